@@ -1,0 +1,114 @@
+"""Distribution strategies for Keras 3, on JAX: the programming model of `tf.distribute`.
+
+Importing Stratagem changes one thing: Keras, if it is not loaded yet and nobody chose otherwise,
+will use JAX. Everything else is loaded when it is first named.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from stratagem.core.backend import require_jax_backend
+
+if TYPE_CHECKING:
+    from stratagem import cluster_resolver as cluster_resolver
+    from stratagem import data as data
+    from stratagem import errors as errors
+    from stratagem import experimental as experimental
+    from stratagem import nn as nn
+    from stratagem import testing as testing
+    from stratagem import train as train
+    from stratagem.core.types import CommunicationImplementation as CommunicationImplementation
+    from stratagem.core.types import CommunicationOptions as CommunicationOptions
+    from stratagem.core.types import InputContext as InputContext
+    from stratagem.core.types import InputOptions as InputOptions
+    from stratagem.core.types import InputReplicationMode as InputReplicationMode
+    from stratagem.core.types import ReduceOp as ReduceOp
+    from stratagem.core.types import RunOptions as RunOptions
+    from stratagem.loop.function import function as function
+    from stratagem.loop.grads import value_and_grad as value_and_grad
+    from stratagem.loop.tape import GradientTape as GradientTape
+    from stratagem.loop.tape import UnconnectedGradients as UnconnectedGradients
+    from stratagem.replica.context import ReplicaContext as ReplicaContext
+    from stratagem.replica.context import experimental_set_strategy as experimental_set_strategy
+    from stratagem.replica.context import has_strategy as has_strategy
+    from stratagem.replica.context import in_cross_replica_context as in_cross_replica_context
+    from stratagem.replica.values import DistributedValues as DistributedValues
+    from stratagem.replica.values import PerReplica as PerReplica
+    from stratagem.strategy.base import Strategy as Strategy
+    from stratagem.strategy.cross_device import CrossDeviceOps as CrossDeviceOps
+    from stratagem.strategy.cross_device import HierarchicalCopyAllReduce as HierarchicalCopyAllReduce
+    from stratagem.strategy.cross_device import NcclAllReduce as NcclAllReduce
+    from stratagem.strategy.cross_device import ReductionToOneDevice as ReductionToOneDevice
+    from stratagem.strategy.default import get_replica_context as get_replica_context
+    from stratagem.strategy.default import get_strategy as get_strategy
+    from stratagem.strategy.input import DistributedDataset as DistributedDataset
+    from stratagem.strategy.input import DistributedIterator as DistributedIterator
+    from stratagem.strategy.mirrored import MirroredStrategy as MirroredStrategy
+    from stratagem.strategy.multi_worker_mirrored import MultiWorkerMirroredStrategy as MultiWorkerMirroredStrategy
+    from stratagem.strategy.one_device import OneDeviceStrategy as OneDeviceStrategy
+    from stratagem.strategy.tpu import TPUStrategy as TPUStrategy
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "CommunicationImplementation": "stratagem.core.types",
+    "CommunicationOptions": "stratagem.core.types",
+    "CrossDeviceOps": "stratagem.strategy.cross_device",
+    "DistributedDataset": "stratagem.strategy.input",
+    "DistributedIterator": "stratagem.strategy.input",
+    "DistributedValues": "stratagem.replica.values",
+    "GradientTape": "stratagem.loop.tape",
+    "HierarchicalCopyAllReduce": "stratagem.strategy.cross_device",
+    "InputContext": "stratagem.core.types",
+    "InputOptions": "stratagem.core.types",
+    "InputReplicationMode": "stratagem.core.types",
+    "MirroredStrategy": "stratagem.strategy.mirrored",
+    "MultiWorkerMirroredStrategy": "stratagem.strategy.multi_worker_mirrored",
+    "NcclAllReduce": "stratagem.strategy.cross_device",
+    "OneDeviceStrategy": "stratagem.strategy.one_device",
+    "PerReplica": "stratagem.replica.values",
+    "ReduceOp": "stratagem.core.types",
+    "ReductionToOneDevice": "stratagem.strategy.cross_device",
+    "ReplicaContext": "stratagem.replica.context",
+    "RunOptions": "stratagem.core.types",
+    "Strategy": "stratagem.strategy.base",
+    "TPUStrategy": "stratagem.strategy.tpu",
+    "UnconnectedGradients": "stratagem.loop.tape",
+    "function": "stratagem.loop.function",
+    "experimental_set_strategy": "stratagem.replica.context",
+    "get_replica_context": "stratagem.strategy.default",
+    "get_strategy": "stratagem.strategy.default",
+    "has_strategy": "stratagem.replica.context",
+    "in_cross_replica_context": "stratagem.replica.context",
+    "value_and_grad": "stratagem.loop.grads",
+}
+"""Where each public name lives."""
+
+_MODULES = ("cluster_resolver", "data", "errors", "experimental", "nn", "testing", "train")
+"""Public modules."""
+
+__all__ = [*_HOMES, *_MODULES]  # noqa: PLE0604  # pyright: ignore[reportUnsupportedDunderAll]
+
+if "keras" not in sys.modules:
+    os.environ.setdefault("KERAS_BACKEND", "jax")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        if not _HOMES[name].startswith("stratagem.core"):
+            require_jax_backend()
+        value = getattr(importlib.import_module(_HOMES[name]), name)
+    elif name in _MODULES:
+        value = importlib.import_module(f"stratagem.{name}")
+    else:
+        raise AttributeError(f"module 'stratagem' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

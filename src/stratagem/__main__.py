@@ -1,0 +1,10 @@
+"""`python -m stratagem`: the command line without the console script."""
+
+from __future__ import annotations
+
+import sys
+
+from stratagem.launch.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Words and values that every layer shares. Imports neither jax nor keras."""

@@ -1,0 +1,95 @@
+"""Every environment variable that Stratagem reads or sets, by name."""
+
+from __future__ import annotations
+
+from typing import Final
+
+TF_CONFIG: Final = "TF_CONFIG"
+"""JSON description of the cluster and of this task, as TensorFlow defines it."""
+
+KERAS_BACKEND: Final = "KERAS_BACKEND"
+"""Which backend Keras loads; Stratagem needs `jax`."""
+
+LAUNCHED: Final = "STRATAGEM_LAUNCHED"
+"""Set by `stratagem run` in each task: the launcher shows the output of all tasks in one terminal."""
+
+STARTUP_TIMEOUT: Final = "STRATAGEM_STARTUP_TIMEOUT"
+"""Seconds to wait for every peer at start-up. Default 300."""
+
+DATA: Final = "STRATAGEM_DATA"
+"""Folder with `mnist.npz` and `fashion_mnist.npz` for examples, tests and benchmarks."""
+
+NUM_CPU_DEVICES: Final = "JAX_NUM_CPU_DEVICES"
+"""How many virtual CPU devices JAX shows, read when JAX is imported."""
+
+JAX_PLATFORMS: Final = "JAX_PLATFORMS"
+"""Which kinds of devices JAX may use, for instance `cpu`."""
+
+CUDA_VISIBLE_DEVICES: Final = "CUDA_VISIBLE_DEVICES"
+"""Which NVIDIA GPUs a process sees, separated by commas."""
+
+PYTHONUNBUFFERED: Final = "PYTHONUNBUFFERED"
+"""Makes Python write each line at once, so that the launcher can show it."""
+
+PYTHONFAULTHANDLER: Final = "PYTHONFAULTHANDLER"
+"""Makes Python print where it was when a signal ends it (a crash inside XLA shows no other trace)."""
+
+NO_COLOR: Final = "NO_COLOR"
+"""Set to anything: no colours in the terminal (https://no-color.org)."""
+
+THREAD_COUNTS: Final = ("PJRT_NPROC", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+"""How many threads XLA:CPU, OpenMP and the linear algebra below NumPy and SciPy start."""
+
+SLURM_PROCID: Final = "SLURM_PROCID"
+"""Rank of this task in its Slurm job step."""
+
+SLURM_NODEID: Final = "SLURM_NODEID"
+"""Which node of the allocation this task runs on."""
+
+SLURM_LOCALID: Final = "SLURM_LOCALID"
+"""Which task of its node this one is."""
+
+SLURM_STEP_NUM_TASKS: Final = "SLURM_STEP_NUM_TASKS"
+"""How many tasks `srun` started in this job step; absent in a batch script itself."""
+
+SLURM_STEP_NODELIST: Final = "SLURM_STEP_NODELIST"
+"""Nodes of the job step, for instance `node[01-03,7],gpu-a`."""
+
+SLURM_STEP_TASKS_PER_NODE: Final = "SLURM_STEP_TASKS_PER_NODE"
+"""Tasks on each node of the job step, for instance `2(x3),1`."""
+
+SLURM_DISTRIBUTION: Final = "SLURM_DISTRIBUTION"
+"""How `srun` deals tasks to nodes: `block`, `cyclic`, ..."""
+
+SLURM_GPUS_ON_NODE: Final = "SLURM_GPUS_ON_NODE"
+"""How many GPUs of this node the job may use."""
+
+OMPI_SIZE: Final = "OMPI_COMM_WORLD_SIZE"
+"""How many processes `mpirun` of Open MPI started."""
+
+OMPI_RANK: Final = "OMPI_COMM_WORLD_RANK"
+"""Rank of this process among them."""
+
+OMPI_LOCAL_SIZE: Final = "OMPI_COMM_WORLD_LOCAL_SIZE"
+"""How many of them run on this machine."""
+
+OMPI_LAUNCHER: Final = "OMPI_MCA_orte_hnp_uri"
+"""Where `mpirun` (Open MPI 4) listens: job number and addresses of the machine it runs on."""
+
+SM_HOSTS: Final = "SM_HOSTS"
+"""JSON list of the hosts of a SageMaker training job."""
+
+SM_CURRENT_HOST: Final = "SM_CURRENT_HOST"
+"""This host's name in `SM_HOSTS`."""
+
+HOSTNAME: Final = "HOSTNAME"
+"""Name of this machine; in Kubernetes the name of the pod, or its beginning."""
+
+PROXIES: Final = ("grpc_proxy", "https_proxy", "http_proxy")
+"""Proxies that gRPC would send the traffic of the cluster through."""
+
+NO_GRPC_PROXY: Final = "no_grpc_proxy"
+"""Hosts that gRPC reaches without a proxy; gRPC reads it before `no_proxy`."""
+
+NO_PROXY: Final = "no_proxy"
+"""Hosts that programs reach without a proxy."""

@@ -1,0 +1,211 @@
+"""Public values that several layers share: reduce operations, options, contexts."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from stratagem.core.errors import InputError, explain
+
+
+class ReduceOp(enum.Enum):
+    """How the values of the replicas combine (`tf.distribute.ReduceOp`, plus MIN and MAX)."""
+
+    SUM = "sum"
+    MEAN = "mean"
+    MIN = "min"
+    MAX = "max"
+
+    @classmethod
+    def of(cls, op: ReduceOp | str) -> ReduceOp:
+        """Return `op` as a `ReduceOp`; TensorFlow accepts "sum" and "MEAN" as well.
+
+        Args:
+            op: A `ReduceOp` or its name in any case.
+
+        Raises:
+            InputError: The name is not one of SUM, MEAN, MIN, MAX.
+
+        Example:
+            >>> ReduceOp.of("SUM")
+            <ReduceOp.SUM: 'sum'>
+        """
+        if isinstance(op, cls):
+            return op
+        try:
+            return cls(str(op).lower())
+        except ValueError:
+            raise InputError(
+                explain(
+                    f"reduce_op is {op!r}.",
+                    "The values of the replicas could not be combined.",
+                    "Write stratagem.ReduceOp.SUM, MEAN, MIN or MAX.",
+                )
+            ) from None
+
+
+class CommunicationImplementation(enum.Enum):
+    """Which library moves bytes between workers (`tf.distribute.experimental.CommunicationImplementation`)."""
+
+    AUTO = "AUTO"
+    RING = "RING"
+    NCCL = "NCCL"
+
+
+@dataclass(frozen=True)
+class CommunicationOptions:
+    """How gradients travel between replicas (`tf.distribute.experimental.CommunicationOptions`).
+
+    Args:
+        bytes_per_pack: Size in bytes of the packs that gradients are gathered into before they are
+            summed over replicas. 0 puts all gradients of one dtype into one pack.
+        timeout_seconds: Longest time a step may wait for the other workers, in seconds. None means
+            the default of the cluster.
+        implementation: AUTO, RING or NCCL.
+
+    Example:
+        >>> CommunicationOptions(bytes_per_pack=50 * 1024 * 1024).bytes_per_pack
+        52428800
+    """
+
+    bytes_per_pack: int = 0
+    timeout_seconds: float | None = None
+    implementation: CommunicationImplementation = CommunicationImplementation.AUTO
+
+    def __post_init__(self) -> None:
+        if self.bytes_per_pack < 0:
+            raise InputError(
+                explain(
+                    f"bytes_per_pack is {self.bytes_per_pack}.",
+                    "Gradients could not be packed.",
+                    "Write a size in bytes, or 0 for one pack.",
+                )
+            )
+        if self.timeout_seconds is not None and self.timeout_seconds <= 0:
+            raise InputError(
+                explain(
+                    f"timeout_seconds is {self.timeout_seconds}.",
+                    "Every step would time out before it began.",
+                    "Write a positive number of seconds, or None for the default.",
+                )
+            )
+        if not isinstance(self.implementation, CommunicationImplementation):
+            raise InputError(
+                explain(
+                    f"implementation is {self.implementation!r}.",
+                    "No way of communicating could be chosen.",
+                    "Write CommunicationImplementation.AUTO, RING or NCCL.",
+                )
+            )
+
+
+@dataclass(frozen=True)
+class InputContext:
+    """What an input function may know about its worker (`tf.distribute.InputContext`).
+
+    Args:
+        num_input_pipelines: How many workers read data.
+        input_pipeline_id: Which of them this one is, from 0.
+        num_replicas_in_sync: Replicas over which gradients are summed.
+    """
+
+    num_input_pipelines: int = 1
+    input_pipeline_id: int = 0
+    num_replicas_in_sync: int = 1
+
+    def get_per_replica_batch_size(self, global_batch_size: int) -> int:
+        """Return the share of one replica.
+
+        Args:
+            global_batch_size: Rows in a batch over all replicas.
+
+        Raises:
+            InputError: The replicas cannot share the batch equally.
+
+        Example:
+            >>> InputContext(num_replicas_in_sync=4).get_per_replica_batch_size(128)
+            32
+        """
+        if global_batch_size % self.num_replicas_in_sync:
+            raise InputError(
+                explain(
+                    f"global_batch_size is {global_batch_size}, num_replicas_in_sync is {self.num_replicas_in_sync}.",
+                    "The replicas would get shares of unequal size.",
+                    f"Use a multiple of {self.num_replicas_in_sync}.",
+                )
+            )
+        return global_batch_size // self.num_replicas_in_sync
+
+
+@dataclass(frozen=True)
+class ValueContext:
+    """What a value function may know about its replica (`tf.distribute.experimental.ValueContext`).
+
+    Args:
+        replica_id_in_sync_group: Which replica the value is for, from 0.
+        num_replicas_in_sync: How many replicas there are.
+    """
+
+    replica_id_in_sync_group: int = 0
+    num_replicas_in_sync: int = 1
+
+
+class InputReplicationMode(enum.Enum):
+    """How often an input function is called (`tf.distribute.InputReplicationMode`).
+
+    PER_WORKER: once on each worker, whose replicas take its batches in turn. PER_REPLICA: once for each
+    replica; only with `distribute_datasets_from_function`, on one worker.
+    """
+
+    PER_WORKER = "PER_WORKER"
+    PER_REPLICA = "PER_REPLICA"
+
+
+@dataclass(frozen=True)
+class InputOptions:
+    """How a distributed dataset is read (`tf.distribute.InputOptions`).
+
+    Args:
+        experimental_fetch_to_device: Accepted as in TensorFlow; elements always lie on the devices.
+        experimental_replication_mode: How often an input function is called.
+        experimental_place_dataset_on_device: Accepted as in TensorFlow; datasets are read by the host.
+        experimental_per_replica_buffer_size: Batches for each replica to read ahead in the background; 0 reads
+            each when it is asked for.
+
+    Example:
+        >>> InputOptions(experimental_per_replica_buffer_size=0).experimental_replication_mode.name
+        'PER_WORKER'
+    """
+
+    experimental_fetch_to_device: bool = True
+    experimental_replication_mode: InputReplicationMode = InputReplicationMode.PER_WORKER
+    experimental_place_dataset_on_device: bool = False
+    experimental_per_replica_buffer_size: int = 1
+
+    def __post_init__(self) -> None:
+        if self.experimental_per_replica_buffer_size < 0:
+            raise InputError(
+                explain(
+                    f"experimental_per_replica_buffer_size is {self.experimental_per_replica_buffer_size}.",
+                    "A negative number of batches cannot be read ahead.",
+                    "Write a number of batches, or 0 to read each when it is asked for.",
+                )
+            )
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Options of `strategy.run` (`tf.distribute.RunOptions`), where TensorFlow uses them on TPUs only.
+
+    They are accepted so that programs run unchanged, and change nothing: a program is compiled for each
+    shape of batch, and a partial batch runs on exactly its rows.
+
+    Args:
+        experimental_enable_dynamic_batch_size: Accepted as in TensorFlow.
+        experimental_bucketizing_dynamic_shape: Accepted as in TensorFlow.
+        experimental_xla_options: Accepted as in TensorFlow.
+    """
+
+    experimental_enable_dynamic_batch_size: bool = True
+    experimental_bucketizing_dynamic_shape: bool = False
+    experimental_xla_options: object = None

@@ -1,0 +1,82 @@
+"""What holds for every test: the backend, four virtual CPU devices, and that a test leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+# Keras reads this once, when it is imported; a test that imports keras must find it set.
+os.environ["KERAS_BACKEND"] = "jax"
+# The suite runs on virtual CPU devices. On a machine with a GPU: JAX_PLATFORMS=cuda,cpu pytest -m gpu
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+# The cluster of a shell that runs the tests is not the cluster of the tests.
+os.environ.pop("TF_CONFIG", None)
+
+import jax
+import keras  # noqa: F401 - sets environment variables of its own, once; no test should be blamed for it
+import pytest
+
+NUM_VIRTUAL_DEVICES = 4
+"""Enough for the conformance suite (1, 2, 3, 4 devices). More would only slow a machine with two cores."""
+
+jax.config.update("jax_num_cpu_devices", NUM_VIRTUAL_DEVICES)
+
+_OWN_VARIABLES = {"PYTEST_CURRENT_TEST"}
+_SECONDS_TO_END = 2.0
+"""A thread or process that is ending when its test ends may take this long."""
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("gpu") is not None and "cuda" not in os.environ["JAX_PLATFORMS"]:
+        pytest.skip("needs an NVIDIA GPU: JAX_PLATFORMS=cuda,cpu pytest -m gpu")
+
+
+@pytest.fixture(autouse=True)
+def leaves_nothing_behind() -> Iterator[None]:
+    """Fail a test that leaks an environment variable, a thread or a child process into the next one."""
+    environment, threads, children = dict(os.environ), set(threading.enumerate()), _child_processes()
+    yield
+    leaks = _changed_variables(environment)
+    for thread in set(threading.enumerate()) - threads:
+        thread.join(_SECONDS_TO_END)
+        if thread.is_alive():
+            leaks.append(f"thread {thread.name!r} still runs; end and join it in the test")
+    for pid, command in _child_processes().items():
+        if pid in children:
+            continue
+        leaks.append(f"process {pid} ({command}) is still there; end it and wait for it in the test")
+    if leaks:
+        pytest.fail("The test left something behind:\n  " + "\n  ".join(leaks), pytrace=False)
+
+
+def _changed_variables(before: dict[str, str]) -> list[str]:
+    """Describe the environment variables that differ from `before`, and put them back."""
+    changed = [name for name in before.keys() | os.environ.keys() if before.get(name) != os.environ.get(name)]
+    leaks = []
+    for name in sorted(set(changed) - _OWN_VARIABLES):
+        leaks.append(f"{name} was {before.get(name)!r}, is {os.environ.get(name)!r}; use monkeypatch.setenv")
+        if name in before:
+            os.environ[name] = before[name]
+        else:
+            del os.environ[name]
+    return leaks
+
+
+def _child_processes() -> dict[int, str]:
+    """Return the command of each child of this process by its pid (empty where there is no /proc)."""
+    if not sys.platform.startswith("linux"):
+        return {}
+    children = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(stat.read_text().rpartition(")")[2].split()[1])
+            command = (stat.parent / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+        except (OSError, IndexError, ValueError):  # it ended while we looked
+            continue
+        # The standard library starts its resource tracker once, for the life of the process.
+        if parent == os.getpid() and "multiprocessing.resource_tracker" not in command:
+            children[int(stat.parent.name)] = command or "ended, never waited for"
+    return children

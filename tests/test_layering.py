@@ -1,0 +1,158 @@
+"""The layers of docs/architecture: who may import whom, and what an import may do."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import stratagem
+
+PACKAGE = Path(stratagem.__file__).parent
+LAYERS: tuple[frozenset[str], ...] = (
+    frozenset({"core"}),
+    frozenset({"cluster", "replica", "transport"}),
+    frozenset({"launch", "data", "loop", "train", "ps"}),
+    frozenset({"fit", "testing"}),
+    frozenset({"strategy"}),
+    frozenset({"estimator"}),
+)
+"""A folder imports from itself and from the layers before its own. Modules beside the folders come last."""
+
+RANK = {folder: rank for rank, folders in enumerate(LAYERS) for folder in folders}
+TOP = len(LAYERS)
+PRIVATE_APIS = ("keras.src", "jax._src", "jaxlib")
+
+
+class Import(NamedTuple):
+    """One imported module, where it stands, and whether inside a function."""
+
+    target: str
+    line: int
+    in_function: bool
+
+
+def imports_of(tree: ast.AST, module: str, *, in_function: bool = False) -> Iterator[Import]:
+    """Yield every import below `tree`, those under `if TYPE_CHECKING` too."""
+    for node in ast.iter_child_nodes(tree):
+        inside = in_function or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield Import(alias.name, node.lineno, in_function)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parent = ".".join(module.split(".")[: -node.level])
+                base = f"{parent}.{base}".rstrip(".")
+            for alias in node.names:
+                yield Import(f"{base}.{alias.name}", node.lineno, in_function)
+        else:
+            yield from imports_of(node, module, in_function=inside)
+
+
+def folder_of(module: str) -> str | None:
+    """Return the folder of `stratagem` that `module` lies in, None for what lies beside the folders."""
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 and parts[1] in RANK else None
+
+
+def rank_of(module: str) -> int:
+    folder = folder_of(module)
+    return TOP if folder is None else RANK[folder]
+
+
+def violations(source: str, module: str, file_name: str) -> list[str]:
+    """Return each broken rule of one file, as `line: what`."""
+    found = []
+    for target, line, in_function in imports_of(ast.parse(source), module):
+        if target.startswith(PRIVATE_APIS) and file_name != "compat.py":
+            found.append(f"{line}: {target} is private; use it in a compat.py only")
+        if not (target == "stratagem" or target.startswith("stratagem.")):
+            continue
+        if in_function:
+            found.append(f"{line}: {target} is imported inside a function")
+        same_folder = folder_of(module) is not None and folder_of(module) == folder_of(target)
+        if rank_of(module) < TOP and not same_folder and rank_of(target) >= rank_of(module):
+            found.append(f"{line}: {folder_of(module)} must not import {target}")
+    return found
+
+
+def source_files() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def module_of(file: Path) -> str:
+    """Return the dotted name of a file; a package's `__init__` keeps that last part, as relative imports count it."""
+    return ".".join(file.relative_to(PACKAGE.parent).with_suffix("").parts)
+
+
+@pytest.mark.parametrize("file", source_files(), ids=lambda file: str(file.relative_to(PACKAGE)))
+def test_file_keeps_to_its_layer(file: Path) -> None:
+    assert violations(file.read_text(encoding="utf-8"), module_of(file), file.name) == []
+
+
+def test_every_folder_has_a_layer() -> None:
+    folders = {file.parent.relative_to(PACKAGE).parts[0] for file in source_files() if file.parent != PACKAGE}
+    assert folders - RANK.keys() == set()
+
+
+@pytest.mark.parametrize(
+    ("source", "module", "expected"),
+    [
+        ("from stratagem.core.errors import explain", "stratagem.cluster.spec", []),
+        ("import stratagem.replica.mesh", "stratagem.core.clock", ["1: core must not import stratagem.replica.mesh"]),
+        ("from stratagem import data", "stratagem.launch.cli", ["1: launch must not import stratagem.data"]),
+        ("from ..fit import seam", "stratagem.data.dataset", ["1: data must not import stratagem.fit.seam"]),
+        ("from . import plan", "stratagem.launch.cli", []),
+        ("import stratagem", "stratagem.fit.seam", ["1: fit must not import stratagem"]),
+        ("from stratagem.estimator import Estimator", "stratagem.__init__", []),
+        ("import jax._src.core", "stratagem.replica.run", ["1: jax._src.core is private; use it in a compat.py only"]),
+        (
+            "def f():\n    from stratagem.core import log",
+            "stratagem.fit.seam",
+            ["2: stratagem.core.log is imported inside a function"],
+        ),
+    ],
+)
+def test_rules_find_what_they_are_for(source: str, module: str, expected: list[str]) -> None:
+    assert violations(source, module, "some_file.py") == expected
+
+
+def in_fresh_process(program: str) -> object:
+    """Run `program` in a new interpreter and return the JSON it prints last."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, timeout=50, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("module", ["stratagem", "stratagem.core.log", "stratagem.launch.cli", "stratagem.__main__"])
+def test_light_modules_load_nothing_heavy(module: str) -> None:
+    loaded = in_fresh_process(f"import json, sys, {module}; print(json.dumps(sorted(sys.modules)))")
+    assert isinstance(loaded, list)
+    assert {"jax", "jaxlib", "keras", "numpy", "tensorflow", "torch"} & set(loaded) == set()
+
+
+def test_import_changes_only_the_backend_of_keras() -> None:
+    changed = in_fresh_process(
+        "import json, logging, os, signal, sys, threading, warnings\n"
+        "def world():\n"
+        "    signals = {str(s): repr(signal.getsignal(s)) for s in (signal.SIGINT, signal.SIGTERM)}\n"
+        "    return {'environment': dict(os.environ), 'handlers': len(logging.getLogger().handlers),\n"
+        "            'threads': threading.active_count(), 'filters': len(warnings.filters),\n"
+        "            'hooks': [repr(sys.excepthook), repr(threading.excepthook)], **signals}\n"
+        "os.environ.pop('KERAS_BACKEND', None)\n"
+        "before = world()\n"
+        "import stratagem\n"
+        "after = world()\n"
+        "after['environment'].pop('KERAS_BACKEND', None)\n"
+        "print(json.dumps([key for key in before if before[key] != after[key]]))\n"
+    )
+    assert changed == []
