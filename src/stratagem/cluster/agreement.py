@@ -1,0 +1,199 @@
+"""Wait for all tasks and compare notes, on the host, with deadlines that name who is missing.
+
+A collective on devices waits without a limit and cannot be cancelled. Before a step that every task must enter
+alike, ask here first. Measured between two processes on one machine: barrier 0.5 ms, agree 0.7 ms.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+
+from stratagem.cluster.compat import CoordinationClient, abandon
+from stratagem.cluster.hello import Peer, name_some
+from stratagem.core.errors import PeerError, explain
+
+Field = str | int | float | bool | None | Sequence[object] | Mapping[str, object]
+"""What JSON can say."""
+
+
+class Peers:
+    """The processes of the running cluster.
+
+    Every process calls the same methods with the same names in the same order. A name is that of a place in
+    the program ("start of fit"); it may be used again and again, and costs the service memory once.
+
+    When tasks did not come in time the cluster is broken: this process will end without waiting for its peers.
+
+    Args:
+        client: JAX's coordination service.
+        peers: All processes, in order of process index.
+        process_index: Which of them this one is.
+        timeout_seconds: How long to wait when a call says nothing else.
+    """
+
+    def __init__(
+        self, client: CoordinationClient, peers: Sequence[Peer], process_index: int, timeout_seconds: float
+    ) -> None:
+        self._client = client
+        self._peers = tuple(peers)
+        self._process_index = process_index
+        self._timeout_seconds = timeout_seconds
+        self._calls: Counter[str] = Counter()
+
+    @property
+    def peers(self) -> tuple[Peer, ...]:
+        """All processes, in order of process index."""
+        return self._peers
+
+    @property
+    def own(self) -> Peer:
+        """This process."""
+        return self._peers[self._process_index]
+
+    def barrier(self, name: str, timeout_seconds: float | None = None) -> None:
+        """Wait until every process is here.
+
+        Args:
+            name: The place in the program.
+            timeout_seconds: How long to wait.
+
+        Raises:
+            PeerError: Some processes did not come in time; the message names them.
+        """
+        self._meet(f"barrier {name!r}", b"", timeout_seconds)
+
+    def agree(self, name: str, value: Mapping[str, Field], timeout_seconds: float | None = None) -> None:
+        """Check that every process has the same values.
+
+        Args:
+            name: The place in the program.
+            value: What must be equal, by field; anything that JSON can say.
+            timeout_seconds: How long to wait.
+
+        Raises:
+            PeerError: A field differs (the message shows each value and who has it), or some processes did
+                not come in time.
+        """
+        place = f"agreement {name!r}"
+        folder = self._meet(place, json.dumps(value, sort_keys=True).encode(), timeout_seconds)
+        posted = self._posted(folder, self._calls[place])
+        if len(set(posted.values())) > 1:
+            raise self._difference(place, {process: json.loads(note) for process, note in posted.items()})
+
+    def from_chief(
+        self, name: str, value: bytes | str | None = None, timeout_seconds: float | None = None
+    ) -> bytes | str | None:
+        """Return the chief's value on every process.
+
+        Args:
+            name: The place in the program.
+            value: The value; only the chief's counts.
+            timeout_seconds: How long to wait.
+
+        Raises:
+            PeerError: Some processes did not come in time.
+        """
+        note = _encode(value) if self._process_index == 0 else b""
+        folder = self._meet(f"value of the chief {name!r}", note, timeout_seconds)
+        numbered = self._client.blocking_key_value_get_bytes(f"{folder}0", self._milliseconds(timeout_seconds))
+        return _decode(numbered.partition(b" ")[2])
+
+    def from_all(self, name: str, value: Field, timeout_seconds: float | None = None) -> list[Any]:
+        """Return every process's value, in order of process index.
+
+        Args:
+            name: The place in the program.
+            value: Anything that JSON can say.
+            timeout_seconds: How long to wait.
+
+        Raises:
+            PeerError: Some processes did not come in time.
+        """
+        place = f"values {name!r}"
+        folder = self._meet(place, json.dumps(value).encode(), timeout_seconds)
+        posted = self._posted(folder, self._calls[place])
+        return [json.loads(posted[process]) for process in range(len(self._peers))]
+
+    def _meet(self, place: str, note: bytes, timeout_seconds: float | None) -> str:
+        """Post a note and wait for all; return the folder where everybody's notes are."""
+        self._calls[place] += 1
+        # Two folders in turn are enough: who posts for the second time to one has met, in between, everybody
+        # at the other, and so knows that all have read the first. Nothing needs to be deleted.
+        folder = f"stratagem/{place}/{self._calls[place] % 2}/"
+        numbered = b"%d %s" % (self._calls[place], note)
+        self._client.key_value_set_bytes(f"{folder}{self._process_index}", numbered, allow_overwrite=True)
+        try:
+            self._client.wait_at_barrier(f"stratagem/{place}", self._milliseconds(timeout_seconds))
+        except jax.errors.JaxRuntimeError as error:
+            absence = self._absence(place, folder, str(error), timeout_seconds)
+            abandon()
+            raise absence from None
+        return folder
+
+    def _posted(self, folder: str, call: int) -> dict[int, bytes]:
+        """Return the note of each process that posted one for this call."""
+        notes = {}
+        for key, numbered in self._client.key_value_dir_get_bytes(folder):
+            number, _, note = numbered.partition(b" ")
+            if int(number) == call:
+                notes[int(key.rpartition("/")[2])] = note
+        return notes
+
+    def _milliseconds(self, timeout_seconds: float | None) -> int:
+        return max(1, round(1000 * self._seconds(timeout_seconds)))
+
+    def _seconds(self, timeout_seconds: float | None) -> float:
+        return self._timeout_seconds if timeout_seconds is None else timeout_seconds
+
+    def _absence(self, place: str, folder: str, reason: str, timeout_seconds: float | None) -> PeerError:
+        try:
+            here = set(self._posted(folder, self._calls[place]))
+        except jax.errors.JaxRuntimeError:
+            here = set(range(len(self._peers)))  # the service is gone as well; `reason` says so
+        late = [str(peer) for process, peer in enumerate(self._peers) if process not in here]
+        if late:
+            found = f"{self.own} waited {self._seconds(timeout_seconds):g} s at {place}; missing: {name_some(late)}."
+        else:
+            found = f"{self.own} could not wait at {place}: {reason.splitlines()[0]}"
+        return PeerError(
+            explain(
+                found,
+                "The next step needs every task.",
+                "Look at the output of the tasks named here, and run the same program on every task. "
+                "If they are only slow, allow more time (timeout_seconds).",
+            )
+        )
+
+    def _difference(self, place: str, values: Mapping[int, Mapping[str, object]]) -> PeerError:
+        lines = []
+        for field in sorted({field for value in values.values() for field in value}):
+            holders: dict[str, list[str]] = {}
+            for process, value in sorted(values.items()):
+                shown = json.dumps(value[field]) if field in value else "nothing"
+                holders.setdefault(shown, []).append(str(self._peers[process]))
+            if len(holders) > 1:
+                lines += [f"\n    {field} is {shown} on {name_some(tasks)}" for shown, tasks in holders.items()]
+        return PeerError(
+            explain(
+                f"The tasks differ at {place}:{''.join(lines)}",
+                "They would compute different things, or wait for each other for ever.",
+                "Run the same program with the same arguments and data on every task.",
+            )
+        )
+
+
+def _encode(value: bytes | str | None) -> bytes:
+    if value is None:
+        return b"n"
+    return b"s" + value.encode() if isinstance(value, str) else b"b" + value
+
+
+def _decode(note: bytes) -> bytes | str | None:
+    if note[:1] == b"n":
+        return None
+    return note[1:].decode() if note[:1] == b"s" else note[1:]

@@ -1,0 +1,248 @@
+"""Start-up: from a resolver to a running cluster of JAX processes."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import MutableMapping, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Final
+
+import jax
+
+from stratagem.cluster import compat
+from stratagem.cluster.agreement import Peers
+from stratagem.cluster.ending import leave_at_once_on_failure
+from stratagem.cluster.hello import Hello, Peer
+from stratagem.cluster.rendezvous import await_service, bind_host, gather, visit
+from stratagem.cluster.resolver import ClusterResolver, master_url
+from stratagem.cluster.spec import ClusterSpec, Task, join_address, split_address
+from stratagem.core import environment as env
+from stratagem.core.clock import Deadline
+from stratagem.core.errors import ClusterError, InputError, StartupError, UsageError, explain
+from stratagem.core.log import announce, logger
+
+DEFAULT_TIMEOUT_SECONDS: Final = 300.0
+"""How long start-up waits for peers: image pulls and imports differ by minutes between machines."""
+
+SERVICE_SECONDS: Final = 30.0
+"""Least time for JAX's own start, once all tasks have met."""
+
+
+@dataclass(frozen=True)
+class Membership:
+    """This process's place among the processes that train together.
+
+    Args:
+        task: Which task of the cluster this process is.
+        cluster: The cluster; empty for a process on its own.
+        process_index: This process among those that train together.
+        process_count: How many processes train together.
+        is_chief: Whether this process also writes. An evaluator, which trains with nobody, is its own chief.
+        peers: The processes that train together; None for a process on its own.
+    """
+
+    task: Task
+    cluster: ClusterSpec
+    process_index: int
+    process_count: int
+    is_chief: bool
+    peers: Peers | None
+
+
+_lock = threading.Lock()
+_joined: Membership | None = None
+
+
+def join(resolver: ClusterResolver, timeout_seconds: float | None = None) -> Membership:
+    """Join the cluster that a resolver describes; do nothing for a cluster of one worker.
+
+    A process joins one cluster in its life, before JAX opens its devices. Joining the same one again
+    returns the same membership.
+
+    Args:
+        resolver: Who is in the cluster, and which task this is.
+        timeout_seconds: How long to wait for all tasks; STRATAGEM_STARTUP_TIMEOUT when None.
+
+    Returns:
+        The place of this process in the cluster.
+
+    Raises:
+        ClusterError: The resolver contradicts itself, or the tasks describe different clusters.
+        StartupError: Tasks are missing, or the port of the first one is busy.
+        PeerError: The tasks run different versions.
+        UsageError: JAX is already in use, the cluster changed, or the task does not train.
+
+    Example:
+        >>> from stratagem.cluster.detect import detect
+        >>> membership = join(detect(environ={}))
+        >>> membership.process_count, membership.is_chief
+        (1, True)
+    """
+    global _joined
+    with _lock:
+        cluster = resolver.cluster_spec()
+        task = _own_task(resolver, cluster)
+        if _joined is None or _joined.process_count == 1:
+            _joined = _enter(task, cluster, _timeout(timeout_seconds))
+        elif (task, cluster) != (_joined.task, _joined.cluster):
+            raise _changed_error(_joined, task, cluster)
+        return _joined
+
+
+def current_peers() -> Peers | None:
+    """Return the processes that train together with this one; None for a process on its own."""
+    return None if _joined is None else _joined.peers
+
+
+def _own_task(resolver: ClusterResolver, cluster: ClusterSpec) -> Task:
+    task_type, task_id = resolver.task_type, resolver.task_id
+    if not cluster and task_type is None:
+        return Task("worker", 0)
+    if task_type is None or task_id is None:
+        raise ClusterError(
+            explain(
+                f"{type(resolver).__name__} describes {cluster}, its task_type is {task_type!r} and "
+                f"its task_id is {task_id!r}.",
+                "This process could not tell which task it is.",
+                "Give the resolver task_type and task_id.",
+            )
+        )
+    task = Task(task_type, task_id)
+    cluster.check_task(task)
+    return task
+
+
+def _enter(task: Task, cluster: ClusterSpec, timeout_seconds: float) -> Membership:
+    if task.type == "ps":
+        raise UsageError(
+            explain(
+                f"This process is {task}, a parameter server.",
+                "Parameter servers take no part in training where all workers step together.",
+                "Use ParameterServerStrategy, or leave the ps tasks out of the cluster.",
+            )
+        )
+    together = cluster.training_tasks
+    if task.type == "evaluator" or len(together) < 2:
+        return Membership(task, cluster, process_index=0, process_count=1, is_chief=True, peers=None)
+    _check_jax_unused(task, cluster)
+    peers = _start(task, cluster, timeout_seconds)
+    leave_at_once_on_failure(str(peers.own))
+    announce(f"Started server with target: {master_url(cluster.task_address(task.type, task.index), 'grpc')}")
+    index = together.index(task)
+    return Membership(task, cluster, index, len(together), is_chief=index == 0, peers=peers)
+
+
+def _start(task: Task, cluster: ClusterSpec, timeout_seconds: float) -> Peers:
+    """Meet the other tasks, then start JAX's runtime on the port where they met."""
+    deadline = Deadline(timeout_seconds)
+    first, index = cluster.training_tasks[0], cluster.training_tasks.index(task)
+    coordinator = cluster.task_address(first.type, first.index)
+    host, port = split_address(coordinator)
+    own = Hello(Peer(task, socket.gethostname(), os.getpid()), cluster, _versions())
+    _reach_without_proxy(host, os.environ)
+    if index == 0:
+        peers = gather(own, deadline)
+    else:
+        peers = visit(own, deadline)
+        # The first task may have been the last one in time: what is left of the deadline would be too little.
+        await_service(own, Deadline(max(deadline.remaining, SERVICE_SECONDS)))
+    _warn_of_loopback_name(peers, own.peer)
+    try:
+        client = compat.start_distributed(
+            coordinator,
+            join_address(bind_host(host), port),
+            len(peers),
+            index,
+            max(deadline.remaining, SERVICE_SECONDS),
+        )
+    except RuntimeError as error:
+        raise StartupError(
+            explain(
+                f"{task} could not start JAX's distributed runtime at {coordinator}: {error}",
+                "The tasks could not train together.",
+                f"See that no other program takes port {port}, and start all tasks again.",
+            )
+        ) from error
+    return Peers(client, peers, index, timeout_seconds)
+
+
+def _versions() -> dict[str, str]:
+    try:
+        own = metadata.version("stratagem")
+    except metadata.PackageNotFoundError:  # run from a source tree that was never installed
+        own = "source"
+    return {"stratagem": own, "jax": jax.__version__}
+
+
+def _reach_without_proxy(host: str, environ: MutableMapping[str, str]) -> None:
+    """Keep gRPC from sending the cluster's traffic to a proxy, where JAX's start would hang until it aborts."""
+    proxies = [name for name in env.PROXIES if environ.get(name)]
+    direct = environ.get(env.NO_GRPC_PROXY) or environ.get(env.NO_PROXY) or ""
+    if proxies and host not in direct.split(","):
+        environ[env.NO_GRPC_PROXY] = ",".join(filter(None, [direct, host]))
+        logger.info("%s is set: %s now lists %s", ", ".join(proxies), env.NO_GRPC_PROXY, host)
+
+
+def _warn_of_loopback_name(peers: Sequence[Peer], own: Peer) -> None:
+    """Gloo, which sums on CPUs, tells the others the address of this host's name: 127.0.1.1 on a fresh Ubuntu."""
+    if any(peer.host != own.host for peer in peers) and bind_host(own.host) == own.host:
+        logger.warning(
+            explain(
+                f"{own}: the name of this host, {own.host!r}, means 127.x or ::1 on this host itself.",
+                "On CPUs, the tasks on other hosts cannot reach it to sum gradients.",
+                f"Give {own.host!r} the address of its network in /etc/hosts.",
+            )
+        )
+
+
+def _timeout(timeout_seconds: float | None) -> float:
+    text = os.environ.get(env.STARTUP_TIMEOUT)
+    value = timeout_seconds if timeout_seconds is not None else text or DEFAULT_TIMEOUT_SECONDS
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = 0.0
+    # Not "seconds > 0": a NaN is no number of seconds either, and waits have no infinity.
+    if not 0 < seconds < threading.TIMEOUT_MAX:
+        name = "timeout_seconds" if timeout_seconds is not None else env.STARTUP_TIMEOUT
+        raise InputError(
+            explain(
+                f"{name} is {value!r}.",
+                "Start-up would not know how long to wait.",
+                f"Write a positive number of seconds, or leave it out for {DEFAULT_TIMEOUT_SECONDS:g}.",
+            )
+        )
+    return seconds
+
+
+def _check_jax_unused(task: Task, cluster: ClusterSpec) -> None:
+    if compat.joined_elsewhere():
+        raise UsageError(
+            explain(
+                f"jax.distributed.initialize was called before {task} joined {cluster}.",
+                "A process joins one cluster only.",
+                "Leave the call out: the strategy joins the cluster.",
+            )
+        )
+    if compat.backends_started():
+        raise UsageError(
+            explain(
+                f"JAX was used before {task} joined its cluster: an array, a model, a seed or a list of devices "
+                "was made.",
+                "JAX has opened the devices of this process alone and cannot see those of the other tasks.",
+                "Create the strategy first, right after the imports, and everything else after it.",
+            )
+        )
+
+
+def _changed_error(joined: Membership, task: Task, cluster: ClusterSpec) -> UsageError:
+    return UsageError(
+        explain(
+            f"This process is {joined.task} of {joined.cluster}, and should now be {task} of {cluster}.",
+            "A process joins one cluster only; TF_CONFIG is read when the first strategy is made.",
+            f"Set {env.TF_CONFIG} once, before the first strategy, or start a new process.",
+        )
+    )

@@ -1,0 +1,96 @@
+"""The parts of JAX that are not public. Checked with JAX 0.7 to 0.10."""
+
+from __future__ import annotations
+
+import ctypes
+import inspect
+import signal
+import threading
+from typing import Any, Final, Protocol
+
+import jax
+from jax._src import distributed, xla_bridge
+
+HEARTBEAT_SECONDS: Final = 100
+"""How long a task may be silent before JAX ends the others; long calls into native code are silent too."""
+
+
+class CoordinationClient(Protocol):
+    """The store and the barriers of JAX's coordination service. Times are in milliseconds."""
+
+    def key_value_set_bytes(self, key: str, value: bytes, allow_overwrite: bool = False) -> None:
+        """Set a key."""
+        ...
+
+    def key_value_dir_get_bytes(self, key: str) -> list[tuple[str, bytes]]:
+        """Return all keys below one that ends with "/", and their values."""
+        ...
+
+    def blocking_key_value_get_bytes(self, key: str, timeout_in_ms: int) -> bytes:
+        """Return a value, waiting for it to be set."""
+        ...
+
+    def wait_at_barrier(self, barrier_id: str, timeout_in_ms: int) -> None:
+        """Wait for all processes."""
+        ...
+
+
+def backends_started() -> bool:
+    """Return whether JAX has opened its devices, after which a process cannot join a cluster."""
+    return xla_bridge.backends_are_initialized()
+
+
+def joined_elsewhere() -> bool:
+    """Return whether the program itself called `jax.distributed.initialize`."""
+    return distributed.global_state.client is not None
+
+
+def start_distributed(
+    coordinator_address: str, bind_address: str, num_processes: int, process_id: int, timeout_seconds: float
+) -> CoordinationClient:
+    """Start JAX's distributed runtime in this process.
+
+    Args:
+        coordinator_address: Where process 0 is reached.
+        bind_address: Where process 0 listens.
+        num_processes: Number of processes.
+        process_id: Which one this is.
+        timeout_seconds: When JAX gives up. It then aborts the process.
+
+    Returns:
+        The client of the coordination service.
+    """
+    arguments: dict[str, Any] = {
+        "coordinator_address": coordinator_address,
+        "coordinator_bind_address": bind_address,
+        "num_processes": num_processes,
+        "process_id": process_id,
+        "initialization_timeout": max(1, round(timeout_seconds)),
+        "heartbeat_timeout_seconds": HEARTBEAT_SECONDS,
+        # The cluster is known: without this JAX looks for Slurm and Open MPI to choose GPUs.
+        "cluster_detection_method": "deactivate",
+    }
+    known = inspect.signature(jax.distributed.initialize).parameters
+    # JAX's preemption service swallows SIGTERM: neither a scheduler nor a person could end a task politely.
+    # JAX 0.7 cannot do without it; there the signal goes back to who had it.
+    on_sigterm = signal.getsignal(signal.SIGTERM)
+    if hasattr(jax.config, "jax_enable_preemption_service"):
+        jax.config.update("jax_enable_preemption_service", False)
+    jax.distributed.initialize(**{name: value for name, value in arguments.items() if name in known})
+    if threading.current_thread() is threading.main_thread() and on_sigterm is not None:
+        signal.signal(signal.SIGTERM, on_sigterm)
+    client = distributed.global_state.client
+    assert client is not None, "jax.distributed.initialize returned without a client"
+    return client
+
+
+def abandon() -> None:
+    """Let this process end without JAX's barrier at exit, where the missing tasks will never come.
+
+    With a task dead, the barrier held the others for 100 s, the heartbeat time (measured with JAX 0.10).
+    """
+    state = distributed.global_state
+    for part in (state.client, state.service):
+        # Never deleted, also not when Python ends: a client that outlives its service aborts the process.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(part))
+    state.client = state.service = None

@@ -1,0 +1,137 @@
+"""What tasks tell each other when they meet, and what is wrong when it does not fit together."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from stratagem.cluster.spec import ClusterSpec, Task
+from stratagem.core.errors import ClusterError, PeerError, explain
+
+MAX_NAMED: Final = 16
+"""Tasks named in one message."""
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A process of the running cluster.
+
+    Args:
+        task: Which task it is.
+        host: Name of its machine.
+        pid: Its process number there.
+
+    Example:
+        >>> str(Peer(Task("worker", 1), "node7", 4711))
+        'worker 1 (host node7, pid 4711)'
+    """
+
+    task: Task
+    host: str
+    pid: int
+
+    def __str__(self) -> str:
+        return f"{self.task} (host {self.host}, pid {self.pid})"
+
+
+@dataclass(frozen=True)
+class Hello:
+    """What a task says of itself.
+
+    Args:
+        peer: Task, host and pid.
+        cluster: The cluster it believes in.
+        versions: Version of each library that must be the same everywhere.
+    """
+
+    peer: Peer
+    cluster: ClusterSpec
+    versions: Mapping[str, str]
+
+    def encode(self) -> bytes:
+        """Return the message as one line."""
+        return to_line({"peer": write_peer(self.peer), "cluster": self.cluster.as_dict(), "versions": self.versions})
+
+    @classmethod
+    def decode(cls, line: bytes) -> Hello:
+        """Return the message in a line; `ValueError` when it is none."""
+        try:
+            message = json.loads(line)
+            return cls(read_peer(message["peer"]), ClusterSpec(message["cluster"]), dict(message["versions"]))
+        except (TypeError, KeyError, RecursionError) as error:  # whatever a stranger may send
+            raise ValueError(f"not a hello: {error}") from None
+
+
+def check_fit(own: Hello, other: Hello) -> None:
+    """Refuse two tasks that could not train together.
+
+    Args:
+        own: What process 0 would say.
+        other: What another task said.
+
+    Raises:
+        ClusterError: They describe different clusters.
+        PeerError: They run different versions.
+    """
+    if own.cluster != other.cluster:
+        raise ClusterError(
+            explain(
+                f"{own.peer} and {other.peer} describe different clusters:\n"
+                f"    {own.peer.task}: {json.dumps(own.cluster.as_dict())[:2000]}\n"
+                f"    {other.peer.task}: {json.dumps(other.cluster.as_dict())[:2000]}",
+                "They would wait for different tasks.",
+                'Give every task the same "cluster" in TF_CONFIG; only "task" differs.',
+            )
+        )
+    if own.versions != other.versions:
+        raise PeerError(
+            explain(
+                f"{own.peer} runs {dict(own.versions)}, {other.peer} runs {dict(other.versions)}.",
+                "They would compile different programs and wait for each other.",
+                "Install the same versions on every machine.",
+            )
+        )
+
+
+def double_error(first: Peer, second: Peer) -> ClusterError:
+    """Return the error of two processes that are the same task."""
+    return ClusterError(
+        explain(
+            f"Two processes say that they are {second.task}: {first} and {second}.",
+            "Another task would be missing, and data would be read twice.",
+            'Give every process its own "index" in TF_CONFIG.',
+        )
+    )
+
+
+def name_some(names: Iterable[str]) -> str:
+    """Join names, the first `MAX_NAMED` of them.
+
+    Args:
+        names: What to name.
+
+    Example:
+        >>> name_some(["worker 1", "worker 2"])
+        'worker 1, worker 2'
+    """
+    listed = list(names)
+    more = f" and {len(listed) - MAX_NAMED} more" if len(listed) > MAX_NAMED else ""
+    return ", ".join(listed[:MAX_NAMED]) + more
+
+
+def to_line(message: Mapping[str, Any]) -> bytes:
+    """Return a message as one line of JSON."""
+    return json.dumps(message).encode() + b"\n"
+
+
+def write_peer(peer: Peer) -> list[str | int]:
+    """Return a peer as JSON can say it."""
+    return [peer.task.type, peer.task.index, peer.host, peer.pid]
+
+
+def read_peer(fields: Any) -> Peer:
+    """Return the peer that `write_peer` wrote; `ValueError` or `TypeError` when it is none."""
+    task_type, index, host, pid = fields
+    return Peer(Task(task_type, index), str(host), int(pid))

@@ -1,0 +1,314 @@
+"""What a resolver answers, and the two resolvers that need no environment."""
+
+from __future__ import annotations
+
+import abc
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from stratagem.cluster.spec import ClusterSpec, Task
+from stratagem.core import environment
+from stratagem.core.errors import ClusterError, explain
+
+GPU_FOLDER = Path("/proc/driver/nvidia/gpus")
+
+
+class ClusterResolver(abc.ABC):
+    """Say who is in the cluster and which task this process is (`tf.distribute.cluster_resolver.ClusterResolver`).
+
+    A subclass writes `cluster_spec`, and sets or overrides `task_type` and `task_id`.
+
+    Example:
+        >>> class Fixed(ClusterResolver):
+        ...     def cluster_spec(self):
+        ...         return ClusterSpec({"worker": ["localhost:12345", "localhost:23456"]})
+        >>> resolver = Fixed()
+        >>> resolver.task_type, resolver.task_id = "worker", 1
+        >>> resolver.master(rpc_layer="grpc")
+        'grpc://localhost:23456'
+    """
+
+    # On the class, so that a subclass written for TensorFlow need not call `super().__init__()`.
+    _task_type: str | None = None
+    _task_id: int | None = None
+    _rpc_layer: str | None = None
+    _environment: str = ""
+
+    @abc.abstractmethod
+    def cluster_spec(self) -> ClusterSpec:
+        """Return the cluster as it is now; empty when there is none."""
+
+    def master(self, task_type: str | None = None, task_id: int | None = None, rpc_layer: str | None = None) -> str:
+        """Return the address of a task.
+
+        Args:
+            task_type: Type of the task; this task's own when None.
+            task_id: Index of the task; this task's own when None.
+            rpc_layer: What to write before "://"; the resolver's own when None.
+
+        Returns:
+            For instance "grpc://localhost:12345", or "" where the task has no address.
+
+        Raises:
+            ClusterError: The cluster has no such task.
+        """
+        task_type = self.task_type if task_type is None else task_type
+        task_id = self.task_id if task_id is None else task_id
+        spec = self.cluster_spec()
+        # An evaluator may be absent from the cluster: nobody talks to it.
+        if (
+            not spec
+            or task_type is None
+            or task_id is None
+            or (task_type == "evaluator" and task_type not in spec.jobs)
+        ):
+            return ""
+        return master_url(spec.task_address(task_type, task_id), rpc_layer or self.rpc_layer)
+
+    def num_accelerators(
+        self, task_type: str | None = None, task_id: int | None = None, config_proto: object = None
+    ) -> dict[str, int]:
+        """Return how many accelerators this task sees, by kind, without starting JAX.
+
+        Args:
+            task_type: Unused; every resolver here describes clusters of equal tasks.
+            task_id: Unused, as above.
+            config_proto: Unused; TensorFlow's argument.
+
+        Returns:
+            For instance {"GPU": 4}; empty without accelerators.
+        """
+        gpus = len(visible_gpus(os.environ))
+        return {"GPU": gpus} if gpus else {}
+
+    @property
+    def task_type(self) -> str | None:
+        """The type of this task, or None when it is not known."""
+        return self._task_type
+
+    @task_type.setter
+    def task_type(self, task_type: str | None) -> None:
+        self._task_type = task_type
+
+    @property
+    def task_id(self) -> int | None:
+        """The index of this task among those of its type, or None when it is not known."""
+        return self._task_id
+
+    @task_id.setter
+    def task_id(self, task_id: int | None) -> None:
+        self._task_id = task_id
+
+    @property
+    def environment(self) -> str:
+        """Where the task runs, for instance "google"; empty when nobody said."""
+        return self._environment
+
+    @property
+    def rpc_layer(self) -> str | None:
+        """What `master` writes before "://"."""
+        return self._rpc_layer
+
+    @rpc_layer.setter
+    def rpc_layer(self, rpc_layer: str | None) -> None:
+        self._rpc_layer = rpc_layer
+
+
+class SimpleClusterResolver(ClusterResolver):
+    """Take everything as given (`tf.distribute.cluster_resolver.SimpleClusterResolver`).
+
+    Args:
+        cluster_spec: The cluster.
+        master: What `master()` returns when no task is asked for.
+        task_type: The type of this task.
+        task_id: The index of this task.
+        environment: What `environment` returns.
+        num_accelerators: What `num_accelerators` returns; when None, the GPUs seen.
+        rpc_layer: What `master` writes before "://".
+
+    Raises:
+        TypeError: `cluster_spec` is not a `ClusterSpec`.
+
+    Example:
+        >>> spec = ClusterSpec({"worker": ["localhost:12345", "localhost:23456"]})
+        >>> SimpleClusterResolver(spec, task_type="worker", task_id=0).master()
+        'localhost:12345'
+    """
+
+    def __init__(
+        self,
+        cluster_spec: ClusterSpec,
+        master: str = "",
+        task_type: str | None = None,
+        task_id: int | None = None,
+        environment: str = "",
+        num_accelerators: Mapping[str, int] | None = None,
+        rpc_layer: str | None = None,
+    ) -> None:
+        if not isinstance(cluster_spec, ClusterSpec):
+            raise TypeError(
+                explain(
+                    f"cluster_spec is {cluster_spec!r}, a {type(cluster_spec).__name__}.",
+                    "The tasks of the cluster would be unknown.",
+                    "Write SimpleClusterResolver(ClusterSpec({...})).",
+                )
+            )
+        self._cluster_spec = cluster_spec
+        self._master = master
+        self._task_type = task_type
+        self._task_id = task_id
+        self._environment = environment
+        self._num_accelerators = num_accelerators
+        self._rpc_layer = rpc_layer
+
+    def cluster_spec(self) -> ClusterSpec:
+        """Return the cluster that was given."""
+        return self._cluster_spec
+
+    def master(self, task_type: str | None = None, task_id: int | None = None, rpc_layer: str | None = None) -> str:
+        """Return the address of a task, or the master that was given."""
+        if self._master and task_type is None and task_id is None:
+            return master_url(self._master, rpc_layer or self.rpc_layer)
+        return super().master(task_type, task_id, rpc_layer)
+
+    def num_accelerators(
+        self, task_type: str | None = None, task_id: int | None = None, config_proto: object = None
+    ) -> dict[str, int]:
+        """Return what was given, or the GPUs seen."""
+        if self._num_accelerators is None:
+            return super().num_accelerators(task_type, task_id, config_proto)
+        return dict(self._num_accelerators)
+
+
+class UnionResolver(ClusterResolver):
+    """Put several clusters together (`tf.distribute.cluster_resolver.UnionResolver`).
+
+    Jobs that are lists are joined in order; with a dict among them indices are kept. All other
+    answers come from the first resolver, unless given here.
+
+    Args:
+        *resolvers: The resolvers to join, at least one.
+        rpc_layer: Overrides the first resolver's.
+        task_type: Overrides the first resolver's.
+        task_id: Overrides the first resolver's; 0 counts as given.
+
+    Raises:
+        TypeError: No resolver, or something that is none.
+
+    Example:
+        >>> workers = SimpleClusterResolver(ClusterSpec({"worker": ["a:1"]}), task_type="worker", task_id=0)
+        >>> more = SimpleClusterResolver(ClusterSpec({"worker": ["b:1"], "ps": ["c:1"]}))
+        >>> UnionResolver(workers, more).cluster_spec()
+        ClusterSpec({'worker': ['a:1', 'b:1'], 'ps': ['c:1']})
+    """
+
+    def __init__(
+        self,
+        *resolvers: ClusterResolver,
+        rpc_layer: str | None = None,
+        task_type: str | None = None,
+        task_id: int | None = None,
+    ) -> None:
+        if not resolvers or not all(isinstance(resolver, ClusterResolver) for resolver in resolvers):
+            raise TypeError(
+                explain(
+                    f"UnionResolver was given {resolvers!r}.",
+                    "There would be no cluster to join.",
+                    "Write UnionResolver(first_resolver, second_resolver).",
+                )
+            )
+        first = resolvers[0]
+        self._resolvers = resolvers
+        self._rpc_layer = first.rpc_layer if rpc_layer is None else rpc_layer
+        self._task_type = first.task_type if task_type is None else task_type
+        self._task_id = first.task_id if task_id is None else task_id
+        self._environment = first.environment
+
+    def cluster_spec(self) -> ClusterSpec:
+        """Return the joined cluster.
+
+        Raises:
+            ClusterError: Two resolvers give the same task two addresses, or two tasks the same one.
+        """
+        specs = [resolver.cluster_spec().as_dict() for resolver in self._resolvers]
+        names = dict.fromkeys(name for spec in specs for name in spec)
+        return ClusterSpec({name: _join(name, [spec[name] for spec in specs if name in spec]) for name in names})
+
+    def master(self, task_type: str | None = None, task_id: int | None = None, rpc_layer: str | None = None) -> str:
+        """Return the address of a task, or the first resolver's master."""
+        if task_type is None and task_id is None:
+            return self._resolvers[0].master(rpc_layer=rpc_layer or self.rpc_layer)
+        return super().master(task_type, task_id, rpc_layer)
+
+    def num_accelerators(
+        self, task_type: str | None = None, task_id: int | None = None, config_proto: object = None
+    ) -> dict[str, int]:
+        """Return what the first resolver says."""
+        return self._resolvers[0].num_accelerators(task_type, task_id, config_proto)
+
+
+def _join(job: str, parts: list[list[str] | dict[int, str]]) -> list[str] | dict[int, str]:
+    if all(isinstance(part, list) for part in parts):
+        return [address for part in parts for address in part]  # pyright: ignore[reportReturnType]  # all are lists
+    joined: dict[int, str] = {}
+    for part in parts:
+        for index, address in part.items() if isinstance(part, dict) else enumerate(part):
+            if index in joined:
+                raise ClusterError(
+                    explain(
+                        f"Two resolvers give an address for {Task(job, index)}: {joined[index]} and {address}.",
+                        "One of the two processes would be left out.",
+                        "Give every task of the joined cluster an index of its own.",
+                    )
+                )
+            joined[index] = address
+    return joined
+
+
+def master_url(address: str, rpc_layer: str | None) -> str:
+    """Return `address`, with `rpc_layer` and "://" before it where there is a layer.
+
+    Args:
+        address: For instance "localhost:12345".
+        rpc_layer: For instance "grpc", or None.
+    """
+    return f"{rpc_layer}://{address}" if rpc_layer else address
+
+
+def visible_gpus(environ: Mapping[str, str], folder: Path = GPU_FOLDER) -> list[str]:
+    """Return the names of the NVIDIA GPUs that this process may use, without starting a driver.
+
+    Args:
+        environ: Environment of the process; `CUDA_VISIBLE_DEVICES` limits the GPUs.
+        folder: Where the driver lists the GPUs of the machine.
+    """
+    chosen = environ.get(environment.CUDA_VISIBLE_DEVICES)
+    if chosen is None:
+        return [str(index) for index in range(len(list(folder.iterdir())))] if folder.is_dir() else []
+    names = [name.strip() for name in chosen.split(",")]
+    # As CUDA does it: the first name that is no device ends the list, so "-1" hides all.
+    hidden = next((place for place, name in enumerate(names) if name in ("", "-1")), len(names))
+    return names[:hidden]
+
+
+def read_count(environ: Mapping[str, str], name: str) -> int:
+    """Return a variable of the environment as a whole number from 0.
+
+    Args:
+        environ: Environment of the process.
+        name: Name of a variable.
+
+    Raises:
+        ClusterError: The variable is missing or not a whole number.
+    """
+    text = environ.get(name, "")
+    if not (text.isascii() and text.isdigit()):
+        raise ClusterError(
+            explain(
+                f"{name} is {environ.get(name)!r}.",
+                "This task could not tell its place in the cluster.",
+                f"Start the program by the scheduler that sets {name}, or describe the cluster in TF_CONFIG.",
+            )
+        )
+    return int(text)

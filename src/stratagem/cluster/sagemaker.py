@@ -1,0 +1,100 @@
+"""SageMaker: the hosts of a training job."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+
+from stratagem.cluster.resolver import ClusterResolver
+from stratagem.cluster.spec import ClusterSpec
+from stratagem.core import environment as env
+from stratagem.core.errors import ClusterError, explain
+
+
+class SageMakerClusterResolver(ClusterResolver):
+    """Read the hosts of a SageMaker job: each one is a worker (TensorFlow's `SageMakerClusterResolver`).
+
+    Args:
+        port: Port of every worker.
+        task_type: The type of this task; SageMaker knows workers only.
+        task_id: Overrides the place of this host among the hosts; 0 counts as given.
+        rpc_layer: What `master` writes before "://".
+        environment: What `environment` returns.
+        environ: Variables of the process; `os.environ` when None.
+
+    Raises:
+        ClusterError: From every method, when SM_HOSTS or SM_CURRENT_HOST cannot be used.
+
+    Example:
+        >>> resolver = SageMakerClusterResolver(
+        ...     environ={"SM_HOSTS": '["algo-1", "algo-2"]', "SM_CURRENT_HOST": "algo-2"})
+        >>> resolver.cluster_spec(), resolver.task_id
+        (ClusterSpec({'worker': ['algo-1:2223', 'algo-2:2223']}), 1)
+    """
+
+    def __init__(
+        self,
+        port: int = 2223,
+        task_type: str = "worker",
+        task_id: int | None = None,
+        rpc_layer: str | None = "grpc",
+        environment: str | None = None,
+        *,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        self._port = port
+        self._task_type = task_type
+        self._task_id = task_id
+        self._rpc_layer = rpc_layer
+        self._environment = environment or ""
+        self._environ = os.environ if environ is None else environ
+
+    def cluster_spec(self) -> ClusterSpec:
+        """Return all hosts as workers."""
+        return ClusterSpec({"worker": [f"{host}:{self._port}" for host in read_hosts(self._environ)]})
+
+    @property
+    def task_id(self) -> int | None:
+        """The place of this host among the hosts."""
+        if self._task_id is not None:
+            return self._task_id
+        hosts, own = read_hosts(self._environ), self._environ.get(env.SM_CURRENT_HOST)
+        if own not in hosts:
+            raise ClusterError(
+                explain(
+                    f"{env.SM_CURRENT_HOST} is {own!r}, {env.SM_HOSTS} is {hosts}.",
+                    "This host could not tell which worker it is.",
+                    f"Set {env.SM_CURRENT_HOST} to one of the hosts, or pass task_id=.",
+                )
+            )
+        return hosts.index(own)
+
+    @task_id.setter
+    def task_id(self, task_id: int | None) -> None:
+        self._task_id = task_id
+
+
+def read_hosts(environ: Mapping[str, str]) -> list[str]:
+    """Return the hosts of the job.
+
+    Args:
+        environ: Variables of the process.
+
+    Raises:
+        ClusterError: SM_HOSTS is missing or not a JSON list of names.
+    """
+    text = environ.get(env.SM_HOSTS, "")
+    try:
+        hosts = json.loads(text)
+    except json.JSONDecodeError:
+        hosts = None
+    if not isinstance(hosts, list) or not hosts or not all(isinstance(host, str) for host in hosts):
+        raise ClusterError(
+            explain(
+                f"{env.SM_HOSTS} is {text!r}.",
+                "The workers of the job would be unknown.",
+                f'Run as a SageMaker training job, which sets {env.SM_HOSTS} to a list like ["algo-1", "algo-2"].',
+            )
+        )
+    return hosts

@@ -1,0 +1,22 @@
+"""Cluster resolvers, under the names of `tf.distribute.cluster_resolver`."""
+
+from __future__ import annotations
+
+from stratagem.cluster.kubernetes import KubernetesClusterResolver, KubernetesExecutableLocation
+from stratagem.cluster.mpi import OpenMPIClusterResolver
+from stratagem.cluster.resolver import ClusterResolver, SimpleClusterResolver, UnionResolver
+from stratagem.cluster.sagemaker import SageMakerClusterResolver
+from stratagem.cluster.slurm import SlurmClusterResolver
+from stratagem.cluster.tf_config import TFConfigClusterResolver
+
+__all__ = [
+    "ClusterResolver",
+    "KubernetesClusterResolver",
+    "KubernetesExecutableLocation",
+    "OpenMPIClusterResolver",
+    "SageMakerClusterResolver",
+    "SimpleClusterResolver",
+    "SlurmClusterResolver",
+    "TFConfigClusterResolver",
+    "UnionResolver",
+]

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from stratagem.cluster.detect import detect
+from stratagem.cluster.mpi import OpenMPIClusterResolver
+from stratagem.cluster.resolver import ClusterResolver, SimpleClusterResolver
+from stratagem.cluster.sagemaker import SageMakerClusterResolver
+from stratagem.cluster.slurm import SlurmClusterResolver
+from stratagem.cluster.spec import ClusterSpec
+from stratagem.cluster.tf_config import TFConfigClusterResolver
+from stratagem.core.errors import ClusterError
+
+TF = {"TF_CONFIG": json.dumps({"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 0}})}
+SLURM = {
+    "SLURM_PROCID": "1",
+    "SLURM_STEP_NUM_TASKS": "2",
+    "SLURM_STEP_NODELIST": "n[1-2]",
+    "SLURM_STEP_TASKS_PER_NODE": "1(x2)",
+}
+SLURM_BATCH = {"SLURM_PROCID": "0", "SLURM_NTASKS": "4", "SLURM_NNODES": "2", "SLURM_JOB_NODELIST": "n[1-2]"}
+MPI = {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}
+SAGEMAKER = {"SM_HOSTS": '["algo-1", "algo-2"]', "SM_CURRENT_HOST": "algo-2"}
+ALONE_SLURM = {"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1"}
+ALONE_MPI = {"OMPI_COMM_WORLD_SIZE": "1", "OMPI_COMM_WORLD_RANK": "0"}
+ALONE_SAGEMAKER = {"SM_HOSTS": '["algo-1"]', "SM_CURRENT_HOST": "algo-1"}
+
+
+@pytest.mark.parametrize(
+    ("environ", "kind", "tasks", "task_id"),
+    [
+        ({}, SimpleClusterResolver, 0, None),
+        ({"TF_CONFIG": ""}, SimpleClusterResolver, 0, None),
+        (TF, TFConfigClusterResolver, 2, 0),
+        (TF | SLURM | MPI | SAGEMAKER, TFConfigClusterResolver, 2, 0),
+        ({"TF_CONFIG": "{}"} | SLURM, TFConfigClusterResolver, 0, None),
+        (SLURM, SlurmClusterResolver, 2, 1),
+        (SLURM_BATCH, SimpleClusterResolver, 0, None),
+        (ALONE_SLURM, SimpleClusterResolver, 0, None),
+        (MPI, OpenMPIClusterResolver, 2, 1),
+        (MPI | SLURM | {"SLURM_PROCID": "0"}, OpenMPIClusterResolver, 2, 1),
+        (ALONE_MPI, SimpleClusterResolver, 0, None),
+        (SAGEMAKER, SageMakerClusterResolver, 2, 1),
+        (ALONE_SAGEMAKER, SimpleClusterResolver, 0, None),
+        (SAGEMAKER | ALONE_MPI, SageMakerClusterResolver, 2, 1),
+    ],
+)
+def test_the_place_chooses_the_resolver(
+    environ: dict[str, str], kind: type[ClusterResolver], tasks: int, task_id: int | None
+) -> None:
+    resolver = detect(environ=dict(environ))
+    assert type(resolver) is kind
+    assert len(resolver.cluster_spec().tasks) == tasks
+    assert resolver.task_id == task_id
+
+
+def test_what_the_program_says_beats_everything() -> None:
+    own = SimpleClusterResolver(ClusterSpec({"worker": ["c:1"]}))
+    assert detect(own, dict(TF)) is own
+
+
+@pytest.mark.parametrize("environ", [{"OMPI_COMM_WORLD_SIZE": "x"}, {"SLURM_STEP_NUM_TASKS": ""}, {"SM_HOSTS": "{}"}])
+def test_a_scheduler_that_cannot_be_read_is_an_error(environ: dict[str, str]) -> None:
+    with pytest.raises(ClusterError, match=next(iter(environ))):
+        detect(environ=dict(environ))
+
+
+HNP4 = "1531576320.0;tcp://127.0.0.1,10.96.0.1,10.148.0.1:34911"
+HNP6 = "1314521088.0;tcp6://[fe80::b9b:ac5d,2620:10d:c083:150e::3000:2]:43370"
+
+
+@pytest.mark.parametrize(
+    ("more", "arguments", "first"),
+    [
+        ({"OMPI_MCA_orte_hnp_uri": HNP4}, {}, "10.96.0.1:2222"),
+        ({"OMPI_MCA_orte_hnp_uri": HNP6}, {}, "[2620:10d:c083:150e::3000:2]:2222"),
+        ({}, {"coordinator": "head", "port": 7}, "head:7"),
+    ],
+)
+def test_mpi_over_machines(more: dict[str, str], arguments: dict[str, object], first: str) -> None:
+    environ = MPI | {"OMPI_COMM_WORLD_LOCAL_SIZE": "1"} | more
+    resolver = OpenMPIClusterResolver(environ=environ, **arguments)  # type: ignore[arg-type]
+    port = first.rpartition(":")[2]
+    assert resolver.cluster_spec().job_tasks("worker") == [first, f"mpi-rank-1:{port}"]
+
+
+@pytest.mark.parametrize("uri", [None, "", "1.0;tcp://127.0.0.1:1", "nonsense"])
+def test_mpi_over_machines_must_know_where_rank_0_is(uri: str | None) -> None:
+    environ = MPI | {"OMPI_COMM_WORLD_LOCAL_SIZE": "1"} | ({} if uri is None else {"OMPI_MCA_orte_hnp_uri": uri})
+    with pytest.raises(ClusterError, match="does not say where rank 0 runs"):
+        OpenMPIClusterResolver(environ=environ).cluster_spec()
+
+
+def test_sagemaker() -> None:
+    resolver = SageMakerClusterResolver(port=5, environ=SAGEMAKER)
+    assert resolver.cluster_spec().as_dict() == {"worker": ["algo-1:5", "algo-2:5"]}
+    assert (resolver.task_type, resolver.task_id, resolver.master()) == ("worker", 1, "grpc://algo-2:5")
+    assert SageMakerClusterResolver(task_id=0, environ=SAGEMAKER).task_id == 0
+    with pytest.raises(ClusterError, match="SM_CURRENT_HOST is 'other'"):
+        _ = SageMakerClusterResolver(environ=SAGEMAKER | {"SM_CURRENT_HOST": "other"}).task_id
+    with pytest.raises(ClusterError, match="SM_HOSTS is 'algo-1'"):
+        SageMakerClusterResolver(environ=SAGEMAKER | {"SM_HOSTS": "algo-1"}).cluster_spec()
