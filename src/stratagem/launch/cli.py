@@ -1,0 +1,168 @@
+"""The command line: `stratagem run --workers 2 train.py`."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from stratagem.core import environment
+from stratagem.core.errors import ClusterError, StratagemError, explain
+from stratagem.launch.local import open_logs, run_tasks
+from stratagem.launch.machine import this_machine
+from stratagem.launch.output import failure_report, stdout_screen
+from stratagem.launch.plan import Request, TaskPlan, make_plan
+
+_USAGE_ERROR = 2
+"""Exit code of a wrong command line, as click and most commands have it."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Args:
+        arguments: What follows `stratagem`; None takes it from the process.
+
+    Returns:
+        The exit code.
+    """
+    try:
+        return _stratagem.main(arguments, prog_name="stratagem", standalone_mode=False) or 0
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except click.Abort:  # Ctrl-C before anything was started
+        return 128 + signal.SIGINT
+    except StratagemError as error:
+        print(f"stratagem: {error}", file=sys.stderr)
+        return _USAGE_ERROR if isinstance(error, ClusterError) else 1
+
+
+@click.group(name="stratagem", context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="stratagem")
+def _stratagem() -> None:
+    """Train Keras models on many devices and many machines."""
+
+
+@_stratagem.command(name="run", context_settings={"allow_interspersed_args": False})
+@click.option("--workers", type=int, default=1, show_default=True, help="Workers on each node.")
+@click.option(
+    "--devices-per-worker",
+    type=int,
+    metavar="K",
+    help="GPUs of each worker, or virtual CPU devices where there is no GPU. [default: all GPUs shared equally; 1 CPU]",
+)
+@click.option("--nodes", type=int, default=1, show_default=True, help="Machines that run this command.")
+@click.option("--node-rank", type=int, default=0, show_default=True, help="Which of them this is.")
+@click.option(
+    "--coordinator",
+    metavar="HOST:PORT",
+    help="Address of worker 0, on node 0, the same on every node. Worker i listens on PORT + i.",
+)
+@click.option(
+    "--node-hosts",
+    metavar="HOST,HOST",
+    default="",
+    help="Host of each node, for a TF_CONFIG with true addresses. Training needs only --coordinator.",
+)
+@click.option(
+    "--log-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Keep the output of each task here. [default: a temporary folder, removed unless a task fails]",
+)
+@click.option(
+    "--grace",
+    type=click.FloatRange(min=0),
+    default=10.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Time that tasks have to end before they are killed.",
+)
+@click.option("--dry-run", is_flag=True, help="Print the environment and command of each task; start nothing.")
+@click.option("--module", "-m", "is_module", is_flag=True, help="SCRIPT is the name of a module, as in python -m.")
+@click.argument("script")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def _run(
+    workers: int,
+    devices_per_worker: int | None,
+    nodes: int,
+    node_rank: int,
+    coordinator: str | None,
+    node_hosts: str,
+    log_dir: Path | None,
+    grace: float,
+    dry_run: bool,
+    is_module: bool,
+    script: str,
+    arguments: tuple[str, ...],
+) -> int:
+    r"""Run SCRIPT on every worker of a cluster.
+
+    Each worker gets its TF_CONFIG, its share of the cores and GPUs, and a log. The first failure ends all
+    of them and is shown at the end.
+
+    \b
+    On one machine:
+        stratagem run --workers 2 train.py --epochs 3
+    On two machines with two workers each (the other one with --node-rank 1):
+        stratagem run --workers 2 --nodes 2 --node-rank 0 --coordinator 10.0.0.5:12345 train.py
+    """
+    if not is_module:
+        _require_script(script)
+    request = Request(
+        command=("-m", script, *arguments) if is_module else (script, *arguments),
+        workers=workers,
+        devices_per_worker=devices_per_worker,
+        nodes=nodes,
+        node_rank=node_rank,
+        coordinator=coordinator,
+        node_hosts=tuple(host.strip() for host in node_hosts.split(",")) if node_hosts else (),
+    )
+    tasks = make_plan(request, this_machine(), os.environ)
+    if dry_run:
+        print("\n\n".join(map(_description, tasks)))
+        return 0
+    return _run_and_report(tasks, log_dir, grace)
+
+
+def _run_and_report(tasks: Sequence[TaskPlan], log_dir: Path | None, grace_seconds: float) -> int:
+    folder = log_dir or Path(tempfile.mkdtemp(prefix="stratagem-"))
+    logs = open_logs(tasks, folder)
+    screen = stdout_screen(logs, no_color=bool(os.environ.get(environment.NO_COLOR)))
+    try:
+        outcome = run_tasks(tasks, logs, screen, grace_seconds=grace_seconds)
+    finally:
+        for log in logs.values():
+            log.close()
+    if outcome.failure is not None:
+        print(failure_report(outcome.failure, logs[outcome.failure.task]), file=sys.stderr)
+    elif outcome.interrupt is not None:
+        print(f"\nstratagem: interrupted; every task has ended. Their output: {folder}", file=sys.stderr)
+    elif log_dir is None:
+        shutil.rmtree(folder)
+    return outcome.exit_code
+
+
+def _require_script(script: str) -> None:
+    if not Path(script).is_file():
+        raise ClusterError(
+            explain(
+                f"There is no file {script!r} in {Path.cwd()}.",
+                "Every task would fail.",
+                "Name a Python file, or add -m to name a module. Options of stratagem run stand before it.",
+            )
+        )
+
+
+def _description(task: TaskPlan) -> str:
+    """Return a task as lines that a shell can run."""
+    cores = f", cores {','.join(map(str, task.cores))}" if task.cores else ""
+    settings = [f"{name}={shlex.quote(value)} \\" for name, value in task.environment.items()]
+    return "\n".join([f"# {task.name}{cores}", *settings, shlex.join(task.command)])

@@ -1,0 +1,253 @@
+"""Start the tasks of a plan on this machine, follow them to their end. The I/O shell round `Supervisor`.
+
+One thread waits for everything at once: output of the tasks, their end (SIGCHLD), signals to the
+launcher. So nothing is polled and nothing races.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import selectors
+import signal
+import struct
+import subprocess
+import termios
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from stratagem.core.clock import Clock
+from stratagem.core.errors import ClusterError, StartupError, explain
+from stratagem.launch.guard import Guard, signal_group
+from stratagem.launch.output import Lines, Screen, TaskLog
+from stratagem.launch.plan import TaskPlan
+from stratagem.launch.supervise import Supervisor
+
+_READ_SIZE = 65536
+_INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def run_tasks(
+    tasks: Sequence[TaskPlan],
+    logs: Mapping[str, TaskLog],
+    screen: Screen,
+    *,
+    grace_seconds: float,
+    variables: Mapping[str, str] = os.environ,
+    clock: Clock | None = None,
+) -> Supervisor:
+    """Run tasks until all of them have ended.
+
+    Args:
+        tasks: What to start.
+        logs: Where the output of each task is kept, by its name.
+        screen: Where the output of all tasks is shown.
+        grace_seconds: Time between the signal that asks the tasks to end and SIGKILL.
+        variables: The environment below that of the tasks.
+        clock: Where time comes from.
+
+    Returns:
+        What happened: the first failure or interrupt, and the exit code that follows from it.
+
+    Raises:
+        StartupError: A task could not be started.
+    """
+    supervisor = Supervisor([task.name for task in tasks], grace_seconds, clock or Clock())
+    with ExitStack() as stack:
+        selector = stack.enter_context(selectors.DefaultSelector())
+        wakeups = stack.enter_context(_signals_as_bytes())
+        selector.register(wakeups, selectors.EVENT_READ)
+        guard = stack.enter_context(Guard(grace_seconds))
+        running: list[_RunningTask] = []
+        try:
+            for task in tasks:
+                running.append(_RunningTask(task, logs[task.name], screen, variables))
+                guard.started(running[-1].pid)
+                selector.register(running[-1].output, selectors.EVENT_READ, running[-1])
+            _follow(running, selector, supervisor, guard, screen)
+        finally:
+            for task in running:
+                task.end()
+    return supervisor
+
+
+def _follow(
+    running: Sequence[_RunningTask],
+    selector: selectors.BaseSelector,
+    supervisor: Supervisor,
+    guard: Guard,
+    screen: Screen,
+) -> None:
+    alive = {task.name: task for task in running}
+    someone_reads = True
+    while alive:
+        for key, _ in selector.select(supervisor.seconds_until_due()):
+            if key.data is None:
+                for number in os.read(key.fd, _READ_SIZE):
+                    if number in _INTERRUPTS:
+                        supervisor.interrupted(number)
+            elif not key.data.read():
+                selector.unregister(key.fileobj)
+        if someone_reads and screen.is_gone:
+            someone_reads = False
+            supervisor.interrupted(signal.SIGPIPE)
+        returncodes = {name: code for name, task in alive.items() if (code := task.returncode()) is not None}
+        for name in returncodes:
+            guard.ended(alive.pop(name).pid)
+        supervisor.ended(returncodes)
+        due = supervisor.signal_due()
+        if due is not None:
+            for task in alive.values():
+                signal_group(task.pid, due)
+
+
+class _RunningTask:
+    """A started task: its process, and where its output goes."""
+
+    def __init__(self, plan: TaskPlan, log: TaskLog, screen: Screen, variables: Mapping[str, str]) -> None:
+        self.name = plan.name
+        self._log = log
+        self._screen = screen
+        # The chief sees a terminal where we have one, so that it draws its progress bar as it would alone.
+        self._is_live = plan.is_chief and screen.is_terminal
+        self._lines = Lines()
+        self.output, writer = _terminal(screen.columns_of(plan.name)) if self._is_live else os.pipe()
+        os.set_blocking(self.output, False)
+        try:
+            with bound_to(plan.cores):
+                self._process = subprocess.Popen(
+                    plan.command,
+                    env={**variables, **plan.environment},
+                    stdin=subprocess.DEVNULL,
+                    stdout=writer,
+                    stderr=writer,
+                    start_new_session=True,  # a group of its own, so that all it starts can be ended with it
+                )
+        except OSError as error:
+            os.close(self.output)
+            raise StartupError(
+                explain(
+                    f"{plan.name} could not be started: {error}.",
+                    "The other tasks would wait for it.",
+                    f"Check that this command runs: {' '.join(plan.command)}",
+                )
+            ) from error
+        finally:
+            os.close(writer)
+        self.pid = self._process.pid
+
+    def read(self) -> bool:
+        """Take over what the task has written; return False when it will write no more."""
+        try:
+            data = os.read(self.output, _READ_SIZE)
+        except BlockingIOError:
+            return True
+        except OSError:  # Linux answers EIO when the other end of a pseudo-terminal is closed
+            data = b""
+        self._pass_on(self._lines.feed(data) if data else self._lines.close())
+        return bool(data)
+
+    def returncode(self) -> int | None:
+        """Return the exit code if the task has ended; what it left running is then killed at once."""
+        if self._process.returncode is None and self._process.poll() is not None:
+            # Now or never: later the number of the group could belong to somebody else.
+            signal_group(self.pid, signal.SIGKILL)
+        return self._process.returncode
+
+    def end(self) -> None:
+        """Kill the task if it still runs, and take over the last of its output."""
+        if self.returncode() is None:
+            signal_group(self.pid, signal.SIGKILL)
+            self._process.wait()
+        while self._has_more() and self.read():
+            pass
+        self._pass_on(self._lines.close())
+        os.close(self.output)
+
+    def _has_more(self) -> bool:
+        """Whether a read would return at once. A stranger that left the group may hold the pipe open for ever."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.output, selectors.EVENT_READ)
+            return bool(selector.select(0))
+
+    def _pass_on(self, lines: list[str]) -> None:
+        self._log.write(lines)
+        if self._is_live:
+            self._screen.show_live(self.name, self._lines.unfinished)
+        self._screen.show(self.name, lines)
+
+
+def _terminal(columns: int) -> tuple[int, int]:
+    """Return both ends of a new pseudo-terminal of this width that changes nothing on its way."""
+    ours, theirs = os.openpty()
+    attributes = termios.tcgetattr(theirs)
+    attributes[1] &= ~termios.OPOST
+    termios.tcsetattr(theirs, termios.TCSANOW, attributes)
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    return ours, theirs
+
+
+@contextmanager
+def bound_to(cores: Sequence[int]) -> Iterator[None]:
+    """Bind this thread to cores while a process is started, which inherits them, from its first thread on.
+
+    Args:
+        cores: Numbers of the cores; empty changes nothing.
+    """
+    if not cores:
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+@contextmanager
+def _signals_as_bytes() -> Iterator[int]:
+    """Yield a pipe in which each SIGCHLD and each interrupt of this process appears as its number."""
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    os.set_blocking(writer, False)
+    # What our parent made us ignore (nohup, a shell's background job) stays ignored.
+    handled = [signal.SIGCHLD, *(number for number in _INTERRUPTS if signal.getsignal(number) != signal.SIG_IGN)]
+    old_wakeup = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    # A handler must be there for the byte to be written; the work is done in the loop.
+    old_handlers = [(number, signal.signal(number, lambda *_: None)) for number in handled]
+    try:
+        yield reader
+    finally:
+        for number, handler in old_handlers:
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(old_wakeup)
+        os.close(reader)
+        os.close(writer)
+
+
+def open_logs(tasks: Sequence[TaskPlan], folder: Path) -> dict[str, TaskLog]:
+    """Open the log of each task.
+
+    Args:
+        tasks: What will be started.
+        folder: Where the logs go; made if it is not there.
+
+    Returns:
+        The logs, by name of the task.
+
+    Raises:
+        ClusterError: The folder cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return {task.name: TaskLog(folder / task.log_name) for task in tasks}
+    except OSError as error:
+        raise ClusterError(
+            explain(
+                f"The log folder {folder} cannot be written: {error}.",
+                "The output of the tasks would be lost.",
+                "Name another folder with --log-dir.",
+            )
+        ) from error

@@ -1,0 +1,91 @@
+"""What this machine offers to the tasks: cores, GPUs, free ports."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pkgutil
+import re
+import socket
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from stratagem.core import environment
+
+LOOPBACK = "127.0.0.1"
+"""Not `localhost`: that may mean an IPv6 address first, where a peer listens on IPv4 only."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What tasks on this machine can share.
+
+    Args:
+        cores: Numbers of the cores this process may use; empty where the system has no affinity (macOS).
+        num_cores: How many cores there are.
+        gpus: NVIDIA GPUs that JAX could use, as CUDA_VISIBLE_DEVICES names them.
+    """
+
+    cores: tuple[int, ...]
+    num_cores: int
+    gpus: tuple[str, ...] = ()
+
+
+def this_machine(variables: Mapping[str, str] = os.environ) -> Machine:
+    """Look at the machine this process runs on.
+
+    Args:
+        variables: The environment that tasks will inherit.
+    """
+    cores = tuple(sorted(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else ()
+    return Machine(cores=cores, num_cores=len(cores) or os.cpu_count() or 1, gpus=_usable_gpus(variables))
+
+
+def free_ports(count: int) -> list[int]:
+    """Return `count` different TCP ports that nobody listens on.
+
+    They are all held at once while they are looked for, so that no port comes twice. They are free
+    again when this returns: a task must still expect to find its port taken.
+    """
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind((LOOPBACK, 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+def _usable_gpus(variables: Mapping[str, str]) -> tuple[str, ...]:
+    platforms = variables.get(environment.JAX_PLATFORMS, "")
+    if platforms and not {"cuda", "gpu"} & set(platforms.split(",")):
+        return ()
+    present = nvidia_devices()
+    if not present or not _jax_knows_cuda():
+        return ()
+    visible = variables.get(environment.CUDA_VISIBLE_DEVICES)
+    if visible is None:
+        return present
+    # CUDA stops reading the list at the first -1.
+    listed = [name.strip() for name in visible.split(",")]
+    return tuple(name for name in listed[: listed.index("-1") if "-1" in listed else None] if name)
+
+
+def nvidia_devices(folder: Path = Path("/dev")) -> tuple[str, ...]:
+    """Return the index of each NVIDIA GPU. CUDA counts those it sees from 0, whatever their files are called.
+
+    Args:
+        folder: Where device files lie.
+    """
+    count = sum(re.fullmatch(r"nvidia\d+", file.name) is not None for file in folder.glob("nvidia*"))
+    return tuple(str(index) for index in range(count))
+
+
+def _jax_knows_cuda() -> bool:
+    """Whether JAX's CUDA plugin is installed; a GPU is of no use to JAX without it."""
+    plugins = importlib.util.find_spec("jax_plugins")
+    if plugins is None or plugins.submodule_search_locations is None:
+        return False
+    return any(
+        module.name.startswith("xla_cuda") for module in pkgutil.iter_modules(plugins.submodule_search_locations)
+    )

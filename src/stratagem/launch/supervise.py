@@ -1,0 +1,126 @@
+"""What to do about the tasks that run: whose failure counts, which signal is due. Touches no process.
+
+`local.py` reports what happened and sends what is due, so that every rule here is tested without
+processes and without waiting.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from stratagem.core.clock import Clock, Deadline
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The end of a task that ended badly.
+
+    Args:
+        task: Its name, for instance `worker 0`.
+        returncode: Exit code; minus the number of the signal that ended it.
+        seconds: How long after the start of all tasks.
+        num_ended: How many other tasks were ended because of it.
+    """
+
+    task: str
+    returncode: int
+    seconds: float
+    num_ended: int = 0
+
+    @property
+    def exit_code(self) -> int:
+        """The code a shell shows: 128 plus the signal, if one ended the task."""
+        return self.returncode if self.returncode >= 0 else 128 - self.returncode
+
+    @property
+    def reason(self) -> str:
+        """The end in words.
+
+        Example:
+            >>> Failure("worker 0", -9, 1.0).reason
+            'was ended by SIGKILL'
+        """
+        if self.returncode >= 0:
+            return f"failed with exit code {self.returncode}"
+        try:
+            return f"was ended by {signal.Signals(-self.returncode).name}"
+        except ValueError:  # real-time signals have no name
+            return f"was ended by signal {-self.returncode}"
+
+
+class Supervisor:
+    """Follow one generation of tasks from start to end.
+
+    The first failure, or an interrupt, ends everybody: a signal that asks, a grace time, SIGKILL.
+    What others do after that is a consequence and counts no more.
+
+    Args:
+        tasks: Names of the tasks.
+        grace_seconds: Time between the signal that asks and SIGKILL.
+        clock: Where time comes from.
+    """
+
+    def __init__(self, tasks: Iterable[str], grace_seconds: float, clock: Clock) -> None:
+        self.running = set(tasks)
+        self.failure: Failure | None = None
+        self.interrupt: int | None = None
+        self._grace_seconds = grace_seconds
+        self._clock = clock
+        self._start = clock.now()
+        self._grace: Deadline | None = None
+        self._due: int | None = None
+        self._killed = False
+
+    @property
+    def exit_code(self) -> int:
+        """What the launcher returns: that of the first failure, 128 + signal after an interrupt, or 0."""
+        if self.interrupt is not None:
+            return 128 + self.interrupt
+        return 0 if self.failure is None else self.failure.exit_code
+
+    def ended(self, returncodes: dict[str, int]) -> None:
+        """Take note of tasks that have ended since the last call.
+
+        Args:
+            returncodes: Exit code of each; minus the signal that ended it.
+        """
+        self.running -= returncodes.keys()
+        bad = [(task, code) for task, code in returncodes.items() if code != 0]
+        if not bad or self._grace is not None:
+            return
+        # Seen together, their order is unknown; one that a signal ended did not end because of its peers.
+        task, code = min(bad, key=lambda end: end[1] >= 0)
+        self.failure = Failure(task, code, self._clock.now() - self._start, len(self.running))
+        self._begin_to_end(signal.SIGTERM)
+
+    def interrupted(self, signal_number: int) -> None:
+        """Take note of a signal to the launcher. The first asks the tasks to end; a second one kills at once."""
+        if self._grace is None:
+            self.interrupt = signal_number
+            # Python turns SIGINT into KeyboardInterrupt, which programs expect of Ctrl-C. It ignores SIGPIPE.
+            self._begin_to_end(signal.SIGINT if signal_number == signal.SIGINT else signal.SIGTERM)
+        elif not self._killed:
+            self._kill()
+
+    def signal_due(self) -> int | None:
+        """Return the signal that every running task must get now, once; None most of the time."""
+        if self._grace is not None and self._grace.expired and not self._killed:
+            self._kill()
+        due, self._due = self._due, None
+        return due
+
+    def seconds_until_due(self) -> float | None:
+        """Return how long nothing will be due; None if only an event can change that."""
+        if self._due is not None:
+            return 0.0
+        return None if self._grace is None or self._killed else self._grace.remaining
+
+    def _begin_to_end(self, signal_number: int) -> None:
+        self._due = signal_number
+        self._grace = Deadline(self._grace_seconds, self._clock)
+
+    def _kill(self) -> None:
+        self._killed = True
+        self._due = signal.SIGKILL

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from stratagem.launch.cli import main
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--workers", "0", "SCRIPT"], "stratagem: --workers is 0.\n  Why it matters: No task could be started."),
+        (["--nodes", "2", "SCRIPT"], "stratagem: --nodes is 2, and no --coordinator is given."),
+        (["--node-rank", "3", "SCRIPT"], "stratagem: --node-rank is 3, --nodes is 1."),
+        (["no_such.py"], "stratagem: There is no file 'no_such.py' in "),
+        (["--wrkers", "2", "SCRIPT"], "No such option"),
+        (["--grace", "-1", "SCRIPT"], "Invalid value for '--grace'"),
+        ([], "Missing argument 'SCRIPT'"),
+    ],
+)
+def test_wrong_command_line(
+    arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = tmp_path / "train.py"
+    script.touch()
+
+    assert main(["run", *(str(script) if argument == "SCRIPT" else argument for argument in arguments)]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_log_folder_that_cannot_be_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script = tmp_path / "train.py"
+    script.touch()
+
+    assert main(["run", "--log-dir", str(script / "logs"), str(script)]) == 2
+    assert "What to do: Name another folder with --log-dir." in capsys.readouterr().err
+
+
+def test_dry_run_prints_each_task_and_starts_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("raise SystemExit(1)")
+    options = ["--workers", "2", "--coordinator", "10.0.0.5:7000", "--devices-per-worker", "3"]
+
+    assert main(["run", *options, "--dry-run", str(script), "--epochs", "3", "two words"]) == 0
+    first, second = capsys.readouterr().out.split("\n\n")
+    assert first.startswith("# worker 0")
+    assert (
+        "TF_CONFIG='{"
+        '"cluster": {"worker": ["10.0.0.5:7000", "10.0.0.5:7001"]}, "task": {"type": "worker", "index": 1}}'
+        "' \\\n"
+    ) in second
+    assert "JAX_NUM_CPU_DEVICES=3 \\\n" in second
+    assert second.endswith(f"{script} --epochs 3 'two words'\n")
+
+
+def test_options_after_the_script_belong_to_the_script(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script = tmp_path / "train.py"
+    script.touch()
+
+    assert main(["run", "--dry-run", str(script), "--workers", "5", "--help"]) == 0
+    assert capsys.readouterr().out.endswith(f"{script} --workers 5 --help\n")
+
+
+def test_module_needs_no_file(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--dry-run", "-m", "package.train", "-x"]) == 0
+    assert capsys.readouterr().out.endswith(" -m package.train -x\n")
+
+
+def test_help_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--help"]) == 0
+    assert "--devices-per-worker" in capsys.readouterr().out

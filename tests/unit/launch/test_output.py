@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import io
+import os
+from pathlib import Path
+
+import pytest
+
+from stratagem.launch.output import Lines, Screen, TaskLog, failure_report
+from stratagem.launch.supervise import Failure
+
+
+@pytest.mark.parametrize(
+    ("chunks", "expected"),
+    [
+        ([b"one\ntwo\n"], ["one", "two"]),
+        ([b"on", b"e\r", b"\ntwo"], ["one", "two"]),
+        ([b"\n\n"], ["", ""]),
+        ([b"\r 1/2 [=>]", b"\b\b\b\b\r 2/2 [==]  \n"], [" 2/2 [==]"]),
+        ([b"50%\r100%\r"], ["100%"]),
+        ([b"\r\x1b[K 3/3 done\n"], [" 3/3 done"]),
+        (["━".encode()[:1], "━".encode()[1:], b"\n"], ["━"]),
+        ([b"\xff\n"], ["\ufffd"]),
+    ],
+)
+def test_lines_are_what_a_terminal_shows_at_their_end(chunks: list[bytes], expected: list[str]) -> None:
+    lines = Lines()
+    found = [line for chunk in chunks for line in lines.feed(chunk)] + lines.close()
+
+    assert found == expected
+
+
+def test_unfinished_line_is_its_last_state() -> None:
+    lines = Lines()
+    lines.feed(b"Epoch 1/2\n\r 1/70 a\b\b\b\r 2/70")
+    assert lines.unfinished == " 2/70"
+    lines.feed(b"\r")
+    assert lines.unfinished == " 2/70"
+
+
+def test_a_bar_that_is_redrawn_for_ever_does_not_pile_up() -> None:
+    lines = Lines()
+    for step in range(10_000):
+        lines.feed(f"\rstep {step}".encode())
+
+    assert lines.unfinished == "step 9999"
+    assert len(lines._rest) < 5000
+
+
+def test_plain_screen_has_no_colours_and_nothing_live() -> None:
+    stream = io.StringIO()
+    screen = Screen(stream, ["worker 0"], is_terminal=False, colour=False)
+    screen.show_live("worker 0", "50%")
+    screen.show("worker 0", ["\x1b[1mbold\x1b[0m", "plain"])
+
+    assert stream.getvalue() == "[worker 0] bold\n[worker 0] plain\n"
+
+
+def test_lines_of_others_appear_above_the_live_line() -> None:
+    stream = io.StringIO()
+    screen = Screen(stream, ["worker 0", "worker 1"], is_terminal=True, colour=False, columns=lambda: 80)
+    screen.show_live("worker 0", "50%")
+    screen.show("worker 1", ["hello"])
+    screen.show_live("worker 0", "")
+
+    assert stream.getvalue() == "[worker 0] 50%\r\x1b[K[worker 1] hello\n[worker 0] 50%\r\x1b[K"
+
+
+def test_live_line_never_wraps() -> None:
+    stream = io.StringIO()
+    screen = Screen(stream, ["worker 0"], is_terminal=True, colour=True, columns=lambda: 40)
+    screen.show_live("worker 0", "\x1b[1m" + "x" * 100 + "\x1b[0m")
+
+    assert stream.getvalue() == "\x1b[36m[worker 0]\x1b[0m \x1b[1m" + "x" * 28 + "\x1b[0m"
+
+
+def test_screen_without_a_reader_goes_quiet() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "w") as stream:
+        screen = Screen(stream, ["worker 0"], is_terminal=False, colour=False)
+        screen.show("worker 0", ["one"])
+        assert screen.is_gone
+        screen.show("worker 0", ["two"])
+
+
+def test_log_keeps_plain_lines(tmp_path: Path) -> None:
+    log = TaskLog(tmp_path / "worker-0.log")
+    log.write(["\x1b[1mone\x1b[0m", "two"])
+    log.close()
+
+    assert log.path.read_text() == "one\ntwo\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "shown"),
+    [
+        ([f"step {number}" for number in range(30)], [f"step {number}" for number in range(10, 30)]),
+        (
+            ["Traceback (most recent call last):", "caught", "going on", "Traceback (most recent call last):", "E: x"],
+            ["Traceback (most recent call last):", "E: x"],
+        ),
+    ],
+)
+def test_tail_is_the_last_traceback_or_the_last_lines(tmp_path: Path, lines: list[str], shown: list[str]) -> None:
+    log = TaskLog(tmp_path / "worker-0.log")
+    log.write(lines)
+    log.close()
+
+    assert log.tail() == shown
+
+
+@pytest.mark.parametrize(
+    ("num_ended", "others"),
+    [(0, ""), (1, " The other task was ended."), (3, " The other 3 tasks were ended.")],
+)
+def test_failure_report(tmp_path: Path, num_ended: int, others: str) -> None:
+    log = TaskLog(tmp_path / "worker-2.log")
+    log.write(["E: x"])
+    log.close()
+
+    assert failure_report(Failure("worker 2", -9, 12.34, num_ended), log) == (
+        f"\n== worker 2 was ended by SIGKILL after 12.3 s.{others}\n"
+        f"Its last lines (all of them: {tmp_path}/worker-2.log):\nE: x"
+    )
+
+
+def test_failure_report_of_a_silent_task(tmp_path: Path) -> None:
+    log = TaskLog(tmp_path / "worker-2.log")
+    log.close()
+
+    assert failure_report(Failure("worker 2", 1, 0.0), log).endswith(f"It wrote nothing ({tmp_path}/worker-2.log).")

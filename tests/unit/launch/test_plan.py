@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+
+import pytest
+
+from stratagem.core.errors import ClusterError
+from stratagem.launch.machine import Machine
+from stratagem.launch.plan import Request, TaskPlan, divide_cores, make_plan, worker_addresses
+
+TWO_CORES = Machine(cores=(0, 1), num_cores=2)
+
+
+def fixed_ports(count: int) -> Sequence[int]:
+    return range(5000, 5000 + count)
+
+
+def plan(request: Request, machine: Machine = TWO_CORES, **variables: str) -> list[TaskPlan]:
+    return make_plan(request, machine, variables, fixed_ports)
+
+
+def test_each_worker_gets_the_cluster_and_its_own_index() -> None:
+    tasks = plan(Request(("train.py", "--epochs", "3"), workers=2))
+
+    assert [json.loads(task.environment["TF_CONFIG"]) for task in tasks] == [
+        {"cluster": {"worker": ["127.0.0.1:5000", "127.0.0.1:5001"]}, "task": {"type": "worker", "index": index}}
+        for index in (0, 1)
+    ]
+    assert [task.command for task in tasks] == [(sys.executable, "train.py", "--epochs", "3")] * 2
+    assert [(task.name, task.log_name, task.is_chief) for task in tasks] == [
+        ("worker 0", "worker-0.log", True),
+        ("worker 1", "worker-1.log", False),
+    ]
+
+
+def test_environment_of_a_worker() -> None:
+    environment = plan(Request(("train.py",), workers=2))[0].environment
+    del environment["TF_CONFIG"]
+
+    assert environment == {
+        "KERAS_BACKEND": "jax",
+        "STRATAGEM_LAUNCHED": "1",
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONFAULTHANDLER": "1",
+        "PJRT_NPROC": "1",
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "1",
+    }
+
+
+def test_thread_counts_that_the_user_set_stay() -> None:
+    environment = plan(Request(("train.py",), workers=2), OMP_NUM_THREADS="7")[0].environment
+
+    assert "OMP_NUM_THREADS" not in environment
+    assert environment["MKL_NUM_THREADS"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("cores", "workers", "shares"),
+    [
+        ([0, 1], 1, [(0, 1)]),
+        ([0, 1], 2, [(0,), (1,)]),
+        ([0, 1], 3, [(0,), (1,), (0,)]),
+        ([2, 3, 6, 7, 8], 2, [(2, 3, 6), (7, 8)]),
+        ([0, 1, 2, 3, 4, 5, 6, 7], 3, [(0, 1, 2), (3, 4, 5), (6, 7)]),
+        ([], 2, [(), ()]),
+    ],
+)
+def test_cores_are_divided(cores: list[int], workers: int, shares: list[tuple[int, ...]]) -> None:
+    assert divide_cores(cores, workers) == shares
+
+
+def test_threads_follow_the_number_of_cores_where_there_is_no_affinity() -> None:
+    tasks = plan(Request(("train.py",), workers=2), Machine(cores=(), num_cores=10))
+
+    assert [task.cores for task in tasks] == [(), ()]
+    assert [task.environment["OMP_NUM_THREADS"] for task in tasks] == ["5", "5"]
+
+
+def test_virtual_devices_where_there_is_no_gpu() -> None:
+    tasks = plan(Request(("train.py",), workers=2, devices_per_worker=4))
+
+    assert [task.environment["JAX_NUM_CPU_DEVICES"] for task in tasks] == ["4", "4"]
+    assert "CUDA_VISIBLE_DEVICES" not in tasks[0].environment
+
+
+@pytest.mark.parametrize(
+    ("devices_per_worker", "shares"), [(None, ["0,1,2", "4,5,6"]), (2, ["0,1", "2,4"]), (1, ["0", "1"])]
+)
+def test_gpus_are_divided(devices_per_worker: int | None, shares: list[str]) -> None:
+    machine = Machine(cores=(0, 1), num_cores=2, gpus=("0", "1", "2", "4", "5", "6"))
+    tasks = plan(Request(("train.py",), workers=2, devices_per_worker=devices_per_worker), machine)
+
+    assert [task.environment["CUDA_VISIBLE_DEVICES"] for task in tasks] == shares
+    assert "JAX_NUM_CPU_DEVICES" not in tasks[0].environment
+
+
+@pytest.mark.parametrize(
+    ("devices_per_worker", "message"),
+    [(None, "3 workers were asked for; this machine has 2 GPUs (0, 1)."), (1, "3 workers with 1 devices each were")],
+)
+def test_more_workers_than_gpus_is_an_error(devices_per_worker: int | None, message: str) -> None:
+    machine = Machine(cores=(0, 1), num_cores=2, gpus=("0", "1"))
+
+    with pytest.raises(ClusterError) as error:
+        plan(Request(("train.py",), workers=3, devices_per_worker=devices_per_worker), machine)
+    assert message in str(error.value)
+    assert "JAX_PLATFORMS=cpu" in str(error.value)
+
+
+def test_every_node_computes_the_same_cluster() -> None:
+    nodes = [
+        plan(Request(("t.py",), workers=2, nodes=2, node_rank=rank, coordinator="10.0.0.5:7000", node_hosts=hosts))
+        for rank, hosts in enumerate([("10.0.0.5", "10.0.0.6")] * 2)
+    ]
+    configs = [json.loads(task.environment["TF_CONFIG"]) for tasks in nodes for task in tasks]
+
+    assert [config["cluster"] for config in configs] == [
+        {"worker": ["10.0.0.5:7000", "10.0.0.5:7001", "10.0.0.6:7002", "10.0.0.6:7003"]}
+    ] * 4
+    assert [config["task"]["index"] for config in configs] == [0, 1, 2, 3]
+    assert [task.is_chief for tasks in nodes for task in tasks] == [True, False, False, False]
+
+
+def test_nodes_without_a_host_have_a_name() -> None:
+    request = Request(("t.py",), workers=1, nodes=3, node_rank=2, coordinator="[fe80::1]:7000")
+
+    assert worker_addresses(request) == ["[fe80::1]:7000", "node-1:7001", "node-2:7002"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "found", "remedy"),
+    [
+        ({"workers": 0}, "--workers is 0.", "Write --workers 1 or more."),
+        ({"nodes": 0}, "--nodes is 0.", "Write --nodes 1 or more."),
+        ({"devices_per_worker": -1}, "--devices-per-worker is -1.", "Write --devices-per-worker 1 or more."),
+        ({"node_rank": 1}, "--node-rank is 1, --nodes is 1.", "from 0 to 0."),
+        ({"nodes": 2, "node_rank": -1}, "--node-rank is -1, --nodes is 2.", "from 0 to 1."),
+        ({"nodes": 2}, "--nodes is 2, and no --coordinator is given.", "the same --coordinator HOST:PORT"),
+        ({"coordinator": "somewhere"}, "--coordinator is 'somewhere'.", "Write HOST:PORT"),
+        ({"coordinator": "::1:80"}, "--coordinator is '::1:80'.", "[fe80::1]:12345"),
+        ({"coordinator": "a:65535", "workers": 2}, "and the cluster has 2 workers.", "Choose a port up to 65534."),
+        ({"coordinator": "a:0"}, "--coordinator is 'a:0'", "Choose a port up to 65535."),
+        ({"node_hosts": ("a",)}, "--node-hosts is 'a', and no --coordinator", "Add --coordinator a:PORT."),
+        ({"coordinator": "a:1", "nodes": 2, "node_hosts": ("a",)}, "names 1 hosts, --nodes is 2.", "Name 2 hosts"),
+        ({"coordinator": "a:1", "nodes": 2, "node_hosts": ("b", "a")}, "begins with 'b'", "Begin --node-hosts with a."),
+    ],
+)
+def test_a_request_that_is_no_cluster(arguments: dict[str, object], found: str, remedy: str) -> None:
+    with pytest.raises(ClusterError) as error:
+        Request(("train.py",), **arguments)  # pyright: ignore[reportArgumentType]
+    first, why, what = str(error.value).split("\n")
+    assert found in first
+    assert why.startswith("  Why it matters: ")
+    assert remedy in what

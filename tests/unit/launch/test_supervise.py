@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from stratagem.core.clock import Clock
+from stratagem.launch.supervise import Failure, Supervisor
+
+TASKS = ["worker 0", "worker 1", "worker 2"]
+
+
+class HandClock(Clock):
+    """A clock that stands still until a test moves it."""
+
+    def __init__(self) -> None:
+        self.time = 100.0
+
+    def now(self) -> float:
+        return self.time
+
+
+@pytest.fixture
+def clock() -> HandClock:
+    return HandClock()
+
+
+@pytest.fixture
+def supervisor(clock: HandClock) -> Supervisor:
+    return Supervisor(TASKS, grace_seconds=10.0, clock=clock)
+
+
+def test_all_well(supervisor: Supervisor) -> None:
+    supervisor.ended({"worker 1": 0})
+    assert (supervisor.running, supervisor.signal_due()) == ({"worker 0", "worker 2"}, None)
+    assert supervisor.seconds_until_due() is None
+
+    supervisor.ended({"worker 0": 0, "worker 2": 0})
+    assert (supervisor.running, supervisor.failure, supervisor.exit_code) == (set(), None, 0)
+
+
+def test_first_failure_ends_the_others_and_gives_the_exit_code(supervisor: Supervisor, clock: HandClock) -> None:
+    clock.time = 103.5
+    supervisor.ended({"worker 1": 7})
+    assert supervisor.seconds_until_due() == 0.0
+    assert [supervisor.signal_due(), supervisor.signal_due()] == [signal.SIGTERM, None]
+
+    supervisor.ended({"worker 0": 1, "worker 2": -signal.SIGTERM})
+    assert supervisor.failure == Failure("worker 1", 7, seconds=3.5, num_ended=2)
+    assert supervisor.exit_code == 7
+
+
+def test_who_does_not_end_in_time_is_killed_once(supervisor: Supervisor, clock: HandClock) -> None:
+    supervisor.ended({"worker 0": 1})
+    assert supervisor.signal_due() == signal.SIGTERM
+    clock.time += 9.0
+    assert supervisor.signal_due() is None
+    assert supervisor.seconds_until_due() == pytest.approx(1.0)
+    clock.time += 1.0
+    assert [supervisor.signal_due(), supervisor.signal_due()] == [signal.SIGKILL, None]
+    assert supervisor.seconds_until_due() is None
+
+
+def test_of_two_ends_seen_together_the_signal_is_the_cause(supervisor: Supervisor) -> None:
+    supervisor.ended({"worker 0": 1, "worker 2": -signal.SIGKILL})
+
+    assert supervisor.failure is not None
+    assert supervisor.failure.task == "worker 2"
+    assert supervisor.exit_code == 137
+
+
+@pytest.mark.parametrize(
+    ("signal_number", "passed_on", "exit_code"),
+    [
+        (signal.SIGINT, signal.SIGINT, 130),
+        (signal.SIGTERM, signal.SIGTERM, 143),
+        (signal.SIGHUP, signal.SIGTERM, 129),
+        (signal.SIGPIPE, signal.SIGTERM, 141),
+    ],
+)
+def test_interrupt(supervisor: Supervisor, signal_number: int, passed_on: int, exit_code: int) -> None:
+    supervisor.interrupted(signal_number)
+    assert supervisor.signal_due() == passed_on
+
+    supervisor.ended(dict.fromkeys(TASKS, 1))
+    assert (supervisor.failure, supervisor.exit_code) == (None, exit_code)
+
+
+def test_second_interrupt_kills_at_once(supervisor: Supervisor) -> None:
+    supervisor.interrupted(signal.SIGINT)
+    assert supervisor.signal_due() == signal.SIGINT
+    supervisor.interrupted(signal.SIGINT)
+    assert supervisor.signal_due() == signal.SIGKILL
+    supervisor.interrupted(signal.SIGINT)
+    assert supervisor.signal_due() is None
+    assert supervisor.exit_code == 130
+
+
+def test_interrupt_while_a_failure_ends_the_tasks_kills_at_once(supervisor: Supervisor) -> None:
+    supervisor.ended({"worker 0": 3})
+    assert supervisor.signal_due() == signal.SIGTERM
+    supervisor.interrupted(signal.SIGINT)
+    assert supervisor.signal_due() == signal.SIGKILL
+    assert supervisor.exit_code == 3
+
+
+@pytest.mark.parametrize(
+    ("returncode", "reason", "exit_code"),
+    [
+        (1, "failed with exit code 1", 1),
+        (-signal.SIGSEGV, "was ended by SIGSEGV", 139),
+        (-62, "was ended by signal 62", 190),
+    ],
+)
+def test_failure_in_words(returncode: int, reason: str, exit_code: int) -> None:
+    failure = Failure("worker 0", returncode, 1.0)
+
+    assert (failure.reason, failure.exit_code) == (reason, exit_code)
