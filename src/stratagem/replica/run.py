@@ -1,0 +1,293 @@
+"""`Strategy.run`: a function of one replica becomes one compiled program of all replicas.
+
+The function may read and assign Keras variables as if it ran eagerly. It is traced once to learn
+which variables it reads and assigns; these become inputs and outputs of the program, and the
+replicas' assignments combine by the table of `replica.variables`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import keras
+import numpy as np
+from jax.core import Tracer
+from jax.sharding import PartitionSpec
+
+from stratagem.core.errors import InputError, UsageError, explain
+from stratagem.replica.captured import Place, ProgramStore, fact, standing_in
+from stratagem.replica.context import ReplicaContext, StrategyLike, current_replica_context, replica_context
+from stratagem.replica.exchange import Exchange, Share, own_share, padded, run_uneven
+from stratagem.replica.mesh import AXIS, Tree
+from stratagem.replica.packs import sum_over_replicas
+from stratagem.replica.placing import placed
+from stratagem.replica.split import Split
+from stratagem.replica.tracing import Replayable, current_tracing
+from stratagem.replica.values import DistributedValues, PerReplica
+from stratagem.replica.variables import Policy, contribution, enter, leave, policy_of
+
+
+class ReplicaRunner:
+    """Runs functions on every replica of a strategy and keeps their programs.
+
+    Args:
+        strategy: The strategy.
+    """
+
+    def __init__(self, strategy: StrategyLike) -> None:
+        self.strategy = strategy
+        self.mesh = strategy.mesh
+        self._programs: ProgramStore[_Program] = ProgramStore()
+
+    def __call__(self, fn: Callable[..., Tree], args: Sequence[Tree], kwargs: dict[str, Tree]) -> Tree:
+        """Run `fn` once on every replica.
+
+        Args:
+            fn: Function of one replica's values.
+            args: Its arguments: `PerReplica` values are taken apart, others are given to all.
+            kwargs: Its keyword arguments.
+
+        Returns:
+            `fn`'s result: each array a `PerReplica`, or the array itself with one replica.
+        """
+        if current_replica_context() is not None:
+            raise UsageError(
+                explain(
+                    "strategy.run was called inside a function that strategy.run is running.",
+                    "A replica cannot start all replicas again.",
+                    "Call the inner function directly, without strategy.run.",
+                )
+            )
+        tracing = current_tracing()
+        if tracing is not None:
+            tracing.notes.setdefault("strategies", []).append(self.strategy)
+        call = Call(fn, tuple(args), dict(kwargs))
+        arrays = [
+            array.stacked if spread else array if _is_traced(array) else self.mesh.replicate(array)
+            for array, spread in zip(call.arrays, call.spread, strict=True)
+        ]
+        program, numbers = self._programs.find(
+            fn, call.key, lambda inputs: _Program(self.strategy, call, arrays, inputs)
+        )
+        return program.run(arrays, numbers)
+
+
+class _Program:
+    """One traced and compiled replica function, for one signature of arguments.
+
+    Args:
+        strategy: The strategy.
+        call: The function and its arguments, with places for arrays.
+        arrays: Arrays like those of the calls to come.
+        numbers: Where the captured numbers stand that are inputs.
+    """
+
+    def __init__(self, strategy: StrategyLike, call: Call, arrays: list[jax.Array], numbers: Sequence[Place]) -> None:
+        self._numbers = list(numbers)
+        self.mesh = strategy.mesh
+        self.strategy = strategy
+        self._call = call
+        self._output: Any = None
+        self._rowwise: list[bool] = []
+        self.variables, self.assigned, self._policies = self._discover(arrays)
+        self._compiled = self._compile()
+
+    def _discover(self, arrays: Sequence[jax.Array]) -> tuple[list[Any], list[int], list[Policy]]:
+        """Trace once, to learn which variables the function touches. It may make new ones."""
+        shapes = [
+            jax.ShapeDtypeStruct(array.shape[1:] if spread else array.shape, array.dtype)
+            for array, spread in zip(arrays, self._call.spread, strict=True)
+        ]
+        share = Share(rows=1, global_rows=self.mesh.size, weight=1.0 / self.mesh.size)
+        tracing: list[Replayable] = []
+
+        def traced(own: list[jax.Array], numbers: list[Any]) -> None:
+            tracing.append(Replayable(self._body(own, share, Exchange()), discovering=True))
+            with standing_in(self._numbers, numbers):
+                tracing[0].run()
+
+        axes = [(AXIS, self.mesh.size)] if self.mesh.size > 1 else None
+        # Variables that are made inside a scope get their values when the outermost scope ends: outside the trace.
+        with keras.StatelessScope():
+            jax.make_jaxpr(traced, axis_env=axes)(shapes, [place.get() for place in self._numbers])
+        scope = tracing[0].scope
+        variables = scope.touched
+        alike = {id(variable) for variable in tracing[0].notes.get("updated alike", ())}
+        policies = [Policy.SAME if id(variable) in alike else policy_of(variable) for variable in variables]
+        return variables, [i for i, variable in enumerate(variables) if id(variable) in scope.assigned], policies
+
+    def _body(self, own: Sequence[jax.Array], share: Share, exchange: Exchange) -> Callable[[], Tree]:
+        def body() -> Tree:
+            exchange.begin()
+            context = ReplicaContext(self.strategy, share, exchange, mean_gradients=False)
+            with replica_context(context):
+                return self._call.on(own)
+
+        return body
+
+    def _replica(
+        self, values: list[jax.Array], arrays: list[jax.Array], numbers: list[Any]
+    ) -> tuple[list[jax.Array], list[jax.Array]]:
+        """Run on one replica: return its outputs, with an axis for the replicas, and the variables' new values."""
+        with standing_in(self._numbers, numbers):
+            return self._on_one(values, arrays)
+
+    def _on_one(self, values: list[jax.Array], arrays: list[jax.Array]) -> tuple[list[jax.Array], list[jax.Array]]:
+        own = [array[0] if spread else array for array, spread in zip(arrays, self._call.spread, strict=True)]
+        views = enter(self._policies, values) if self.mesh.size > 1 else list(values)
+        split = self._call.split
+        if split is None or split.even:
+            share = Share(rows=1, global_rows=self.mesh.size, weight=1.0 / self.mesh.size)
+            outputs, after = self._step(share, Exchange(), own, views)
+        else:
+            share = own_share(split)
+            outputs, after = self._uneven(split, own, views)
+            outputs = [share.masked(output) for output in outputs]  # what came of a stand-in row is nothing
+        changed = self._merged(share, values, views, after) if self.mesh.size > 1 else after
+        return [output[None] for output in outputs], changed
+
+    def _step(
+        self, share: Share, exchange: Exchange, own: Sequence[jax.Array], views: Sequence[jax.Array]
+    ) -> tuple[list[jax.Array], list[jax.Array]]:
+        tracing = Replayable(self._body(own, share, exchange), list(zip(self.variables, views, strict=True)))
+        leaves, self._output = jax.tree.flatten(tracing.run())
+        outputs = [jnp.asarray(leaf.value if isinstance(leaf, keras.Variable) else leaf) for leaf in leaves]
+        return outputs, [tracing.scope.get_current_value(self.variables[i]) for i in self.assigned]
+
+    def _uneven(
+        self, split: Split, own: Sequence[jax.Array], views: Sequence[jax.Array]
+    ) -> tuple[list[jax.Array], list[jax.Array]]:
+        """Run on exactly the rows of this replica; outputs with a row for each are filled up."""
+        batch = {i: array for i, array in enumerate(own) if self._call.batched[i]}
+
+        def step(share: Share, exchange: Exchange, rows: dict[int, jax.Array]) -> Tree:
+            outputs, after = self._step(share, exchange, [rows.get(i, array) for i, array in enumerate(own)], views)
+            self._rowwise = [output.ndim > 0 and output.shape[0] == share.rows for output in outputs]
+            return [
+                padded(output, split.block) if r else output for output, r in zip(outputs, self._rowwise, strict=True)
+            ], after
+
+        return run_uneven(step, batch, split)
+
+    def _compile(self) -> Callable:
+        if self.mesh.size == 1:
+            return jax.jit(self._replica)
+        specs = [PartitionSpec(AXIS) if spread else PartitionSpec() for spread in self._call.spread]
+        return jax.jit(
+            jax.shard_map(
+                self._replica,
+                mesh=self.mesh.mesh,
+                in_specs=(PartitionSpec(), specs, PartitionSpec()),
+                out_specs=(PartitionSpec(AXIS), PartitionSpec()),
+                check_vma=False,
+            )
+        )
+
+    def _merged(
+        self, share: Share, values: list[jax.Array], views: list[jax.Array], after: list[jax.Array]
+    ) -> list[jax.Array]:
+        new = dict(zip(self.assigned, after, strict=True))
+        own = {i: contribution(self._policies[i], new[i], share.weight) for i in self.assigned}
+        summands = {i: share.masked(summand) for i, summand in own.items() if summand is not None}
+        pack = self.strategy.pack_bytes
+        totals = dict(zip(summands, sum_over_replicas(list(summands.values()), pack), strict=True))
+        return [leave(self._policies[i], values[i], views[i], new[i], totals.get(i)) for i in self.assigned]
+
+    def run(self, arrays: list[jax.Array], numbers: list[Any]) -> Tree:
+        """Run the program: read the variables, assign their new values, return the outputs."""
+        values = self._placed_values()
+        outputs, changed = self._compiled(values, arrays, numbers)
+        if self.mesh.waits_for_steps and not _is_traced(outputs, changed):
+            jax.block_until_ready((outputs, changed))
+        for i, value in zip(self.assigned, changed, strict=True):
+            self.variables[i].assign(value)
+        if self.mesh.size == 1:
+            return self._output.unflatten([output[0] for output in outputs])
+        return self._output.unflatten(
+            [PerReplica(output, self.mesh, self._shares(i)) for i, output in enumerate(outputs)]
+        )
+
+    def _shares(self, output: int) -> tuple[int, ...] | None:
+        split = self._call.split
+        uneven = split is not None and not split.even and self._rowwise[output]
+        return split.shares if uneven and split is not None else None
+
+    def _placed_values(self) -> list[jax.Array]:
+        """Return the variables' values on the mesh; inside a compiled function, as they stand there."""
+        values = [variable.value for variable in self.variables]
+        if current_tracing() is not None:
+            return values
+        return placed(self.strategy, values, [f"variable {i} {v.path}" for i, v in enumerate(self.variables)])
+
+
+def _is_traced(*values: Any) -> bool:
+    return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(values))
+
+
+class Call:
+    """A function with its arguments, the arrays among them taken out.
+
+    Args:
+        fn: The function.
+        args: Positional arguments.
+        kwargs: Keyword arguments.
+    """
+
+    def __init__(self, fn: Callable[..., Tree], args: tuple[Tree, ...], kwargs: dict[str, Tree]) -> None:
+        leaves, self._structure = jax.tree.flatten((args, kwargs), is_leaf=_is_distributed)
+        self._fn = fn
+        self._leaves = [None if _is_array(leaf) else leaf for leaf in leaves]
+        self._places = [i for i, leaf in enumerate(leaves) if _is_array(leaf)]
+        self.arrays = [leaves[i] for i in self._places]
+        self.spread = [_is_distributed(array) for array in self.arrays]
+        shares = [array.shares if _is_distributed(array) else None for array in self.arrays]
+        self.batched = [share is not None for share in shares]
+        known = {share for share in shares if share is not None}
+        if len(known) > 1:
+            raise InputError(
+                explain(
+                    f"The arguments of strategy.run are shares of batches of different sizes: {sorted(known)} rows.",
+                    "A replica would pair rows of one batch with rows of another.",
+                    "Give values of one batch of the distributed dataset.",
+                )
+            )
+        rows = next(iter(known), None)
+        self.split = None if rows is None else Split.of(rows)
+
+    @property
+    def key(self) -> Any:
+        """What a program depends on besides the function."""
+        plain = tuple(fact(leaf) for leaf in self._leaves)
+        shapes = tuple((array.stacked if s else array).shape for array, s in zip(self.arrays, self.spread, strict=True))
+        dtypes = tuple(
+            str((array.stacked if s else array).dtype) for array, s in zip(self.arrays, self.spread, strict=True)
+        )
+        return (
+            self._structure,
+            plain,
+            tuple(self._places),
+            tuple(self.spread),
+            tuple(self.batched),
+            self.split,
+            shapes,
+            dtypes,
+        )
+
+    def on(self, arrays: Sequence[jax.Array]) -> Tree:
+        """Call the function with `arrays` in their places."""
+        leaves = list(self._leaves)
+        for place, array in zip(self._places, arrays, strict=True):
+            leaves[place] = array
+        args, kwargs = self._structure.unflatten(leaves)
+        return self._fn(*args, **kwargs)
+
+
+def _is_distributed(leaf: object) -> bool:
+    return isinstance(leaf, DistributedValues)
+
+
+def _is_array(leaf: object) -> bool:
+    return _is_distributed(leaf) or isinstance(leaf, jax.Array | np.ndarray | np.generic)

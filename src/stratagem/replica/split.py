@@ -1,0 +1,77 @@
+"""How the rows of a global batch are shared by the replicas.
+
+A batch of `n` rows over `R` replicas gives the first `n % R` replicas one row more than the
+others, in order, so that the shares put side by side are the batch. Where each worker reads a stream
+of its own, the shares are what the streams gave. All arithmetic on shares stands in this file; it
+knows no device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Split:
+    """The shares of one global batch.
+
+    Args:
+        rows: Rows in the global batch.
+        replicas: How many replicas share it.
+        given: Rows of each replica where they are not shared out as above; make such a split with `of`.
+
+    Example:
+        >>> Split(rows=7, replicas=3).shares
+        (3, 2, 2)
+    """
+
+    rows: int
+    replicas: int
+    given: tuple[int, ...] | None = None
+
+    @classmethod
+    def of(cls, shares: Sequence[int]) -> Split:
+        """Return the split of these shares; equal shares give equal splits.
+
+        Args:
+            shares: Rows of each replica, in the order of their ids.
+
+        Example:
+            >>> Split.of([3, 2, 2]) == Split(rows=7, replicas=3)
+            True
+            >>> Split.of([2, 0]).shares
+            (2, 0)
+        """
+        nearest = cls(sum(shares), len(shares))
+        return nearest if nearest.shares == tuple(shares) else cls(nearest.rows, nearest.replicas, tuple(shares))
+
+    @property
+    def even(self) -> bool:
+        """Whether every replica gets the same number of rows."""
+        return self.given is None and self.rows % self.replicas == 0 and self.rows > 0
+
+    @property
+    def shares(self) -> tuple[int, ...]:
+        """Rows of each replica, in the order of their ids."""
+        if self.given is not None:
+            return self.given
+        least, more = divmod(self.rows, self.replicas)
+        return tuple(least + (replica < more) for replica in range(self.replicas))
+
+    @property
+    def block(self) -> int:
+        """Rows that every replica holds in memory: the largest share, and at least one."""
+        return max(1, *self.shares)
+
+    def start(self, replica: int) -> int:
+        """Return the first row of a replica's share.
+
+        Args:
+            replica: Id of the replica; `replicas` itself gives the end of the last share.
+
+        Example:
+            >>> [Split(rows=7, replicas=3).start(i) for i in range(4)]
+            [0, 3, 5, 7]
+        """
+        return sum(self.shares[:replica])

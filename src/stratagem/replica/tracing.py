@@ -1,0 +1,124 @@
+"""One tracing of a user's function: which variables it touches, and how to run it again.
+
+A function given to `run` or `function` looks stateful: it reads and assigns Keras variables. While
+it is traced, a `TracedVariables` scope gives each variable its value and notes reads and
+assignments. `Replayable` can run the function again from its start, which is how a gradient tape
+obtains the function that it differentiates.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
+
+import jax
+import keras
+
+from stratagem.replica.compat import enclosing_scope, stored_dtype, stored_value
+
+
+class ReadHook(Protocol):
+    """Something that sees, and may replace, the value of a variable that is read."""
+
+    def on_read(self, variable: Any, value: Any) -> Any: ...
+
+
+class TracedVariables(keras.StatelessScope):
+    """Gives variables given values while a function is traced, and notes which it touches.
+
+    Args:
+        values: Pairs of a variable and its value.
+    """
+
+    def __init__(self, values: Sequence[tuple[Any, Any]] = ()) -> None:
+        super().__init__(state_mapping=list(values))
+        self.read: dict[int, Any] = {}
+        self.assigned: dict[int, Any] = {}
+        self.hooks: list[ReadHook] = []
+
+    def get_current_value(self, variable: Any) -> Any:
+        """Return the value that a read of `variable` gives."""
+        self.read[id(variable)] = variable
+        value = super().get_current_value(variable)
+        outer = enclosing_scope(self)
+        if value is None and outer is not None:
+            value = outer.get_current_value(variable)
+        if value is None and stored_value(variable) is None:
+            # Made in this very trace and initialised after it: until then only its shape matters.
+            value = keras.ops.zeros(variable.shape, stored_dtype(variable))
+            super().add_update((variable, value))
+        for hook in self.hooks:
+            current = stored_value(variable) if value is None else value
+            if current is not None:
+                value = hook.on_read(variable, current)
+        return value
+
+    def add_update(self, update: tuple[Any, Any]) -> None:
+        """Note an assignment: (variable, value)."""
+        variable, value = update
+        self.assigned[id(variable)] = variable
+        if self.hooks:  # a tape sees reads; what is assigned is a constant to it, as in TensorFlow
+            value = jax.lax.stop_gradient(value)
+        super().add_update((variable, value))
+
+    @property
+    def touched(self) -> list[Any]:
+        """The variables that were read or assigned, in order."""
+        return list({**self.read, **self.assigned}.values())
+
+
+class Replayable:
+    """A function that is being traced and can be traced again from its start.
+
+    Args:
+        body: The function, with its arguments filled in.
+        values: The variables' values at its start.
+        discovering: Whether only the variables it touches matter, not what it computes.
+    """
+
+    def __init__(
+        self, body: Callable[[], Any], values: Sequence[tuple[Any, Any]] = (), *, discovering: bool = False
+    ) -> None:
+        self.body = body
+        self.values = list(values)
+        self.discovering = discovering
+        self.scope = TracedVariables(self.values)
+        self.notes: dict[str, list[Any]] = {}
+        """What users of replays keep for one tracing, in the order in which it happened."""
+
+    def run(self) -> Any:
+        """Trace the function from its start."""
+        with self.scope, _current(self):
+            return self.body()
+
+
+_stack = threading.local()
+
+
+@contextlib.contextmanager
+def _current(replayable: Replayable) -> Iterator[None]:
+    stack = _stack.__dict__.setdefault("tracings", [])
+    stack.append(replayable)
+    try:
+        yield
+    finally:
+        stack.pop()
+
+
+def current_tracing() -> Replayable | None:
+    """Return the innermost function that is being traced, or None outside all."""
+    stack = _stack.__dict__.get("tracings")
+    return stack[-1] if stack else None
+
+
+def note_updated_alike(variables: Sequence[Any]) -> None:
+    """Note that every replica gives these variables the same new value, so that they need no combining.
+
+    Args:
+        variables: What an optimizer updates, and the optimizer's own.
+    """
+    tracing = current_tracing()
+    if tracing is not None:
+        tracing.notes.setdefault("updated alike", []).extend(variables)

@@ -1,0 +1,18 @@
+"""Things that cannot be part of a compiled function."""
+
+from __future__ import annotations
+
+from stratagem.replica.tracing import current_tracing
+
+
+class NeedsPython(BaseException):
+    """Leaves a tracing that would unroll a loop over data. Not an `Exception`: user code must not catch it."""
+
+
+def leave_tracing() -> None:
+    """Leave the function that is being traced, if any: what comes needs Python at each step.
+
+    `stratagem.function` then runs the function as Python, and what it calls is compiled.
+    """
+    if current_tracing() is not None:
+        raise NeedsPython
