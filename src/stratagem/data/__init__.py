@@ -1,0 +1,23 @@
+"""Datasets with the operations of tf.data and one global order, whatever the number of workers."""
+
+from __future__ import annotations
+
+from stratagem.data import experimental
+from stratagem.data.batches import Batch, BatchIterator
+from stratagem.data.dataset import Dataset
+from stratagem.data.nodes import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
+from stratagem.data.options import AUTOTUNE, AutoShardPolicy, Options
+from stratagem.data.specs import TensorSpec
+
+__all__ = [
+    "AUTOTUNE",
+    "INFINITE_CARDINALITY",
+    "UNKNOWN_CARDINALITY",
+    "AutoShardPolicy",
+    "Batch",
+    "BatchIterator",
+    "Dataset",
+    "Options",
+    "TensorSpec",
+    "experimental",
+]

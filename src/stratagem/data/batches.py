@@ -1,0 +1,144 @@
+"""The seam to training: global batches, of which each worker reads its rows, with a state that can be stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from stratagem.core.errors import InputError, explain
+from stratagem.data.nodes import Node, rewrite, walk
+from stratagem.data.prefetch import Prefetcher
+from stratagem.data.shuffle import Shuffle
+from stratagem.data.structure import Tree, without_rows
+
+RowsOf = Callable[[int], slice]
+"""Maps the number of rows of a global batch to the contiguous part that this worker needs; it may be empty."""
+
+State = dict[str, Any]
+"""A position in the global dataset, as plain JSON: the same on every worker, whatever its rows."""
+
+
+class Batch(NamedTuple):
+    """One global batch, as far as this worker reads it.
+
+    Args:
+        rows: Rows of the global batch.
+        data: Tree of arrays that hold only this worker's rows.
+    """
+
+    rows: int
+    data: Tree
+
+
+def whole(rows: int) -> slice:
+    """The share of a worker that needs every row."""
+    return slice(0, rows)
+
+
+def random_seeds(node: Node) -> list[int]:
+    """Return the seed of every shuffle, in an order that equal pipelines share."""
+    return [step.seed for step in walk(node) if isinstance(step, Shuffle)]
+
+
+def with_random_seeds(node: Node, seeds: list[int]) -> Node:
+    """Return the pipeline with these seeds in its shuffles (see `random_seeds`)."""
+    present = random_seeds(node)
+    if len(seeds) != len(present):
+        raise InputError(
+            explain(
+                f"There are {len(seeds)} seeds for a dataset with {len(present)} shuffles.",
+                "The order of the examples would not be the one that was meant.",
+                "Build the same dataset on every worker, and when resuming the one that the state was taken from.",
+            )
+        )
+    if seeds == present:
+        return node
+    left = iter(seeds)
+    return rewrite(node, lambda step: step.with_seed(next(left)) if isinstance(step, Shuffle) else step)
+
+
+class BatchIterator:
+    """Iterates over the global batches of one pass. Made by `Dataset.batches`.
+
+    Which batches come, and in which order, depends on the dataset, its seeds and the iteration only. `get_state`
+    counts the batches that were handed out, not those read ahead, and fits an iterator with any other share. An
+    exception while reading ends the iterator.
+    """
+
+    def __init__(self, node: Node, rows_of: RowsOf, prefetch: int, iteration: int) -> None:
+        self._node = node
+        self._rows_of = rows_of
+        self._prefetch = prefetch
+        self._iteration = iteration
+        self._consumed = 0
+        self._batches: Iterator[Batch] | None = None
+        self._closed = False
+
+    def __iter__(self) -> BatchIterator:
+        return self
+
+    def __next__(self) -> Batch:
+        if self._closed:
+            raise StopIteration
+        if self._batches is None:
+            batches = _read(self._node, self._iteration, self._consumed, self._rows_of)
+            self._batches = Prefetcher(batches, self._prefetch) if self._prefetch else batches
+        batch = next(self._batches)
+        self._consumed += 1
+        return batch
+
+    def get_state(self) -> State:
+        """Return the position after the last batch handed out, as plain JSON."""
+        return {"iteration": self._iteration, "batches": self._consumed, "seeds": random_seeds(self._node)}
+
+    def set_state(self, state: State) -> None:
+        """Go to a position that `get_state` returned, for this or any other share of the same dataset.
+
+        Args:
+            state: What `get_state` returned. Its seeds replace those of this iterator, not of the dataset.
+
+        Raises:
+            InputError: The state is not one, or was taken from a dataset with another number of shuffles.
+        """
+        try:
+            iteration, consumed, seeds = int(state["iteration"]), int(state["batches"]), list(state["seeds"])
+        except (KeyError, TypeError, ValueError):
+            raise InputError(
+                explain(
+                    f"The state of a dataset is {state!r}.",
+                    "Where to go on is not known; examples would be repeated or lost.",
+                    "Give set_state what get_state returned.",
+                )
+            ) from None
+        node = with_random_seeds(self._node, seeds)
+        self._stop()
+        self._node, self._iteration, self._consumed = node, iteration, consumed
+
+    def close(self) -> None:
+        """End the iterator, and its thread if it reads ahead. A second call does nothing."""
+        self._stop()
+        self._closed = True
+
+    def _stop(self) -> None:
+        if isinstance(self._batches, Prefetcher):
+            self._batches.close()
+        self._batches = None
+
+
+def _read(node: Node, iteration: int, consumed: int, rows_of: RowsOf) -> Iterator[Batch]:
+    stream = node.stream((iteration,))
+    stream.skip(consumed)
+    without: Tree | None = None
+    while (block := stream.pull(1)) is not None:
+        rows = block.inside()
+        count = len(rows)
+        share = rows.select(rows_of(count))
+        if len(share):
+            data = share.gather()
+            without = without_rows(data) if without is None else without
+        else:
+            if without is None:
+                # Only rows can tell shapes and dtypes. A worker whose first share is empty reads one row for that.
+                without = without_rows(rows.select(slice(1)).gather())
+            data = without
+        yield Batch(count, data)

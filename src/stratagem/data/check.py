@@ -1,0 +1,44 @@
+"""Checks of the arguments of the operations."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from stratagem.core.errors import InputError, explain
+
+
+def function(name: str, value: Any) -> Callable[..., Any]:
+    """Return `value`, which must be callable."""
+    if not callable(value):
+        raise InputError(
+            explain(f"{name} is {value!r}.", "It cannot be called on the elements.", "Give a function or a lambda.")
+        )
+    return value
+
+
+def integer(name: str, value: Any, least: int | None, remedy: str) -> int:
+    """Return `value` as an int of at least `least`."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or (least is not None and number < least):
+        wanted = "an integer" if least is None else f"an integer of at least {least}"
+        raise InputError(explain(f"{name} is {value!r}.", f"The dataset needs {wanted} there.", remedy))
+    return number
+
+
+def shard(num_shards: Any, index: Any) -> None:
+    """Check that there is a part `index` of `num_shards`."""
+    count = integer("num_shards", num_shards, 1, "Write the number of parts.")
+    which = integer("index", index, 0, f"Write one of 0 ... {count - 1}.")
+    if which >= count:
+        raise InputError(
+            explain(
+                f"index is {which}, num_shards is {count}.",
+                "There is no such part.",
+                f"Write an index from 0 to {count - 1}.",
+            )
+        )

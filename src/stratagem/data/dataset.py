@@ -1,0 +1,563 @@
+"""`Dataset`: the operations of tf.data, as a thin fluent face on the steps in the modules beside this one.
+
+Long, because every public operation carries its arguments, errors and a tested example here.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from stratagem.core.errors import InputError, explain
+from stratagem.data import batches as _batches
+from stratagem.data import check
+from stratagem.data.cache import Cache
+from stratagem.data.eager import eager
+from stratagem.data.nodes import Node, Stream, rewrite, walk
+from stratagem.data.options import AUTOTUNE, Options
+from stratagem.data.sequence import SHARD_HINT, Concatenate, Repeat, Shard, Skip, Take, Zip
+from stratagem.data.shuffle import Shuffle
+from stratagem.data.sources import ArraySource, Generated, Indexed, RangeSource
+from stratagem.data.specs import TensorSpec, signature_of
+from stratagem.data.structure import Tree, as_array, as_arrays, flatten, map_leaves
+from stratagem.data.transforms import Batched, Filter, Map, Unbatch
+
+
+class Cardinality(int):
+    """A number of elements that also answers `.numpy()`."""
+
+    def numpy(self) -> np.int64:
+        """Return the number as NumPy's int64 (`tf.Tensor.numpy`)."""
+        return np.int64(self)
+
+
+class LengthError(InputError, TypeError):
+    """The dataset has no length. A TypeError, because `list(dataset)` asks for the length and expects that."""
+
+
+class Dataset:
+    """Elements in a fixed order, read when asked for (`tf.data.Dataset`).
+
+    An element is a tree of arrays: tuples and dicts nest, lists become arrays. A dataset is immutable; every
+    operation returns a new one, and reading it again begins anew. Its order is a function of the dataset, its seeds
+    and the iteration (how often it was read before), never of the number of workers.
+
+    Make one with `from_tensor_slices`, `from_tensors`, `from_generator`, `range` or `zip`.
+
+    Example:
+        >>> dataset = Dataset.from_tensor_slices(([1, 2, 3], [4.0, 5.0, 6.0])).batch(2)
+        >>> for x, y in dataset:
+        ...     print(x.numpy(), y.numpy())
+        [1 2] [4. 5.]
+        [3] [6.]
+    """
+
+    def __init__(self, node: Node, options: Options) -> None:
+        self._node = node
+        self._options = options
+        self._iterations = 0
+
+    # ------------------------------------------------------------------ sources
+
+    @staticmethod
+    def from_tensor_slices(tensors: Any) -> Dataset:
+        """Make a dataset of the slices of arrays along their first axis.
+
+        Args:
+            tensors: An array or a tree of them, all of shape (n, ...): NumPy, JAX, pandas, lists. They are not
+                copied, so leave them unchanged.
+
+        Raises:
+            InputError: The first axes differ in length, or an array has none.
+
+        Example:
+            >>> list(Dataset.from_tensor_slices({"a": [1, 2], "b": [3, 4]}).as_numpy_iterator())
+            [{'a': np.int32(1), 'b': np.int32(3)}, {'a': np.int32(2), 'b': np.int32(4)}]
+        """
+        return Dataset(Indexed(ArraySource(tensors)), Options())
+
+    @staticmethod
+    def from_tensors(tensors: Any) -> Dataset:
+        """Make a dataset of one element.
+
+        Args:
+            tensors: The element: an array or a tree of them.
+
+        Example:
+            >>> list(Dataset.from_tensors([1, 2]).as_numpy_iterator())
+            [array([1, 2], dtype=int32)]
+        """
+        element = as_arrays(tensors)
+        return Dataset(Indexed(ArraySource(map_leaves(lambda leaf: np.asarray(leaf)[np.newaxis], element))), Options())
+
+    @staticmethod
+    def from_generator(
+        generator: Callable[..., Iterable[Any]],
+        output_types: Any = None,
+        output_shapes: Any = None,
+        args: tuple[Any, ...] | None = None,
+        output_signature: Any = None,
+    ) -> Dataset:
+        """Make a dataset of what a generator yields.
+
+        Every worker runs the generator and keeps its own rows, so it must yield the same on all of them.
+
+        Args:
+            generator: Called anew for every pass; returns an iterable of elements.
+            output_types: Tree of dtypes; elements are converted to them.
+            output_shapes: Tree of shapes to go with `output_types`; None in a shape stands for any size.
+            args: Arguments for `generator`, given as arrays.
+            output_signature: Tree of `TensorSpec`, instead of the two above. When nothing is given, the first
+                element tells (TensorFlow wants it written).
+
+        Raises:
+            InputError: `generator` cannot be called, or both ways of giving the signature are used. While reading:
+                an element does not fit the signature.
+
+        Example:
+            >>> dataset = Dataset.from_generator(lambda: iter([1, 2]), output_signature=TensorSpec((), "int64"))
+            >>> list(dataset.as_numpy_iterator())
+            [np.int64(1), np.int64(2)]
+        """
+        if not callable(generator):
+            raise InputError(
+                explain(
+                    f"generator is {type(generator).__name__}, which cannot be called.",
+                    "The second pass over the data would find it used up.",
+                    "Give the function that makes the generator, without calling it: from_generator(make_examples).",
+                )
+            )
+        if output_signature is not None and (output_types is not None or output_shapes is not None):
+            raise InputError(
+                explain(
+                    "Both output_signature and output_types or output_shapes are given.",
+                    "They could contradict each other.",
+                    "Give output_signature alone.",
+                )
+            )
+        if output_types is not None:
+            output_signature = signature_of(output_types, output_shapes)
+        elif output_signature is not None:
+            output_signature = map_leaves(TensorSpec.of, output_signature)
+        arrays = tuple(as_array(argument) for argument in args or ())
+        return Dataset(Generated(generator, arrays, output_signature), Options())
+
+    @staticmethod
+    def range(*args: int) -> Dataset:
+        """Make a dataset of the int64 numbers of Python's `range`: `range(stop)`, `range(start, stop[, step])`.
+
+        Example:
+            >>> list(Dataset.range(1, 7, 2).as_numpy_iterator())
+            [np.int64(1), np.int64(3), np.int64(5)]
+        """
+        try:
+            numbers = range(*(operator.index(arg) for arg in args))
+        except (TypeError, ValueError) as error:
+            raise InputError(
+                explain(
+                    f"Dataset.range got {args}: {error}.",
+                    "The numbers are not known.",
+                    "Write range(stop), range(start, stop) or range(start, stop, step) with integers.",
+                )
+            ) from None
+        return Dataset(Indexed(RangeSource(numbers)), Options())
+
+    @staticmethod
+    def zip(*args: Any) -> Dataset:
+        """Put the elements of several datasets side by side; it ends with the shortest.
+
+        Args:
+            *args: Datasets, or one tuple or dict of them, nested at will.
+
+        Raises:
+            InputError: Something is not a dataset.
+
+        Example:
+            >>> a, b = Dataset.range(3), Dataset.range(5, 8)
+            >>> list(Dataset.zip(a, b).as_numpy_iterator())[0]
+            (np.int64(0), np.int64(5))
+        """
+        leaves, structure = flatten(args[0] if len(args) == 1 else args)
+        if not leaves or not all(isinstance(leaf, Dataset) for leaf in leaves):
+            raise InputError(
+                explain(
+                    f"Dataset.zip got {', '.join(type(leaf).__name__ for leaf in leaves) or 'nothing'}.",
+                    "Only datasets can be read side by side.",
+                    "Write Dataset.zip((a, b)) with datasets; arrays become one through Dataset.from_tensor_slices.",
+                )
+            )
+        options = Options()
+        for leaf in leaves:
+            options = options.merged(leaf._options)
+        return Dataset(Zip(structure, [leaf._node for leaf in leaves]), options)
+
+    # ------------------------------------------------------------------ operations
+
+    def _then(self, node: Node) -> Dataset:
+        return Dataset(node, self._options)
+
+    def concatenate(self, dataset: Dataset) -> Dataset:
+        """Append the elements of another dataset.
+
+        Raises:
+            InputError: `dataset` is not a dataset.
+
+        Example:
+            >>> list(Dataset.range(2).concatenate(Dataset.range(5, 6)).as_numpy_iterator())
+            [np.int64(0), np.int64(1), np.int64(5)]
+        """
+        if not isinstance(dataset, Dataset):
+            raise InputError(
+                explain(
+                    f"concatenate got {type(dataset).__name__}.",
+                    "Only a dataset has elements to append.",
+                    "Make a dataset of it first: Dataset.from_tensor_slices(...).",
+                )
+            )
+        return Dataset(Concatenate(self._node, dataset._node), self._options.merged(dataset._options))
+
+    def map(
+        self, map_func: Callable[..., Any], num_parallel_calls: int | None = None, deterministic: bool | None = None
+    ) -> Dataset:
+        """Apply a function to each element.
+
+        TensorFlow traces `map_func` once; here it is called with NumPy values, for each element, when the element is
+        read, and only for this worker's rows. A tuple is spread over the arguments, anything else is one argument.
+        What it returns becomes NumPy, so that functions of `keras.ops` and `jax.numpy` can be used; but one of those
+        costs tens of microseconds a call, so call them on a batch: `dataset.batch(n).map(f)` calls `f` once a batch,
+        though then on the whole global batch.
+
+        Args:
+            map_func: Takes and returns elements. A list that it returns counts as a tuple, as in tf.data.
+            num_parallel_calls: Accepted for tf.data's sake; training reads ahead in a thread of its own.
+            deterministic: Accepted for tf.data's sake; the order never varies.
+
+        Example:
+            >>> list(Dataset.range(3).map(lambda x: x * 10).as_numpy_iterator())
+            [np.int64(0), np.int64(10), np.int64(20)]
+        """
+        return self._then(Map(self._node, check.function("map_func", map_func)))
+
+    def filter(self, predicate: Callable[..., Any]) -> Dataset:
+        """Keep the elements for which `predicate` returns True.
+
+        Every worker evaluates all elements, since each must know which ones remain.
+
+        Args:
+            predicate: Takes an element as in `map`, returns one boolean.
+
+        Example:
+            >>> list(Dataset.range(6).filter(lambda x: x % 2 == 0).as_numpy_iterator())
+            [np.int64(0), np.int64(2), np.int64(4)]
+        """
+        return self._then(Filter(self._node, check.function("predicate", predicate)))
+
+    def shuffle(
+        self, buffer_size: int, seed: int | None = None, reshuffle_each_iteration: bool | None = True
+    ) -> Dataset:
+        """Put the elements into a random order, drawing from a buffer that is refilled in order.
+
+        The element at position i comes no earlier than position i - buffer_size + 1. With a buffer as large as the
+        dataset every order is equally likely. Only arrays of row numbers are moved, unless the elements come from a
+        generator, a filter or batches: then the buffer holds those.
+
+        Args:
+            buffer_size: Elements to draw from.
+            seed: Makes the order reproducible. None draws a seed now, from Python's `random`, which
+                `keras.utils.set_random_seed` seeds; a strategy gives all workers the chief's.
+            reshuffle_each_iteration: Whether each iteration and each repetition has an order of its own.
+
+        Raises:
+            InputError: `buffer_size` is below 1, or `seed` is not an integer.
+
+        Example:
+            >>> sorted(int(x) for x in Dataset.range(4).shuffle(4, seed=1))
+            [0, 1, 2, 3]
+        """
+        size = check.integer("buffer_size", buffer_size, 1, "Write the number of elements to draw from, such as 10000.")
+        seed = None if seed is None else check.integer("seed", seed, None, "Write an integer, or None.")
+        reshuffle = reshuffle_each_iteration is None or bool(reshuffle_each_iteration)
+        return self._then(Shuffle(self._node, size, seed, reshuffle))
+
+    def repeat(self, count: int | None = None) -> Dataset:
+        """Repeat the dataset; None and -1 repeat it for ever.
+
+        `shuffle().repeat()` shuffles each repetition by itself; `repeat().shuffle()` mixes across repetitions.
+
+        Example:
+            >>> [int(x) for x in Dataset.range(2).repeat(2)]
+            [0, 1, 0, 1]
+        """
+        times = -1 if count is None else check.integer("count", count, -1, "Write how often, or -1 for ever.")
+        return self._then(Repeat(self._node, times))
+
+    def batch(self, batch_size: int, drop_remainder: bool = False) -> Dataset:
+        """Join consecutive elements along a new first axis.
+
+        Before training this is the *global* batch size. Rows are read when the batch is cut, by the worker that
+        needs them.
+
+        Args:
+            batch_size: Elements in a batch.
+            drop_remainder: Whether to leave out a last batch that is not full.
+
+        Raises:
+            InputError: `batch_size` is below 1. While reading: the elements differ in shape.
+
+        Example:
+            >>> [batch.tolist() for batch in Dataset.range(5).batch(2)]
+            [[0, 1], [2, 3], [4]]
+        """
+        size = check.integer("batch_size", batch_size, 1, "Write the number of examples in a global batch, such as 32.")
+        return self._then(Batched(self._node, size, bool(drop_remainder)))
+
+    def unbatch(self) -> Dataset:
+        """Split each element into its rows.
+
+        Example:
+            >>> [int(x) for x in Dataset.range(4).batch(3).unbatch()]
+            [0, 1, 2, 3]
+        """
+        return self._then(Unbatch(self._node))
+
+    def take(self, count: int) -> Dataset:
+        """Keep the first `count` elements; -1 keeps all.
+
+        Example:
+            >>> [int(x) for x in Dataset.range(9).take(2)]
+            [0, 1]
+        """
+        return self._then(Take(self._node, check.integer("count", count, -1, "Write how many, or -1 for all.")))
+
+    def skip(self, count: int) -> Dataset:
+        """Leave out the first `count` elements; -1 leaves out all.
+
+        Example:
+            >>> [int(x) for x in Dataset.range(5).skip(3)]
+            [3, 4]
+        """
+        return self._then(Skip(self._node, check.integer("count", count, -1, "Write how many, or -1 for all.")))
+
+    def shard(self, num_shards: int, index: int) -> Dataset:
+        """Keep every `num_shards`-th element, from number `index` on.
+
+        A dataset given to `fit` or to a strategy is shared among workers without this.
+
+        Args:
+            num_shards: How many parts; or `experimental.SHARD_HINT`.
+            index: Which of them; or `experimental.SHARD_HINT`.
+
+        Raises:
+            InputError: `num_shards` is below 1, or `index` is not one of 0 ... num_shards - 1.
+
+        Example:
+            >>> [int(x) for x in Dataset.range(5).shard(num_shards=2, index=1)]
+            [1, 3]
+        """
+        if not num_shards == index == SHARD_HINT:
+            check.shard(num_shards, index)
+        return self._then(Shard(self._node, int(num_shards), int(index)))
+
+    def enumerate(self, start: int = 0) -> Dataset:
+        """Number the elements: each becomes `(number, element)`, the number an int64.
+
+        Example:
+            >>> list(Dataset.range(7, 9).enumerate(start=1).as_numpy_iterator())
+            [(np.int64(1), np.int64(7)), (np.int64(2), np.int64(8))]
+        """
+        first = check.integer("start", start, None, "Write the first number, such as 0.")
+        numbers = Dataset.range(first, first + 2**62)
+        return Dataset.zip(numbers, self)._with(self._options)
+
+    def cache(self) -> Dataset:
+        """Keep in memory what the first complete pass reads, so that `map` before it runs once for each row.
+
+        A `shuffle` before it is frozen in the order of iteration 0. Rows are kept when this worker first reads them.
+
+        Example:
+            >>> [int(x) for x in Dataset.range(3).cache()]
+            [0, 1, 2]
+        """
+        return self._then(Cache(self._node))
+
+    def prefetch(self, buffer_size: int | None = AUTOTUNE) -> Dataset:
+        """Do nothing: `fit` and the strategies read ahead by themselves, at the end of the pipeline.
+
+        Args:
+            buffer_size: Accepted for tf.data's sake.
+
+        Example:
+            >>> [int(x) for x in Dataset.range(2).prefetch(AUTOTUNE)]
+            [0, 1]
+        """
+        if buffer_size is not None:
+            check.integer("buffer_size", buffer_size, -1, "Write how many elements, or stratagem.data.AUTOTUNE.")
+        return self._then(self._node)
+
+    def with_options(self, options: Options) -> Dataset:
+        """Return the dataset with the options that were set in `options`.
+
+        Raises:
+            InputError: `options` is not a `stratagem.data.Options`.
+
+        Example:
+            >>> options = Options()
+            >>> options.experimental_distribute.auto_shard_policy = 2
+            >>> Dataset.range(1).with_options(options).options().experimental_distribute.auto_shard_policy.name
+            'DATA'
+        """
+        if not isinstance(options, Options):
+            raise InputError(
+                explain(
+                    f"with_options got {type(options).__module__}.{type(options).__qualname__}.",
+                    "The options could not be read.",
+                    "Write options = stratagem.data.Options() and set its attributes.",
+                )
+            )
+        return self._with(self._options.merged(options))
+
+    def _with(self, options: Options) -> Dataset:
+        return Dataset(self._node, options)
+
+    # ------------------------------------------------------------------ what is known
+
+    def options(self) -> Options:
+        """Return a copy of the options (`tf.data.Dataset.options`)."""
+        return Options().merged(self._options)
+
+    @property
+    def element_spec(self) -> Tree:
+        """Tree of `TensorSpec` of an element.
+
+        A function given to `map` is called on the first element to find out, once; a generator without a signature
+        is begun.
+
+        Example:
+            >>> Dataset.range(3).batch(2).element_spec
+            TensorSpec(shape=(None,), dtype=dtype('int64'), name=None)
+        """
+        return self._node.spec
+
+    def cardinality(self) -> Cardinality:
+        """Return the number of elements, `INFINITE_CARDINALITY` (-1) or `UNKNOWN_CARDINALITY` (-2).
+
+        Example:
+            >>> Dataset.range(10).batch(4).cardinality().numpy()
+            np.int64(3)
+        """
+        return Cardinality(self._node.cardinality())
+
+    def __len__(self) -> int:
+        length = self.cardinality()
+        if length < 0:
+            raise LengthError(
+                explain(
+                    f"The dataset has {'no end' if length == -1 else 'a length that only reading can tell'}.",
+                    "len() cannot answer.",
+                    "Use dataset.cardinality(), which returns -1 for no end and -2 for unknown; for fit, write "
+                    "steps_per_epoch.",
+                )
+            )
+        return int(length)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __repr__(self) -> str:
+        return f"<stratagem.data.Dataset of {int(self.cardinality())} elements>"
+
+    # ------------------------------------------------------------------ reading
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(eager, self.as_numpy_iterator())
+
+    def as_numpy_iterator(self) -> Iterator[Any]:
+        """Iterate over the elements as plain NumPy arrays and scalars."""
+        return _elements(self._node.stream((self._begin(None),)))
+
+    def batches(
+        self,
+        rows_of: _batches.RowsOf = _batches.whole,
+        *,
+        prefetch: int = 0,
+        iteration: int | None = None,
+    ) -> _batches.BatchIterator:
+        """Iterate over the global batches, reading only some rows of each: the seam to training.
+
+        Args:
+            rows_of: Given the number of rows of a global batch, returns the contiguous part that is needed.
+            prefetch: Batches to read ahead in a background thread; 0 reads in the caller.
+            iteration: Which pass this is, for the order of unfixed shuffles. None continues the count of this
+                dataset object, which every `iter` and `batches` advances.
+
+        Returns:
+            An iterator of `Batch(rows, data)` with `get_state`, `set_state` and `close`.
+
+        Raises:
+            InputError: `prefetch` is negative. While reading: an element has no batch dimension.
+
+        Example:
+            >>> batches = Dataset.range(5).batch(4).batches(lambda rows: slice(rows // 2, rows))
+            >>> [(batch.rows, batch.data.tolist()) for batch in batches]
+            [(4, [2, 3]), (1, [4])]
+        """
+        check.integer("prefetch", prefetch, 0, "Write how many batches to read ahead, or 0.")
+        return _batches.BatchIterator(self._node, rows_of, prefetch, self._begin(iteration))
+
+    def _begin(self, iteration: int | None) -> int:
+        if iteration is not None:
+            self._iterations = check.integer("iteration", iteration, 0, "Write the number of the pass, from 0.")
+        self._iterations += 1
+        return self._iterations - 1
+
+    # ------------------------------------------------------------------ for strategies
+
+    def random_seeds(self) -> list[int]:
+        """Return the seed of every shuffle, in an order that equal pipelines share."""
+        return _batches.random_seeds(self._node)
+
+    def with_random_seeds(self, seeds: list[int]) -> Dataset:
+        """Return the dataset with these seeds in its shuffles: the chief's, so that all workers see one order.
+
+        Raises:
+            InputError: The number of seeds is not the number of shuffles.
+
+        Example:
+            >>> Dataset.range(3).shuffle(3).with_random_seeds([7]).random_seeds()
+            [7]
+        """
+        return self._then(_batches.with_random_seeds(self._node, seeds))
+
+    @property
+    def runs_python(self) -> bool:
+        """Whether reading calls the user's functions. Otherwise a batch is a gather, too cheap to read ahead."""
+        return any(isinstance(node, Map | Filter | Generated) for node in walk(self._node))
+
+    @property
+    def has_shard_hint(self) -> bool:
+        """Whether `shard(SHARD_HINT, SHARD_HINT)` stands somewhere in the pipeline."""
+        return any(isinstance(node, Shard) and node.is_hint for node in walk(self._node))
+
+    def with_shard_hint(self, num_shards: int, index: int) -> Dataset:
+        """Return the dataset with these numbers in place of `SHARD_HINT`.
+
+        Example:
+            >>> dataset = Dataset.range(4).shard(SHARD_HINT, SHARD_HINT)
+            >>> [int(x) for x in dataset.with_shard_hint(num_shards=2, index=0)]
+            [0, 2]
+        """
+        check.shard(num_shards, index)
+
+        def resolve(node: Node) -> Node:
+            return node.resolved(num_shards, index) if isinstance(node, Shard) and node.is_hint else node
+
+        return self._then(rewrite(self._node, resolve))
+
+
+def _elements(stream: Stream) -> Iterator[Tree]:
+    # One at a time: a generator of the user may wait for the program to use what it yielded before.
+    while (block := stream.pull(1)) is not None:
+        yield block.elements()[0]

@@ -1,0 +1,129 @@
+"""The contract of one step of a pipeline, and the graph that the steps form.
+
+A `Node` is immutable and describes; a `Stream` is one pass over it. The order of a pass is a function of the node
+and of the pass's *key* alone: the iteration, followed by one number for each `repeat` that the pass is inside of.
+"""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from typing import Self
+
+from stratagem.data.blocks import Block, join
+from stratagem.data.structure import Tree
+
+INFINITE_CARDINALITY = -1
+"""`cardinality()` of a dataset that never ends."""
+
+UNKNOWN_CARDINALITY = -2
+"""`cardinality()` of a dataset whose length only a pass can tell."""
+
+Key = tuple[int, ...]
+
+_CHUNK = 1 << 16
+
+
+class Stream(ABC):
+    """One pass over a dataset. It ends once, and stays ended."""
+
+    @abstractmethod
+    def pull(self, rows: int) -> Block | None:
+        """Return the next elements, at least one and at most `rows`, or None at the end.
+
+        Reads from its inputs no more than it needs for these elements.
+        """
+
+    def skip(self, rows: int) -> int:
+        """Pass over `rows` elements without reading them; return how many there were."""
+        skipped = 0
+        while skipped < rows and (block := self.pull(min(rows - skipped, _CHUNK))) is not None:
+            skipped += len(block)
+        return skipped
+
+
+class BlockStream(Stream):
+    """The rows of a block."""
+
+    def __init__(self, block: Block) -> None:
+        self._block = block
+        self._next = 0
+
+    def pull(self, rows: int) -> Block | None:
+        start = self._next
+        self._next = min(start + rows, len(self._block))
+        return self._block.select(slice(start, self._next)) if self._next > start else None
+
+    def skip(self, rows: int) -> int:
+        skipped = min(rows, len(self._block) - self._next)
+        self._next += skipped
+        return skipped
+
+
+def pull_exactly(stream: Stream, rows: int) -> Block | None:
+    """Return the next `rows` elements, fewer only at the end, or None when there are none."""
+    first = stream.pull(rows)
+    if first is None or len(first) == rows:
+        return first
+    blocks, have = [first], len(first)
+    while have < rows and (block := stream.pull(rows - have)) is not None:
+        blocks.append(block)
+        have += len(block)
+    return join(blocks)
+
+
+class Node(ABC):
+    """One step of a pipeline.
+
+    Args:
+        inputs: The steps that it reads from.
+    """
+
+    def __init__(self, inputs: Sequence[Node] = ()) -> None:
+        self.inputs = tuple(inputs)
+
+    @abstractmethod
+    def stream(self, key: Key) -> Stream:
+        """Begin a pass."""
+
+    @abstractmethod
+    def cardinality(self) -> int:
+        """Number of elements, `INFINITE_CARDINALITY` or `UNKNOWN_CARDINALITY`, by tf.data's rules."""
+
+    @cached_property
+    def spec(self) -> Tree:
+        """The tree of `TensorSpec` of an element."""
+        return self._make_spec()
+
+    def _make_spec(self) -> Tree:
+        return self.inputs[0].spec
+
+    def with_inputs(self, inputs: Sequence[Node]) -> Self:
+        """Return the same step on other inputs."""
+        other = copy.copy(self)
+        other.inputs = tuple(inputs)
+        return other
+
+
+def walk(root: Node) -> Iterator[Node]:
+    """Yield every step below and including `root` once, inputs first: the same order for equal pipelines."""
+    seen: set[int] = set()
+
+    def visit(node: Node) -> Iterator[Node]:
+        if id(node) not in seen:
+            seen.add(id(node))
+            for child in node.inputs:
+                yield from visit(child)
+            yield node
+
+    return visit(root)
+
+
+def rewrite(root: Node, replace: Callable[[Node], Node]) -> Node:
+    """Return the pipeline with `replace` applied to every step, inputs first. A step used twice stays one step."""
+    done: dict[int, Node] = {}
+    for node in walk(root):
+        done[id(node)] = replace(node.with_inputs([done[id(child)] for child in node.inputs]))
+    return done[id(root)]

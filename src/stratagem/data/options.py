@@ -1,0 +1,101 @@
+"""Options of a dataset, set by attribute as in tf.data."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+from stratagem.core.errors import InputError, explain
+
+AUTOTUNE = -1
+"""Stands for "as the library thinks best" in `num_parallel_calls` and `buffer_size`."""
+
+
+class AutoShardPolicy(enum.IntEnum):
+    """How a dataset is divided among workers (`tf.data.experimental.AutoShardPolicy`).
+
+    OFF: every worker reads everything. AUTO: chosen by the library. FILE: each worker reads its files. DATA: each
+    worker reads its rows of every global batch. HINT: the program says where, with `shard(SHARD_HINT, SHARD_HINT)`.
+    """
+
+    OFF = -1
+    AUTO = 0
+    FILE = 1
+    DATA = 2
+    HINT = 3
+
+
+class DistributeOptions:
+    """Options for distributing a dataset (`tf.data.experimental.DistributeOptions`).
+
+    Example:
+        >>> options = DistributeOptions()
+        >>> options.auto_shard_policy.name
+        'AUTO'
+    """
+
+    __slots__ = ("_policy",)
+
+    def __init__(self) -> None:
+        self._policy: AutoShardPolicy | None = None
+
+    @property
+    def auto_shard_policy(self) -> AutoShardPolicy:
+        """How the dataset is divided among workers; AUTO unless set."""
+        return AutoShardPolicy.AUTO if self._policy is None else self._policy
+
+    @auto_shard_policy.setter
+    def auto_shard_policy(self, policy: AutoShardPolicy) -> None:
+        try:
+            self._policy = AutoShardPolicy(policy)
+        except ValueError:
+            raise InputError(
+                explain(
+                    f"auto_shard_policy is {policy!r}.",
+                    "The dataset could not be divided among workers.",
+                    "Write stratagem.data.AutoShardPolicy.AUTO, DATA, FILE, HINT or OFF.",
+                )
+            ) from None
+
+    def merged(self, later: DistributeOptions) -> DistributeOptions:
+        """Return these options with those that `later` sets replaced."""
+        out = DistributeOptions()
+        out._policy = self._policy if later._policy is None else later._policy
+        return out
+
+
+class Options:
+    """Options of a dataset (`tf.data.Options`).
+
+    `deterministic` may be set as in tf.data; the order of elements is deterministic either way.
+
+    Example:
+        >>> options = Options()
+        >>> options.experimental_distribute.auto_shard_policy = AutoShardPolicy.OFF
+        >>> options.experimental_distribute.auto_shard_policy.name
+        'OFF'
+    """
+
+    __slots__ = ("deterministic", "experimental_distribute")
+
+    def __init__(self) -> None:
+        self.deterministic = True
+        self.experimental_distribute = DistributeOptions()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in self.__slots__:
+            raise AttributeError(
+                explain(
+                    f"Options has no attribute {name!r}.",
+                    "Setting it would have no effect.",
+                    f"Remove the line; the attributes are {' and '.join(self.__slots__)}.",
+                )
+            )
+        object.__setattr__(self, name, value)
+
+    def merged(self, later: Options) -> Options:
+        """Return a copy of these options with those that `later` sets replaced."""
+        out = Options()
+        out.deterministic = later.deterministic
+        out.experimental_distribute = self.experimental_distribute.merged(later.experimental_distribute)
+        return out

@@ -1,0 +1,213 @@
+"""Where elements come from: arrays, ranges, generators."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from stratagem.core.errors import InputError, explain
+from stratagem.data.blocks import Block, HeldBlock, IndexBlock, Source
+from stratagem.data.nodes import UNKNOWN_CARDINALITY, Key, Node, Stream
+from stratagem.data.specs import TensorSpec, spec_of
+from stratagem.data.structure import Tree, as_arrays, component_names, flatten, map_leaves
+
+
+class ArraySource:
+    """Arrays in memory, read by position.
+
+    Args:
+        columns: A tree of arrays; the leading axes are equally long.
+
+    Raises:
+        InputError: There is no array, one has no axis, or they differ in length.
+    """
+
+    def __init__(self, columns: Tree) -> None:
+        leaves, self._structure = flatten(as_arrays(columns))
+        self._leaves = [np.asarray(leaf) for leaf in leaves]
+        sizes = {leaf.shape[:1] for leaf in self._leaves}
+        if len(sizes) != 1 or () in sizes:
+            names = component_names(columns)
+            found = ", ".join(f"{name} {leaf.shape}" for name, leaf in zip(names, self._leaves, strict=True))
+            raise InputError(
+                explain(
+                    f"The arrays differ in their first dimension, or have none; their shapes are: {found or 'none'}.",
+                    "Slice number i could not be taken from each of them.",
+                    "Give arrays whose first dimension counts the same examples; one element as it is goes to "
+                    "Dataset.from_tensors.",
+                )
+            )
+        self._length = len(self._leaves[0])
+
+    def __len__(self) -> int:
+        return self._length
+
+    def take(self, index: np.ndarray) -> Tree:
+        """Return copies of the rows at `index`."""
+        return self._structure.unflatten([leaf.take(index, axis=0) for leaf in self._leaves])
+
+    @property
+    def spec(self) -> Tree:
+        """Spec of one row."""
+        return map_leaves(TensorSpec.row, spec_of(self._structure.unflatten(self._leaves)))
+
+
+class RangeSource:
+    """The numbers of `range(start, stop, step)` as int64."""
+
+    def __init__(self, numbers: range) -> None:
+        self._numbers = numbers
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def take(self, index: np.ndarray) -> Tree:
+        """Return the numbers at `index`."""
+        return self._numbers.start + index.astype(np.int64) * self._numbers.step
+
+    @property
+    def spec(self) -> Tree:
+        """Spec of one number."""
+        return TensorSpec((), np.int64)
+
+
+class Indexed(Node):
+    """All elements of a source in their order.
+
+    Args:
+        source: Elements that can be read by position, and their spec.
+    """
+
+    def __init__(self, source: ArraySource | RangeSource) -> None:
+        super().__init__()
+        self._source = source
+
+    def stream(self, key: Key) -> Stream:
+        return _IndexedStream(self._source)
+
+    def cardinality(self) -> int:
+        return len(self._source)
+
+    def _make_spec(self) -> Tree:
+        return self._source.spec
+
+
+class _IndexedStream(Stream):
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._next = 0
+
+    def pull(self, rows: int) -> Block | None:
+        start = self._next
+        self._next = min(start + rows, len(self._source))
+        return IndexBlock(self._source, np.arange(start, self._next)) if self._next > start else None
+
+    def skip(self, rows: int) -> int:
+        skipped = min(rows, len(self._source) - self._next)
+        self._next += skipped
+        return skipped
+
+
+class Generated(Node):
+    """What a generator function yields, called anew for every pass.
+
+    Args:
+        function: Returns an iterable of elements.
+        args: Arguments for it.
+        signature: Tree of `TensorSpec`, or None to take the first element's.
+    """
+
+    def __init__(self, function: Callable[..., Iterable[Any]], args: tuple[Any, ...], signature: Tree | None) -> None:
+        super().__init__()
+        self._function = function
+        self._args = args
+        self._signature = signature
+
+    def stream(self, key: Key) -> Stream:
+        return _GeneratedStream(self._elements())
+
+    def cardinality(self) -> int:
+        return UNKNOWN_CARDINALITY
+
+    def _elements(self) -> Iterator[Tree]:
+        elements = self._function(*self._args)
+        if self._signature is None:
+            return map(_own, elements)
+        check = _Check(self._signature)
+        return map(check, elements)
+
+    def _make_spec(self) -> Tree:
+        if self._signature is not None:
+            return self._signature
+        for element in self._elements():
+            return spec_of(element)
+        raise InputError(
+            explain(
+                "The generator yields nothing and has no output_signature.",
+                "What an element looks like is not known.",
+                "Write output_signature=(stratagem.data.TensorSpec(shape, dtype), ...).",
+            )
+        )
+
+
+def _own(element: Any) -> Tree:
+    # Copies, as tf.data makes: generators like to fill one buffer again and again.
+    return map_leaves(lambda array: np.array(array)[()], as_arrays(element))
+
+
+class _GeneratedStream(Stream):
+    def __init__(self, elements: Iterator[Tree]) -> None:
+        self._elements = elements
+
+    def pull(self, rows: int) -> Block | None:
+        held = list(itertools.islice(self._elements, rows))
+        return HeldBlock.of(held) if held else None
+
+
+class _Check:
+    """Turns what a generator yields into arrays of the promised dtypes, and holds it to the promised shapes."""
+
+    def __init__(self, signature: Tree) -> None:
+        specs, self._structure = flatten(signature)
+        self._specs = [TensorSpec.of(spec) for spec in specs]
+        self._names = component_names(signature)
+
+    def __call__(self, element: Any) -> Tree:
+        try:
+            values = self._structure.flatten_up_to(element)
+        except ValueError as error:
+            raise InputError(
+                explain(
+                    f"The generator yielded an element unlike its output_signature: {error}.",
+                    "The components could not be told apart.",
+                    "Yield the same tuples and dicts as output_signature has.",
+                )
+            ) from None
+        arrays = [self._convert(k, value) for k, value in enumerate(values)]
+        return self._structure.unflatten(arrays)
+
+    def _convert(self, k: int, value: Any) -> np.ndarray:
+        spec = self._specs[k]
+        try:
+            array = np.array(value, spec.dtype)
+        except (TypeError, ValueError) as error:
+            raise InputError(
+                explain(
+                    f"The generator yielded, as component {self._names[k]}, what is no {spec.dtype} array: {error}.",
+                    "The element could not be stored.",
+                    "Correct the dtype in output_signature, or what the generator yields.",
+                )
+            ) from None
+        if not spec.admits(array.shape):
+            raise InputError(
+                explain(
+                    f"The generator yielded component {self._names[k]} of shape {array.shape}; "
+                    f"its output_signature says {spec.shape}.",
+                    "Later steps rely on the shape.",
+                    "Correct output_signature (None stands for a size that varies), or what the generator yields.",
+                )
+            )
+        return array[()]

@@ -1,0 +1,92 @@
+"""What is known of an element before it is read: shape and dtype of each component."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from stratagem.core.errors import InputError, explain
+from stratagem.data.structure import Tree, flatten, map_leaves
+
+Shape = tuple[int | None, ...]
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """Shape and dtype of one component (`tf.TensorSpec`).
+
+    Args:
+        shape: One entry per axis, None where the size may differ from element to element; None for any shape.
+        dtype: Anything that `numpy.dtype` takes; also the dtypes of JAX and TensorFlow.
+        name: A name for people.
+
+    Example:
+        >>> TensorSpec(shape=(None, 28, 28), dtype="float32")
+        TensorSpec(shape=(None, 28, 28), dtype=dtype('float32'), name=None)
+    """
+
+    shape: Shape | None
+    dtype: Any = np.float32
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        shape = self.shape
+        if shape is not None:
+            shape = tuple(None if size is None else int(size) for size in shape)
+        object.__setattr__(self, "shape", shape)
+        try:
+            dtype = np.dtype(getattr(self.dtype, "as_numpy_dtype", self.dtype))
+        except TypeError:
+            raise InputError(
+                explain(
+                    f"dtype is {self.dtype!r}.",
+                    "The elements could not be turned into arrays.",
+                    "Write a NumPy dtype or its name, such as 'float32'.",
+                )
+            ) from None
+        object.__setattr__(self, "dtype", dtype)
+
+    @classmethod
+    def of(cls, value: Any) -> TensorSpec:
+        """Return the spec of an array, or of anything with `shape` and `dtype` (such as `tf.TensorSpec`)."""
+        return value if isinstance(value, cls) else cls(value.shape, value.dtype, getattr(value, "name", None))
+
+    def batched(self, size: int | None) -> TensorSpec:
+        """Return the spec of `size` such components joined along a new leading axis."""
+        return TensorSpec(None if self.shape is None else (size, *self.shape), self.dtype, self.name)
+
+    def row(self) -> TensorSpec:
+        """Return the spec without its leading axis."""
+        return TensorSpec(None if self.shape is None else self.shape[1:], self.dtype, self.name)
+
+    def admits(self, shape: tuple[int, ...]) -> bool:
+        """Whether an array of this shape fits."""
+        if self.shape is None:
+            return True
+        return len(shape) == len(self.shape) and all(
+            want is None or want == have for want, have in zip(self.shape, shape, strict=True)
+        )
+
+
+def spec_of(element: Tree) -> Tree:
+    """Return the tree of `TensorSpec` of one element."""
+    return map_leaves(TensorSpec.of, element)
+
+
+def signature_of(types: Tree, shapes: Tree | None) -> Tree:
+    """Return the tree of specs for tf.data's older way of writing them."""
+    leaves, structure = flatten(types)
+    given: list[Any]
+    try:
+        given = [None] * len(leaves) if shapes is None else structure.flatten_up_to(shapes)
+    except ValueError as error:
+        raise InputError(
+            explain(
+                f"output_shapes does not nest like output_types: {error}.",
+                "Which shape belongs to which component is not known.",
+                "Give output_signature with one stratagem.data.TensorSpec for each component.",
+            )
+        ) from None
+    return structure.unflatten([TensorSpec(shape, dtype) for shape, dtype in zip(given, leaves, strict=True)])

@@ -1,0 +1,144 @@
+"""Trees of arrays, nested the way tf.data nests an element: tuples, dicts and None are structure, lists are values.
+
+The trees are `optree`'s (Keras depends on it, and it flattens in C++). Two shapes of data are told apart: an
+*element* is one tree of arrays, *columns* are one tree of arrays whose leading axis counts elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import optree
+
+from stratagem.core.errors import InputError, explain
+
+Tree = Any
+"""A tree of arrays. Python cannot spell the type; the leaves are `numpy.ndarray` or NumPy scalars."""
+
+
+def _is_value(node: Any) -> bool:
+    return isinstance(node, list)
+
+
+def flatten(tree: Tree) -> tuple[list[Any], optree.PyTreeSpec]:
+    """Return the leaves of `tree` and its structure. A list is a leaf, None has no leaf."""
+    return optree.tree_flatten(tree, is_leaf=_is_value)
+
+
+def map_leaves(function: Callable[..., Any], tree: Tree, *others: Tree) -> Tree:
+    """Return `tree` with `function` applied to its leaves, and to those at the same place in `others`."""
+    return optree.tree_map(function, tree, *others, is_leaf=_is_value)
+
+
+def component_names(tree: Tree) -> list[str]:
+    """Return how a person writes each leaf: `[0]`, `['image']`, `[1]['mask']`; `element` when there is only one.
+
+    Example:
+        >>> component_names(({"a": 1, "b": 2}, 3))
+        ["[0]['a']", "[0]['b']", '[1]']
+        >>> component_names(7)
+        ['element']
+    """
+    paths = optree.tree_paths(tree, is_leaf=_is_value)
+    return ["".join(f"[{step!r}]" for step in path) or "element" for path in paths]
+
+
+def as_array(value: Any) -> Any:
+    """Return `value` as NumPy: an array, or a NumPy scalar left as it is.
+
+    Python numbers, and lists of them, become float32 and int32 as in TensorFlow (int64 where int32 is too small).
+    Whatever has a dtype keeps it: arrays of NumPy, JAX, pandas, PyTorch, TensorFlow.
+
+    Args:
+        value: An array, a number, text, or a list of them.
+
+    Raises:
+        InputError: The value has no regular shape.
+    """
+    if isinstance(value, np.ndarray | np.generic):
+        return value
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise InputError(
+            explain(
+                f"A list could not become an array: {error}.",
+                "Elements of a dataset are arrays, and an array has a regular shape.",
+                "Make all rows of the list equally long, or use Dataset.from_generator.",
+            )
+        ) from None
+    if not _holds_python_numbers(value):
+        return array
+    if array.dtype == np.float64:
+        return array.astype(np.float32)
+    narrow = np.iinfo(np.int32)
+    if array.dtype == np.int64 and narrow.min <= array.min() and array.max() <= narrow.max:
+        return array.astype(np.int32)
+    return array
+
+
+def _holds_python_numbers(value: Any) -> bool:
+    while isinstance(value, list | tuple) and value:
+        value = value[0]
+    # An empty list becomes float32, as in TensorFlow. numpy.float64 is a Python float too, but knows its dtype.
+    return isinstance(value, int | float | list) and not isinstance(value, np.generic)
+
+
+def as_arrays(tree: Tree) -> Tree:
+    """Return `tree` with every leaf as NumPy (see `as_array`)."""
+    leaves, structure = flatten(tree)
+    return structure.unflatten([as_array(leaf) for leaf in leaves])
+
+
+def stack(elements: Sequence[Tree]) -> Tree:
+    """Join elements along a new leading axis.
+
+    Args:
+        elements: At least one element; all of the same structure and shapes.
+
+    Returns:
+        Columns of `len(elements)` rows.
+
+    Raises:
+        InputError: The elements differ in structure or shape; the message names the component and the shapes.
+    """
+    flat = [optree.tree_flatten(element) for element in elements]
+    structure = flat[0][1]
+    for element, (_, other) in zip(elements, flat, strict=True):
+        if other != structure:
+            raise InputError(
+                explain(
+                    f"Elements of one batch are built differently: one has {', '.join(component_names(elements[0]))}, "
+                    f"another {', '.join(component_names(element))}.",
+                    "They could not be joined into one batch.",
+                    "Let the function or generator return the same tuples and dicts for every element.",
+                )
+            )
+    columns = []
+    for place, column in enumerate(zip(*(leaves for leaves, _ in flat), strict=True)):
+        shapes = {array.shape for array in column}
+        if len(shapes) > 1:
+            raise InputError(
+                explain(
+                    f"Component {component_names(elements[0])[place]} has elements of shapes "
+                    f"{' and '.join(map(str, sorted(shapes)))}.",
+                    "Elements of different shapes cannot be joined into one batch.",
+                    "Pad or crop the elements to one shape with dataset.map(...) before batch().",
+                )
+            )
+        # Not np.stack, which makes a view per array first: 128 images of 28x28 take 25 us here, 42 us there.
+        columns.append(np.array(column))
+    return structure.unflatten(columns)
+
+
+def unstack(columns: Tree) -> list[Tree]:
+    """Return the elements that `columns` hold; the arrays are views, scalars are NumPy scalars."""
+    leaves, structure = flatten(columns)
+    return [structure.unflatten(row) for row in zip(*leaves, strict=True)]
+
+
+def without_rows(columns: Tree) -> Tree:
+    """Return columns of the same shapes and dtypes with no row."""
+    return map_leaves(lambda array: np.empty((0, *array.shape[1:]), array.dtype), columns)

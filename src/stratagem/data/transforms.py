@@ -1,0 +1,204 @@
+"""The steps that make new elements out of elements, one class each, with its pass beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from stratagem.core.errors import InputError, explain
+from stratagem.data.blocks import BatchBlock, Block, ColumnsBlock, MapBlock, hold
+from stratagem.data.nodes import (
+    UNKNOWN_CARDINALITY,
+    BlockStream,
+    Key,
+    Node,
+    Stream,
+    pull_exactly,
+    walk,
+)
+from stratagem.data.specs import TensorSpec, spec_of
+from stratagem.data.structure import Tree, as_array, flatten, map_leaves
+
+
+def call(function: Callable[..., Any], element: Tree) -> Any:
+    """Call a function of the user: a tuple is spread over the arguments, all else is one argument, as in tf.data."""
+    return function(*element) if type(element) is tuple else function(element)
+
+
+class Map(Node):
+    """`function` applied to each element when it is read."""
+
+    def __init__(self, inner: Node, function: Callable[..., Any]) -> None:
+        super().__init__([inner])
+        self._function = function
+
+    def stream(self, key: Key) -> Stream:
+        return _MapStream(self.inputs[0].stream(key), self._apply)
+
+    def cardinality(self) -> int:
+        return self.inputs[0].cardinality()
+
+    def _apply(self, element: Tree) -> Tree:
+        result = call(self._function, element)
+        # tf.data's rule, for functions that return several arrays in a list. Elsewhere a list is one array.
+        leaves, structure = flatten(tuple(result) if isinstance(result, list) else result)
+        if not leaves:
+            raise InputError(
+                explain(
+                    f"The function {_name(self._function)} given to map returned {structure.unflatten([])!r}.",
+                    "The dataset would have no content.",
+                    "Return the new element from the function.",
+                )
+            )
+        return structure.unflatten([as_array(leaf) for leaf in leaves])
+
+    def _make_spec(self) -> Tree:
+        first = self.stream((0,)).pull(1)
+        if first is None:
+            raise InputError(
+                explain(
+                    f"The dataset is empty before map({_name(self._function)}).",
+                    "What the function returns is known only from calling it on an element.",
+                    "Give map a dataset with at least one element.",
+                )
+            )
+        return spec_of(first.elements()[0])
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return getattr(function, "__qualname__", repr(function))
+
+
+class _MapStream(Stream):
+    def __init__(self, inner: Stream, apply: Callable[[Tree], Tree]) -> None:
+        self._inner = inner
+        self._apply = apply
+
+    def pull(self, rows: int) -> Block | None:
+        block = self._inner.pull(rows)
+        return None if block is None else MapBlock(self._apply, block)
+
+    def skip(self, rows: int) -> int:
+        return self._inner.skip(rows)
+
+
+class Filter(Node):
+    """The elements for which `predicate` is true."""
+
+    def __init__(self, inner: Node, predicate: Callable[..., Any]) -> None:
+        super().__init__([inner])
+        self._predicate = predicate
+
+    def stream(self, key: Key) -> Stream:
+        return _FilterStream(self.inputs[0].stream(key), self._keeps)
+
+    def cardinality(self) -> int:
+        return UNKNOWN_CARDINALITY
+
+    def _keeps(self, element: Tree) -> bool:
+        verdict = np.asarray(call(self._predicate, element))
+        if verdict.shape != () or verdict.dtype != np.bool_:
+            raise InputError(
+                explain(
+                    f"The predicate {_name(self._predicate)} returned {verdict!r}.",
+                    "Whether to keep the element is one True or False.",
+                    "Return one boolean, for example through numpy.all(...).",
+                )
+            )
+        return bool(verdict)
+
+
+class _FilterStream(Stream):
+    def __init__(self, inner: Stream, keeps: Callable[[Tree], bool]) -> None:
+        self._inner = inner
+        self._keeps = keeps
+
+    def pull(self, rows: int) -> Block | None:
+        while (block := self._inner.pull(rows)) is not None:
+            block = hold(block)
+            kept = np.flatnonzero([self._keeps(element) for element in block.elements()])
+            if len(kept):
+                return block.select(kept)
+        return None
+
+
+class Batched(Node):
+    """Consecutive elements joined, `size` at a time."""
+
+    def __init__(self, inner: Node, size: int, drop_remainder: bool) -> None:
+        super().__init__([inner])
+        self._size = size
+        self._drop_remainder = drop_remainder
+
+    def stream(self, key: Key) -> Stream:
+        return _BatchStream(self.inputs[0].stream(key), self._size, self._drop_remainder)
+
+    def cardinality(self) -> int:
+        elements = self.inputs[0].cardinality()
+        if elements < 0:
+            return elements
+        return elements // self._size if self._drop_remainder else -(-elements // self._size)
+
+    def _make_spec(self) -> Tree:
+        size = self._size if self._drop_remainder else None
+        return map_leaves(lambda spec: spec.batched(size), self.inputs[0].spec)
+
+
+class _BatchStream(Stream):
+    def __init__(self, inner: Stream, size: int, drop_remainder: bool) -> None:
+        self._inner = inner
+        self._size = size
+        self._drop_remainder = drop_remainder
+
+    def pull(self, rows: int) -> Block | None:
+        batches = []
+        for _ in range(rows):
+            batch = pull_exactly(self._inner, self._size)
+            if batch is None or (self._drop_remainder and len(batch) < self._size):
+                break
+            batches.append(batch)
+        return BatchBlock.of(batches) if batches else None
+
+    def skip(self, rows: int) -> int:
+        elements = self._inner.skip(rows * self._size)
+        return elements // self._size if self._drop_remainder else -(-elements // self._size)
+
+
+class Unbatch(Node):
+    """The rows of each element, one by one."""
+
+    def __init__(self, inner: Node) -> None:
+        super().__init__([inner])
+
+    def stream(self, key: Key) -> Stream:
+        return _UnbatchStream(self.inputs[0].stream(key))
+
+    def cardinality(self) -> int:
+        elements = self.inputs[0].cardinality()
+        if elements <= 0:
+            return elements
+        # What map returns is known from the first element only; another may have more rows.
+        mapped = any(isinstance(node, Map) for node in walk(self))
+        sizes = set() if mapped else {spec.shape[0] if spec.shape else None for spec in flatten(self.inputs[0].spec)[0]}
+        size = sizes.pop() if len(sizes) == 1 else None
+        return UNKNOWN_CARDINALITY if size is None else elements * size
+
+    def _make_spec(self) -> Tree:
+        return map_leaves(TensorSpec.row, self.inputs[0].spec)
+
+
+class _UnbatchStream(Stream):
+    def __init__(self, inner: Stream) -> None:
+        self._inner = inner
+        self._rows: Stream | None = None
+
+    def pull(self, rows: int) -> Block | None:
+        while True:
+            block = self._rows.pull(rows) if self._rows else None
+            element = self._inner.pull(1) if block is None else None
+            if element is None:
+                return block
+            inside = element.inside()
+            self._rows = BlockStream(hold(inside) if isinstance(inside, ColumnsBlock) else inside)
