@@ -1,0 +1,1 @@
+"""Custom training loops: gradient tapes, compiled functions, losses."""

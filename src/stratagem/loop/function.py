@@ -1,0 +1,164 @@
+"""`function`: compile a function that reads and assigns Keras variables."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import keras
+import numpy as np
+
+from stratagem.replica.captured import DECIDES_IN_PYTHON, Place, ProgramStore, fact, standing_in
+from stratagem.replica.context import StrategyLike
+from stratagem.replica.mesh import Tree
+from stratagem.replica.placing import placed
+from stratagem.replica.tracing import Replayable, current_tracing
+from stratagem.replica.untraced import NeedsPython
+
+
+def function(func: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """Compile a function into one program (`tf.function`).
+
+    The function may read and assign Keras variables and call `strategy.run` and `strategy.reduce`: the whole
+    becomes one program, traced once for each signature of arguments. Arrays and numbers are inputs (numbers only
+    as long as the function does not decide by them in Python); other values are part of the signature. A
+    function that iterates over a distributed dataset runs as Python, and what it calls is compiled.
+    Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/function
+
+    Args:
+        func: The function.
+        options: TensorFlow's options (`input_signature`, `jit_compile`, `reduce_retracing`, `autograph`);
+            accepted, and without effect.
+
+    Example:
+        >>> import keras, stratagem
+        >>> count = keras.Variable(0.0, trainable=False)
+        >>> @stratagem.function
+        ... def add(x):
+        ...     count.assign_add(x)
+        ...     return count * 2.0
+        >>> float(add(3.0)), float(add(4.0))
+        (6.0, 14.0)
+    """
+    if func is None:
+        return functools.partial(function, **options)
+    compiled = Function(func)
+    return functools.wraps(func)(compiled)
+
+
+class Function:
+    """A function and its programs.
+
+    Args:
+        fn: The function.
+    """
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self._fn = fn
+        self._programs: ProgramStore[_Program] = ProgramStore()
+        self._runs_as_python = False
+        self._is_input: Callable[[object], bool] = _is_array_or_number
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        return self if instance is None else functools.partial(self, instance)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the program for arguments like these; make it first where there is none."""
+        if self._runs_as_python or current_tracing() is not None:
+            return self._fn(*args, **kwargs)
+        leaves, structure = jax.tree.flatten((args, kwargs))
+        places = [i for i, leaf in enumerate(leaves) if self._is_input(leaf)]
+        arrays = [jnp.asarray(leaves[i]) if not isinstance(leaves[i], jax.Array) else leaves[i] for i in places]
+        plain = tuple(fact(leaf) for leaf in leaves if not self._is_input(leaf))
+        key = (structure, tuple(places), plain, tuple((array.shape, str(array.dtype)) for array in arrays))
+        call = _Filled(self._fn, leaves, structure, places)
+        try:
+            program, numbers = self._programs.find(self._fn, key, lambda inputs: _Program(call, arrays, inputs))
+        except DECIDES_IN_PYTHON:
+            if self._is_input is _is_array:
+                raise
+            self._is_input = _is_array  # from now on a number is part of the signature: `range(steps)`
+            return self(*args, **kwargs)
+        except NeedsPython:
+            self._runs_as_python = True
+            return self._fn(*args, **kwargs)
+        return program.run(arrays, numbers)
+
+
+class _Filled:
+    """A function whose arguments are filled in but for arrays."""
+
+    def __init__(self, fn: Callable[..., Any], leaves: Sequence[Any], structure: Any, places: Sequence[int]) -> None:
+        self._fn = fn
+        self._leaves = [None if i in set(places) else leaf for i, leaf in enumerate(leaves)]
+        self._structure = structure
+        self._places = places
+
+    def on(self, arrays: Sequence[jax.Array]) -> Tree:
+        leaves = list(self._leaves)
+        for place, array in zip(self._places, arrays, strict=True):
+            leaves[place] = array
+        args, kwargs = self._structure.unflatten(leaves)
+        return self._fn(*args, **kwargs)
+
+
+class _Program:
+    """One traced and compiled function, for one signature of arguments."""
+
+    def __init__(self, call: _Filled, arrays: Sequence[jax.Array], numbers: Sequence[Place]) -> None:
+        self._call = call
+        self._numbers = list(numbers)
+        self._strategy: StrategyLike | None = None
+        self._variables, self._assigned = self._discover(arrays)
+        self._output: Any = None
+        self._compiled = jax.jit(self._pure)
+
+    def _discover(self, arrays: Sequence[jax.Array]) -> tuple[list[Any], list[int]]:
+        tracing: list[Replayable] = []
+
+        def traced(own: list[jax.Array], numbers: list[Any]) -> None:
+            tracing.append(Replayable(lambda: self._call.on(own), discovering=True))
+            with standing_in(self._numbers, numbers):
+                tracing[0].run()
+
+        with keras.StatelessScope():  # variables made inside get their values when it ends, outside the trace
+            jax.make_jaxpr(traced)(list(arrays), [place.get() for place in self._numbers])
+        strategies = tracing[0].notes.get("strategies", [])
+        self._strategy = strategies[0] if strategies else None
+        variables = tracing[0].scope.touched
+        return variables, [i for i, v in enumerate(variables) if id(v) in tracing[0].scope.assigned]
+
+    def _pure(
+        self, values: list[jax.Array], arrays: list[jax.Array], numbers: list[Any]
+    ) -> tuple[list[jax.Array], list[jax.Array]]:
+        tracing = Replayable(lambda: self._call.on(arrays), list(zip(self._variables, values, strict=True)))
+        with standing_in(self._numbers, numbers):
+            leaves, self._output = jax.tree.flatten(tracing.run())
+        outputs = [jnp.asarray(leaf.value if isinstance(leaf, keras.Variable) else leaf) for leaf in leaves]
+        return outputs, [tracing.scope.get_current_value(self._variables[i]) for i in self._assigned]
+
+    def run(self, arrays: Sequence[jax.Array], numbers: list[Any]) -> Tree:
+        """Run the program: read the variables, assign their new values, return the outputs."""
+        values = [variable.value for variable in self._variables]
+        arrays = list(arrays)
+        if self._strategy is not None:
+            values = placed(self._strategy, values, [f"variable {i} {v.path}" for i, v in enumerate(self._variables)])
+            mesh = self._strategy.mesh
+            arrays = [array if len(array.sharding.device_set) > 1 else mesh.replicate(array) for array in arrays]
+        outputs, changed = self._compiled(values, arrays, numbers)
+        if self._strategy is not None and self._strategy.mesh.waits_for_steps:
+            jax.block_until_ready((outputs, changed))
+        for i, value in zip(self._assigned, changed, strict=True):
+            self._variables[i].assign(value)
+        return self._output.unflatten(outputs)
+
+
+def _is_array(leaf: object) -> bool:
+    return isinstance(leaf, jax.Array | np.ndarray | np.generic)
+
+
+def _is_array_or_number(leaf: object) -> bool:
+    return _is_array(leaf) or (isinstance(leaf, float | int) and not isinstance(leaf, bool))

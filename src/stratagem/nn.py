@@ -1,0 +1,7 @@
+"""Scaling losses in a custom loop (`tf.nn`)."""
+
+from __future__ import annotations
+
+from stratagem.loop.loss import compute_average_loss, scale_regularization_loss
+
+__all__ = ["compute_average_loss", "scale_regularization_loss"]
