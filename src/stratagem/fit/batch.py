@@ -1,0 +1,80 @@
+"""A global batch on the devices, and its rows on the way back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import jax
+import numpy as np
+
+from stratagem.core.errors import InputError, explain
+from stratagem.replica.blocks import in_blocks
+from stratagem.replica.mesh import ReplicaMesh, Tree
+from stratagem.replica.split import Split
+
+
+@dataclass(frozen=True)
+class GlobalBatch:
+    """One batch over all replicas: arrays on the mesh, and how its rows are shared.
+
+    Args:
+        data: Structure of global arrays; the first axis has `split.block` rows for each replica,
+            valid ones first.
+        split: The shares of the replicas.
+    """
+
+    data: Tree
+    split: Split
+
+
+def place_batch(mesh: ReplicaMesh, rows: int, local: Tree) -> GlobalBatch:
+    """Put this worker's rows of a global batch on its devices.
+
+    Args:
+        mesh: Where to.
+        rows: Rows in the global batch.
+        local: Structure of NumPy arrays that hold this worker's rows (`mesh.local_rows(rows)`).
+
+    Returns:
+        The batch. Where shares are unequal, short ones are filled up with copies of a row; the step
+        cuts them off again before anything is computed.
+    """
+    split = Split(rows, mesh.size)
+    blocks = in_blocks(local, [split.shares[replica] for replica in mesh.local_replicas], split.block)
+    return GlobalBatch(jax.tree.map(mesh.shard_blocks, blocks), split)
+
+
+def valid_rows(split: Split) -> np.ndarray:
+    """Return which rows of blocks put side by side are rows of the batch, in order."""
+    return np.concatenate(
+        [np.arange(share) + replica * split.block for replica, share in enumerate(split.shares)]
+    ).astype(np.intp)
+
+
+def count_rows(data: Tree) -> int:
+    """Return the number of rows of a batch: the first dimension of its arrays.
+
+    Args:
+        data: Structure of arrays; None entries are passed over.
+
+    Raises:
+        InputError: An array has no dimension, or the arrays differ in it.
+    """
+    shapes = [np.shape(leaf) for leaf in jax.tree.leaves(data)]
+    if not shapes or any(len(shape) == 0 for shape in shapes):
+        raise InputError(
+            explain(
+                f"A batch of shapes {shapes} was given: not every array has a batch dimension.",
+                "The rows could not be shared by the replicas.",
+                "Batch the dataset with the global batch size: `dataset.batch(GLOBAL_BATCH_SIZE)`.",
+            )
+        )
+    if len({shape[0] for shape in shapes}) > 1:
+        raise InputError(
+            explain(
+                f"The arrays of a batch have shapes {shapes}: their first dimensions differ.",
+                "Inputs and targets would be paired wrongly.",
+                "Give arrays with the same number of rows.",
+            )
+        )
+    return shapes[0][0]

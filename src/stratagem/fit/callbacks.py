@@ -1,0 +1,34 @@
+"""Callbacks in a run of several workers: all decide alike, the chief alone prints and writes."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import keras
+
+from stratagem.core import environment
+from stratagem.fit import compat
+from stratagem.replica.context import StrategyLike
+
+_WRITERS = (keras.callbacks.CSVLogger, keras.callbacks.ModelCheckpoint, keras.callbacks.TensorBoard)
+"""Callbacks that only write files. Workers other than the chief leave them out: logs are equal on
+all workers, so what the chief writes is what every worker would have written."""
+
+
+def for_this_worker(arguments: dict[str, Any], strategy: StrategyLike) -> None:
+    """Change the arguments of `fit`, `evaluate` or `predict` to suit this worker, in place.
+
+    The progress bar appears once where the launcher shows all workers in one terminal. A worker
+    started by hand has a terminal or log file of its own and keeps its bar, as in TensorFlow.
+
+    Args:
+        arguments: The bound arguments, with `callbacks` and `verbose`.
+        strategy: The strategy of the model.
+    """
+    if strategy.is_chief or isinstance(arguments["callbacks"], keras.callbacks.CallbackList):
+        return
+    kept = [c for c in compat.flattened_callbacks(arguments["callbacks"]) if not isinstance(c, _WRITERS)]
+    arguments["callbacks"] = kept
+    if environment.LAUNCHED in os.environ:
+        arguments["verbose"] = 0

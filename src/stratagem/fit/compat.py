@@ -1,0 +1,176 @@
+"""The only file that touches private parts of Keras.
+
+Checked on Keras 3.15.1 (`make test-floor` checks the oldest version named in pyproject.toml).
+Everything here is a thin accessor or an installation; what is installed stands in the other files.
+
+Nothing of Keras is changed when Stratagem is imported. `install` runs when the first strategy is
+made. What it wraps does exactly what Keras does for models that belong to no strategy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import keras
+from keras.src.backend import compute_output_spec
+from keras.src.backend.jax import nn as jax_nn
+from keras.src.backend.jax import trainer as jax_trainer
+from keras.src.layers.normalization import batch_normalization
+from keras.src.losses import loss as loss_module
+from keras.src.trainers import data_adapters
+from keras.src.trainers import trainer as base_trainer
+from keras.src.trainers.data_adapters import array_data_adapter, array_slicing, data_adapter_utils
+from keras.src.trainers.data_adapters.data_adapter import DataAdapter
+
+from stratagem.core.errors import InputError, explain
+from stratagem.replica.mesh import Tree
+
+Trainer = jax_trainer.JAXTrainer
+"""Keras's trainer on JAX: the base of every model."""
+
+BaseTrainer = base_trainer.Trainer
+"""Where `compile` is. `load_model` compares a model's `compile` with this one to see whether it is Keras's own."""
+
+__all__ = [
+    "BaseTrainer",
+    "DataAdapter",
+    "Trainer",
+    "accumulates",
+    "accumulator_indices",
+    "array_inputs",
+    "build_from_batch",
+    "built_for",
+    "class_weight_to_sample_weights",
+    "is_array_input",
+    "iterations_index",
+    "keras_adapter",
+    "numpy_batches",
+    "replace",
+    "unpack",
+]
+
+_originals: dict[tuple[Any, str], Any] = {}
+
+unpack = data_adapter_utils.unpack_x_y_sample_weight
+class_weight_to_sample_weights = data_adapter_utils.class_weight_to_sample_weights
+
+
+def replace(owner: Any, name: str, wrap: Callable[[Any], Any]) -> None:
+    """Replace an attribute by its wrapped self, once.
+
+    Args:
+        owner: Class or module.
+        name: The attribute.
+        wrap: Function from the original to what takes its place.
+    """
+    if (owner, name) not in _originals:
+        original = getattr(owner, name)
+        _originals[owner, name] = original
+        setattr(owner, name, wrap(original))
+
+
+def seam_points() -> dict[str, tuple[Any, str]]:
+    """Name the private places that the seam stands on."""
+    return {
+        "data_adapter": (data_adapters, "get_data_adapter"),
+        "epoch_iterator": (jax_trainer.JAXEpochIterator, "_get_iterator"),
+        "reduce_values": (loss_module, "reduce_values"),
+        "apply_mask": (loss_module, "apply_mask"),
+        "moments": (jax_nn, "moments"),
+        "batch_normalization": (batch_normalization.BatchNormalization, "__init__"),
+    }
+
+
+# Optimizers --------------------------------------------------------------------------------------
+
+
+def accumulates(optimizer: Any) -> bool:
+    """Whether the optimizer itself accumulates gradients over steps."""
+    return bool(optimizer.gradient_accumulation_steps)
+
+
+def accumulator_indices(optimizer: Any) -> list[int]:
+    """Return where the gradient accumulators stand among the optimizer's variables, in gradient order."""
+    positions = {id(variable): i for i, variable in enumerate(optimizer.variables)}
+    return [positions[id(variable)] for variable in optimizer._accumulated_gradients]
+
+
+def iterations_index(optimizer: Any) -> int:
+    """Return where the count of steps stands among the optimizer's variables."""
+    return next(i for i, variable in enumerate(optimizer.variables) if variable is optimizer._iterations)
+
+
+def built_for(optimizer: Any, trainable_variables: Sequence[Any] | None) -> Sequence[Any]:
+    """Build an optimizer for variables, unless it is built, and return the variables it is applied to."""
+    if trainable_variables is None:
+        return optimizer._trainable_variables
+    if not optimizer.built:
+        with keras.name_scope(optimizer.name, caller=optimizer):
+            optimizer.build(list(trainable_variables))
+    return trainable_variables
+
+
+# Data --------------------------------------------------------------------------------------------
+
+
+def is_array_input(x: Any, y: Any, sample_weight: Any) -> bool:
+    """Whether the inputs of `fit` are arrays, as opposed to a dataset."""
+    return array_data_adapter.can_convert_arrays((x, y, sample_weight))
+
+
+def array_inputs(x: Any, y: Any, sample_weight: Any, batch_size: int | None, steps: int | None, **kwargs: Any) -> Any:
+    """Check array inputs as Keras does; return ((x, y, sample_weight) as NumPy arrays, batch size)."""
+    adapter = array_data_adapter.ArrayDataAdapter(
+        x, y, sample_weight=sample_weight, batch_size=batch_size, steps=steps, **kwargs
+    )
+    sliceable = array_slicing.convert_to_sliceable(adapter._inputs, target_backend="numpy")
+    arrays = keras.tree.map_structure(lambda s: None if s is None else s.convert_to_numpy(s[:]), sliceable)
+    return arrays, adapter.batch_size
+
+
+def keras_adapter(arguments: dict[str, Any]) -> DataAdapter:
+    """Return the adapter Keras itself would use."""
+    try:
+        return _originals[data_adapters, "get_data_adapter"](**arguments)
+    except (IndexError, StopIteration):  # Keras looks at the first batch of a generator
+        raise InputError(
+            explain(
+                "The input yields no batch at all.",
+                "There is nothing to train on, and the model could not be built.",
+                "Check the generator; one that was used up must be made anew.",
+            )
+        ) from None
+
+
+def numpy_batches(adapter: DataAdapter) -> Iterator[Tree]:
+    """Iterate over an adapter's batches as NumPy arrays."""
+    return iter(adapter.get_numpy_iterator())
+
+
+# Models ------------------------------------------------------------------------------------------
+
+
+def build_from_batch(model: Any, batch: Tree, *, inputs_only: bool) -> None:
+    """Create all variables of a model, its metrics and its optimizer from the shapes of a batch.
+
+    Args:
+        model: The model.
+        batch: Structure of arrays (x, y, sample_weight), as `fit` gets it.
+        inputs_only: Whether only the layers must be built, as for `predict`.
+    """
+    if not inputs_only:
+        model._symbolic_build(data_batch=batch)
+    elif not all(layer.built for layer in model._flatten_layers()):
+        x, _, _ = unpack(batch)
+        specs = keras.tree.map_structure(
+            lambda leaf: keras.KerasTensor(leaf.shape, keras.backend.standardize_dtype(leaf.dtype)), x
+        )
+        compute_output_spec(model, specs, training=False)
+
+
+def flattened_callbacks(callbacks: Any) -> Sequence[Any]:
+    """Return callbacks as a list, whatever `fit` was given."""
+    if callbacks is None:
+        return []
+    return list(callbacks) if isinstance(callbacks, list | tuple) else [callbacks]

@@ -1,0 +1,143 @@
+"""The sum of gradients over replicas, where the optimizer is applied.
+
+`optimizer.stateless_apply` (and `apply`) called inside a step first combine the gradients of all
+replicas, so clipping, loss scaling and every optimizer see what one device would have seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from stratagem.fit import compat
+from stratagem.replica.context import ReplicaContext, current_replica_context
+from stratagem.replica.mesh import Tree
+from stratagem.replica.packs import sum_over_replicas
+from stratagem.replica.tracing import TracedVariables, note_updated_alike
+
+
+def reducing_stateless_apply(original: Callable) -> Callable:
+    """Wrap an optimizer's `stateless_apply` so that gradients are combined over replicas first.
+
+    Args:
+        original: The method as Keras defines it.
+    """
+
+    def stateless_apply(
+        optimizer: Any, optimizer_variables: Sequence[Any], grads: Sequence[Any], trainable_variables: Sequence[Any]
+    ) -> Tree:
+        context = current_replica_context()
+        if context is None or context.applying_gradients or context.strategy.mesh.size == 1:
+            return original(optimizer, optimizer_variables, grads, trainable_variables)
+
+        def crossing(state: list[Any], gradients: list[Any], weights: list[Any]) -> Tree:
+            context.applying_gradients = True
+            try:
+                if compat.accumulates(optimizer):
+                    state, gradients = _reduced_at_update(context, optimizer, state, gradients)
+                else:
+                    gradients = combine(context, gradients)
+                return original(optimizer, state, gradients, weights)
+            finally:
+                context.applying_gradients = False
+
+        return context.exchange.call(crossing, list(optimizer_variables), list(grads), list(trainable_variables))
+
+    return stateless_apply
+
+
+def reducing_apply(original: Callable) -> Callable:
+    """Wrap an optimizer's `apply` so that, in a replica function, gradients are combined first.
+
+    The update itself is part of what crosses replicas: on an uneven batch replicas run different
+    branches, and the same update compiled into each could round differently.
+
+    Args:
+        original: The method as Keras defines it.
+    """
+
+    def apply(optimizer: Any, grads: Sequence[Any], trainable_variables: Sequence[Any] | None = None) -> Any:
+        context = current_replica_context()
+        if context is None or context.applying_gradients:
+            return original(optimizer, grads, trainable_variables)
+        targets = list(compat.built_for(optimizer, trainable_variables))
+        variables = [*targets, *optimizer.variables]
+        note_updated_alike(variables)
+        if context.strategy.mesh.size == 1:
+            return original(optimizer, grads, targets)
+
+        def crossing(gradients: list[Any], values: list[Any]) -> list[Any]:
+            context.applying_gradients = True
+            scope = TracedVariables(list(zip(variables, values, strict=True)))
+            try:
+                with scope:
+                    original(optimizer, combine(context, gradients), targets)
+            finally:
+                context.applying_gradients = False
+            return [scope.get_current_value(variable) for variable in variables]
+
+        new = context.exchange.call(crossing, list(grads), [variable.value for variable in variables])
+        for variable, value in zip(variables, new, strict=True):
+            variable.assign(value)
+        return None
+
+    return apply
+
+
+def combine(context: ReplicaContext, gradients: Sequence[jax.Array | None]) -> list[jax.Array | None]:
+    """Sum gradients over replicas; inside `fit`, average them by rows.
+
+    Args:
+        context: The replica that calls.
+        gradients: One for each variable; None where a variable has none.
+    """
+    return _summed(context, _weighted(context, gradients))
+
+
+def _weighted(context: ReplicaContext, gradients: Sequence[jax.Array | None]) -> list[jax.Array | None]:
+    """Return this replica's summands: nothing from a replica without rows."""
+    weight = context.share.weight if context.mean_gradients else 1.0
+    return [
+        None if gradient is None else context.share.masked(gradient) * jnp.asarray(weight, gradient.dtype)
+        for gradient in gradients
+    ]
+
+
+def _summed(context: ReplicaContext, summands: Sequence[jax.Array | None]) -> list[jax.Array | None]:
+    present = [summand for summand in summands if summand is not None]
+    sums = iter(sum_over_replicas(present, context.strategy.pack_bytes))
+    return [None if summand is None else next(sums) for summand in summands]
+
+
+def _reduced_at_update(
+    context: ReplicaContext, optimizer: Any, state: list[Any], gradients: list[Any]
+) -> tuple[list[Any], list[Any]]:
+    """Combine accumulated gradients once for each update, not at each step.
+
+    Between updates every replica's accumulators hold its own sum. At an update the sum of all, with
+    this step's gradients, is handed to the optimizer as the gradient, and its accumulators as zeros.
+    """
+    slots = compat.accumulator_indices(optimizer)
+    own = _weighted(context, gradients)
+    iterations = state[compat.iterations_index(optimizer)]
+    is_update = (iterations + 1) % optimizer.gradient_accumulation_steps == 0
+    accumulated = [state[slot] for slot in slots]
+
+    def update() -> tuple[list[Any], list[Any]]:
+        totals = [a if g is None else a + g for a, g in zip(accumulated, own, strict=True)]
+        summed = _summed(context, totals)
+        return [s for s, g in zip(summed, own, strict=True) if g is not None], [jnp.zeros_like(a) for a in accumulated]
+
+    def accumulate() -> tuple[list[Any], list[Any]]:
+        return [g for g in own if g is not None], accumulated
+
+    handed, kept = lax.cond(is_update, update, accumulate)
+    handed = iter(handed)
+    state = list(state)
+    for slot, value in zip(slots, kept, strict=True):
+        state[slot] = value
+    return state, [None if g is None else next(handed) for g in own]

@@ -1,0 +1,121 @@
+"""Losses of a share that add up to the loss of the batch.
+
+Inside `fit` a replica's loss counts as a mean over its rows: the gradients of the replicas are
+averaged by rows. That is right for a loss divided by the number of rows, for regularisers, and
+for custom losses that are means. Keras has two kinds that are not, put right here:
+
+- a sum (`reduction="sum"`) must count whole on every replica;
+- a mean over unmasked entries, or divided by the sum of sample weights, has a divisor that the
+  replicas must add up first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import jax.numpy as jnp
+
+from stratagem.core.errors import UsageError, explain
+from stratagem.replica.context import ReplicaContext, current_replica_context
+
+
+def _sharing_context() -> ReplicaContext | None:
+    context = current_replica_context()
+    if context is None or not context.mean_gradients or context.strategy.mesh.size == 1:
+        return None
+    return context
+
+
+def _check_scaled(reduction: str | None) -> None:
+    """Refuse a loss that is a mean over a replica's rows inside `run`, where gradients are summed."""
+    context = current_replica_context()
+    if context is None or context.mean_gradients or reduction not in _MEANS:
+        return
+    raise UsageError(
+        explain(
+            f"A Keras loss with reduction={reduction!r} was called inside strategy.run.",
+            "It is the mean over the rows of one replica, and optimizers sum gradients over replicas: with "
+            f"{context.num_replicas_in_sync} replicas the step would be up to {context.num_replicas_in_sync} times "
+            "too large.",
+            "Make the loss with reduction=None and scale it: "
+            "loss = stratagem.nn.compute_average_loss(per_example_loss).",
+        )
+    )
+
+
+_MEANS: Final = ("sum_over_batch_size", "mean", "mean_with_sample_weight")
+
+
+def sharing_reduce_values(original: Callable) -> Callable:
+    """Wrap Keras's reduction of per-example losses.
+
+    Args:
+        original: `keras.src.losses.loss.reduce_values`.
+    """
+
+    def reduce_values(values: Any, sample_weight: Any = None, reduction: str | None = "sum_over_batch_size") -> Any:
+        _check_scaled(reduction)
+        context = _sharing_context()
+        if context is None or tuple(values.shape) in ((), (0,)):
+            return original(values, sample_weight, reduction)
+        whole = context.share.global_rows / context.share.rows
+        if reduction == "sum":
+            return original(values, sample_weight, reduction) * whole
+        if reduction == "mean_with_sample_weight" and sample_weight is not None:
+            (divisor,) = context.sum([jnp.sum(sample_weight).astype(values.dtype)])
+            return jnp.where(divisor == 0, 0, jnp.sum(values) / divisor) * whole
+        return original(values, sample_weight, reduction)
+
+    return reduce_values
+
+
+def sharing_apply_mask(original: Callable) -> Callable:
+    """Wrap Keras's joining of a mask to sample weights.
+
+    Keras gives an unmasked entry the weight `entries / unmasked entries`, counted on one replica.
+
+    Args:
+        original: `keras.src.losses.loss.apply_mask`.
+    """
+
+    def apply_mask(sample_weight: Any, mask: Any, dtype: Any, reduction: str | None) -> Any:
+        context = _sharing_context()
+        weights = original(sample_weight, mask, dtype, reduction)
+        if context is None or mask is None or reduction not in ("mean", "sum_over_batch_size"):
+            return weights
+        own = jnp.sum(mask.astype(weights.dtype))
+        (everyone,) = context.sum([own])
+        whole = context.share.global_rows / context.share.rows
+        return weights * jnp.where(everyone == 0, 0, own * whole / everyone)
+
+    return apply_mask
+
+
+def sharing_moments(original: Callable) -> Callable:
+    """Wrap Keras's mean and variance so that `BatchNormalization(synchronized=True)` sees the global batch.
+
+    Keras on JAX refuses `synchronized=True`; outside a step it means what it means on one device.
+
+    Args:
+        original: `keras.src.backend.jax.nn.moments`.
+    """
+
+    def moments(x: Any, axes: Any, keepdims: bool = False, synchronized: bool = False) -> Any:
+        context = current_replica_context()
+        if not synchronized or context is None or context.strategy.mesh.size == 1:
+            return original(x, axes, keepdims=keepdims)
+        wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
+        count = context.share.global_rows / context.share.rows
+        for axis in axes:
+            count *= x.shape[axis]
+        (total,) = context.differentiable_sum([jnp.sum(wide, axes, keepdims=True)])
+        mean = total / count
+        (squares,) = context.differentiable_sum([jnp.sum((wide - mean) ** 2, axes, keepdims=True)])
+        variance = squares / count
+        if not keepdims:
+            mean, variance = jnp.squeeze(mean, axes), jnp.squeeze(variance, axes)
+        largest = jnp.finfo(x.dtype).max  # statistics of float16 inputs may leave its range
+        return tuple(jnp.clip(value, -largest, largest).astype(x.dtype) for value in (mean, variance))
+
+    return moments

@@ -1,0 +1,292 @@
+"""One compiled step of a model: `train_step`, `test_step` or `predict_step` on every replica.
+
+The step stays Keras's own, or the user's: a pure function of (state, data). Round it stand `enter`
+and `leave` of the variable policies; inside it the sum of gradients stands where the optimizer is
+applied (`fit.gradients`). The whole is one `shard_map` program for each shape of batch.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import keras
+from jax import lax
+from jax.extend.core import jaxpr_as_fun
+from jax.sharding import PartitionSpec
+
+from stratagem.fit.batch import GlobalBatch
+from stratagem.fit.metrics import Entry, ResultWatch, global_results
+from stratagem.replica.context import ReplicaContext, StrategyLike, replica_context
+from stratagem.replica.exchange import Exchange, Share, own_share, padded, run_uneven
+from stratagem.replica.mesh import AXIS, Tree
+from stratagem.replica.packs import sum_over_replicas
+from stratagem.replica.split import Split
+from stratagem.replica.variables import Policy, contribution, enter, leave, policy_of
+
+State = tuple[list[jax.Array], ...]
+"""Values of the model's variables, a list for each group of the step, as Keras's trainer keeps them."""
+
+
+Program = tuple[Callable, list[int], list[int]]
+"""A compiled step, the variables it rewrites, and those it only reads."""
+
+
+@dataclass(frozen=True)
+class StepKind:
+    """A kind of step: the model's method and the groups of variables in its state."""
+
+    method: str
+    groups: tuple[str, ...]
+    trains: bool = False
+
+
+TRAIN = StepKind(
+    "train_step",
+    ("trainable_variables", "non_trainable_variables", "optimizer_variables", "metrics_variables"),
+    trains=True,
+)
+TEST = StepKind("test_step", ("trainable_variables", "non_trainable_variables", "metrics_variables"))
+PREDICT = StepKind("predict_step", ("trainable_variables", "non_trainable_variables"))
+
+
+def group_variables(model: Any, group: str) -> list[Any]:
+    """Return the variables of one group of a step's state, in the order of Keras's trainer."""
+    if group == "optimizer_variables":
+        return list(model.optimizer.variables)
+    return list(getattr(model, group))
+
+
+@dataclass
+class _Trace:
+    """What tracing a step told: which entries of the logs are metrics, which variables it rewrites."""
+
+    logs_structure: Any = None
+    entries: list[Entry | None] | None = None
+    rewritten: list[int] | None = None
+
+
+class Step:
+    """The programs of one kind of step of a model, one for each shape of batch.
+
+    Args:
+        model: A compiled Keras model, built.
+        strategy: The strategy it belongs to.
+        kind: TRAIN, TEST or PREDICT.
+    """
+
+    def __init__(self, model: Any, strategy: StrategyLike, kind: StepKind) -> None:
+        self.model = model
+        self.strategy = strategy
+        self.kind = kind
+        self.mesh = strategy.mesh
+        self.variables = [variable for group in kind.groups for variable in group_variables(model, group)]
+        self._policies = [
+            Policy.SAME if group == "optimizer_variables" else policy_of(variable, metric=group == "metrics_variables")
+            for group in kind.groups
+            for variable in group_variables(model, group)
+        ]
+        self._sizes = [len(group_variables(model, group)) for group in kind.groups]
+        self._trace = _Trace()
+        self._programs: dict[Any, Program] = {}
+        self._eager = bool(model.run_eagerly) or not model.jit_compile
+
+    def __call__(self, state: State, batches: Sequence[GlobalBatch]) -> tuple[Tree, State]:
+        """Run one step, or several of equal shape fused into one program.
+
+        Args:
+            state: Values of the variables, on the mesh.
+            batches: Batches of equal shapes; more than one only if they divide evenly.
+
+        Returns:
+            (logs or outputs of the last step, new state).
+        """
+        flat = [value for group in state for value in group]
+        data = [batch.data for batch in batches]
+        leaves, structure = jax.tree.flatten(data)
+        key = (batches[0].split, structure, tuple([(leaf.shape, leaf.dtype) for leaf in leaves]))
+        if key not in self._programs:
+            self._programs[key] = self._compile(flat, batches)
+        program, rewritten, reading = self._programs[key]
+        logs, changed = program([flat[i] for i in rewritten], [flat[i] for i in reading], data)
+        if self.mesh.waits_for_steps:
+            jax.block_until_ready((logs, changed))
+        for i, value in zip(rewritten, changed, strict=True):
+            flat[i] = value
+        return logs, self.grouped(flat)
+
+    def grouped(self, flat: Sequence[Any]) -> State:
+        """Return a flat list of values in the groups of Keras's trainer."""
+        groups, start = [], 0
+        for size in self._sizes:
+            groups.append(list(flat[start : start + size]))
+            start += size
+        return tuple(groups)
+
+    # Tracing -------------------------------------------------------------------------------------
+
+    def _compile(self, flat: Sequence[jax.Array], batches: Sequence[GlobalBatch]) -> Program:
+        """Build the program for batches like these."""
+        split = batches[0].split
+        if self._eager:
+            self._trace.rewritten = list(range(len(flat)))
+            user = self._on_even_share(split)
+        else:
+            user = self._traced(flat, batches[0])
+        if not split.even:
+            user = self._on_uneven_share(split)
+
+        def step(flat: list[jax.Array], data: Tree) -> tuple[Tree, list[jax.Array]]:
+            views = enter(self._policies, flat) if self.mesh.size > 1 else list(flat)
+            values, after = user(views, data)
+            return self._leave(own_share(split), flat, views, values, after)
+
+        rewritten = list(self._trace.rewritten or ())
+        reading = [i for i in range(len(flat)) if i not in set(rewritten)]
+        return self._spmd(self._choosing(step), len(batches)), rewritten, reading
+
+    def _traced(self, flat: Sequence[jax.Array], batch: GlobalBatch) -> Callable:
+        """Trace the model's step on a full block of rows, and note which variables it rewrites.
+
+        The others must not be donated (a donated buffer that the step only reads is a segmentation
+        fault), and need not be returned or reduced: a frozen network costs no traffic.
+        """
+        views = [jax.ShapeDtypeStruct(value.shape, value.dtype) for value in flat]
+        rows = batch.split.block
+        block = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((rows, *leaf.shape[1:]), leaf.dtype), batch.data)
+        user = self._on_even_share(Split(rows * self.mesh.size, self.mesh.size))
+        axes = [(AXIS, self.mesh.size)] if self.mesh.size > 1 else None
+        traced, outputs = jax.make_jaxpr(user, axis_env=axes, return_shape=True)(views, block)
+        after = traced.jaxpr.outvars[len(traced.jaxpr.outvars) - len(flat) :]
+        self._trace.rewritten = [i for i, new in enumerate(after) if new is not traced.jaxpr.invars[i]]
+        run, structure = jaxpr_as_fun(traced), jax.tree.structure(outputs)
+        return lambda views, data: structure.unflatten(run(*jax.tree.leaves((views, data))))
+
+    def _on_even_share(self, split: Split) -> Callable:
+        return lambda views, data: self._user_step(own_share(split), Exchange(), views, data)
+
+    def _on_uneven_share(self, split: Split) -> Callable:
+        def branch(views: list[jax.Array], share: Share, exchange: Exchange, rows: Tree) -> Tree:
+            values, after = self._user_step(share, exchange, views, rows)
+            if self.kind is PREDICT:
+                values = [padded(value, split.block) for value in values]
+            return values, {i: after[i] for i in self._trace.rewritten or ()}
+
+        def user(views: list[jax.Array], data: Tree) -> tuple[list[jax.Array], list[jax.Array]]:
+            values, changed = run_uneven(functools.partial(branch, views), data, split)
+            return values, [changed.get(i, view) for i, view in enumerate(views)]
+
+        return user
+
+    def _user_step(
+        self, share: Share, exchange: Exchange, views: list[jax.Array], data: Tree
+    ) -> tuple[list[jax.Array], list[jax.Array]]:
+        """Trace the model's step; return the entries of the logs that are no metrics, and the state."""
+        context = ReplicaContext(self.strategy, share, exchange, mean_gradients=True)
+        watch = ResultWatch(self.model.metrics if self.kind is not PREDICT else ())
+        with replica_context(context), watch.watching():
+            logs, state = getattr(self.model, self.kind.method)(self.grouped(views), data)
+        if self.kind is PREDICT:  # Keras's predict_step returns only the non-trainable variables
+            state = (self.grouped(views)[0], state)
+        leaves, structure = jax.tree.flatten(logs, is_leaf=lambda leaf: isinstance(leaf, keras.Variable))
+        entries = [watch.entry(leaf) for leaf in leaves]
+        self._trace.logs_structure, self._trace.entries = structure, entries
+        plain = [jnp.asarray(leaf) for leaf, entry in zip(leaves, entries, strict=True) if entry is None]
+        return plain, [value for group in state for value in group]
+
+    def _leave(
+        self,
+        share: Share,
+        flat: list[jax.Array],
+        views: list[jax.Array],
+        values: list[jax.Array],
+        after: list[jax.Array],
+    ) -> tuple[Tree, list[jax.Array]]:
+        """Make one state and one set of logs of the replicas' results."""
+        if self.mesh.size > 1:
+            after, values = self._merged(share, flat, views, values, after)
+        entries = self._trace.entries or []
+        results = iter(self._global_results([e for e in entries if e is not None], after))
+        plain = iter(values)
+        leaves = [next(plain) if entry is None else next(results) for entry in entries]
+        return self._trace.logs_structure.unflatten(leaves), after
+
+    def _merged(
+        self,
+        share: Share,
+        flat: list[jax.Array],
+        views: list[jax.Array],
+        values: list[jax.Array],
+        after: list[jax.Array],
+    ) -> tuple[list[jax.Array], list[jax.Array]]:
+        rewritten = [i for i in self._trace.rewritten or () if after[i] is not views[i]]
+        own = {i: contribution(self._policies[i], after[i], share.weight) for i in rewritten}
+        summands = {i: share.masked(summand) for i, summand in own.items() if summand is not None}
+        if self.kind is PREDICT:
+            gathered = [lax.all_gather(value, AXIS, tiled=True) for value in values]
+            averaged = []
+        else:
+            gathered = []
+            averaged = [share.masked(value * jnp.asarray(share.weight, _floating(value))) for value in values]
+        sums = sum_over_replicas([*summands.values(), *averaged], self.strategy.pack_bytes)
+        totals = dict(zip(summands, sums, strict=False))
+        merged = list(flat)  # a variable that the step did not touch keeps its value, not a replica's view of it
+        for i in rewritten:
+            merged[i] = leave(self._policies[i], flat[i], views[i], after[i], totals.get(i))
+        return merged, gathered or sums[len(summands) :]
+
+    def _global_results(self, entries: list[Entry], flat: list[jax.Array]) -> list[jax.Array]:
+        if not entries:
+            return []
+        with keras.StatelessScope(state_mapping=list(zip(self.variables, flat, strict=True))):
+            return global_results(entries)
+
+    # Programs ------------------------------------------------------------------------------------
+
+    def _choosing(self, step: Callable) -> Callable:
+        """Change a step of all variables into one of (those it rewrites, those it only reads)."""
+        rewritten = self._trace.rewritten or []
+        chosen = set(rewritten)
+
+        def choosing(changing: list[jax.Array], reading: list[jax.Array], data: Tree) -> tuple[Tree, list[jax.Array]]:
+            changes, reads = iter(changing), iter(reading)
+            flat = [next(changes) if i in chosen else next(reads) for i in range(len(self.variables))]
+            logs, after = step(flat, data)
+            return logs, [after[i] for i in rewritten]
+
+        return choosing
+
+    def _spmd(self, step: Callable, batches: int) -> Callable:
+        def program(
+            changing: list[jax.Array], reading: list[jax.Array], data: list[Tree]
+        ) -> tuple[Tree, list[jax.Array]]:
+            if batches == 1:
+                return step(changing, reading, data[0])
+            stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *data)
+
+            def body(carry: list[jax.Array], rows: Tree) -> tuple[list[jax.Array], Tree]:
+                logs, changed = step(carry, reading, rows)
+                return changed, logs
+
+            changed, logs = lax.scan(body, changing, stacked)
+            if self.kind is PREDICT:
+                return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), logs), changed
+            return jax.tree.map(lambda leaf: leaf[-1], logs), changed
+
+        if self.mesh.size > 1:
+            program = jax.shard_map(
+                program,
+                mesh=self.mesh.mesh,
+                in_specs=(PartitionSpec(), PartitionSpec(), PartitionSpec(AXIS)),
+                out_specs=PartitionSpec(),
+                check_vma=False,
+            )
+        return program if self._eager else jax.jit(program, donate_argnums=0)
+
+
+def _floating(value: jax.Array) -> Any:
+    return value.dtype if jnp.issubdtype(value.dtype, jnp.floating) else jnp.float32
