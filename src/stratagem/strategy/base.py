@@ -1,0 +1,341 @@
+"""What all strategies share. All semantics are documented here; a strategy documents its difference."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from stratagem.cluster.agreement import Peers
+from stratagem.cluster.resolver import ClusterResolver
+from stratagem.core.errors import InputError, UsageError, explain
+from stratagem.core.types import CommunicationOptions, InputContext, InputOptions, ReduceOp, ValueContext
+from stratagem.fit import seam
+from stratagem.replica import reduce as reduction
+from stratagem.replica.context import current_replica_context, strategy_scope
+from stratagem.replica.mesh import ReplicaMesh, Tree
+from stratagem.replica.run import ReplicaRunner
+from stratagem.replica.values import local_results
+from stratagem.strategy.input import DistributedDataset, datasets_from_function, shared_dataset
+from stratagem.strategy.reading import values_from_function
+
+
+class Strategy:
+    """A way of running one model on several devices (`tf.distribute.Strategy`).
+
+    Models made or compiled inside `scope()` train, evaluate and predict on all replicas with the
+    numbers of one device and the same global batch
+    (https://www.tensorflow.org/api_docs/python/tf/distribute/Strategy).
+
+    Args:
+        mesh: The devices, one for each replica.
+        communication_options: How values travel between replicas.
+        cluster_resolver: Who is in the cluster; None for strategies of one process.
+        peers: The other workers; None without any.
+        worker_count: Number of workers.
+        worker_index: Which of them this process is.
+    """
+
+    def __init__(
+        self,
+        mesh: ReplicaMesh,
+        *,
+        communication_options: CommunicationOptions | None = None,
+        cluster_resolver: ClusterResolver | None = None,
+        peers: Peers | None = None,
+        worker_count: int = 1,
+        worker_index: int = 0,
+    ) -> None:
+        self.mesh = mesh
+        self.communication_options = communication_options or CommunicationOptions()
+        self.pack_bytes = _pack_bytes(mesh, self.communication_options)
+        self.worker_count = worker_count
+        self.worker_index = worker_index
+        self._cluster_resolver = cluster_resolver
+        self._peers = peers
+        self._runner = ReplicaRunner(self)
+        seam.install()
+
+    @property
+    def num_replicas_in_sync(self) -> int:
+        """Number of replicas over which gradients are combined."""
+        return self.mesh.size
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this worker also prints and writes."""
+        return self.worker_index == 0
+
+    @property
+    def cluster_resolver(self) -> ClusterResolver | None:
+        """The resolver the strategy was made with, or None."""
+        return self._cluster_resolver
+
+    @contextlib.contextmanager
+    def scope(self) -> Iterator[Strategy]:
+        """Make this strategy current: models made or compiled inside belong to it.
+
+        Raises:
+            UsageError: The scope of another strategy is open.
+
+        Example:
+            >>> import keras, stratagem
+            >>> strategy = stratagem.OneDeviceStrategy("cpu:0")
+            >>> with strategy.scope():
+            ...     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+            ...     model.compile(loss="mse")
+        """
+        with strategy_scope(self):
+            yield self
+
+    def run(
+        self,
+        fn: Callable[..., Tree],
+        args: Sequence[Tree] = (),
+        kwargs: Mapping[str, Tree] | None = None,
+        options: Any = None,
+    ) -> Tree:
+        """Run a function once on every replica, compiled into one program.
+
+        Inside, `get_replica_context()` gives the replica. Keras variables are read and assigned as if
+        eager; assignments combine by the variable's aggregation.
+
+        Args:
+            fn: Function of one replica's values.
+            args: Its arguments, a tuple or list. `PerReplica` values are taken apart, others go whole to
+                every replica. A Python number is part of what is compiled: give one that changes at each
+                step as an array, or let the function read it from around it.
+            kwargs: Its keyword arguments.
+            options: Accepted as in TensorFlow, where only TPUs use it.
+
+        Returns:
+            What `fn` returns, each array as a `PerReplica`; with one replica the arrays themselves.
+
+        Raises:
+            InputError: `args` is no tuple or list.
+            UsageError: Called inside `run`.
+
+        Example:
+            >>> import stratagem
+            >>> strategy = stratagem.OneDeviceStrategy("cpu:0")
+            >>> float(strategy.run(lambda x: x * 2, args=(3.0,)))
+            6.0
+        """
+        if not isinstance(args, list | tuple):
+            raise InputError(
+                explain(
+                    f"strategy.run was given args={args!r} of type {type(args).__name__}.",
+                    "Its entries could not be told apart as arguments of the function.",
+                    "Write args=(value,), with the comma.",
+                )
+            )
+        return self._runner(fn, args, dict(kwargs or {}))
+
+    def reduce(self, reduce_op: ReduceOp | str, value: Tree, axis: int | tuple[int, ...] | None) -> Tree:
+        """Combine a per-replica value over all replicas.
+
+        Args:
+            reduce_op: SUM, MEAN, MIN or MAX.
+            value: Structure of results of `run`.
+            axis: None keeps the shape of one replica's value; an axis or axes of it are reduced too, and
+                MEAN then counts every row once, also where replicas have different numbers of rows.
+
+        Returns:
+            A structure of arrays, the same on every worker.
+
+        Raises:
+            UsageError: Called inside `run`.
+            InputError: There is no such axis, or a plain value is summed over several replicas.
+        """
+        self._require_cross_replica("reduce", "get_replica_context().all_reduce")
+        return reduction.reduce(ReduceOp.of(reduce_op), value, axis, self.num_replicas_in_sync)
+
+    def gather(self, value: Tree, axis: int) -> Tree:
+        """Concatenate a per-replica value along an axis, in the order of the replicas.
+
+        Args:
+            value: Structure of results of `run`, of rank 1 or more.
+            axis: The axis of one replica's value.
+
+        Raises:
+            UsageError: Called inside `run`.
+            InputError: The values are scalars.
+        """
+        self._require_cross_replica("gather", "get_replica_context().all_gather")
+        return reduction.gather(value, axis)
+
+    def experimental_local_results(self, value: Tree) -> tuple[Any, ...]:
+        """Return the components of a per-replica value that lie on this worker, in order.
+
+        Args:
+            value: A result of `run`; a plain value gives a tuple of itself.
+        """
+        return local_results(value)
+
+    def experimental_distribute_dataset(self, dataset: Any, options: InputOptions | None = None) -> DistributedDataset:
+        """Share a dataset among the replicas, for a custom loop.
+
+        The dataset is batched by the *global* batch size; at each step the replicas' shares together are the
+        next global batch, whatever the number of workers. Each worker reads only its rows (or what the
+        dataset's auto-shard policy says), and reads ahead in the background.
+        (https://www.tensorflow.org/api_docs/python/tf/distribute/Strategy#experimental_distribute_dataset)
+
+        Args:
+            dataset: A batched `stratagem.data.Dataset`; or what `fit` accepts besides arrays: a PyDataset, a
+                generator, a torch loader, a `tf.data.Dataset`. These yield the same batches on every worker, are
+                read when asked for, and have no position to store.
+            options: How it is read.
+
+        Returns:
+            The distributed dataset. All workers must make it, and iterate over it, at the same point.
+
+        Raises:
+            InputError: It is no dataset, or distributed already.
+            PeerError: The workers' datasets differ in shapes, dtypes or number of batches.
+
+        Example:
+            >>> import stratagem
+            >>> strategy = stratagem.OneDeviceStrategy("cpu:0")
+            >>> dataset = stratagem.data.Dataset.from_tensor_slices([1.0, 2.0, 3.0]).batch(2)
+            >>> for batch in strategy.experimental_distribute_dataset(dataset):
+            ...     print(float(strategy.run(lambda x: x.sum(), args=(batch,))))
+            3.0
+            3.0
+        """
+        return shared_dataset(self, dataset, options)
+
+    def distribute_datasets_from_function(
+        self, dataset_fn: Callable[[InputContext], Any], options: InputOptions | None = None
+    ) -> DistributedDataset:
+        """Let each worker make its own dataset, for a custom loop.
+
+        The function is called once on each worker (with `InputReplicationMode.PER_REPLICA` once for each
+        replica). What it returns is used as it is: batched by the *per-replica* batch size, and sharded by the
+        function itself. At each step every local replica gets the next batch of the worker's dataset. When the
+        streams end at different steps, replicas without a batch get one without rows until the last ends.
+        (https://www.tensorflow.org/api_docs/python/tf/distribute/Strategy#distribute_datasets_from_function)
+
+        Args:
+            dataset_fn: Gets an `InputContext`, returns a dataset.
+            options: How it is read.
+
+        Returns:
+            The distributed dataset. All workers must make it, and iterate over it, at the same point.
+
+        Raises:
+            InputError: It returned no dataset, or PER_REPLICA was used with several workers.
+            PeerError: The workers' datasets differ in shapes or dtypes.
+
+        Example:
+            >>> import stratagem
+            >>> strategy = stratagem.OneDeviceStrategy("cpu:0")
+            >>> def dataset_fn(context):
+            ...     dataset = stratagem.data.Dataset.range(6)
+            ...     dataset = dataset.shard(context.num_input_pipelines, context.input_pipeline_id)
+            ...     return dataset.batch(context.get_per_replica_batch_size(4))
+            >>> [batch.tolist() for batch in strategy.distribute_datasets_from_function(dataset_fn)]
+            [[0, 1, 2, 3], [4, 5]]
+        """
+        return datasets_from_function(self, dataset_fn, options)
+
+    def experimental_distribute_datasets_from_function(
+        self, dataset_fn: Callable[[InputContext], Any], options: InputOptions | None = None
+    ) -> DistributedDataset:
+        """Old name of `distribute_datasets_from_function`; says so with a DeprecationWarning."""
+        warnings.warn(
+            "strategy.experimental_distribute_datasets_from_function is now strategy.distribute_datasets_from_function",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return self.distribute_datasets_from_function(dataset_fn, options)
+
+    def experimental_distribute_values_from_function(self, value_fn: Callable[[ValueContext], Tree]) -> Tree:
+        """Make a per-replica value of what a function returns for each replica.
+
+        (https://www.tensorflow.org/api_docs/python/tf/distribute/Strategy#experimental_distribute_values_from_function)
+
+        Args:
+            value_fn: Called on each worker for each of its replicas; returns an array or number, or a structure of
+                them. All replicas' arrays have one shape, but may differ in their first dimension.
+
+        Returns:
+            A structure of `PerReplica` values; with one replica, of arrays. All workers must call it at the
+            same point.
+
+        Raises:
+            InputError: The values differ in structure or shape, or are no numbers.
+
+        Example:
+            >>> import stratagem
+            >>> strategy = stratagem.OneDeviceStrategy("cpu:0")
+            >>> int(strategy.experimental_distribute_values_from_function(lambda c: c.num_replicas_in_sync))
+            1
+        """
+        return values_from_function(self, value_fn)
+
+    def from_chief(self, name: str, value: Any) -> Any:
+        """Return the chief's value on every worker. All workers must call it at the same point.
+
+        Args:
+            name: What the value is, for error messages.
+            value: Something JSON can hold.
+        """
+        if self._peers is None:
+            return value
+        return json.loads(self._peers.from_chief(name, json.dumps(value), self._wait_seconds) or "null")
+
+    def from_all(self, name: str, value: Any) -> list[Any]:
+        """Return every worker's value, in order. All workers must call it at the same point.
+
+        Args:
+            name: What the values are, for error messages.
+            value: Something JSON can hold.
+        """
+        return [value] if self._peers is None else self._peers.from_all(name, value, self._wait_seconds)
+
+    def check_agreement(self, name: str, fields: Mapping[str, str | int]) -> None:
+        """Make sure that all workers stand at the same point with the same facts.
+
+        Args:
+            name: What is compared, for error messages.
+            fields: The facts.
+
+        Raises:
+            PeerError: Workers differ, or one did not come; the message names them.
+        """
+        if self._peers is not None:
+            self._peers.agree(name, fields, self._wait_seconds)
+
+    @property
+    def _wait_seconds(self) -> float | None:
+        return self.communication_options.timeout_seconds
+
+    def _require_cross_replica(self, method: str, instead: str) -> None:
+        if current_replica_context() is not None:
+            raise UsageError(
+                explain(
+                    f"strategy.{method} was called inside a function that strategy.run is running.",
+                    "There is only one replica's value at hand there.",
+                    f"Inside, use stratagem.{instead}; or return the value and call strategy.{method} on the result.",
+                )
+            )
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Strategy:
+        return self
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} replicas={self.num_replicas_in_sync} workers={self.worker_count}>"
+
+
+def _pack_bytes(mesh: ReplicaMesh, options: CommunicationOptions) -> int | None:
+    """Return the size of packs that values are summed in: 0 for one pack, None for none.
+
+    Between processes on CPUs every collective costs a round trip of Gloo's, so one pack is best. Elsewhere
+    XLA groups collectives by itself; on virtual CPU devices a pack of 11 MB costs 30 to 180 ms to put
+    together, where the sums themselves take 10.
+    """
+    if options.bytes_per_pack:
+        return options.bytes_per_pack
+    return 0 if mesh.multi_process and mesh.devices[0].platform == "cpu" else None

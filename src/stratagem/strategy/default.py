@@ -1,0 +1,57 @@
+"""The strategy that holds outside every scope, and the functions that fall back on it."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from stratagem.replica.context import ReplicaContext, current_replica_context, current_strategy, has_strategy
+from stratagem.replica.exchange import Exchange, Share
+from stratagem.replica.mesh import ReplicaMesh
+from stratagem.strategy.base import Strategy
+from stratagem.strategy.devices import local_devices
+
+
+class DefaultStrategy(Strategy):
+    """One replica on the first device. It changes nothing."""
+
+    def __init__(self) -> None:
+        super().__init__(ReplicaMesh(local_devices()[:1]))
+
+
+@functools.cache
+def _default_strategy() -> DefaultStrategy:
+    return DefaultStrategy()
+
+
+def get_strategy() -> Any:
+    """Return the strategy of the current scope; outside every scope, the default one.
+
+    The default strategy has one replica and changes nothing
+    (https://www.tensorflow.org/api_docs/python/tf/distribute/get_strategy).
+
+    Example:
+        >>> import stratagem
+        >>> stratagem.get_strategy().num_replicas_in_sync
+        1
+    """
+    strategy = current_strategy()
+    return _default_strategy() if strategy is None else strategy
+
+
+def get_replica_context() -> ReplicaContext | None:
+    """Return the current `ReplicaContext`; None in a scope outside `run`.
+
+    Outside every scope there is one replica, whose context is returned
+    (https://www.tensorflow.org/api_docs/python/tf/distribute/get_replica_context).
+
+    Example:
+        >>> import stratagem
+        >>> stratagem.get_replica_context().num_replicas_in_sync
+        1
+    """
+    context = current_replica_context()
+    if context is not None or has_strategy():
+        return context
+    share = Share(rows=1, global_rows=1, weight=1.0)
+    return ReplicaContext(_default_strategy(), share, Exchange(), mean_gradients=False)

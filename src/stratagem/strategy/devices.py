@@ -1,0 +1,84 @@
+"""Which devices a strategy uses, from what the user wrote."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import jax
+
+from stratagem.core.errors import InputError, explain
+from stratagem.replica.mesh import Device
+
+_NAME = re.compile(r"(?:.*/)?(?:device:)?(?P<kind>[a-z]+):(?P<index>\d+)", re.IGNORECASE)
+
+
+def local_devices() -> list[Device]:
+    """Return this process's accelerators; its CPU devices where it has none."""
+    return list(jax.local_devices())
+
+
+def named_device(name: str | Device) -> Device:
+    """Return the local device of a name.
+
+    Args:
+        name: "cpu:0", "GPU:1", "/gpu:0", "/device:CPU:1", "/job:localhost/.../device:GPU:0", or a
+            `jax.Device`.
+
+    Raises:
+        InputError: There is no such device here.
+    """
+    if isinstance(name, jax.Device):
+        return name
+    match = _NAME.fullmatch(name.strip())
+    devices = _devices_of(match["kind"]) if match else []
+    if match is None or int(match["index"]) >= len(devices):
+        here = ", ".join(f"{device.platform.upper()}:{i}" for i, device in enumerate(local_devices()))
+        raise InputError(
+            explain(
+                f"Device {name!r} was asked for; this process has {here}.",
+                "No replica could run there.",
+                "Name a device that is here. For several CPU devices call "
+                f"stratagem.testing.virtual_devices({_wanted(match)}) before anything else.",
+            )
+        )
+    return devices[int(match["index"])]
+
+
+def _wanted(match: re.Match[str] | None) -> int:
+    return int(match["index"]) + 1 if match else 2
+
+
+def _devices_of(kind: str) -> list[Device]:
+    try:
+        return list(jax.local_devices(backend=kind.lower()))
+    except RuntimeError:  # no such platform here
+        return []
+
+
+def chosen_devices(devices: Sequence[str | Device] | None) -> list[Device]:
+    """Return the devices of a one-process strategy.
+
+    Args:
+        devices: Names or devices; None means all accelerators, or all CPU devices without any.
+
+    Raises:
+        InputError: The list is empty or names a device twice.
+    """
+    if devices is None:
+        return local_devices()
+    found = [named_device(device) for device in devices]
+    if not found or len(set(found)) < len(found):
+        raise InputError(
+            explain(
+                f"devices is {list(devices)!r}.",
+                "A strategy needs at least one device, and one replica on each.",
+                'Name each device once, for example devices=["GPU:0", "GPU:1"], or leave the argument out.',
+            )
+        )
+    return found
+
+
+def device_names(devices: Sequence[Device]) -> str:
+    """Return devices as logs show them: `CPU:0, CPU:1`."""
+    return ", ".join(f"{device.platform.upper()}:{device.local_hardware_id or 0}" for device in devices)

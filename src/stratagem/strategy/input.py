@@ -1,0 +1,434 @@
+"""Datasets for custom loops: every element is one per-replica batch for each replica.
+
+Source of the semantics: https://www.tensorflow.org/tutorials/distribute/input
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import jax
+import keras
+
+from stratagem.core.errors import InputError, OutOfRangeError, UsageError, explain
+from stratagem.core.types import InputContext, InputOptions, InputReplicationMode
+from stratagem.data.batches import State, whole
+from stratagem.data.dataset import Cardinality, Dataset
+from stratagem.data.nodes import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
+from stratagem.data.specs import TensorSpec
+from stratagem.fit import compat
+from stratagem.fit.sources import DatasetReader, DatasetSource, Reader, Source, WholeBatches, resumed
+from stratagem.replica.blocks import per_replica
+from stratagem.replica.context import StrategyLike
+from stratagem.replica.mesh import ReplicaMesh, Tree
+from stratagem.replica.untraced import leave_tracing
+from stratagem.strategy.reading import GlobalSteps, OwnSteps, Steps, batch_for_all, batch_for_each
+
+
+class TransformationError(UsageError, AttributeError):
+    """A distributed dataset cannot be transformed. An AttributeError, so that `hasattr` answers no."""
+
+
+class DistributedDataset:
+    """A dataset shared by the replicas of a strategy (`tf.distribute.DistributedDataset`).
+
+    Made by `strategy.experimental_distribute_dataset` and `strategy.distribute_datasets_from_function`.
+    Iterate over it again and again; each pass begins anew. An element is the dataset's own structure with a
+    `PerReplica` in place of each array, for `strategy.run`; with one replica, the arrays themselves. In a
+    batch that does not divide, the first replicas have one row more, and `PerReplica.values` shows each
+    replica exactly its rows. All workers iterate together: no more transformations, and no pass of one alone.
+
+    Args:
+        mesh: Where elements go.
+        element_spec: Structure of `TensorSpec` of a batch.
+        cardinality: Number of elements, -1 for no end, -2 for unknown.
+        begin: Begins a pass, at a position or at the start.
+
+    Example:
+        >>> import stratagem
+        >>> strategy = stratagem.OneDeviceStrategy("cpu:0")
+        >>> dataset = stratagem.data.Dataset.range(5).batch(2)
+        >>> [batch.tolist() for batch in strategy.experimental_distribute_dataset(dataset)]
+        [[0, 1], [2, 3], [4]]
+    """
+
+    def __init__(
+        self, mesh: ReplicaMesh, element_spec: Tree, cardinality: int, begin: Callable[[State | None], Steps]
+    ) -> None:
+        self._mesh = mesh
+        self._element_spec = jax.tree.map(_on_replica, element_spec, is_leaf=_is_spec)
+        self._cardinality = cardinality
+        self._begin = begin
+
+    def __iter__(self) -> DistributedIterator:
+        leave_tracing()  # a loop over data would be unrolled
+        return DistributedIterator(self._mesh, self._element_spec, self._begin)
+
+    @property
+    def element_spec(self) -> Tree:
+        """Structure of `TensorSpec` of one replica's batch, its number of rows unknown.
+
+        TensorFlow wraps these in one `PerReplicaSpec` for each replica; here one stands for all.
+        """
+        return self._element_spec
+
+    def cardinality(self) -> Cardinality:
+        """Return the number of elements, -1 (`INFINITE_CARDINALITY`) or -2 (`UNKNOWN_CARDINALITY`)."""
+        return Cardinality(self._cardinality)
+
+    def __len__(self) -> int:
+        if self._cardinality < 0:
+            raise TypeError(
+                explain(
+                    f"The distributed dataset has {'no end' if self._cardinality == -1 else 'an unknown length'}.",
+                    "len() cannot answer.",
+                    "Use cardinality(), which returns -1 for no end and -2 for unknown, and count the steps yourself.",
+                )
+            )
+        return self._cardinality
+
+    def __bool__(self) -> bool:
+        return True
+
+    def reduce(self, initial_state: Any, reduce_func: Callable[[Any, Tree], Any]) -> Any:
+        """Combine the elements of one pass: `reduce_func(state, element)` for each, from `initial_state` on.
+
+        Args:
+            initial_state: The first state.
+            reduce_func: Returns the next state.
+        """
+        return functools.reduce(reduce_func, self, initial_state)
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("_") and hasattr(Dataset, name):
+            raise TransformationError(
+                explain(
+                    f"{name}() was called on a distributed dataset.",
+                    "Its elements lie on the devices of all replicas already.",
+                    f"Call {name}() on the dataset first: "
+                    f"strategy.experimental_distribute_dataset(dataset.{name}(...)).",
+                )
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+
+class DistributedIterator:
+    """One pass over a distributed dataset (`tf.distribute.DistributedIterator`).
+
+    Example:
+        >>> import stratagem
+        >>> strategy = stratagem.OneDeviceStrategy("cpu:0")
+        >>> dataset = stratagem.data.Dataset.range(3).batch(2)
+        >>> iterator = iter(strategy.experimental_distribute_dataset(dataset))
+        >>> next(iterator).tolist(), iterator.get_next().tolist(), next(iterator, None)
+        ([0, 1], [2], None)
+    """
+
+    def __init__(self, mesh: ReplicaMesh, element_spec: Tree, begin: Callable[[State | None], Steps]) -> None:
+        self._mesh = mesh
+        self._element_spec = element_spec
+        self._begin = begin
+        self._steps = begin(None)
+
+    def __iter__(self) -> DistributedIterator:
+        return self
+
+    def __next__(self) -> Tree:
+        leave_tracing()  # its element would be a constant of the program
+        shares, local = next(self._steps)
+        return per_replica(self._mesh, shares, local)
+
+    def get_next(self) -> Tree:
+        """Return the next element.
+
+        Raises:
+            OutOfRangeError: There is none. `next(iterator)` raises StopIteration instead, as in TensorFlow; the
+                two are apart, because a StopIteration that escapes ends any generator above it in silence.
+        """
+        return self.get_next_as_optional().get_value()
+
+    def get_next_as_optional(self) -> OptionalElement:
+        """Return the next element, or an empty optional at the end.
+
+        Example:
+            >>> import stratagem
+            >>> strategy = stratagem.OneDeviceStrategy("cpu:0")
+            >>> dataset = stratagem.data.Dataset.range(2).batch(2)
+            >>> iterator = iter(strategy.experimental_distribute_dataset(dataset))
+            >>> iterator.get_next_as_optional().get_value().tolist()
+            [0, 1]
+            >>> iterator.get_next_as_optional().has_value()
+            False
+        """
+        for element in self:
+            return OptionalElement(element)
+        return OptionalElement()
+
+    @property
+    def element_spec(self) -> Tree:
+        """Structure of `TensorSpec` of one replica's batch, its number of rows unknown."""
+        return self._element_spec
+
+    def get_state(self) -> State:
+        """Return the position after the last element, as plain JSON, the same on every worker.
+
+        What was read ahead does not count. For a dataset that all workers share it is a position in the
+        global dataset, and restores on another number of workers or replicas.
+
+        Raises:
+            UsageError: The input is no `stratagem.data.Dataset`, and has no position.
+        """
+        return self._steps.get_state()
+
+    def set_state(self, state: State) -> None:
+        """Go to a position. Every worker must call it; later passes over the dataset follow that pass.
+
+        Args:
+            state: What `get_state` returned, here or in an earlier run of the program.
+
+        Raises:
+            InputError: It is no state of such a dataset.
+            UsageError: The input has no position.
+        """
+        steps = self._begin(state)
+        self._steps.close()
+        self._steps = steps
+
+    def close(self) -> None:
+        """End the pass now, and the thread that reads ahead. Forgetting the iterator does it too."""
+        self._steps.close()
+
+
+class OptionalElement:
+    """An element, or none (`tf.experimental.Optional`).
+
+    Args:
+        elements: The element, if there is one.
+    """
+
+    def __init__(self, *elements: Tree) -> None:
+        self._elements = elements
+
+    def has_value(self) -> bool:
+        """Whether there is an element: a Python bool, equal on all workers."""
+        return bool(self._elements)
+
+    def get_value(self) -> Tree:
+        """Return the element.
+
+        Raises:
+            OutOfRangeError: There is none.
+        """
+        if not self._elements:
+            raise OutOfRangeError(
+                explain(
+                    "The distributed dataset has no more elements in this pass.",
+                    "There is no batch to run on.",
+                    "Iterate with `for`, ask get_next_as_optional().has_value(), or begin anew with iter(dataset).",
+                )
+            )
+        return self._elements[0]
+
+
+def _is_spec(leaf: object) -> bool:
+    return isinstance(leaf, TensorSpec)
+
+
+def _on_replica(spec: TensorSpec) -> TensorSpec:
+    """Return what is left of a batch's spec on a replica: any number of rows, in a dtype that JAX has."""
+    shape = None if spec.shape is None else (None, *spec.shape[1:])
+    return TensorSpec(shape, jax.dtypes.canonicalize_dtype(spec.dtype), spec.name)
+
+
+def shared_dataset(strategy: StrategyLike, dataset: Any, options: InputOptions | None) -> DistributedDataset:
+    """Share a global dataset among the replicas (`Strategy.experimental_distribute_dataset`)."""
+    options = options or InputOptions()
+    if options.experimental_replication_mode is InputReplicationMode.PER_REPLICA:
+        raise InputError(
+            explain(
+                "experimental_distribute_dataset was given InputReplicationMode.PER_REPLICA.",
+                "There is one dataset here, and nothing to call once for each replica.",
+                "Use strategy.distribute_datasets_from_function, or leave the option out.",
+            )
+        )
+    mesh, ahead = strategy.mesh, options.experimental_per_replica_buffer_size
+    if isinstance(dataset, Dataset):
+        source: Source = DatasetSource(dataset, strategy)
+        count = int(dataset.cardinality())
+    else:
+        source = WholeBatches(_adapter(dataset), mesh.local_rows)
+        count = UNKNOWN_CARDINALITY if source.num_batches is None else source.num_batches
+    spec = source.element_spec
+    strategy.check_agreement("distributed dataset", {**_kinds(spec), "batches": count})
+    if isinstance(source, DatasetSource) and source.parts > 1:
+        return DistributedDataset(mesh, spec, _cardinality(source), _own_parts(source, strategy, ahead, spec))
+    return DistributedDataset(
+        mesh, spec, _cardinality(source), lambda state: GlobalSteps(source, strategy, ahead, state)
+    )
+
+
+def _cardinality(source: Source) -> int:
+    if source.num_batches is not None:
+        return source.num_batches
+    return UNKNOWN_CARDINALITY if source.may_end else INFINITE_CARDINALITY
+
+
+def _own_parts(
+    source: DatasetSource, strategy: StrategyLike, ahead: int, spec: Tree
+) -> Callable[[State | None], Steps]:
+    """Begin passes in which each worker reads the whole dataset, or its hinted part: policies OFF and HINT."""
+
+    def begin(state: State | None) -> Steps:
+        reader = source.open(read_ahead=ahead, state=None if state is None else _streams(state, 1)[0])
+        take = batch_for_all(reader, source.parts, len(strategy.mesh.local_replicas))
+        return OwnSteps([reader], take, strategy, spec)
+
+    return begin
+
+
+def _kinds(spec: Tree) -> dict[str, str | int]:
+    leaves = jax.tree.leaves(spec, is_leaf=_is_spec)
+    return {f"component {i}": f"{leaf.dtype}{list(leaf.shape or ())[1:]}" for i, leaf in enumerate(leaves)}
+
+
+def _streams(state: State, count: int) -> list[State]:
+    streams = state.get("streams") if isinstance(state, dict) else None
+    if not isinstance(streams, list) or len(streams) != count:
+        raise InputError(
+            explain(
+                f"The state of a distributed dataset is {state!r}; this worker reads {count} stream(s).",
+                "Where to go on is not known; examples would be repeated or lost.",
+                "Give set_state what get_state returned, for a dataset that was distributed in the same way.",
+            )
+        )
+    return streams
+
+
+def datasets_from_function(
+    strategy: StrategyLike, dataset_fn: Callable[[InputContext], Any], options: InputOptions | None
+) -> DistributedDataset:
+    """Read each worker's own dataset (`Strategy.distribute_datasets_from_function`)."""
+    options = options or InputOptions()
+    mesh, ahead = strategy.mesh, options.experimental_per_replica_buffer_size
+    replicas = len(mesh.local_replicas)
+    pipelines = [(strategy.worker_count, strategy.worker_index)]
+    if options.experimental_replication_mode is InputReplicationMode.PER_REPLICA:
+        if mesh.multi_process:
+            raise InputError(
+                explain(
+                    f"InputReplicationMode.PER_REPLICA was used with {strategy.worker_count} workers.",
+                    "It is made for the replicas of one worker.",
+                    "Leave the option out: the function is called once on each worker.",
+                )
+            )
+        pipelines = [(replicas, replica) for replica in range(replicas)]
+    streams = [
+        _Stream(dataset_fn(InputContext(count, index, mesh.size)), strategy, ahead * replicas)
+        for count, index in pipelines
+    ]
+    spec = streams[0].element_spec
+    strategy.check_agreement("datasets from function", _kinds(spec))
+
+    def begin(state: State | None) -> Steps:
+        states = [None] * len(streams) if state is None else _streams(state, len(streams))
+        readers = [stream.open(at) for stream, at in zip(streams, states, strict=True)]
+        return OwnSteps(readers, batch_for_each(readers, replicas), strategy, spec)
+
+    return DistributedDataset(mesh, spec, _function_cardinality(strategy, streams, replicas), begin)
+
+
+class _Stream:
+    """What an input function returned: batches for this worker alone, whole."""
+
+    def __init__(self, dataset: Any, strategy: StrategyLike, read_ahead: int) -> None:
+        self._read_ahead = read_ahead
+        # All workers take the chief's seeds where they can: then `shuffle(...).shard(...)` gives disjoint parts,
+        # which TensorFlow leaves to chance, and the chief's stored position fits all.
+        seeds = strategy.from_all("seeds", dataset.random_seeds() if isinstance(dataset, Dataset) else [])
+        if isinstance(dataset, Dataset):
+            alike = all(len(other) == len(seeds[0]) for other in seeds)
+            self._source: Dataset | WholeBatches = dataset.with_random_seeds(seeds[0]) if alike else dataset
+            self.cardinality = int(dataset.cardinality())
+        else:
+            self._source = WholeBatches(_adapter(dataset), whole)
+            count = self._source.num_batches
+            self.cardinality = UNKNOWN_CARDINALITY if count is None else count
+        self.element_spec = self._source.element_spec
+
+    def open(self, state: State | None) -> Reader:
+        """Begin a pass."""
+        if isinstance(self._source, WholeBatches):
+            return self._source.open(state=state)
+        if state is not None:
+            self._source = resumed(self._source, state)
+        return DatasetReader(self._source, whole, self._read_ahead, state)
+
+
+def _function_cardinality(strategy: StrategyLike, streams: list[_Stream], replicas: int) -> int:
+    """Return the number of steps: until the last stream of all workers ends."""
+    own = [stream.cardinality for stream in streams]
+    counts = [count for worker in strategy.from_all("number of batches", own) for count in worker]
+    if UNKNOWN_CARDINALITY in counts:
+        return UNKNOWN_CARDINALITY
+    each = replicas // len(streams)
+    return INFINITE_CARDINALITY if INFINITE_CARDINALITY in counts else max(-(-count // each) for count in counts)
+
+
+class _Iterable:
+    """An iterable of batches in the shape of Keras's adapters, which take tuples only."""
+
+    def __init__(self, batches: Iterable[Tree]) -> None:
+        self._batches = batches
+        self.num_batches: int | None = len(batches) if hasattr(batches, "__len__") else None  # type: ignore[arg-type]
+
+    def on_epoch_begin(self) -> None: ...
+
+    def on_epoch_end(self) -> None: ...
+
+    def get_numpy_iterator(self) -> Iterator[Tree]:
+        empty = True
+        for batch in self._batches:
+            empty = False
+            yield batch
+        if empty and isinstance(self._batches, Iterator):
+            raise UsageError(
+                explain(
+                    f"A pass over a distributed {type(self._batches).__name__} found it used up.",
+                    "An iterator can be read once; this epoch would have no batch at all.",
+                    "Use stratagem.data.Dataset.from_generator(make_batches), which begins anew for every pass.",
+                )
+            )
+
+
+def _adapter(dataset: Any) -> Any:
+    """Return how an input that is no `Dataset` is read."""
+    if isinstance(dataset, DistributedDataset):
+        raise InputError(
+            explain(
+                "The dataset is distributed already.",
+                "Its batches lie on the devices, and would be shared a second time.",
+                "Give the dataset itself, or iterate over the distributed one.",
+            )
+        )
+    if isinstance(dataset, Iterator):
+        return _Iterable(dataset)
+    if isinstance(dataset, dict | list | tuple | str) or compat.is_array_input(dataset, None, None):
+        raise InputError(
+            explain(
+                f"A dataset was expected, and {type(dataset).__name__} was given.",
+                "How many rows make a global batch is not said.",
+                "Write stratagem.data.Dataset.from_tensor_slices(arrays).batch(GLOBAL_BATCH_SIZE).",
+            )
+        )
+    if isinstance(dataset, keras.utils.PyDataset) or not isinstance(dataset, Iterable):
+        return compat.keras_adapter({"x": dataset})
+    return _keras_or_iterable(dataset)
+
+
+def _keras_or_iterable(dataset: Iterable[Tree]) -> Any:
+    try:
+        return compat.keras_adapter({"x": dataset})
+    except ValueError:  # Keras does not know the kind; it can be iterated all the same
+        return _Iterable(dataset)

@@ -1,0 +1,107 @@
+"""All devices of several workers."""
+
+from __future__ import annotations
+
+import os
+
+import jax
+
+from stratagem.cluster.bootstrap import Membership, join
+from stratagem.cluster.detect import detect
+from stratagem.cluster.resolver import ClusterResolver
+from stratagem.core import environment
+from stratagem.core.log import announce
+from stratagem.core.types import CommunicationImplementation, CommunicationOptions
+from stratagem.replica.mesh import ReplicaMesh
+from stratagem.strategy.base import Strategy
+from stratagem.strategy.devices import device_names, local_devices
+
+
+class MultiWorkerMirroredStrategy(Strategy):
+    """Synchronous training on all devices of all workers; every worker runs the same program.
+
+    Making it starts this worker's part of the cluster and waits for the others. Make it before any
+    JAX or Keras computation. Without a cluster it trains on the devices of this machine.
+    Source of the semantics:
+    https://www.tensorflow.org/api_docs/python/tf/distribute/MultiWorkerMirroredStrategy
+
+    Args:
+        cluster_resolver: Who is in the cluster. None means TF_CONFIG, else what Slurm, Open MPI or
+            SageMaker say, else one worker.
+        communication_options: How gradients travel. `timeout_seconds` also bounds how long this
+            worker waits for the others.
+
+    Raises:
+        ClusterError: The description of the cluster is wrong.
+        StartupError: A worker did not come in time, or a port is busy.
+        UsageError: A computation ran before, or the cluster changed since it was joined.
+
+    Example:
+        >>> import stratagem
+        >>> stratagem.MultiWorkerMirroredStrategy().worker_count  # no TF_CONFIG: one worker
+        1
+    """
+
+    def __init__(
+        self,
+        cluster_resolver: ClusterResolver | None = None,
+        communication_options: CommunicationOptions | None = None,
+    ) -> None:
+        options = communication_options or CommunicationOptions()
+        resolver = detect(cluster_resolver)
+        membership = join(resolver, timeout_seconds=options.timeout_seconds)
+        devices = (
+            local_devices()
+            if membership.process_count == 1
+            else sorted(jax.devices(), key=lambda device: (device.process_index, device.id))
+        )
+        super().__init__(
+            ReplicaMesh(devices),
+            communication_options=options,
+            cluster_resolver=resolver,
+            peers=membership.peers,
+            worker_count=membership.process_count,
+            worker_index=membership.process_index,
+        )
+        # Under the launcher all workers share one terminal, where the chief's line is enough.
+        if self.is_chief or environment.LAUNCHED not in os.environ:
+            announce(_description(membership, self.mesh, options))
+
+
+def _description(membership: Membership, mesh: ReplicaMesh, options: CommunicationOptions) -> str:
+    """Return the strategy in one line."""
+    local = [mesh.devices[i] for i in mesh.local_replicas]
+    communication = _communication(options, local[0].platform)
+    if membership.process_count == 1:
+        return (
+            f"Single-worker MultiWorkerMirroredStrategy with local_devices = ({device_names(local)}), "
+            f"communication = {options.implementation}"
+        )
+    return (
+        f"MultiWorkerMirroredStrategy: {mesh.size} replicas on {membership.process_count} workers "
+        f"({device_names(local)} here), this is {membership.task}, communication = {communication}"
+    )
+
+
+def _communication(options: CommunicationOptions, platform: str) -> str:
+    """Return what moves the bytes, and say so where it is not what was asked for."""
+    used = "Gloo" if platform == "cpu" else "NCCL" if platform in ("gpu", "cuda", "rocm") else "XLA"
+    if options.implementation is CommunicationImplementation.AUTO or options.implementation.name == used:
+        return used
+    return f"{used} ({options.implementation.name} was asked for; on {platform.upper()} XLA uses {used})"
+
+
+class ExperimentalMultiWorkerMirroredStrategy(MultiWorkerMirroredStrategy):
+    """The old spelling, `tf.distribute.experimental.MultiWorkerMirroredStrategy`.
+
+    Args:
+        communication: AUTO, RING or NCCL.
+        cluster_resolver: Who is in the cluster.
+    """
+
+    def __init__(
+        self,
+        communication: CommunicationImplementation = CommunicationImplementation.AUTO,
+        cluster_resolver: ClusterResolver | None = None,
+    ) -> None:
+        super().__init__(cluster_resolver, CommunicationOptions(implementation=communication))

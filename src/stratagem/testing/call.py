@@ -1,0 +1,43 @@
+"""Call one function in a process of its own: what `run_workers` starts for a function.
+
+Runs as a file, so that a worker loads only what the function itself imports.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import operator
+import os
+import pickle
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Final
+
+ARGUMENTS_FILE: Final = "arguments.pickle"
+VALUE_FILE: Final = "value-{pid}.pickle"
+
+
+def _load(file: str, name: str) -> ModuleType:
+    """Import a file under the name it has in the parent, so that pickled values find their classes."""
+    path, parts = Path(file), tuple(name.split("."))
+    if path.with_suffix("").parts[-len(parts) :] == parts:
+        sys.path.insert(0, str(path.parents[len(parts) - 1]))
+        return importlib.import_module(name)
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{file} is not a Python file")
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _main(file: str, module: str, function: str, folder: str) -> None:
+    called = operator.attrgetter(function)(_load(file, module))
+    value = called(*pickle.loads((Path(folder) / ARGUMENTS_FILE).read_bytes()))
+    (Path(folder) / VALUE_FILE.format(pid=os.getpid())).write_bytes(pickle.dumps(value))
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])

@@ -1,0 +1,48 @@
+"""Several devices on a machine that has none: virtual CPU devices."""
+
+from __future__ import annotations
+
+import jax
+
+from stratagem.cluster.compat import backends_started
+from stratagem.core.errors import InputError, UsageError, explain
+
+
+def virtual_devices(count: int) -> None:
+    """Make JAX show `count` CPU devices, to try strategies without accelerators.
+
+    They share the cores of the machine: good for seeing that a program is right, not for speed.
+    Outside Python, `JAX_NUM_CPU_DEVICES=4` or `stratagem run --devices-per-worker 4` do the same. The
+    counterpart in TensorFlow is `tf.config.set_logical_device_configuration`.
+
+    Args:
+        count: How many devices.
+
+    Raises:
+        InputError: `count` is not positive.
+        UsageError: JAX has already started with another number of devices.
+
+    Example:
+        >>> import stratagem.testing
+        >>> stratagem.testing.virtual_devices(4)
+        >>> import jax
+        >>> len(jax.devices("cpu"))
+        4
+    """
+    if count < 1:
+        raise InputError(
+            explain(f"virtual_devices got {count}.", "There would be no device to train on.", "Ask for 1 or more.")
+        )
+    if backends_started():
+        shown = jax.local_device_count("cpu")
+        if shown == count:
+            return
+        raise UsageError(
+            explain(
+                f"virtual_devices({count}) was called after JAX had started with {shown} CPU devices.",
+                "JAX fixes its devices at the first operation; the program would go on with the old ones.",
+                f"Call stratagem.testing.virtual_devices({count}) at the top of the program, before anything computes "
+                f"or asks for devices, or start the program with JAX_NUM_CPU_DEVICES={count}.",
+            )
+        )
+    jax.config.update("jax_num_cpu_devices", count)

@@ -1,0 +1,220 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import keras
+import numpy as np
+import pytest
+
+import stratagem
+from stratagem.core.errors import InputError, PeerError, UsageError
+from stratagem.replica.mesh import ReplicaMesh
+from stratagem.strategy.tpu import TPUStrategy
+
+
+def mirrored(replicas: int) -> stratagem.MirroredStrategy:
+    return stratagem.MirroredStrategy([f"cpu:{i}" for i in range(replicas)])
+
+
+@pytest.mark.parametrize(
+    "name", ["cpu:1", "CPU:1", "/cpu:1", "/device:CPU:1", "/job:localhost/replica:0/task:0/device:CPU:1"]
+)
+def test_device_names_of_tensorflow(name: str) -> None:
+    assert stratagem.OneDeviceStrategy(name).mesh.devices == (jax.devices()[1],)
+
+
+@pytest.mark.parametrize("name", ["cpu:9", "gpu:0", "nonsense", "cpu"])
+def test_a_device_that_is_not_there(name: str) -> None:
+    with pytest.raises(InputError, match=r"virtual_devices"):
+        stratagem.OneDeviceStrategy(name)
+
+
+@pytest.mark.parametrize("devices", [[], ["cpu:0", "cpu:0"]])
+def test_devices_must_be_some_and_different(devices: list[str]) -> None:
+    with pytest.raises(InputError, match="Name each device once"):
+        stratagem.MirroredStrategy(devices)
+
+
+def test_mirrored_takes_all_devices() -> None:
+    assert stratagem.MirroredStrategy().num_replicas_in_sync == len(jax.devices())
+
+
+def test_mirrored_refuses_other_cross_device_ops() -> None:
+    assert stratagem.MirroredStrategy(["cpu:0"], stratagem.NcclAllReduce()).num_replicas_in_sync == 1
+    with pytest.raises(InputError, match="NcclAllReduce"):
+        stratagem.MirroredStrategy(["cpu:0"], cross_device_ops="nccl")  # pyright: ignore[reportArgumentType]
+
+
+@dataclass(frozen=True)
+class FakeDevice:
+    platform: str
+    process_index: int
+    id: int
+
+
+def test_tpu_wants_tpus() -> None:
+    with pytest.raises(UsageError, match="no TPU"):
+        TPUStrategy(devices=jax.devices)
+    with pytest.raises(UsageError, match="device_assignment"):
+        TPUStrategy(experimental_device_assignment=object())
+
+
+def test_tpu_takes_the_tpus_of_all_workers_in_order() -> None:
+    tpus = [FakeDevice("tpu", 1, 3), FakeDevice("tpu", 0, 1), FakeDevice("tpu", 1, 2), FakeDevice("tpu", 0, 0)]
+    strategy = TPUStrategy(devices=lambda: [FakeDevice("cpu", 0, 9), *tpus])  # pyright: ignore[reportArgumentType]
+    assert [device.id for device in strategy.mesh.devices] == [0, 1, 2, 3]
+    assert strategy.num_replicas_in_sync == 4
+    assert strategy.worker_count == 2
+    assert strategy.is_chief
+    assert strategy.mesh.local_replicas == (0, 1)
+
+
+def test_workers_must_have_equal_numbers_of_devices() -> None:
+    devices = [FakeDevice("tpu", 0, 0), FakeDevice("tpu", 0, 1), FakeDevice("tpu", 1, 2)]
+    with pytest.raises(PeerError, match=r"worker 0: 2, worker 1: 1"):
+        ReplicaMesh(devices)  # pyright: ignore[reportArgumentType]
+
+
+def test_scopes() -> None:
+    strategy = mirrored(2)
+    assert not stratagem.has_strategy()
+    assert not stratagem.in_cross_replica_context()
+    assert stratagem.get_strategy().num_replicas_in_sync == 1
+    with strategy.scope(), strategy.scope():
+        assert stratagem.get_strategy() is strategy
+        assert stratagem.has_strategy()
+        assert stratagem.in_cross_replica_context()
+        assert stratagem.get_replica_context() is None
+        with pytest.raises(UsageError, match="scope of OneDeviceStrategy was entered inside"), mirrored_one().scope():
+            pass
+        with pytest.raises(UsageError, match="experimental_set_strategy"):
+            stratagem.experimental_set_strategy(None)
+    assert not stratagem.has_strategy()
+
+
+def mirrored_one() -> stratagem.OneDeviceStrategy:
+    return stratagem.OneDeviceStrategy("cpu:0")
+
+
+def test_set_strategy_for_the_whole_program() -> None:
+    strategy = mirrored(2)
+    stratagem.experimental_set_strategy(strategy)
+    try:
+        assert stratagem.get_strategy() is strategy
+    finally:
+        stratagem.experimental_set_strategy(None)
+    assert not stratagem.has_strategy()
+
+
+def _replica_numbers() -> jax.Array:
+    context = stratagem.get_replica_context()
+    assert context is not None
+    assert not stratagem.in_cross_replica_context()
+    return context.replica_id_in_sync_group * 10 + jnp.arange(3)
+
+
+def test_run_and_reduce() -> None:
+    strategy = mirrored(3)
+    value = strategy.run(_replica_numbers)
+    np.testing.assert_array_equal(strategy.experimental_local_results(value), [[0, 1, 2], [10, 11, 12], [20, 21, 22]])
+    for op, axis, expected in [
+        ("SUM", None, [30, 33, 36]),
+        ("mean", None, [10, 11, 12]),
+        (stratagem.ReduceOp.MIN, None, [0, 1, 2]),
+        (stratagem.ReduceOp.MAX, None, [20, 21, 22]),
+        ("SUM", 0, 99),
+        ("MEAN", (0,), 11),
+        ("MAX", -1, 22),
+    ]:
+        np.testing.assert_allclose(strategy.reduce(op, value, axis=axis), expected)
+    np.testing.assert_array_equal(strategy.gather(value, axis=0), [0, 1, 2, 10, 11, 12, 20, 21, 22])
+
+
+def test_all_reduce_and_all_gather_inside_run() -> None:
+    strategy = mirrored(4)
+
+    def replica(scale: jax.Array) -> dict[str, jax.Array]:
+        context = stratagem.get_replica_context()
+        assert context is not None
+        own = (context.replica_id_in_sync_group + 1.0) * scale
+        gathered = context.all_gather({"v": own[None]}, axis=0)["v"]
+        mean, least = context.all_reduce("mean", own), context.all_reduce("min", own)
+        slope = jax.grad(lambda s: context.all_reduce("sum", s * (context.replica_id_in_sync_group + 1.0)))(scale)
+        return {"gathered": gathered, "mean": mean, "least": least, "slope": slope}
+
+    result = strategy.run(replica, args=(np.float32(2.0),))
+    first = {name: strategy.experimental_local_results(value)[2] for name, value in result.items()}
+    np.testing.assert_array_equal(first["gathered"], [2, 4, 6, 8])
+    assert first["mean"] == 5.0
+    assert first["least"] == 2.0
+    # Each replica's objective is the same sum; a cotangent of 1 from each of 4 reaches own slope 3.
+    assert first["slope"] == 12.0
+
+
+def test_variables_in_run_follow_their_aggregation() -> None:
+    strategy = mirrored(4)
+    with strategy.scope():
+        total = keras.Variable(5.0, trainable=False, aggregation="sum")
+        mean = keras.Variable(0.0, trainable=False, aggregation="mean")
+        first = keras.Variable(0, trainable=False, dtype="int32", aggregation="only_first_replica")
+        read = keras.Variable(3.0)
+
+    def replica() -> None:
+        context = stratagem.get_replica_context()
+        assert context is not None
+        own = context.replica_id_in_sync_group + 1
+        total.assign_add(keras.ops.cast(own, "float32") * read)
+        mean.assign(keras.ops.cast(own, "float32"))
+        first.assign(own * 7)
+
+    strategy.run(replica)
+    assert float(total.value) == 5.0 + 3.0 * (1 + 2 + 3 + 4)
+    assert float(mean.value) == 2.5
+    assert int(first.value) == 7
+    assert float(read.value) == 3.0
+
+
+def test_one_replica_gives_plain_values() -> None:
+    strategy = mirrored_one()
+    assert float(strategy.run(lambda x: x + 1, args=(np.float32(1),))) == 2.0
+    assert float(strategy.reduce("SUM", np.float32(4), axis=None)) == 4.0
+
+
+def test_misuse_is_explained() -> None:
+    strategy = mirrored(2)
+    with pytest.raises(InputError, match=r"args=\(value,\)"):
+        strategy.run(lambda x: x, args=np.ones(2))  # pyright: ignore[reportArgumentType]
+    with pytest.raises(UsageError, match="Call the inner function directly"):
+        strategy.run(lambda: strategy.run(lambda: 1.0))
+    with pytest.raises(UsageError, match="all_reduce"):
+        strategy.run(lambda: strategy.reduce("sum", 1.0, axis=None))
+    with pytest.raises(InputError, match="no per-replica value"):
+        strategy.reduce("SUM", 1.0, axis=None)
+    with pytest.raises(InputError, match="SUM, MEAN, MIN or MAX"):
+        strategy.reduce("product", 1.0, axis=None)
+    with pytest.raises(InputError, match="no such axis"):
+        strategy.reduce("SUM", strategy.run(_replica_numbers), axis=1)
+    with pytest.raises(InputError, match="scalars"):
+        strategy.gather(strategy.run(lambda: jnp.float32(1)), axis=0)
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("compiled", [False, True], ids=["run", "function"])
+def test_reduce_of_a_structure(replicas: int, compiled: bool) -> None:
+    strategy = mirrored(replicas)
+
+    def total() -> Any:
+        return strategy.reduce("SUM", strategy.run(lambda: (1.0, {"two": 2.0})), axis=None)
+
+    one, rest = (stratagem.function(total) if compiled else total)()
+    assert (float(one), float(rest["two"])) == (1.0 * replicas, 2.0 * replicas)
+
+
+def test_a_model_that_was_never_compiled_predicts() -> None:
+    strategy = mirrored(2)
+    with strategy.scope():
+        model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1, kernel_initializer="ones")])
+    assert model.predict(np.ones((3, 2)), verbose=0).tolist() == [[2.0], [2.0], [2.0]]
