@@ -1,0 +1,118 @@
+"""The table on virtual devices, in a process with double precision, and on the workers of a cluster."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import traceback
+import warnings
+from collections.abc import Callable, Iterable
+
+import jax
+import keras
+from tests.conformance import inputs
+from tests.conformance.compat import keep_double_precision
+from tests.conformance.table import ALL, EXCEPTIONS, ROWS, Record, Row, run
+
+import stratagem
+from stratagem.testing import run_workers
+
+Outcome = Record | str
+"""What a row recorded; or the traceback of what went wrong, so that other rows still tell."""
+
+_SECONDS = 540.0
+"""For the whole table, on a machine that is busy; an idle one with two cores takes a quarter of that."""
+
+
+def quick_compilation(on: bool) -> None:
+    """Let XLA compile without expensive passes: a quarter less time for the suite."""
+    jax.config.update("jax_disable_most_optimizations", on)
+
+
+@functools.cache
+def mirrored(replicas: int) -> stratagem.MirroredStrategy:
+    """Return the strategy on the first virtual devices."""
+    return stratagem.MirroredStrategy([f"cpu:{i}" for i in range(replicas)])
+
+
+@functools.cache
+def reference(name: str) -> Record:
+    """Run a row on plain Keras, in single precision."""
+    return run(ALL[name], None)
+
+
+def _outcome(do: Callable[[], Record]) -> Outcome:
+    try:
+        return do()
+    except Exception:
+        return traceback.format_exc()
+
+
+def _warnings_are_errors() -> None:
+    """Do in a worker what pyproject.toml says for pytest."""
+    warnings.simplefilter("error")
+    # Keras's metrics cast to int64, which JAX holds as int32; plain Keras warns as well.
+    warnings.filterwarnings("ignore", "Explicitly requested dtype int64 requested in asarray is not available")
+
+
+# Several workers -----------------------------------------------------------------------------------
+
+
+def on_worker(names: Iterable[str]) -> dict[str, Outcome]:
+    """Run rows as one worker of a cluster."""
+    _warnings_are_errors()
+    quick_compilation(True)
+    strategy = stratagem.MultiWorkerMirroredStrategy()
+    return {name: _outcome(lambda name=name: run(ALL[name], strategy)) for name in names}
+
+
+def rows_for(workers: int) -> list[str]:
+    """Name the rows that run on so many workers.
+
+    What more than two workers change is who reads which rows of a batch, and who has none. So only rows with other
+    data than the common one run on four, and the exceptions.
+    """
+    if workers <= 2:
+        return list(ROWS)
+    return [row.name for row in ALL.values() if row.shape is not inputs.tail or row.name in EXCEPTIONS]
+
+
+@functools.cache
+def cluster(workers: int) -> list[dict[str, Outcome]]:
+    """Run all rows for a cluster of real workers in one go: starting it takes as long as several rows."""
+    results = run_workers(on_worker, workers, args=[rows_for(workers)], timeout_seconds=_SECONDS)
+    return [result.value for result in results]
+
+
+# Double precision ----------------------------------------------------------------------------------
+
+SIZES = (2, 3, 4)
+"""Virtual devices on which a row is compared in double precision."""
+
+
+def in_double_precision(names: list[str]) -> dict[str, dict[int, Outcome]]:
+    """Run every other row on plain Keras (number 0) and on virtual devices, all in float64.
+
+    Precision is a setting of the whole process. Two processes that know nothing of each other share the work.
+    """
+    _warnings_are_errors()
+    quick_compilation(True)
+    jax.config.update("jax_enable_x64", True)
+    keras.config.set_floatx("float64")
+    keep_double_precision()
+    half = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
+
+    def outcomes(row: Row) -> dict[int, Outcome]:
+        found = {size: _outcome(lambda size=size: run(row, mirrored(size))) for size in SIZES}
+        return {0: _outcome(lambda: run(row, None)), **found}
+
+    return {name: outcomes(ROWS[name]) for name in names[half::2]}
+
+
+@functools.cache
+def double_precision() -> dict[str, dict[int, Outcome]]:
+    """Run all rows that double precision suits."""
+    names = [row.name for row in ROWS.values() if row.float64]
+    results = run_workers(in_double_precision, 2, args=[names], devices_per_worker=max(SIZES), timeout_seconds=_SECONDS)
+    return {name: outcomes for result in results for name, outcomes in result.value.items()}

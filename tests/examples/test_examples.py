@@ -1,0 +1,202 @@
+"""Every example runs and learns, with settings small enough for a test."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import sklearn.datasets  # noqa: F401  sets environment variables when imported: not inside a test, which would leak them
+
+import stratagem
+from stratagem.core.errors import InputError
+from stratagem.testing import run_workers
+
+pytestmark = pytest.mark.multiprocess
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SEEDED = Path(__file__).parents[1] / "seeded.py"
+
+ON_DIGITS = {"STRATAGEM_DATA": ""}
+"""The digits inside scikit-learn, whether or not MNIST is at hand."""
+
+
+class Line(NamedTuple):
+    """The last state of one progress bar."""
+
+    accuracy: float
+    loss: float
+
+
+def progress(output: str) -> list[Line]:
+    """Return the last state of each bar: one for each epoch, then one for the evaluation."""
+    pattern = re.compile(r"(\d+)/(\d+)\b[^\n]*?━[^\n]*?accuracy: (\d\.\d+) - loss: (\d+\.\d+)")
+    states = [
+        (step == steps, Line(float(accuracy), float(loss))) for step, steps, accuracy, loss in pattern.findall(output)
+    ]
+    # Keras may write a full bar more than once.
+    following = [*(is_full for is_full, _ in states[1:]), False]
+    return [
+        line for (is_full, line), is_next_full in zip(states, following, strict=False) if is_full and not is_next_full
+    ]
+
+
+def run(example: str, *arguments: str, workers: int = 1) -> list[str]:
+    """Return what each worker wrote, from a fixed seed: a test must not hang on how lucky the first weights are."""
+    results = run_workers(SEEDED, workers, args=["1", EXAMPLES / example, *arguments], env=ON_DIGITS)
+    return [result.output for result in results]
+
+
+def test_single_device() -> None:
+    (output,) = run("single_device.py", "--epochs", "2")
+
+    assert len(progress(output)) == 3, output
+    first, second, evaluation = progress(output)
+    assert second.loss < first.loss
+    assert evaluation.accuracy > 0.8
+    assert f"On digits it has not seen: loss {evaluation.loss:.4f}, accuracy {evaluation.accuracy:.1%}." in output
+
+
+def test_mirrored() -> None:
+    (output,) = run("mirrored.py", "--epochs", "1", "--devices", "2")
+
+    epoch, evaluation = progress(output)
+    assert "MirroredStrategy: 2 replica(s) on CPU:0, CPU:1" in output
+    assert epoch.accuracy > 0.3
+    assert evaluation.loss < epoch.loss
+    assert evaluation.accuracy > 0.6
+
+
+def test_mirrored_differs_from_single_device_only_where_it_says_so() -> None:
+    single, mirrored = ((EXAMPLES / name).read_text().splitlines() for name in ("single_device.py", "mirrored.py"))
+    kept = {line.strip() for line in single}
+    new = [line for line in mirrored[mirrored.index("import argparse") :] if line.strip() not in kept]
+
+    unmarked = [line.strip() for line in new if "# differs" not in line]
+    assert len(new) - len(unmarked) == 4
+    assert unmarked == [
+        'parser.add_argument("--devices", type=int, help="virtual CPU devices, to try it without GPUs")',
+        "if options.devices:",
+        "stratagem.testing.virtual_devices(options.devices)",
+    ]
+
+
+def test_multi_worker_shows_one_bar_and_one_result() -> None:
+    chief, other = run("multi_worker.py", "--epochs", "2", "--steps", "35", workers=2)
+
+    assert "2 replicas on 2 workers" in chief
+    first, second, evaluation = progress(chief)
+    assert second.loss < first.loss < 2.4
+    assert f"On digits it has not seen: loss {evaluation.loss:.4f}, accuracy {evaluation.accuracy:.1%}." in chief
+    assert "--epochs 12 reaches about 90%" in chief
+    assert progress(other) == []
+    assert "On digits" not in other
+
+
+def test_resnet_on_two_devices() -> None:
+    (output,) = run("resnet.py", "--devices", "2", "--epochs", "2", "--filters", "4", "--blocks", "1")
+
+    epochs = progress(output)
+    assert len(epochs) == 2
+    assert epochs[1].loss < epochs[0].loss
+    assert epochs[1].accuracy > 0.3
+    assert len(re.findall(r"val_accuracy: \d\.\d+ - val_loss: \d+\.\d+\n", output)) == 2
+
+
+def test_resnet_on_two_workers() -> None:
+    arguments = ["--strategy", "multi_worker", "--epochs", "2", "--filters", "4", "--blocks", "1"]
+    chief, other = run("resnet.py", *arguments, workers=2)
+
+    first, second = progress(chief)
+    assert second.loss < first.loss
+    assert progress(other) == []
+
+
+def epochs_of(output: str) -> list[tuple[float, float, float, float]]:
+    """Return (loss, accuracy, test loss, test accuracy) of each epoch of the custom loop."""
+    number = r"(\d+\.\d+)"
+    pattern = rf"Epoch \d+, Loss: {number}, Accuracy: {number}, Test Loss: {number}, Test Accuracy: {number}"
+    return [(float(a), float(b), float(c), float(d)) for a, b, c, d in re.findall(pattern, output)]
+
+
+def check_custom_loop(output: str, folder: Path) -> None:
+    epochs = epochs_of(output)
+    assert [len(epochs), epochs[2][3] > 75, epochs[2][0] < epochs[0][0]] == [3, True, True], output
+    (restored,) = re.findall(r"Accuracy after restoring the saved model without strategy: (\S+)", output)
+    (saved,) = re.findall(r"Accuracy when it was saved: (\S+)", output)
+    assert restored == saved
+    assert f"{float(restored):.3f}" == f"{epochs[2][3]:.3f}"
+    assert "no object of the program took" not in output
+    (ten_steps,) = re.findall(r"Ten steps of an iterator, Loss: (\S+),", output)
+    (in_function,) = re.findall(r"An epoch inside a function, Loss: (\S+),", output)
+    assert float(in_function) < float(ten_steps) < epochs[1][0]
+    assert stratagem.train.latest_checkpoint(folder) == str(folder / "ckpt-2")  # epochs 1 and 3
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_custom_loop(devices: int, tmp_path: Path) -> None:
+    arguments = ["--epochs", "3", "--devices", str(devices), "--checkpoints", str(tmp_path)]
+    (output,) = run("custom_loop.py", *arguments, "--batch-size-per-replica", str(64 // devices))
+
+    assert f"Number of devices: {devices}" in output
+    check_custom_loop(output, tmp_path)
+
+
+def test_custom_loop_on_two_workers(tmp_path: Path) -> None:
+    arguments = ["--strategy", "multi_worker", "--epochs", "3", "--batch-size-per-replica", "32"]
+    chief, other = run("custom_loop.py", *arguments, "--checkpoints", str(tmp_path), workers=2)
+
+    assert "Number of devices: 2" in chief
+    check_custom_loop(chief, tmp_path)
+    assert "Epoch" not in other
+    assert "Accuracy" not in other
+
+
+def test_gan_on_two_devices() -> None:
+    (output,) = run("gan.py", "--devices", "2", "--epochs", "8")
+
+    losses = re.findall(r"Epoch \d+, generator (\d+\.\d+), discriminator (\d+\.\d+)", output)
+    assert len(losses) == 8
+    assert all(0.0 < float(discriminator) < 1.6 for _, discriminator in losses)
+    ((real, fake),) = re.findall(r"Mean brightness: (\S+) of the digits, (\S+) of the generator's", output)
+    assert abs(float(fake) - float(real)) < 0.1  # an untrained generator makes 0.5
+
+
+def test_folder_without_mnist(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / "single_device.py"), "--data", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 1
+    assert f"InputError: There is no {tmp_path / 'mnist.npz'}." in done.stderr
+    assert "Why it matters:" in done.stderr
+    assert "What to do: Name the folder that holds mnist.npz" in done.stderr
+
+
+def test_digits_are_like_mnist(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    digits = importlib.import_module("digits")
+
+    (x_train, y_train), (x_test, y_test) = digits.load()
+    assert (x_train.shape, x_test.shape) == ((1437, 28, 28), (360, 28, 28))
+    assert (x_train.dtype, y_train.dtype) == (np.float32, np.int64)
+    assert (x_train.min(), x_train.max()) == (0.0, 1.0)
+    assert x_train[:, :4].max() == 0.0
+    assert sorted(set(y_test.tolist())) == list(range(10))
+    (again, _), _ = digits.load()
+    assert np.array_equal(x_train, again)
+
+    images, labels = np.full((2, 28, 28), 255, np.uint8), np.array([3, 4], np.uint8)
+    np.savez(tmp_path / "mnist.npz", x_train=images, y_train=labels, x_test=images[:1], y_test=labels[:1])
+    (x_train, y_train), (x_test, _) = digits.load(str(tmp_path))
+    assert (x_train.max(), x_train.dtype, y_train.tolist(), len(x_test)) == (1.0, np.float32, [3, 4], 1)
+    with pytest.raises(InputError, match=r"There is no .*mnist\.npz"):
+        digits.load(str(tmp_path / "nowhere"))

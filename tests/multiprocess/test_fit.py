@@ -1,0 +1,114 @@
+"""`fit` on two workers that do not get on: unequal data, unequal programs, an exception on one of them."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stratagem.core.errors import PeerError
+from stratagem.testing import run_workers
+
+pytestmark = pytest.mark.multiprocess
+
+
+def _worker() -> int:
+    import json
+
+    return json.loads(os.environ["TF_CONFIG"])["task"]["index"]
+
+
+def _compiled_model(units: int = 1) -> Any:
+    import keras
+
+    import stratagem
+
+    with stratagem.MultiWorkerMirroredStrategy().scope():
+        model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(units)])
+        model.compile(optimizer=keras.optimizers.SGD(0.1), loss="mse")
+    return model
+
+
+def _batches(count: int, rows: int = 4) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    rng = np.random.default_rng(0)
+    for _ in range(count):
+        yield rng.normal(size=(rows, 3)).astype("float32"), rng.normal(size=(rows, 1)).astype("float32")
+
+
+def one_generator_is_shorter() -> tuple[int, list[str], list[float]]:
+    model = _compiled_model()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(_batches(5 if _worker() == 0 else 3), shuffle=False, verbose=0)
+    said = [str(warning.message) for warning in caught if "ended first" in str(warning.message)]
+    return int(model.optimizer.iterations), said, model.get_weights()[0].ravel().tolist()
+
+
+def test_workers_end_together_when_one_runs_dry() -> None:
+    first, second = (result.value for result in run_workers(one_generator_is_shorter, 2))
+    assert first[0] == second[0] == 3
+    assert first[1] == second[1] == ["The data of worker 1 ended first; all workers end here."]
+    assert first[2] == second[2]
+
+
+def batches_of_different_sizes() -> None:
+    _compiled_model().fit(_batches(2, rows=4 + 2 * _worker()), shuffle=False, verbose=0)
+
+
+def models_of_different_shapes() -> None:
+    _compiled_model(units=1 + _worker()).fit(np.zeros((4, 3), "float32"), np.zeros((4, 1), "float32"), verbose=0)
+
+
+def different_numbers_of_batches() -> None:
+    rows = 8 + 8 * _worker()
+    _compiled_model().fit(np.zeros((rows, 3), "float32"), np.zeros((rows, 1), "float32"), batch_size=4, verbose=0)
+
+
+@pytest.mark.parametrize(
+    ("program", "found"),
+    [
+        (batches_of_different_sizes, r"\[4, 6\] rows on workers 0 to 1"),
+        (models_of_different_shapes, "kernel"),
+        (different_numbers_of_batches, "batches"),
+    ],
+)
+def test_different_programs_are_named(program: Any, found: str) -> None:
+    with pytest.raises(PeerError, match=found):
+        run_workers(program, 2)
+
+
+def written_by_callbacks(folder: str) -> tuple[dict[str, list[float]], list[float], float]:
+    import keras
+
+    model = _compiled_model()
+    rng = np.random.default_rng(1)
+    x, y = rng.normal(size=(10, 3)).astype("float32"), rng.normal(size=(10, 1)).astype("float32")
+    history = model.fit(
+        x,
+        y,
+        batch_size=4,
+        epochs=6,
+        verbose=0,
+        validation_data=(x, y),
+        callbacks=[
+            keras.callbacks.CSVLogger(f"{folder}/log.csv"),
+            keras.callbacks.ModelCheckpoint(f"{folder}/best.keras", save_best_only=True),
+            keras.callbacks.ReduceLROnPlateau(monitor="val_loss", factor=0.5, patience=0, min_delta=10.0),
+            keras.callbacks.EarlyStopping(monitor="val_loss", patience=3, min_delta=10.0),
+        ],
+    )
+    return history.history, model.get_weights()[0].ravel().tolist(), float(model.optimizer.learning_rate)
+
+
+def test_callbacks_decide_alike_and_only_the_chief_writes(tmp_path: Any) -> None:
+    (first, second) = (result.value for result in run_workers(written_by_callbacks, 2, args=(str(tmp_path),)))
+    assert first == second
+    history, _, rate = first
+    assert len(history["loss"]) == 4  # stopped early, together
+    assert rate == pytest.approx(0.1 * 0.5**3)
+    assert len((tmp_path / "log.csv").read_text().splitlines()) == 5
+    assert (tmp_path / "best.keras").exists()
