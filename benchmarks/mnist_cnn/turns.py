@@ -1,0 +1,64 @@
+"""How a contender is measured: one epoch a turn, so that contenders alternate on the same cores.
+
+A contender is a program of its own: `contender.py DATA STEPS`. It trains for ever, an epoch of STEPS steps
+after the other, and calls `Turns.finish` at the end of each. That writes one line of JSON to standard output
+and waits for a line on standard input before the next epoch begins. The end of standard input ends it.
+Whatever else is printed goes to standard error. The first epoch, with start-up and compilation, needs no line.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from typing import Any
+
+import numpy as np
+
+
+class Turns:
+    """The turns of this contender.
+
+    Args:
+        **versions: Versions of what it runs on, by name.
+    """
+
+    def __init__(self, **versions: str) -> None:
+        self._data, steps = sys.argv[1:]
+        self.steps = int(steps)
+        self._versions = versions
+        self._answers = os.fdopen(os.dup(1), "w", buffering=1)
+        os.dup2(2, 1)
+        self._begin = _clocks()
+
+    def rows(self, global_batch: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the rows of one epoch: images float32 [steps * global_batch, 28, 28] in 0..1, labels int64."""
+        with np.load(self._data) as data:
+            chosen = np.arange(self.steps * global_batch) % len(data["y"])
+            return data["x"][chosen], data["y"][chosen]
+
+    def finish(self, loss: float) -> bool:
+        """Report the epoch that just ended and wait for the next turn.
+
+        Args:
+            loss: Mean loss over the epoch.
+
+        Returns:
+            Whether there is a next turn.
+        """
+        wall, cpu = (now - begin for now, begin in zip(_clocks(), self._begin, strict=True))
+        answer: dict[str, Any] = {"ms": 1e3 * wall / self.steps, "cpu_ms": 1e3 * cpu / self.steps, "loss": loss}
+        if self._versions:
+            answer |= {"versions": self._versions, "cores": sorted(os.sched_getaffinity(0))}
+            self._versions = {}
+        self._answers.write(json.dumps(answer) + "\n")
+        if not sys.stdin.readline():
+            return False
+        self._begin = _clocks()
+        return True
+
+
+def _clocks() -> tuple[float, float]:
+    """Return the time on the wall and the time that cores worked for this process, in seconds."""
+    return time.perf_counter(), time.process_time()
