@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import re
@@ -50,9 +51,7 @@ def epochs_in(log: Path) -> list[tuple[float, float]]:
 def epochs_of_plain_keras(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, float]]:
     """Return (accuracy, loss) of each epoch of the same program on one device, without a strategy."""
     monkeypatch.syspath_prepend(str(PROGRAM.parent))
-    import digits
-    import multi_worker
-
+    digits, multi_worker = map(importlib.import_module, ("digits", "multi_worker"))
     keras.utils.set_random_seed(SEED)
     train, _ = digits.load(os.environ.get(environment.DATA))
     batches = iter(Dataset.from_tensor_slices(train).shuffle(60000).repeat().batch(128))
