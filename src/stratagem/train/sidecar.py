@@ -129,7 +129,7 @@ class SidecarEvaluator:
             return True
         try:
             self.model.load_weights(path)
-        except (OSError, zipfile.BadZipFile) as error:  # Keras does not write a file at once; its next change is the next version
+        except (OSError, zipfile.BadZipFile) as error:  # Keras writes a file bit by bit; its next change brings us back
             warnings.warn(
                 explain(
                     f"{path!r} cannot be read: {error}",
