@@ -1,0 +1,1 @@
+"""Look at a cluster before a long run: `stratagem doctor`."""

@@ -1,0 +1,90 @@
+"""The program that `stratagem doctor` runs in every task: `python -m stratagem.doctor`."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Any
+
+import click
+
+from stratagem.cluster.bootstrap import current_peers
+from stratagem.cluster.detect import detect
+from stratagem.cluster.resolver import ClusterResolver
+from stratagem.core.errors import InputError, StratagemError, explain
+from stratagem.core.types import CommunicationOptions
+from stratagem.data import Dataset
+from stratagem.doctor import facts, measure
+from stratagem.doctor.findings import Finding, has_failed, passed, table
+from stratagem.strategy.multi_worker_mirrored import MultiWorkerMirroredStrategy
+
+
+@click.command()
+@click.option("--backup-dir", metavar="DIR")
+@click.option("--dataset", metavar="MODULE:FUNCTION")
+@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), default=60.0, metavar="SECONDS")
+def main(backup_dir: str | None, dataset: str | None, timeout: float) -> None:
+    """Look at the cluster of this task; the chief prints what all found. The exit code is 1 where something failed."""
+    sys.path.insert(0, os.getcwd())
+    findings: list[Finding] = []
+    prints = True
+    try:
+        resolver = detect()
+        cluster = resolver.cluster_spec()
+        findings.append(passed("cluster", repr(cluster) if cluster else "none: this machine alone"))
+        if cluster:
+            findings.append(facts.check_names(cluster))
+        if not has_failed(findings):
+            prints = _look_together(findings, resolver, backup_dir, dataset, timeout)
+    except StratagemError as error:
+        findings.append(Finding("meeting" if findings else "cluster", "FAIL", str(error)))
+    if prints:
+        print(table(findings), flush=True)
+    sys.exit(1 if has_failed(findings) else 0)
+
+
+def _look_together(
+    findings: list[Finding],
+    resolver: ClusterResolver,
+    backup_dir: str | None,
+    dataset: str | None,
+    timeout: float,
+) -> bool:
+    """Add what the tasks find when they meet; return whether this is the chief, which speaks for all."""
+    strategy = MultiWorkerMirroredStrategy(resolver, CommunicationOptions(timeout_seconds=timeout))
+    peers = current_peers()
+    task = "this task" if peers is None else str(peers.own)
+    if peers is not None:
+        peers.barrier("look at the clock")
+        findings.append(passed("meeting", f"{len(peers.peers)} tasks met: {', '.join(map(str, peers.peers))}"))
+    own = facts.own_facts(task, backup_dir)
+    all_facts = [own] if peers is None else peers.from_all("facts", own)
+    findings += facts.compare(all_facts, backup_dir)
+    findings.append(measure.measure_sums(strategy))
+    if dataset is not None:
+        everybody = (lambda said: [said]) if peers is None else (lambda said: peers.from_all("examples", said))
+        findings.append(measure.check_dataset(strategy, _dataset_of(dataset), everybody))
+    return strategy.is_chief
+
+
+def _dataset_of(place: str) -> Dataset:
+    """Call the function that `module:function` names."""
+    module, _, function = place.partition(":")
+    try:
+        made: Any = getattr(importlib.import_module(module), function)()
+    except (ImportError, AttributeError, ValueError) as error:
+        made = error
+    if isinstance(made, Dataset):
+        return made
+    raise InputError(
+        explain(
+            f"--dataset {place} gives {made!r}.",
+            "No examples could be counted.",
+            "Name a function without arguments that returns a batched stratagem.data.Dataset: --dataset train:dataset",
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,170 @@
+"""What each task knows of itself, and what is wrong when all tasks' facts are laid side by side."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import socket
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Final
+
+import jax
+
+from stratagem.cluster.hello import name_some
+from stratagem.cluster.spec import ClusterSpec, split_address
+from stratagem.doctor.findings import Finding, passed
+
+Facts = Mapping[str, Any]
+"""What one task says, in JSON: `task`, `versions`, `devices`, `clock`, and of the backup folder `free` and `fault`."""
+
+_PACKAGES: Final = ("stratagem", "jax", "jaxlib", "keras", "numpy")
+_CLOCK_SECONDS: Final = 2.0
+"""Clocks further apart make timestamps in logs and checkpoints misleading; tokens of clouds expire at minutes."""
+
+_FREE_BYTES: Final = 5 * 2**30
+"""Two generations of a large model and its optimizer."""
+
+
+def own_facts(task: str, backup_dir: str | None, wall_clock: Callable[[], float] = time.time) -> dict[str, Any]:
+    """Return the facts of this process. Call it on all tasks at one moment: it says what time it is.
+
+    Args:
+        task: Its name.
+        backup_dir: Folder that backups will go to; a file is written there and deleted.
+        wall_clock: Tells seconds since 1970.
+    """
+    facts: dict[str, Any] = {
+        "task": task,
+        "clock": wall_clock(),
+        "versions": {"python": platform.python_version(), **{name: _version(name) for name in _PACKAGES}},
+        "devices": [device.device_kind for device in jax.local_devices()],
+    }
+    return facts if backup_dir is None else facts | _folder_facts(Path(backup_dir))
+
+
+def check_names(cluster: ClusterSpec) -> Finding:
+    """Look up the host of every task from here."""
+    unknown = {}
+    for task in cluster.tasks:
+        host, port = split_address(cluster.task_address(task.type, task.index))
+        try:
+            socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except OSError as error:
+            unknown[f"{task} ({host})"] = str(error)
+    if unknown:
+        reason = next(iter(unknown.values()))
+        return Finding(
+            "names",
+            "FAIL",
+            f"{socket.gethostname()} cannot look up {name_some(unknown)}: {reason}",
+            "Correct the host in TF_CONFIG, or add it to DNS or /etc/hosts of every machine.",
+        )
+    return passed("names", f"{len(cluster.tasks)} addresses can be looked up")
+
+
+def compare(all_facts: Sequence[Facts], backup_dir: str | None) -> list[Finding]:
+    """Return what the facts of all tasks say together."""
+    found = [_compare_versions(all_facts), _compare_devices(all_facts), _compare_clocks(all_facts)]
+    return found if backup_dir is None else [*found, _compare_folders(all_facts, backup_dir)]
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:  # run from a source tree that was never installed
+        return "source"
+
+
+def _folder_facts(folder: Path) -> dict[str, Any]:
+    probe = folder / f".doctor-{uuid.uuid4().hex}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with probe.open("wb") as file:
+            file.write(b"written by stratagem doctor")
+            file.flush()
+            os.fsync(file.fileno())
+        probe.unlink()
+        return {"free": shutil.disk_usage(folder).free, "fault": None}
+    except OSError as error:
+        return {"free": 0, "fault": str(error)}
+
+
+def _compare_versions(all_facts: Sequence[Facts]) -> Finding:
+    holders = _holders((fact["task"], _shown(fact["versions"])) for fact in all_facts)
+    if len(holders) == 1:
+        return passed("versions", next(iter(holders)))
+    return Finding(
+        "versions",
+        "FAIL",
+        _by_holder(holders),
+        "Install the same versions on every machine: tasks that compile different programs wait for each other.",
+    )
+
+
+def _compare_devices(all_facts: Sequence[Facts]) -> Finding:
+    holders = _holders((fact["task"], _counted(fact["devices"])) for fact in all_facts)
+    if len(holders) == 1:
+        return passed("devices", f"{next(iter(holders))} on each of {len(all_facts)} task(s)")
+    return Finding(
+        "devices",
+        "warn",
+        _by_holder(holders),
+        "Every step waits for the slowest device: give the tasks equal ones, or leave the odd ones out.",
+    )
+
+
+def _compare_clocks(all_facts: Sequence[Facts]) -> Finding:
+    clocks = [fact["clock"] for fact in all_facts]
+    spread = max(clocks) - min(clocks)
+    if spread <= _CLOCK_SECONDS:
+        return passed("clocks", f"at most {spread:.2f} s apart")
+    slow, fast = (all_facts[clocks.index(pick(clocks))]["task"] for pick in (min, max))
+    return Finding(
+        "clocks", "warn", f"{fast} is {spread:.1f} s ahead of {slow}", "Run an NTP client (chrony) on every machine."
+    )
+
+
+def _compare_folders(all_facts: Sequence[Facts], backup_dir: str) -> Finding:
+    chief, *others = all_facts
+    faulty = {fact["task"]: fact["fault"] for fact in others if fact["fault"] is not None}
+    if chief["fault"] is not None:
+        return Finding(
+            "backup",
+            "FAIL",
+            f"{chief['task']} cannot write to {backup_dir}: {chief['fault']}",
+            "Choose a folder the chief may write to; it writes the backups.",
+        )
+    free = chief["free"] / 2**30
+    if chief["free"] < _FREE_BYTES:
+        return Finding(
+            "backup",
+            "warn",
+            f"{backup_dir} has {free:.1f} GiB free on {chief['task']}",
+            "Make room for three times the model and its optimizer: two backups, and the one being written.",
+        )
+    note = f"; {name_some(faulty)} cannot write there and need(s) not" if faulty else ""
+    return passed("backup", f"{chief['task']} writes to {backup_dir}, {free:.0f} GiB free{note}")
+
+
+def _holders(said: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    holders: dict[str, list[str]] = {}
+    for task, text in said:
+        holders.setdefault(text, []).append(task)
+    return holders
+
+
+def _by_holder(holders: Mapping[str, Sequence[str]]) -> str:
+    return "\n".join(f"{text} on {name_some(tasks)}" for text, tasks in holders.items())
+
+
+def _shown(versions: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in versions.items())
+
+
+def _counted(kinds: Sequence[str]) -> str:
+    return ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
