@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import jax
 import numpy as np
 
 from stratagem.core.errors import InputError, UnmatchedError, explain
@@ -151,7 +152,9 @@ class Restoration:
             if not objects.is_variable(pair.value):
                 continue
             variable, array = pair.value, self._array(pair.node)
-            if tuple(variable.shape) != array.shape or str(variable.dtype) != array.dtype.name:
+            # JAX holds a variable of int64 as int32 unless it is told otherwise, and the file has what it held.
+            dtypes = {str(variable.dtype), jax.dtypes.canonicalize_dtype(variable.dtype).name}
+            if tuple(variable.shape) != array.shape or array.dtype.name not in dtypes:
                 faults.append(
                     f"{self._nodes[pair.node]['name']} ({variable.path}) is {variable.dtype}{list(variable.shape)}, "
                     f"the checkpoint has {array.dtype.name}{list(array.shape)}"

@@ -203,6 +203,20 @@ def test_every_other_kind_comes_back(tmp_path: Path) -> None:
     assert (float(other["inner"].step), checkpoint.best) == (3.0, 0.25)
 
 
+@pytest.mark.filterwarnings("ignore:Explicitly requested dtype:UserWarning")
+def test_counter_of_int64_comes_back(tmp_path: Path) -> None:
+    """TensorFlow's tutorial of a multi-worker loop counts epochs in int64, which JAX holds as int32."""
+    step = keras.Variable(7, dtype="int64", trainable=False)
+    path = Checkpoint(step=step).save(tmp_path / "ckpt")
+    step.assign(0)
+
+    Checkpoint(step=step).restore(path).assert_consumed()
+    assert int(step) == 7
+    narrow = Checkpoint(step=keras.Variable(0, dtype="int16", trainable=False))
+    with pytest.raises(InputError, match=r"is int16\[\], the checkpoint has int32\[\]"):
+        narrow.restore(path)
+
+
 def test_iterator_of_a_dataset_goes_on_where_it_was(tmp_path: Path) -> None:
     dataset = stratagem.data.Dataset.from_tensor_slices(np.arange(20)).shuffle(20, seed=1).batch(4)
     batches = dataset.batches()
