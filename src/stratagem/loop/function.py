@@ -9,9 +9,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import keras
-import numpy as np
 
-from stratagem.replica.captured import DECIDES_IN_PYTHON, Place, ProgramStore, fact, standing_in
+from stratagem.replica.call import Call
+from stratagem.replica.captured import Place, ProgramStore, standing_in
 from stratagem.replica.context import StrategyLike
 from stratagem.replica.mesh import Tree
 from stratagem.replica.placing import placed
@@ -23,8 +23,8 @@ def function(func: Callable[..., Any] | None = None, **options: Any) -> Any:
     """Compile a function into one program (`tf.function`).
 
     The function may read and assign Keras variables and call `strategy.run` and `strategy.reduce`: the whole
-    becomes one program, traced once for each signature of arguments. Arrays and numbers are inputs (numbers only
-    as long as the function does not decide by them in Python); other values are part of the signature. A
+    becomes one program, traced once for each signature of arguments. Arrays and Python numbers are inputs; a number
+    that the function needs in Python (`if step > 5`, `range(n)`, a shape) and other values are part of the signature. A
     function that iterates over a distributed dataset runs as Python, and what it calls is compiled.
     Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/function
 
@@ -60,7 +60,6 @@ class Function:
         self._fn = fn
         self._programs: ProgramStore[_Program] = ProgramStore()
         self._runs_as_python = False
-        self._is_input: Callable[[object], bool] = _is_array_or_number
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
@@ -69,46 +68,22 @@ class Function:
         """Run the program for arguments like these; make it first where there is none."""
         if self._runs_as_python or current_tracing() is not None:
             return self._fn(*args, **kwargs)
-        leaves, structure = jax.tree.flatten((args, kwargs))
-        places = [i for i, leaf in enumerate(leaves) if self._is_input(leaf)]
-        arrays = [jnp.asarray(leaves[i]) if not isinstance(leaves[i], jax.Array) else leaves[i] for i in places]
-        plain = tuple(fact(leaf) for leaf in leaves if not self._is_input(leaf))
-        key = (structure, tuple(places), plain, tuple((array.shape, str(array.dtype)) for array in arrays))
-        call = _Filled(self._fn, leaves, structure, places)
+        call = Call(self._fn, args, kwargs)
+        arrays = [array if isinstance(array, jax.Array) else jnp.asarray(array) for array in call.arrays]
         try:
-            program, numbers = self._programs.find(self._fn, key, lambda inputs: _Program(call, arrays, inputs))
-        except DECIDES_IN_PYTHON:
-            if self._is_input is _is_array:
-                raise
-            self._is_input = _is_array  # from now on a number is part of the signature: `range(steps)`
-            return self(*args, **kwargs)
+            program, numbers = self._programs.find(
+                self._fn, call.signature, call.numbers, lambda inputs: _Program(call, arrays, inputs)
+            )
         except NeedsPython:
             self._runs_as_python = True
             return self._fn(*args, **kwargs)
         return program.run(arrays, numbers)
 
 
-class _Filled:
-    """A function whose arguments are filled in but for arrays."""
-
-    def __init__(self, fn: Callable[..., Any], leaves: Sequence[Any], structure: Any, places: Sequence[int]) -> None:
-        self._fn = fn
-        self._leaves = [None if i in set(places) else leaf for i, leaf in enumerate(leaves)]
-        self._structure = structure
-        self._places = places
-
-    def on(self, arrays: Sequence[jax.Array]) -> Tree:
-        leaves = list(self._leaves)
-        for place, array in zip(self._places, arrays, strict=True):
-            leaves[place] = array
-        args, kwargs = self._structure.unflatten(leaves)
-        return self._fn(*args, **kwargs)
-
-
 class _Program:
     """One traced and compiled function, for one signature of arguments."""
 
-    def __init__(self, call: _Filled, arrays: Sequence[jax.Array], numbers: Sequence[Place]) -> None:
+    def __init__(self, call: Call, arrays: Sequence[jax.Array], numbers: Sequence[Place]) -> None:
         self._call = call
         self._numbers = list(numbers)
         self._strategy: StrategyLike | None = None
@@ -154,11 +129,3 @@ class _Program:
         for i, value in zip(self._assigned, changed, strict=True):
             self._variables[i].assign(value)
         return self._output.unflatten(outputs)
-
-
-def _is_array(leaf: object) -> bool:
-    return isinstance(leaf, jax.Array | np.ndarray | np.generic)
-
-
-def _is_array_or_number(leaf: object) -> bool:
-    return _is_array(leaf) or (isinstance(leaf, float | int) and not isinstance(leaf, bool))

@@ -3,7 +3,9 @@
 A function that is traced once keeps what it saw of its surroundings: a number from an enclosing function
 or from the module would silently stay what it was. So the numbers that a function refers to are part
 of what its program is looked up by. A number that is seen to change becomes an input of the program,
-so that a counter or a schedule does not cost a tracing at each step.
+so that a counter or a schedule does not cost a tracing at each step. A number among the arguments is
+an input from the first call. Where the function needs a number in Python (`if step > 10`, `range(n)`, a
+shape) it is none: each of its values has a program.
 
 Functions count as equal when their code is the same and they refer to the same objects: a lambda
 written inside the loop is traced once.
@@ -18,28 +20,20 @@ from dataclasses import dataclass, field
 from types import CellType, FunctionType, MethodType
 from typing import Any, Final, Generic, TypeVar
 
-import jax
-
 Program = TypeVar("Program")
 
 _MOST_FUNCTIONS: Final = 128
 """How many functions are remembered: a lambda that holds a new object at each step must not pile up."""
 
-DECIDES_IN_PYTHON: Final = (
-    jax.errors.ConcretizationTypeError,
-    jax.errors.TracerArrayConversionError,
-    jax.errors.TracerIntegerConversionError,
-)
-"""What JAX raises where a function uses an input as a Python value: `if step > 10`, `range(steps)`."""
-
 
 @dataclass(frozen=True)
 class Place:
-    """Where a number stands: a cell of a closure, or a name of a module.
+    """Where a number stands: a cell of a closure, a name of a module, or an argument.
 
     Args:
-        key: The code or module it belongs to, and its name; the same for equal functions.
-        holder: The cell, or the module's dictionary.
+        key: The code, module or structure of arguments it belongs to, and its name there; the same for
+            equal functions.
+        holder: The cell, the module's dictionary, or the list of arguments.
     """
 
     key: Hashable
@@ -101,11 +95,11 @@ class Surroundings:
         for name in code.co_names:
             if name in value.__globals__:
                 content = value.__globals__[name]
-                if _is_number(content) or isinstance(content, FunctionType):
+                if is_number(content) or isinstance(content, FunctionType):
                     self._add_content(Place((id(value.__globals__), name), value.__globals__), content, value, seen)
 
     def _add_content(self, place: Place, content: Any, owner: FunctionType, seen: set[int]) -> None:
-        if _is_number(content):
+        if is_number(content):
             self.numbers.append(place)
         elif isinstance(content, FunctionType) and content.__module__ == owner.__module__:
             self._add(content, seen)
@@ -117,8 +111,11 @@ class Surroundings:
         self.identity.append(id(value))
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def is_number(value: object) -> bool:
+    """Whether a value can be an input of a program: a Python number that JAX's default integer can hold."""
+    if isinstance(value, int):
+        return not isinstance(value, bool) and -(2**31) <= value < 2**31
+    return isinstance(value, float)
 
 
 @dataclass
@@ -131,6 +128,20 @@ class _Known(Generic[Program]):
     changing: set[Place] = field(default_factory=set)
     fixed: set[Place] = field(default_factory=set)
 
+    def look_at(self, captured: Sequence[Place], arguments: Sequence[Place]) -> None:
+        """Note which numbers have changed; those among the arguments are expected to."""
+        for place in captured:
+            value = place.get()
+            if self.last.setdefault(place, value) != value:
+                self.changing.add(place)
+            self.last[place] = value
+        self.changing.update(arguments)
+        self.changing -= self.fixed
+
+    def fix(self, places: Sequence[Place]) -> None:
+        """Let these numbers never be inputs again: each value has its program."""
+        self.fixed.update(places)
+
 
 class ProgramStore(Generic[Program]):
     """Programs of functions, looked up by function, signature and captured numbers."""
@@ -139,13 +150,18 @@ class ProgramStore(Generic[Program]):
         self._functions: OrderedDict[Hashable, _Known[Program]] = OrderedDict()
 
     def find(
-        self, fn: Callable[..., Any], signature: Hashable, make: Callable[[list[Place]], Program]
+        self,
+        fn: Callable[..., Any],
+        signature: Hashable,
+        arguments: Sequence[Place],
+        make: Callable[[list[Place]], Program],
     ) -> tuple[Program, list[Any]]:
         """Return the program of a call and the numbers that are its inputs.
 
         Args:
             fn: The function that is called.
             signature: What the program depends on besides.
+            arguments: Where the numbers among the arguments stand.
             make: Makes a program, given which numbers are inputs.
         """
         around = Surroundings.of(fn)
@@ -154,42 +170,48 @@ class ProgramStore(Generic[Program]):
         self._functions.move_to_end(identity)
         while len(self._functions) > _MOST_FUNCTIONS:
             self._functions.popitem(last=False)
-        return self._of(known, around.numbers, signature, make)
-
-    def _of(
-        self, known: _Known[Program], places: list[Place], signature: Hashable, make: Callable[[list[Place]], Program]
-    ) -> tuple[Program, list[Any]]:
-        for place in places:
-            value = place.get()
-            if known.last.setdefault(place, value) != value and place not in known.fixed:
-                known.changing.add(place)
-            known.last[place] = value
+        known.look_at(around.numbers, arguments)
+        places = [*around.numbers, *arguments]
         inputs = [place for place in places if place in known.changing]
-        constants = tuple((place, place.get()) for place in places if place not in known.changing)
-        key = (signature, constants, tuple(inputs))
+        key = _key(signature, places, inputs)
         if key not in known.programs:
-            try:
-                known.programs[key] = make(inputs)
-            except DECIDES_IN_PYTHON:
-                if not inputs:
-                    raise
-                # The function decides by a number in Python (`if step > 10`): a program for each value.
-                known.fixed.update(inputs)
-                known.changing.clear()
-                return self._of(known, places, signature, make)
+            program = _made(make, inputs)
+            if program is None:
+                # A plain number in the place of each input; if this raises too, no number is to blame.
+                known.programs[_key(signature, places, [])] = make([])
+                known.fix(_needed_in_python(make, inputs) or inputs)
+                return self.find(fn, signature, arguments, make)
+            known.programs[key] = program
         return known.programs[key], [place.get() for place in inputs]
 
 
-def fact(leaf: Any) -> Hashable:
-    """Return what of a plain argument a program depends on: its type and value, or which object it is.
+def _key(signature: Hashable, places: Sequence[Place], inputs: Sequence[Place]) -> Hashable:
+    # 1 and 1.0 are equal, and give programs of different dtypes.
+    constants = tuple((place, type(place.get()), place.get()) for place in places if place not in inputs)
+    return (signature, constants, tuple((place, type(place.get())) for place in inputs))
 
-    The program must hold the object, so that its identity stays its own.
+
+def _made(make: Callable[[list[Place]], Program], inputs: Sequence[Place]) -> Program | None:
+    """Return the program with these inputs; None where the function does not stand one of them.
+
+    It may say so with any exception: JAX's own for `if step > 10`, a TypeError for `table[step]`, one of
+    its own after `isinstance(step, int)`.
     """
+    if not inputs:
+        return make([])
     try:
-        hash(leaf)
-    except TypeError:
-        return (type(leaf), id(leaf))
-    return (type(leaf), leaf)
+        return make(list(inputs))
+    except Exception:
+        return None
+
+
+def _needed_in_python(make: Callable[[list[Place]], Program], places: Sequence[Place]) -> list[Place]:
+    """Return which of the numbers, that cannot all be inputs, the function needs as Python values."""
+    if len(places) == 1:
+        return list(places)
+    half = len(places) // 2
+    parts = (places[:half], places[half:])
+    return [place for part in parts if _made(make, part) is None for place in _needed_in_python(make, part)]
 
 
 @contextlib.contextmanager

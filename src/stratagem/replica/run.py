@@ -13,12 +13,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import keras
-import numpy as np
 from jax.core import Tracer
 from jax.sharding import PartitionSpec
 
 from stratagem.core.errors import InputError, UsageError, explain
-from stratagem.replica.captured import Place, ProgramStore, fact, standing_in
+from stratagem.replica.call import Call
+from stratagem.replica.captured import Place, ProgramStore, standing_in
 from stratagem.replica.context import ReplicaContext, StrategyLike, current_replica_context, replica_context
 from stratagem.replica.exchange import Exchange, Share, own_share, padded, run_uneven
 from stratagem.replica.mesh import AXIS, Tree
@@ -64,13 +64,17 @@ class ReplicaRunner:
         tracing = current_tracing()
         if tracing is not None:
             tracing.notes.setdefault("strategies", []).append(self.strategy)
-        call = Call(fn, tuple(args), dict(kwargs))
+        call = Call(fn, args, kwargs, whole=_is_distributed)
+        shares = _Shares(call.arrays)
         arrays = [
             array.stacked if spread else array if _is_traced(array) else self.mesh.replicate(array)
-            for array, spread in zip(call.arrays, call.spread, strict=True)
+            for array, spread in zip(call.arrays, shares.spread, strict=True)
         ]
         program, numbers = self._programs.find(
-            fn, call.key, lambda inputs: _Program(self.strategy, call, arrays, inputs)
+            fn,
+            (call.signature, shares.spread, shares.batched, shares.split),
+            call.numbers,
+            lambda inputs: _Program(self.strategy, call, shares, arrays, inputs),
         )
         return program.run(arrays, numbers)
 
@@ -81,15 +85,24 @@ class _Program:
     Args:
         strategy: The strategy.
         call: The function and its arguments, with places for arrays.
+        shares: Which of the arrays the replicas share.
         arrays: Arrays like those of the calls to come.
-        numbers: Where the captured numbers stand that are inputs.
+        numbers: Where the numbers stand that are inputs.
     """
 
-    def __init__(self, strategy: StrategyLike, call: Call, arrays: list[jax.Array], numbers: Sequence[Place]) -> None:
+    def __init__(
+        self,
+        strategy: StrategyLike,
+        call: Call,
+        shares: _Shares,
+        arrays: list[jax.Array],
+        numbers: Sequence[Place],
+    ) -> None:
         self._numbers = list(numbers)
         self.mesh = strategy.mesh
         self.strategy = strategy
         self._call = call
+        self._shares = shares
         self._output: Any = None
         self._rowwise: list[bool] = []
         self.variables, self.assigned, self._policies = self._discover(arrays)
@@ -99,7 +112,7 @@ class _Program:
         """Trace once, to learn which variables the function touches. It may make new ones."""
         shapes = [
             jax.ShapeDtypeStruct(array.shape[1:] if spread else array.shape, array.dtype)
-            for array, spread in zip(arrays, self._call.spread, strict=True)
+            for array, spread in zip(arrays, self._shares.spread, strict=True)
         ]
         share = Share(rows=1, global_rows=self.mesh.size, weight=1.0 / self.mesh.size)
         tracing: list[Replayable] = []
@@ -136,9 +149,9 @@ class _Program:
             return self._on_one(values, arrays)
 
     def _on_one(self, values: list[jax.Array], arrays: list[jax.Array]) -> tuple[list[jax.Array], list[jax.Array]]:
-        own = [array[0] if spread else array for array, spread in zip(arrays, self._call.spread, strict=True)]
+        own = [array[0] if spread else array for array, spread in zip(arrays, self._shares.spread, strict=True)]
         views = enter(self._policies, values) if self.mesh.size > 1 else list(values)
-        split = self._call.split
+        split = self._shares.split
         if split is None or split.even:
             share = Share(rows=1, global_rows=self.mesh.size, weight=1.0 / self.mesh.size)
             outputs, after = self._step(share, Exchange(), own, views)
@@ -161,7 +174,7 @@ class _Program:
         self, split: Split, own: Sequence[jax.Array], views: Sequence[jax.Array]
     ) -> tuple[list[jax.Array], list[jax.Array]]:
         """Run on exactly the rows of this replica; outputs with a row for each are filled up."""
-        batch = {i: array for i, array in enumerate(own) if self._call.batched[i]}
+        batch = {i: array for i, array in enumerate(own) if self._shares.batched[i]}
 
         def step(share: Share, exchange: Exchange, rows: dict[int, jax.Array]) -> Tree:
             outputs, after = self._step(share, exchange, [rows.get(i, array) for i, array in enumerate(own)], views)
@@ -175,7 +188,7 @@ class _Program:
     def _compile(self) -> Callable:
         if self.mesh.size == 1:
             return jax.jit(self._replica)
-        specs = [PartitionSpec(AXIS) if spread else PartitionSpec() for spread in self._call.spread]
+        specs = [PartitionSpec(AXIS) if spread else PartitionSpec() for spread in self._shares.spread]
         return jax.jit(
             jax.shard_map(
                 self._replica,
@@ -207,11 +220,11 @@ class _Program:
         if self.mesh.size == 1:
             return self._output.unflatten([output[0] for output in outputs])
         return self._output.unflatten(
-            [PerReplica(output, self.mesh, self._shares(i)) for i, output in enumerate(outputs)]
+            [PerReplica(output, self.mesh, self._shares_of(i)) for i, output in enumerate(outputs)]
         )
 
-    def _shares(self, output: int) -> tuple[int, ...] | None:
-        split = self._call.split
+    def _shares_of(self, output: int) -> tuple[int, ...] | None:
+        split = self._shares.split
         uneven = split is not None and not split.even and self._rowwise[output]
         return split.shares if uneven and split is not None else None
 
@@ -227,24 +240,17 @@ def _is_traced(*values: Any) -> bool:
     return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(values))
 
 
-class Call:
-    """A function with its arguments, the arrays among them taken out.
+class _Shares:
+    """Which arrays of a call hold a component for each replica, and which of them rows of a batch.
 
     Args:
-        fn: The function.
-        args: Positional arguments.
-        kwargs: Keyword arguments.
+        arrays: The arrays among the arguments.
     """
 
-    def __init__(self, fn: Callable[..., Tree], args: tuple[Tree, ...], kwargs: dict[str, Tree]) -> None:
-        leaves, self._structure = jax.tree.flatten((args, kwargs), is_leaf=_is_distributed)
-        self._fn = fn
-        self._leaves = [None if _is_array(leaf) else leaf for leaf in leaves]
-        self._places = [i for i, leaf in enumerate(leaves) if _is_array(leaf)]
-        self.arrays = [leaves[i] for i in self._places]
-        self.spread = [_is_distributed(array) for array in self.arrays]
-        shares = [array.shares if _is_distributed(array) else None for array in self.arrays]
-        self.batched = [share is not None for share in shares]
+    def __init__(self, arrays: Sequence[Any]) -> None:
+        self.spread = tuple(_is_distributed(array) for array in arrays)
+        shares = [array.shares if _is_distributed(array) else None for array in arrays]
+        self.batched = tuple(share is not None for share in shares)
         known = {share for share in shares if share is not None}
         if len(known) > 1:
             raise InputError(
@@ -257,37 +263,6 @@ class Call:
         rows = next(iter(known), None)
         self.split = None if rows is None else Split.of(rows)
 
-    @property
-    def key(self) -> Any:
-        """What a program depends on besides the function."""
-        plain = tuple(fact(leaf) for leaf in self._leaves)
-        shapes = tuple((array.stacked if s else array).shape for array, s in zip(self.arrays, self.spread, strict=True))
-        dtypes = tuple(
-            str((array.stacked if s else array).dtype) for array, s in zip(self.arrays, self.spread, strict=True)
-        )
-        return (
-            self._structure,
-            plain,
-            tuple(self._places),
-            tuple(self.spread),
-            tuple(self.batched),
-            self.split,
-            shapes,
-            dtypes,
-        )
-
-    def on(self, arrays: Sequence[jax.Array]) -> Tree:
-        """Call the function with `arrays` in their places."""
-        leaves = list(self._leaves)
-        for place, array in zip(self._places, arrays, strict=True):
-            leaves[place] = array
-        args, kwargs = self._structure.unflatten(leaves)
-        return self._fn(*args, **kwargs)
-
 
 def _is_distributed(leaf: object) -> bool:
     return isinstance(leaf, DistributedValues)
-
-
-def _is_array(leaf: object) -> bool:
-    return _is_distributed(leaf) or isinstance(leaf, jax.Array | np.ndarray | np.generic)

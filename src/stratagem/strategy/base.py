@@ -105,8 +105,9 @@ class Strategy:
         Args:
             fn: Function of one replica's values.
             args: Its arguments, a tuple or list. `PerReplica` values are taken apart, others go whole to
-                every replica. A Python number is part of what is compiled: give one that changes at each
-                step as an array, or let the function read it from around it.
+                every replica. Arrays and Python numbers are inputs of the program; inside, a number is a scalar
+                array. Where `fn` needs it in Python (`if step > 5`, `range(n)`, a shape), each value of that
+                number has its own program. Strings, booleans and None are part of what is compiled.
             kwargs: Its keyword arguments.
             options: Accepted as in TensorFlow, where only TPUs use it.
 
