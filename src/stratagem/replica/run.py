@@ -18,6 +18,7 @@ from jax.core import Tracer
 from jax.sharding import PartitionSpec
 
 from stratagem.core.errors import InputError, UsageError, explain
+from stratagem.core.progress import Phase
 from stratagem.replica.captured import Place, ProgramStore, fact, standing_in
 from stratagem.replica.context import ReplicaContext, StrategyLike, current_replica_context, replica_context
 from stratagem.replica.exchange import Exchange, Share, own_share, padded, run_uneven
@@ -72,7 +73,12 @@ class ReplicaRunner:
         program, numbers = self._programs.find(
             fn, call.key, lambda inputs: _Program(self.strategy, call, arrays, inputs)
         )
-        return program.run(arrays, numbers)
+        if tracing is not None:  # part of a step, not a step
+            return program.run(arrays, numbers)
+        with self.mesh.progress.during(program.phase, steps=1):
+            result = program.run(arrays, numbers)
+        program.phase = Phase.STEP
+        return result
 
 
 class _Program:
@@ -87,6 +93,7 @@ class _Program:
 
     def __init__(self, strategy: StrategyLike, call: Call, arrays: list[jax.Array], numbers: Sequence[Place]) -> None:
         self._numbers = list(numbers)
+        self.phase = Phase.COMPILING  # the first run compiles
         self.mesh = strategy.mesh
         self.strategy = strategy
         self._call = call
