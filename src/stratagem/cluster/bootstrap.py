@@ -202,7 +202,8 @@ def _watch(meeting: Meeting, index: int, hang_timeout: float | None) -> Lifeline
 def _end_together(lifeline: Lifeline) -> None:
     """At the end of the program: wait for the others, so that nobody waits for minutes at JAX's own barrier."""
     if not compat.is_abandoned():
-        lifeline.finish()
+        if not lifeline.finish():
+            compat.abandon()
     elif lifeline.claim_end():
         lifeline.fail(f"{lifeline.own} waited for others too long, and ended its program.")
 

@@ -7,7 +7,6 @@ the others why (`lifeline`), and all leave at once.
 
 from __future__ import annotations
 
-import faulthandler
 import os
 import sys
 import threading
@@ -97,11 +96,20 @@ def show_end(own: Peer, position: int, end: End) -> None:
         f"{remedy}; start the group again (`stratagem run --max-restarts` does).",
     )
     print(f"stratagem: {text}", file=sys.stderr, flush=True)
-    if position in end.stuck:
-        print(f"{own} is here:", file=sys.stderr, flush=True)
-        faulthandler.dump_traceback(all_threads=True)
+    if position in end.stuck and end.code == exits.HUNG:
+        print(f"{own} is here:\n{_stacks()}", file=sys.stderr, flush=True)
     sys.stdout.flush()
     guard.cancel()
+
+
+def _stacks() -> str:
+    """Return where each thread is, but for this one; the main thread last."""
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    frames = sys._current_frames()
+    del frames[threading.get_ident()]
+    idents = sorted(frames, key=lambda ident: ident == threading.main_thread().ident)
+    stacks = [f"Thread {names.get(i, i)!r}:\n{''.join(traceback.format_stack(frames[i]))}" for i in idents]
+    return "".join(stacks)
 
 
 def leave(code: int) -> None:

@@ -172,14 +172,17 @@ class Lifeline:
             self._links[0].say({"failed": found})
         self._is_heard.wait(LEAVING_SECONDS)
 
-    def finish(self) -> None:
+    def finish(self) -> bool:
         """Say that the program has come to its end, and wait until those of all others have.
 
         Nobody waits here for a task that died or hangs: then the group ends. An epilogue of one task, say the
         last evaluation on the chief, may take as long as it likes.
+
+        Returns:
+            Whether all have; otherwise the others needed this task, and are gone.
         """
         if self._is_over:
-            return
+            return True
         self._progress.enter(Phase.ENDED)
         if self._index == 0:
             self._check_all_ended()
@@ -188,6 +191,7 @@ class Lifeline:
         if not self._all_ended.wait(LONG_END_SECONDS):
             announce(f"{self.own} has ended its program and waits for the others to end theirs.")
             self._all_ended.wait()
+        return self._news is None
 
     # The thread ----------------------------------------------------------------------------------
 
@@ -212,7 +216,9 @@ class Lifeline:
                 self._beat()
                 beat = Deadline(BEAT_SECONDS, self._clock)
         self._is_heard.set()
-        if self._news is not None:
+        if self._news is not None and self._progress.mark.phase is Phase.ENDED and self._index in self._news.stuck:
+            self._all_ended.set()  # this program has ended; it was the others that could not get on without it
+        elif self._news is not None:
             self._leave(self._news.code)
 
     def _may_leave(self) -> bool:
@@ -272,7 +278,7 @@ class Lifeline:
             first.say({"at": [phase, steps, own.seconds, own.longest_step]})
             hang = find_hang([Standing(first.peer, silence=now - first.heard)], self._patience)
         if hang is not None:
-            self._end(End(exits.HUNG, hang.found, hang.stuck))
+            self._end(End(exits.PEER_LOST if hang.has_ended else exits.HUNG, hang.found, hang.stuck))
 
     def _check_all_ended(self) -> None:
         """Let go when all programs have come to their end. Process 0 knows, and tells the others."""

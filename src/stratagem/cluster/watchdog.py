@@ -51,9 +51,9 @@ class Standing:
 
     def __str__(self) -> str:
         if self.silence > self.seconds:
-            return f"{self.peer} is silent since {self.silence:.0f} s, after step {self.steps}"
-        place = f"step {self.steps + 1}" if self.phase is Phase.STEP else f"after step {self.steps}"
-        return f"{self.peer} is {self.phase.value} since {self.seconds:.0f} s ({place})"
+            return f"{self.peer} has been silent for {self.silence:.0f} s (last heard after step {self.steps})"
+        place = f"step {self.steps + 1}" if self.phase in (Phase.STEP, Phase.COMPILING) else f"after step {self.steps}"
+        return f"{self.peer} has been {self.phase.value} for {self.seconds:.0f} s ({place})"
 
 
 @dataclass(frozen=True)
@@ -63,10 +63,12 @@ class Hang:
     Args:
         stuck: Positions of the tasks that hold it up.
         found: What was found, in words.
+        has_ended: Whether they have ended their programs.
     """
 
     stuck: tuple[int, ...]
     found: str
+    has_ended: bool = False
 
 
 def patience(hang_timeout: float | None, standings: Sequence[Standing]) -> float:
@@ -95,8 +97,8 @@ def find_hang(standings: Sequence[Standing], seconds: float) -> Hang | None:
         >>> find_hang([waits, sleeps], seconds=60.0)
         >>> print(find_hang([waits, sleeps], seconds=30.0).found)
         No progress for 30 s because of worker 1:
-            worker 0 (host a, pid 11) is in a step since 40 s (step 8)
-            worker 1 (host b, pid 22) is between steps since 40 s (after step 7)
+            worker 0 (host a, pid 11) has been in a step for 40 s (step 8)
+            worker 1 (host b, pid 22) has been between steps for 40 s (after step 7)
     """
     silent = [i for i, task in enumerate(standings) if task.silence > seconds]
     if silent:
@@ -110,7 +112,7 @@ def find_hang(standings: Sequence[Standing], seconds: float) -> Hang | None:
         behind = [i for i, task in enumerate(standings) if _is_behind(task, waiting)]
         ended = [i for i in behind if standings[i].phase is Phase.ENDED]
         if ended and min(waiting.seconds, *(standings[i].seconds for i in ended)) > ENDED_SECONDS:
-            return _hang(standings, ended, ENDED_SECONDS)
+            return _hang(standings, ended, ENDED_SECONDS, has_ended=True)
         if waiting.phase is Phase.MEETING or waiting.seconds <= seconds:
             continue
         holding = behind or [i for i, task in enumerate(standings) if task.steps <= waiting.steps]
@@ -130,12 +132,12 @@ def _allowed(task: Standing, seconds: float) -> float:
     return max(seconds, COMPILING_SECONDS) if task.phase is Phase.COMPILING else seconds
 
 
-def _hang(standings: Sequence[Standing], stuck: Sequence[int], seconds: float) -> Hang:
+def _hang(standings: Sequence[Standing], stuck: Sequence[int], seconds: float, has_ended: bool = False) -> Hang:
     names = name_some(str(standings[i].peer.task) for i in stuck)
     cause = f" because of {names}" if len(stuck) < len(standings) else ""
     lines = [f"\n    {standing}" for standing in standings[:_SHOWN]]
     more = f"\n    and {len(standings) - _SHOWN} more" if len(standings) > _SHOWN else ""
-    return Hang(tuple(stuck), f"No progress for {seconds:g} s{cause}:{''.join(lines)}{more}")
+    return Hang(tuple(stuck), f"No progress for {seconds:g} s{cause}:{''.join(lines)}{more}", has_ended)
 
 
 _SHOWN: Final = 16

@@ -20,7 +20,7 @@ from stratagem.core.clock import Clock
 
 
 class Phase(enum.StrEnum):
-    """Where a process is, in words that end the sentence "worker 1 is ..."."""
+    """Where a process is, in words that end the sentence "worker 1 has been ..."."""
 
     OUTSIDE = "between steps"
     INPUT = "reading its input"
