@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from stratagem.core import exits
+
 pytestmark = pytest.mark.multiprocess
 
 SOURCES = Path(__file__).parents[2] / "src"
@@ -153,7 +155,7 @@ def test_a_busy_port_is_named(start: Start) -> None:
     with socket.create_server(("127.0.0.1", 0)) as busy:
         port = busy.getsockname()[1]
         process = start("join(detect())", configs(f"127.0.0.1:{port}", "127.0.0.1:1")[0])
-        _, err = finish(process, expect=1)
+        _, err = finish(process, expect=exits.PEER_LOST)
     assert f"StartupError: worker 0 cannot listen on port {port} of 127.0.0.1: the port is in use." in err
 
 
@@ -324,7 +326,8 @@ sys.stdin.read()
     assert out == "last words"
     assert f"stratagem: worker 1 (host {socket.gethostname()}, pid {second.pid}) failed:\nTraceback" in err
     assert err.rstrip().endswith("KeyError: 'boom'")
-    assert first.poll() is None
+    _, err = finish(first, expect=exits.PEER_LOST)
+    assert f"stratagem: worker 1 (host {socket.gethostname()}, pid {second.pid}) failed: KeyError: 'boom'\n" in err
 
 
 def test_sigterm_ends_a_process(start: Start) -> None:

@@ -16,6 +16,7 @@ import jax
 from stratagem.cluster.compat import CoordinationClient, abandon
 from stratagem.cluster.hello import Peer, name_some
 from stratagem.core.errors import PeerError, explain
+from stratagem.core.progress import Phase, progress
 
 Field = str | int | float | bool | None | Sequence[object] | Mapping[str, object]
 """What JSON can say."""
@@ -128,7 +129,8 @@ class Peers:
         numbered = b"%d %s" % (self._calls[place], note)
         self._client.key_value_set_bytes(f"{folder}{self._process_index}", numbered, allow_overwrite=True)
         try:
-            self._client.wait_at_barrier(f"stratagem/{place}", self._milliseconds(timeout_seconds))
+            with progress.during(Phase.MEETING):
+                self._client.wait_at_barrier(f"stratagem/{place}", self._milliseconds(timeout_seconds))
         except jax.errors.JaxRuntimeError as error:
             absence = self._absence(place, folder, str(error), timeout_seconds)
             abandon()

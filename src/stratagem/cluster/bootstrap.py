@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
+import math
 import os
 import socket
 import threading
@@ -14,15 +17,17 @@ import jax
 
 from stratagem.cluster import compat
 from stratagem.cluster.agreement import Peers
-from stratagem.cluster.ending import leave_at_once_on_failure
+from stratagem.cluster.ending import leave, leave_at_once_on_failure, show_end
 from stratagem.cluster.hello import Hello, Peer
-from stratagem.cluster.rendezvous import await_service, bind_host, gather, visit
+from stratagem.cluster.lifeline import Lifeline
+from stratagem.cluster.rendezvous import Meeting, await_service, bind_host, gather, visit
 from stratagem.cluster.resolver import ClusterResolver, master_url
 from stratagem.cluster.spec import ClusterSpec, Task, join_address, split_address
 from stratagem.core import environment as env
 from stratagem.core.clock import Deadline
 from stratagem.core.errors import ClusterError, InputError, StartupError, UsageError, explain
 from stratagem.core.log import announce, logger
+from stratagem.core.progress import progress
 
 DEFAULT_TIMEOUT_SECONDS: Final = 300.0
 """How long start-up waits for peers: image pulls and imports differ by minutes between machines."""
@@ -54,6 +59,8 @@ class Membership:
 
 _lock = threading.Lock()
 _joined: Membership | None = None
+_lifeline: Lifeline | None = None
+_hooked = False
 
 
 def join(resolver: ClusterResolver, timeout_seconds: float | None = None) -> Membership:
@@ -64,7 +71,8 @@ def join(resolver: ClusterResolver, timeout_seconds: float | None = None) -> Mem
 
     Args:
         resolver: Who is in the cluster, and which task this is.
-        timeout_seconds: How long to wait for all tasks; STRATAGEM_STARTUP_TIMEOUT when None.
+        timeout_seconds: How long to wait for all tasks, and how long a step may make no progress;
+            STRATAGEM_STARTUP_TIMEOUT and STRATAGEM_HANG_TIMEOUT when None.
 
     Returns:
         The place of this process in the cluster.
@@ -86,7 +94,8 @@ def join(resolver: ClusterResolver, timeout_seconds: float | None = None) -> Mem
         cluster = resolver.cluster_spec()
         task = _own_task(resolver, cluster)
         if _joined is None or _joined.process_count == 1:
-            _joined = _enter(task, cluster, _timeout(timeout_seconds))
+            _startup_seconds(timeout_seconds), _hang_seconds(timeout_seconds)  # wrong ones fail on a laptop too
+            _joined = _enter(task, cluster, timeout_seconds)
         elif (task, cluster) != (_joined.task, _joined.cluster):
             raise _changed_error(_joined, task, cluster)
         return _joined
@@ -115,7 +124,8 @@ def _own_task(resolver: ClusterResolver, cluster: ClusterSpec) -> Task:
     return task
 
 
-def _enter(task: Task, cluster: ClusterSpec, timeout_seconds: float) -> Membership:
+def _enter(task: Task, cluster: ClusterSpec, timeout_seconds: float | None) -> Membership:
+    global _hooked
     if task.type == "ps":
         raise UsageError(
             explain(
@@ -128,45 +138,74 @@ def _enter(task: Task, cluster: ClusterSpec, timeout_seconds: float) -> Membersh
     if task.type == "evaluator" or len(together) < 2:
         return Membership(task, cluster, process_index=0, process_count=1, is_chief=True, peers=None)
     _check_jax_unused(task, cluster)
-    peers = _start(task, cluster, timeout_seconds)
-    leave_at_once_on_failure(str(peers.own))
+    own = Peer(task, socket.gethostname(), os.getpid())
+    if not _hooked:
+        leave_at_once_on_failure(str(own), lambda: _lifeline)
+        _hooked = True
+    peers = _start(own, cluster, timeout_seconds)
     announce(f"Started server with target: {master_url(cluster.task_address(task.type, task.index), 'grpc')}")
     index = together.index(task)
     return Membership(task, cluster, index, len(together), is_chief=index == 0, peers=peers)
 
 
-def _start(task: Task, cluster: ClusterSpec, timeout_seconds: float) -> Peers:
+def _start(own: Peer, cluster: ClusterSpec, timeout_seconds: float | None) -> Peers:
     """Meet the other tasks, then start JAX's runtime on the port where they met."""
-    deadline = Deadline(timeout_seconds)
-    first, index = cluster.training_tasks[0], cluster.training_tasks.index(task)
+    startup_seconds = _startup_seconds(timeout_seconds)
+    deadline = Deadline(startup_seconds)
+    first, index = cluster.training_tasks[0], cluster.training_tasks.index(own.task)
     coordinator = cluster.task_address(first.type, first.index)
     host, port = split_address(coordinator)
-    own = Hello(Peer(task, socket.gethostname(), os.getpid()), cluster, _versions())
+    hello = Hello(own, cluster, _versions())
     _reach_without_proxy(host, os.environ)
-    if index == 0:
-        peers = gather(own, deadline)
-    else:
-        peers = visit(own, deadline)
+    meeting = gather(hello, deadline) if index == 0 else visit(hello, deadline)
+    lifeline = _watch(meeting, index, _hang_seconds(timeout_seconds))
+    if index > 0:
         # The first task may have been the last one in time: what is left of the deadline would be too little.
-        await_service(own, Deadline(max(deadline.remaining, SERVICE_SECONDS)))
-    _warn_of_loopback_name(peers, own.peer)
+        await_service(hello, Deadline(max(deadline.remaining, SERVICE_SECONDS)))
+    _warn_of_loopback_name(meeting.peers, own)
     try:
         client = compat.start_distributed(
             coordinator,
             join_address(bind_host(host), port),
-            len(peers),
+            len(meeting.peers),
             index,
             max(deadline.remaining, SERVICE_SECONDS),
         )
     except RuntimeError as error:
         raise StartupError(
             explain(
-                f"{task} could not start JAX's distributed runtime at {coordinator}: {error}",
+                f"{own.task} could not start JAX's distributed runtime at {coordinator}: {error}",
                 "The tasks could not train together.",
                 f"See that no other program takes port {port}, and start all tasks again.",
             )
         ) from error
-    return Peers(client, peers, index, timeout_seconds)
+    atexit.register(_end_together, lifeline)  # after JAX's own handler was registered, so that it runs before it
+    return Peers(client, meeting.peers, index, startup_seconds)
+
+
+def _watch(meeting: Meeting, index: int, hang_timeout: float | None) -> Lifeline:
+    """Listen from now on to what becomes of the other tasks."""
+    global _lifeline
+    _lifeline = Lifeline(
+        meeting.peers,
+        index,
+        meeting.connections,
+        progress,
+        hang_timeout,
+        show=functools.partial(show_end, meeting.peers[index], index),
+        leave=leave,
+    )
+    _lifeline.start()
+    return _lifeline
+
+
+def _end_together(lifeline: Lifeline) -> None:
+    """At the end of the program: wait for the others, so that nobody waits for minutes at JAX's own barrier."""
+    if not compat.is_abandoned():
+        if not lifeline.finish():
+            compat.abandon()
+    elif lifeline.claim_end():
+        lifeline.fail(f"{lifeline.own} waited for others too long, and ended its program.")
 
 
 def _versions() -> dict[str, str]:
@@ -198,24 +237,42 @@ def _warn_of_loopback_name(peers: Sequence[Peer], own: Peer) -> None:
         )
 
 
-def _timeout(timeout_seconds: float | None) -> float:
-    text = os.environ.get(env.STARTUP_TIMEOUT)
-    value = timeout_seconds if timeout_seconds is not None else text or DEFAULT_TIMEOUT_SECONDS
+def _startup_seconds(timeout_seconds: float | None) -> float:
+    seconds = _seconds(timeout_seconds, env.STARTUP_TIMEOUT)
+    if seconds == 0:
+        raise _seconds_error(timeout_seconds, env.STARTUP_TIMEOUT)
+    return DEFAULT_TIMEOUT_SECONDS if seconds is None else seconds
+
+
+def _hang_seconds(timeout_seconds: float | None) -> float | None:
+    seconds = _seconds(timeout_seconds, env.HANG_TIMEOUT)
+    return math.inf if seconds == 0 else seconds
+
+
+def _seconds(timeout_seconds: float | None, variable: str) -> float | None:
+    """Return the program's own timeout, or that of the environment; None without both."""
+    value = timeout_seconds if timeout_seconds is not None else os.environ.get(variable) or None
     try:
-        seconds = float(value)
+        seconds = None if value is None else float(value)
     except ValueError:
-        seconds = 0.0
-    # Not "seconds > 0": a NaN is no number of seconds either, and waits have no infinity.
-    if not 0 < seconds < threading.TIMEOUT_MAX:
-        name = "timeout_seconds" if timeout_seconds is not None else env.STARTUP_TIMEOUT
-        raise InputError(
-            explain(
-                f"{name} is {value!r}.",
-                "Start-up would not know how long to wait.",
-                f"Write a positive number of seconds, or leave it out for {DEFAULT_TIMEOUT_SECONDS:g}.",
-            )
-        )
+        raise _seconds_error(timeout_seconds, variable) from None
+    # A NaN is no number of seconds either, and waits have no infinity.
+    if seconds is not None and not 0 <= seconds < threading.TIMEOUT_MAX:
+        raise _seconds_error(timeout_seconds, variable)
     return seconds
+
+
+def _seconds_error(timeout_seconds: float | None, variable: str) -> InputError:
+    name = variable if timeout_seconds is None else "timeout_seconds"
+    value = os.environ.get(variable) if timeout_seconds is None else timeout_seconds
+    default = f"{DEFAULT_TIMEOUT_SECONDS:g}" if variable == env.STARTUP_TIMEOUT else "the default"
+    return InputError(
+        explain(
+            f"{name} is {value!r}.",
+            "The tasks would not know how long to wait.",
+            f"Write a positive number of seconds, or leave it out for {default}.",
+        )
+    )
 
 
 def _check_jax_unused(task: Task, cluster: ClusterSpec) -> None:

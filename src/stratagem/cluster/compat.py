@@ -11,8 +11,11 @@ from typing import Any, Final, Protocol
 import jax
 from jax._src import distributed, xla_bridge
 
-HEARTBEAT_SECONDS: Final = 100
-"""How long a task may be silent before JAX ends the others; long calls into native code are silent too."""
+HEARTBEAT_SECONDS: Final = 86400
+"""How long a task may be silent before JAX aborts the others. The lifeline is there long before."""
+
+SHUTDOWN_SECONDS: Final = 10
+"""How long JAX's exit handler waits for all tasks, which come to it together."""
 
 
 class CoordinationClient(Protocol):
@@ -67,6 +70,7 @@ def start_distributed(
         "process_id": process_id,
         "initialization_timeout": max(1, round(timeout_seconds)),
         "heartbeat_timeout_seconds": HEARTBEAT_SECONDS,
+        "shutdown_timeout_seconds": SHUTDOWN_SECONDS,
         # The cluster is known: without this JAX looks for Slurm and Open MPI to choose GPUs.
         "cluster_detection_method": "deactivate",
     }
@@ -94,3 +98,8 @@ def abandon() -> None:
         # Never deleted, also not when Python ends: a client that outlives its service aborts the process.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(part))
     state.client = state.service = None
+
+
+def is_abandoned() -> bool:
+    """Return whether this process will end without JAX's barrier."""
+    return distributed.global_state.client is None

@@ -1,47 +1,136 @@
-"""How a process of a running cluster ends when its program fails.
+"""How a process of a running cluster ends before its time: who is told, what is shown, with which exit code.
 
 JAX's exit handler waits for all processes at a barrier. After an exception the others are not on their way to
-it: they wait for this one in a collective, until the barrier gives up after minutes. So a failed process leaves
-at once, and the others notice by their failed collective.
+it: they wait for this one in a collective, until the barrier gives up after minutes. So a failed process tells
+the others why (`lifeline`), and all leave at once.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+import threading
+import traceback
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Final
 
-FAILED: Final = 1
-"""Exit code after an exception, as Python's own."""
+import jax
 
-INTERRUPTED: Final = 130
-"""Exit code after Ctrl-C, as shells count it."""
+from stratagem.cluster.hello import Peer
+from stratagem.cluster.lifeline import End, Lifeline
+from stratagem.core import exits
+from stratagem.core.errors import StartupError, explain
+
+NEWS_SECONDS: Final = 2.0
+"""How long a failed collective waits for the news of who is gone. It comes within milliseconds."""
+
+STUCK_OUTPUT_SECONDS: Final = 3.0
+"""How long the last words may take to be written; somebody may have stopped reading."""
 
 ExceptHook = Callable[[type[BaseException], BaseException, TracebackType | None], object]
 
 
-def leave_at_once_on_failure(name: str, leave: Callable[[int], object] = os._exit) -> None:
-    """Make an uncaught exception end this process without waiting for its peers.
+def leave_at_once_on_failure(
+    name: str, lifeline: Callable[[], Lifeline | None], leave: Callable[[int], object] = os._exit
+) -> None:
+    """Make an uncaught exception tell the peers and end this process without waiting for them.
 
     Args:
         name: Which process this is; printed above the traceback.
+        lifeline: Returns the connection to the peers once there is one.
         leave: How to leave, given an exit code.
     """
     show = sys.excepthook
 
     def leave_after_traceback(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        # At an interactive prompt an exception ends nothing.
-        if hasattr(sys, "ps1") or sys.flags.interactive:
+        peers = lifeline()
+        if is_interactive() or (peers is None and not isinstance(error, StartupError)):
             show(kind, error, trace)
             return
+        if peers is not None and not _is_first_to_end(peers, error):
+            # The thread of the lifeline says who is gone, and ends this process. A traceback out of the
+            # collective, which would only say that some connection was closed, is not the reason.
+            threading.Event().wait()
+        code = exit_code(error)
         try:
             print(f"stratagem: {name} failed:", file=sys.stderr)
             show(kind, error, trace)
             sys.stdout.flush()
             sys.stderr.flush()
+            if peers is not None:
+                peers.fail(f"{name} failed: {traceback.format_exception_only(error)[-1].strip()}")
         finally:
-            leave(INTERRUPTED if issubclass(kind, KeyboardInterrupt) else FAILED)
+            leave(code)
 
     sys.excepthook = leave_after_traceback
+
+
+def exit_code(error: BaseException) -> int:
+    """Return the exit code of a process that an exception ends.
+
+    Args:
+        error: The exception.
+    """
+    if isinstance(error, KeyboardInterrupt):
+        return exits.INTERRUPTED
+    return exits.PEER_LOST if isinstance(error, StartupError) else exits.FAILED
+
+
+def show_end(own: Peer, position: int, end: End) -> None:
+    """Print why this process ends, and where it hangs if it does.
+
+    Args:
+        own: This process.
+        position: Which of the processes it is.
+        end: Why.
+    """
+    # Whoever reads our output may have stopped: the end must not depend on it.
+    guard = threading.Timer(STUCK_OUTPUT_SECONDS, leave, [end.code])
+    guard.daemon = True
+    guard.start()
+    remedy = "Mend what those tasks say" if end.code == exits.PEER_LOST else "See what those tasks do"
+    text = explain(
+        end.found,
+        f"Every step needs every task, so {own} ends too, with exit code {end.code}.",
+        f"{remedy}; start the group again (`stratagem run --max-restarts` does).",
+    )
+    print(f"stratagem: {text}", file=sys.stderr, flush=True)
+    if position in end.stuck and end.code == exits.HUNG:
+        print(f"{own} is here:\n{_stacks()}", file=sys.stderr, flush=True)
+    sys.stdout.flush()
+    guard.cancel()
+
+
+def _stacks() -> str:
+    """Return where each thread is, but for this one; the main thread last."""
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    frames = sys._current_frames()
+    del frames[threading.get_ident()]
+    idents = sorted(frames, key=lambda ident: ident == threading.main_thread().ident)
+    stacks = [f"Thread {names.get(i, i)!r}:\n{''.join(traceback.format_stack(frames[i]))}" for i in idents]
+    return "".join(stacks)
+
+
+def leave(code: int) -> None:
+    """End this process at once, unless a person types at its prompt."""
+    if not is_interactive():
+        os._exit(code)
+
+
+def is_interactive() -> bool:
+    """Whether a person types at a prompt, where an exception ends nothing."""
+    return hasattr(sys, "ps1") or bool(sys.flags.interactive)
+
+
+def _is_first_to_end(peers: Lifeline, error: BaseException) -> bool:
+    """Whether this exception is the reason to end, not that of a peer."""
+    if any(isinstance(each, jax.errors.JaxRuntimeError) for each in _chain(error)):
+        peers.wait_for_news(NEWS_SECONDS)
+    return peers.claim_end()
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__

@@ -4,7 +4,7 @@ JAX's own start-up ends the process inside C++ when a peer is missing (`Terminat
 distributed service detected fatal errors`, seen with jaxlib 0.10), without a word about who is missing, and
 trusts all tasks to mean the same cluster. So process 0 listens on its own address first. Each task sends one
 line of JSON, `Hello`, and waits for one line back: the peers, or an error that all tasks raise alike. Process 0
-then frees the port, and JAX's service starts on it.
+then frees the port, and JAX's service starts on it. The connections stay open: `lifeline`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import selectors
 import socket
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
 from stratagem.cluster.hello import (
     Hello,
@@ -50,7 +50,20 @@ ERRORS: Final[Mapping[str, type[StratagemError]]] = {
 }
 
 
-def gather(own: Hello, deadline: Deadline) -> tuple[Peer, ...]:
+class Meeting(NamedTuple):
+    """What came of the meeting.
+
+    Args:
+        peers: All processes, in order of process index.
+        connections: The connections on which they said hello, still open, and what has been read beyond that; by
+            process index. On process 0 those to all others, on the others the one to process 0.
+    """
+
+    peers: tuple[Peer, ...]
+    connections: dict[int, tuple[socket.socket, bytes]]
+
+
+def gather(own: Hello, deadline: Deadline) -> Meeting:
     """Wait on process 0 until every other training task said hello, and let all go on.
 
     Args:
@@ -58,7 +71,7 @@ def gather(own: Hello, deadline: Deadline) -> tuple[Peer, ...]:
         deadline: When to give up.
 
     Returns:
-        All peers in order of process index, this one first.
+        All peers, this one first, and the connections to them.
 
     Raises:
         StartupError: The port is busy, or tasks are missing at the deadline.
@@ -82,7 +95,7 @@ def gather(own: Hello, deadline: Deadline) -> tuple[Peer, ...]:
         # Nobody may reach this listener after the answer: the next one on the port is JAX's service.
         reception.close_listeners()
         reception.dismiss(to_line({"peers": [write_peer(peer) for peer in peers]}))
-        return peers
+        return Meeting(peers, reception.keep_connections())
 
 
 class _Reception:
@@ -185,6 +198,15 @@ class _Reception:
         for _, connection in self._arrived.values():
             _send(connection, line)
 
+    def keep_connections(self) -> dict[int, tuple[socket.socket, bytes]]:
+        """Return the connections to the peers, by process index, and care for them no more."""
+        kept = {}
+        for index, task in enumerate(self._expected, start=1):
+            _, connection = self._arrived[task]
+            self._selector.unregister(connection)
+            kept[index] = (connection, self._unread.pop(connection))
+        return kept
+
     def close_listeners(self) -> None:
         for listener in self._listeners:
             self._selector.unregister(listener)
@@ -198,7 +220,7 @@ class _Reception:
         self._selector.close()
 
 
-def visit(own: Hello, deadline: Deadline) -> tuple[Peer, ...]:
+def visit(own: Hello, deadline: Deadline) -> Meeting:
     """Say hello to process 0 and wait until it lets all go on.
 
     Name look-ups and connections that fail are tried again until the deadline: in a cluster that is
@@ -209,7 +231,7 @@ def visit(own: Hello, deadline: Deadline) -> tuple[Peer, ...]:
         deadline: When to give up reaching process 0. Once reached, it has the same time for all to come.
 
     Returns:
-        All peers in order of process index.
+        All peers, and the connection to process 0.
 
     Raises:
         StartupError: Process 0 could not be reached, or other tasks did not arrive.
@@ -219,11 +241,14 @@ def visit(own: Hello, deadline: Deadline) -> tuple[Peer, ...]:
     pause, state = 0.05, "it did not answer"
     while not deadline.expired:
         try:
-            with _connect(own.cluster, deadline) as connection:
+            with ExitStack() as closing:
+                connection = closing.enter_context(_connect(own.cluster, deadline))
                 connection.sendall(own.encode())
                 # From here process 0 decides: it names whoever is missing when its own time, which began
                 # later than ours perhaps, is over. Leaving earlier would only make this task missing too.
-                return _read_answer(connection, Deadline(deadline.seconds + FAREWELL_SECONDS, deadline.clock))
+                answer = _read_answer(connection, Deadline(deadline.seconds + FAREWELL_SECONDS, deadline.clock))
+                closing.pop_all()
+                return answer
         except TimeoutError:
             state = "it did not answer"
         except OSError as error:
@@ -260,18 +285,19 @@ def _connect(cluster: ClusterSpec, deadline: Deadline) -> socket.socket:
     return socket.create_connection(host_and_port, timeout=max(0.01, min(CONNECT_SECONDS, deadline.remaining)))
 
 
-def _read_answer(connection: socket.socket, deadline: Deadline) -> tuple[Peer, ...]:
+def _read_answer(connection: socket.socket, deadline: Deadline) -> Meeting:
     line = b""
-    while not line.endswith(b"\n"):
+    while b"\n" not in line:
         connection.settimeout(max(0.01, deadline.remaining))
         data = connection.recv(65536)
         line += data
         if not data or len(line) > MAX_LINE:
             raise ConnectionError("it was reached, and closed the connection without a word")
+    line, _, beyond = line.partition(b"\n")
     try:
         answer = json.loads(line)
         if "error" not in answer:
-            return tuple(read_peer(peer) for peer in answer["peers"])
+            return Meeting(tuple(read_peer(peer) for peer in answer["peers"]), {0: (connection, beyond)})
         error = ERRORS[answer["error"]](answer["message"])
     except (ValueError, TypeError, KeyError):
         raise ConnectionError("another program listens there, or the cluster started without this task") from None

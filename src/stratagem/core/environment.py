@@ -16,6 +16,15 @@ LAUNCHED: Final = "STRATAGEM_LAUNCHED"
 STARTUP_TIMEOUT: Final = "STRATAGEM_STARTUP_TIMEOUT"
 """Seconds to wait for every peer at start-up. Default 300."""
 
+HANG_TIMEOUT: Final = "STRATAGEM_HANG_TIMEOUT"
+"""Seconds without progress after which the workers of a cluster end; 0 lets them wait for ever."""
+
+GENERATION: Final = "STRATAGEM_GENERATION"
+"""Which life of the group this is, from 1. Set by `stratagem run`, which counts it up at each restart."""
+
+STEP_FILE: Final = "STRATAGEM_STEP_FILE"
+"""Where a task notes how many steps it has finished. Set by `stratagem run`."""
+
 DATA: Final = "STRATAGEM_DATA"
 """Folder with `mnist.npz` and `fashion_mnist.npz` for examples, tests and benchmarks."""
 

@@ -21,6 +21,7 @@ import keras
 import numpy as np
 
 from stratagem.core.errors import UsageError, explain
+from stratagem.core.progress import Phase
 from stratagem.fit import compat, gradients, losses
 from stratagem.fit.adapter import ShareAdapter, ShareIterator, make_adapter
 from stratagem.fit.batch import GlobalBatch, count_rows, place_batch, valid_rows
@@ -104,7 +105,8 @@ class StepFunction:
         Raises:
             StopIteration: There is no batch left.
         """
-        batches = self._take(iterator)
+        with self.mesh.progress.during(Phase.INPUT):
+            batches = self._take(iterator)
         state = self.keeper.placed(self.step, state)
         groups = [batches] if self._fusible(batches) else [[batch] for batch in batches]
         results = []

@@ -19,6 +19,7 @@ from jax import lax
 from jax.extend.core import jaxpr_as_fun
 from jax.sharding import PartitionSpec
 
+from stratagem.core.progress import Phase
 from stratagem.fit.batch import GlobalBatch
 from stratagem.fit.metrics import Entry, ResultWatch, global_results
 from stratagem.replica.context import ReplicaContext, StrategyLike, replica_context
@@ -109,12 +110,13 @@ class Step:
         data = [batch.data for batch in batches]
         leaves, structure = jax.tree.flatten(data)
         key = (batches[0].split, structure, tuple([(leaf.shape, leaf.dtype) for leaf in leaves]))
-        if key not in self._programs:
-            self._programs[key] = self._compile(flat, batches)
-        program, rewritten, reading = self._programs[key]
-        logs, changed = program([flat[i] for i in rewritten], [flat[i] for i in reading], data)
-        if self.mesh.waits_for_steps:
-            jax.block_until_ready((logs, changed))
+        with self.mesh.progress.during(Phase.STEP if key in self._programs else Phase.COMPILING, steps=len(batches)):
+            if key not in self._programs:
+                self._programs[key] = self._compile(flat, batches)
+            program, rewritten, reading = self._programs[key]
+            logs, changed = program([flat[i] for i in rewritten], [flat[i] for i in reading], data)
+            if self.mesh.waits_for_steps:
+                jax.block_until_ready((logs, changed))
         for i, value in zip(rewritten, changed, strict=True):
             flat[i] = value
         return logs, self.grouped(flat)

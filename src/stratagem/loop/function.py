@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import keras
 
+from stratagem.core.progress import Phase
 from stratagem.replica.call import Call
 from stratagem.replica.captured import Place, ProgramStore, standing_in
 from stratagem.replica.context import StrategyLike
@@ -77,7 +78,7 @@ class Function:
         except NeedsPython:
             self._runs_as_python = True
             return self._fn(*args, **kwargs)
-        return program.run(arrays, numbers)
+        return program.step(arrays, numbers)
 
 
 class _Program:
@@ -86,6 +87,7 @@ class _Program:
     def __init__(self, call: Call, arrays: Sequence[jax.Array], numbers: Sequence[Place]) -> None:
         self._call = call
         self._numbers = list(numbers)
+        self._phase = Phase.COMPILING  # the first run compiles
         self._strategy: StrategyLike | None = None
         self._variables, self._assigned = self._discover(arrays)
         self._output: Any = None
@@ -114,6 +116,15 @@ class _Program:
             leaves, self._output = jax.tree.flatten(tracing.run())
         outputs = [jnp.asarray(leaf.value if isinstance(leaf, keras.Variable) else leaf) for leaf in leaves]
         return outputs, [tracing.scope.get_current_value(self._variables[i]) for i in self._assigned]
+
+    def step(self, arrays: Sequence[jax.Array], numbers: list[Any]) -> Tree:
+        """Run the program, which is a step of the cluster if it runs a strategy."""
+        if self._strategy is None:
+            return self.run(arrays, numbers)
+        with self._strategy.mesh.progress.during(self._phase, steps=1):
+            result = self.run(arrays, numbers)
+        self._phase = Phase.STEP
+        return result
 
     def run(self, arrays: Sequence[jax.Array], numbers: list[Any]) -> Tree:
         """Run the program: read the variables, assign their new values, return the outputs."""

@@ -10,6 +10,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from stratagem.core.errors import PeerError, explain
+from stratagem.core.progress import Progress, progress
 from stratagem.replica.split import Split
 
 AXIS: Final = "replica"
@@ -40,6 +41,8 @@ class ReplicaMesh:
         # XLA:CPU deadlocks when several steps are in flight on more devices than cores
         # ("rendezvous ... may be stuck", abort after 40 s). Waiting costs nothing there.
         self.waits_for_steps = self.devices[0].platform == "cpu" and self.size > 1
+        # The steps of a part of a cluster, say an evaluation on the chief alone, are not those of the cluster.
+        self.progress = progress if self.multi_process or jax.process_count() == 1 else Progress()
         self._check_equal_shares()
 
     @property

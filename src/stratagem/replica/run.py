@@ -17,6 +17,7 @@ from jax.core import Tracer
 from jax.sharding import PartitionSpec
 
 from stratagem.core.errors import InputError, UsageError, explain
+from stratagem.core.progress import Phase
 from stratagem.replica.call import Call
 from stratagem.replica.captured import Place, ProgramStore, standing_in
 from stratagem.replica.context import ReplicaContext, StrategyLike, current_replica_context, replica_context
@@ -76,7 +77,12 @@ class ReplicaRunner:
             call.numbers,
             lambda inputs: _Program(self.strategy, call, shares, arrays, inputs),
         )
-        return program.run(arrays, numbers)
+        if tracing is not None:  # part of a step, not a step
+            return program.run(arrays, numbers)
+        with self.mesh.progress.during(program.phase, steps=1):
+            result = program.run(arrays, numbers)
+        program.phase = Phase.STEP
+        return result
 
 
 class _Program:
@@ -99,6 +105,7 @@ class _Program:
         numbers: Sequence[Place],
     ) -> None:
         self._numbers = list(numbers)
+        self.phase = Phase.COMPILING  # the first run compiles
         self.mesh = strategy.mesh
         self.strategy = strategy
         self._call = call

@@ -4,20 +4,59 @@ import sys
 
 import pytest
 
-from stratagem.cluster.ending import leave_at_once_on_failure
+from stratagem.cluster.ending import exit_code, leave_at_once_on_failure
+from stratagem.core import exits
+from stratagem.core.errors import PeerError, StartupError
+
+
+class Peers:
+    """Stands for the lifeline."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def claim_end(self) -> bool:
+        return True
+
+    def fail(self, found: str) -> None:
+        self.told.append(found)
 
 
 @pytest.mark.parametrize(("error", "code"), [(ValueError("boom"), 1), (KeyboardInterrupt(), 130)])
-def test_an_uncaught_exception_is_shown_and_ends_the_process(
+def test_an_uncaught_exception_is_shown_told_and_ends_the_process(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: BaseException, code: int
 ) -> None:
     shown: list[BaseException] = []
     codes: list[int] = []
+    peers = Peers()
     monkeypatch.setattr(sys, "excepthook", lambda kind, error, trace: shown.append(error))
-    leave_at_once_on_failure("worker 1", codes.append)
+    leave_at_once_on_failure("worker 1", lambda: peers, codes.append)
     sys.excepthook(type(error), error, None)
     assert (shown, codes) == ([error], [code])
     assert capsys.readouterr().err == "stratagem: worker 1 failed:\n"
+    assert peers.told == [f"worker 1 failed: {type(error).__name__}" + (": boom" if code == 1 else "")]
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (PeerError("differ"), exits.FAILED),
+        (StartupError("a task is missing"), exits.PEER_LOST),
+        (KeyboardInterrupt(), exits.INTERRUPTED),
+    ],
+)
+def test_the_exit_code_tells_whether_another_try_may_help(error: BaseException, code: int) -> None:
+    assert exit_code(error) == code
+
+
+def test_without_peers_only_a_failed_start_needs_our_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    codes: list[int] = []
+    monkeypatch.setattr(sys, "excepthook", lambda kind, error, trace: None)
+    leave_at_once_on_failure("worker 1", lambda: None, codes.append)
+    sys.excepthook(ValueError, ValueError(), None)
+    assert codes == []
+    sys.excepthook(StartupError, StartupError(), None)
+    assert codes == [exits.PEER_LOST]
 
 
 def test_a_hook_that_fails_itself_does_not_keep_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,7 +65,7 @@ def test_a_hook_that_fails_itself_does_not_keep_the_process(monkeypatch: pytest.
 
     codes: list[int] = []
     monkeypatch.setattr(sys, "excepthook", broken)
-    leave_at_once_on_failure("worker 1", codes.append)
+    leave_at_once_on_failure("worker 1", Peers, codes.append)
     with pytest.raises(RuntimeError, match="hook"):
         sys.excepthook(ValueError, ValueError(), None)
     assert codes == [1]
@@ -37,6 +76,6 @@ def test_an_interactive_prompt_survives(monkeypatch: pytest.MonkeyPatch) -> None
     codes: list[int] = []
     monkeypatch.setattr(sys, "excepthook", lambda kind, error, trace: shown.append(error))
     monkeypatch.setattr(sys, "ps1", ">>> ", raising=False)
-    leave_at_once_on_failure("worker 1", codes.append)
+    leave_at_once_on_failure("worker 1", Peers, codes.append)
     sys.excepthook(ValueError, ValueError(), None)
     assert (len(shown), codes) == (1, [])

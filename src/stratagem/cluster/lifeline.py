@@ -1,0 +1,319 @@
+"""The connection that tells each task what becomes of the others.
+
+The connection on which a task said hello stays open as long as its process lives, and the system closes it when
+the process dies, however it dies. So a death is news within milliseconds, where a collective may hang for ever,
+JAX's exit barrier takes minutes, and JAX's own news of the death of process 0 is an abort.
+
+Process 0 has a connection to every task, the others one to process 0. Messages are lines of JSON:
+
+* every second a task tells process 0 what it is doing (`at`), and process 0 answers how much silence it would
+  stand (`patience`), so that a frozen process 0 is found too;
+* `failed`: the sender ends because of an exception; `bye`: it has come to the end of its program;
+* `end`: process 0 tells all why the group ends, and leaves last, because JAX's coordination service, which
+  aborts its clients when it goes, lives there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import socket
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from stratagem.cluster.hello import Peer, to_line
+from stratagem.cluster.watchdog import Standing, find_hang, patience
+from stratagem.core import exits
+from stratagem.core.clock import Clock, Deadline
+from stratagem.core.log import announce, logger
+from stratagem.core.progress import Phase, Progress
+
+BEAT_SECONDS: Final = 1.0
+"""How often tasks tell what they are doing."""
+
+LEAVING_SECONDS: Final = 3.0
+"""How long process 0 waits for the others to leave before it does."""
+
+HOST_SECONDS: Final = 60
+"""How long the system tries to reach the host of a peer before it counts as gone."""
+
+LONG_END_SECONDS: Final = 30.0
+"""After this time at the end of its program a task says whom it waits for."""
+
+
+class End(NamedTuple):
+    """Why the group ends before its time.
+
+    Args:
+        code: The exit code.
+        found: What was found, in words.
+        stuck: Positions of the tasks that hang.
+    """
+
+    code: int
+    found: str
+    stuck: tuple[int, ...] = ()
+
+
+@dataclass
+class _Link:
+    """The connection to one peer, and what it said last."""
+
+    peer: Peer
+    connection: socket.socket
+    heard: float
+    unread: bytes = b""
+    phase: Phase = Phase.OUTSIDE
+    steps: int = 0
+    seconds: float = 0.0
+    longest_step: float = 0.0
+    has_ended: bool = False
+
+    def standing(self, now: float) -> Standing:
+        silence = now - self.heard
+        phase = Phase.ENDED if self.has_ended else self.phase
+        return Standing(self.peer, phase, self.steps, self.seconds + silence, silence, self.longest_step)
+
+    def say(self, message: Mapping[str, Any]) -> None:
+        """Send a message without waiting. Who is frozen will not read it; who is gone shows when we read."""
+        try:
+            self.connection.send(to_line(message))
+        except OSError:
+            pass
+
+
+class Lifeline:
+    """This process's end of the connections. A daemon thread listens to them.
+
+    Args:
+        peers: All processes, in order of process index.
+        process_index: Which of them this one is.
+        connections: A connection to every other process on process 0, to process 0 on the others; by process
+            index. What has been read of them already stands beside each.
+        progress: What this process is doing.
+        hang_timeout: Seconds without progress that are too many; None leaves it to the program's own steps.
+        show: Tells the user why this process ends. Called once, by the thread.
+        leave: Ends this process with an exit code.
+        clock: Where time comes from.
+    """
+
+    def __init__(
+        self,
+        peers: Sequence[Peer],
+        process_index: int,
+        connections: Mapping[int, tuple[socket.socket, bytes]],
+        progress: Progress,
+        hang_timeout: float | None,
+        show: Callable[[End], object],
+        leave: Callable[[int], object],
+        clock: Clock | None = None,
+    ) -> None:
+        self._peers = tuple(peers)
+        self._index = process_index
+        self._progress = progress
+        self._hang_timeout = hang_timeout
+        self._patience = float("inf")
+        self._show = show
+        self._leave = leave
+        self._clock = clock or Clock()
+        self._links = {
+            index: _Link(self._peers[index], connection, self._clock.now(), unread)
+            for index, (connection, unread) in connections.items()
+        }
+        self._lock = threading.Lock()
+        self._all_ended = threading.Event()
+        self._ending = threading.Event()
+        self._is_heard = threading.Event()
+        self._is_over = False
+        self._news: End | None = None
+        self._leaving: Deadline | None = None
+        for link in self._links.values():
+            link.connection.setblocking(False)
+            _notice_dead_host(link.connection)
+        os.register_at_fork(after_in_child=self._forget)
+        self._thread = threading.Thread(target=self._listen, name="stratagem-lifeline", daemon=True)
+
+    @property
+    def own(self) -> Peer:
+        """This process."""
+        return self._peers[self._index]
+
+    def start(self) -> None:
+        """Begin to listen."""
+        self._thread.start()
+
+    def claim_end(self) -> bool:
+        """Return whether nothing ends this process yet. From now on this caller does, and no news of peers will."""
+        with self._lock:
+            is_first = not self._ending.is_set()
+            self._ending.set()
+        return is_first
+
+    def wait_for_news(self, seconds: float) -> None:
+        """Wait until news of a peer ends this process, but not for long."""
+        self._ending.wait(seconds)
+
+    def fail(self, found: str) -> None:
+        """Tell all tasks that this one ends because of a failure, and return when they know.
+
+        Process 0 returns when they have left: without JAX's coordination service they would abort.
+
+        Args:
+            found: What happened. The others show it, and end with PEER_LOST.
+        """
+        if self._is_over:
+            return
+        if self._index == 0:
+            self._tell_all(End(exits.PEER_LOST, found))
+        else:
+            self._links[0].say({"failed": found})
+        self._is_heard.wait(LEAVING_SECONDS)
+
+    def finish(self) -> bool:
+        """Say that the program has come to its end, and wait until those of all others have.
+
+        Nobody waits here for a task that died or hangs: then the group ends. An epilogue of one task, say the
+        last evaluation on the chief, may take as long as it likes.
+
+        Returns:
+            Whether all have; otherwise the others needed this task, and are gone.
+        """
+        if self._is_over:
+            return True
+        self._progress.enter(Phase.ENDED)
+        if self._index == 0:
+            self._check_all_ended()
+        else:
+            self._links[0].say({"bye": self._progress.mark.steps})
+        if not self._all_ended.wait(LONG_END_SECONDS):
+            announce(f"{self.own} has ended its program and waits for the others to end theirs.")
+            self._all_ended.wait()
+        return self._news is None
+
+    # The thread ----------------------------------------------------------------------------------
+
+    def _listen(self) -> None:
+        try:
+            with selectors.DefaultSelector() as selector:
+                for index, link in self._links.items():
+                    selector.register(link.connection, selectors.EVENT_READ, index)
+                    self._take_lines(index, b"")
+                self._follow(selector)
+        except Exception:
+            logger.exception("%s no longer sees what becomes of the other tasks.", self.own)
+
+    def _follow(self, selector: selectors.BaseSelector) -> None:
+        beat = Deadline(0.0, self._clock)
+        while self._links and not self._is_over and not self._may_leave():
+            for key, _ in selector.select((self._leaving or beat).remaining):
+                if not self._hear(key.data):
+                    selector.unregister(key.fileobj)
+                    self._lose(self._links.pop(key.data))
+            if beat.expired and self._leaving is None:
+                self._beat()
+                beat = Deadline(BEAT_SECONDS, self._clock)
+        self._is_heard.set()
+        if self._news is not None and self._progress.mark.phase is Phase.ENDED and self._index in self._news.stuck:
+            self._all_ended.set()  # this program has ended; it was the others that could not get on without it
+        elif self._news is not None:
+            self._leave(self._news.code)
+
+    def _may_leave(self) -> bool:
+        return self._leaving is not None and (self._index != 0 or self._leaving.expired)
+
+    def _hear(self, index: int) -> bool:
+        """Read what a peer sent; return False when it is gone."""
+        try:
+            data = self._links[index].connection.recv(65536)
+        except BlockingIOError:
+            return True
+        except OSError:
+            data = b""
+        self._take_lines(index, data)
+        return bool(data)
+
+    def _take_lines(self, index: int, data: bytes) -> None:
+        link = self._links[index]
+        *lines, link.unread = (link.unread + data).split(b"\n")
+        for line in lines:
+            link.heard = self._clock.now()
+            self._take(index, link, json.loads(line))
+
+    def _take(self, index: int, link: _Link, message: Mapping[str, Any]) -> None:
+        if "at" in message:
+            phase, link.steps, link.seconds, link.longest_step = message["at"]
+            link.phase = Phase(phase)
+            link.say({"patience": self._patience})
+        elif "patience" in message:
+            self._patience = message["patience"]
+        elif "bye" in message:
+            link.has_ended, link.steps, link.seconds = True, message["bye"], 0.0
+            self._check_all_ended()
+        elif "failed" in message:
+            self._end(End(exits.PEER_LOST, message["failed"]))
+        elif "end" in message:
+            code, found, stuck = message["end"]
+            self._end(End(code, found, tuple(stuck)))
+            self._is_heard.set()
+
+    def _lose(self, link: _Link) -> None:
+        link.connection.close()
+        if not self._is_over:
+            found = f"{link.peer} ended without a word (killed, or crashed) after step {link.steps}."
+            self._end(End(exits.PEER_LOST, found))
+
+    def _beat(self) -> None:
+        phase, steps, since = self._progress.mark
+        now = self._clock.now()
+        own = Standing(self.own, phase, steps, self._progress.clock.now() - since, 0.0, self._progress.longest_step)
+        if self._index == 0:
+            standings = [own, *(self._links[i].standing(now) for i in sorted(self._links))]
+            self._patience = patience(self._hang_timeout, standings)
+            hang = find_hang(standings, self._patience)
+        else:
+            first = self._links[0]
+            first.say({"at": [phase, steps, own.seconds, own.longest_step]})
+            hang = find_hang([Standing(first.peer, silence=now - first.heard)], self._patience)
+        if hang is not None:
+            self._end(End(exits.PEER_LOST if hang.has_ended else exits.HUNG, hang.found, hang.stuck))
+
+    def _check_all_ended(self) -> None:
+        """Let go when all programs have come to their end. Process 0 knows, and tells the others."""
+        with self._lock:
+            links = list(self._links.values())
+            if self._progress.mark.phase is Phase.ENDED and all(link.has_ended for link in links):
+                self._is_over = True
+                if self._index == 0:
+                    for link in links:
+                        link.say({"bye": self._progress.mark.steps})
+                self._all_ended.set()
+
+    def _end(self, end: End) -> None:
+        """End this process because of news; process 0 tells the others first."""
+        if self.claim_end():
+            if self._index == 0:
+                self._tell_all(end)
+            self._show(end)
+            self._news, self._leaving = end, Deadline(LEAVING_SECONDS, self._clock)
+
+    def _tell_all(self, end: End) -> None:
+        for link in list(self._links.values()):
+            link.say({"end": end})
+
+    def _forget(self) -> None:
+        """In a forked child: it is no task, and must not keep the connections open when its parent dies."""
+        self._is_over = True
+        for link in self._links.values():
+            link.connection.close()
+
+
+def _notice_dead_host(connection: socket.socket) -> None:
+    """Let the system close the connection when the host at its other end is gone, which sends no word."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    options = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 1000 * HOST_SECONDS}
+    for name, value in options.items():
+        if hasattr(socket, name):  # Linux has them all
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

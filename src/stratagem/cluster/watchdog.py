@@ -1,0 +1,144 @@
+"""When does a group of tasks hang, and because of whom? Pure: asks nobody, ends nothing.
+
+No progress alone is no hang. A task that waits for others (in a step, at a meeting) is held by those that have
+not come; what these are doing says how long they may. Nobody is blamed while somebody compiles, or works
+between steps (saves, evaluates) for a time that steps of this program have shown to be short.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from stratagem.cluster.hello import Peer, name_some
+from stratagem.core.progress import Phase
+
+PATIENCE_SECONDS: Final = 600.0
+"""Least time without progress, where the user names none: a large checkpoint takes minutes."""
+
+LONGEST_STEPS: Final = 20.0
+"""A program with long steps gets this many times its longest one."""
+
+COMPILING_SECONDS: Final = 3600.0
+"""Least time for a compilation, also where the user wants hangs to be found within seconds."""
+
+ENDED_SECONDS: Final = 2.0
+"""How long others may wait for a task that has ended its program: it will not come."""
+
+_WAITS: Final = (Phase.STEP, Phase.COMPILING, Phase.MEETING)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What is known of one task.
+
+    Args:
+        peer: The task.
+        phase: What it does.
+        steps: Steps that it has finished.
+        seconds: How long it has been in the phase.
+        silence: Seconds since it was last heard.
+        longest_step: Its longest step so far, in seconds.
+    """
+
+    peer: Peer
+    phase: Phase = Phase.OUTSIDE
+    steps: int = 0
+    seconds: float = 0.0
+    silence: float = 0.0
+    longest_step: float = 0.0
+
+    def __str__(self) -> str:
+        if self.silence > self.seconds:
+            return f"{self.peer} has been silent for {self.silence:.0f} s (last heard after step {self.steps})"
+        place = f"step {self.steps + 1}" if self.phase in (Phase.STEP, Phase.COMPILING) else f"after step {self.steps}"
+        return f"{self.peer} has been {self.phase.value} for {self.seconds:.0f} s ({place})"
+
+
+@dataclass(frozen=True)
+class Hang:
+    """A group that makes no progress.
+
+    Args:
+        stuck: Positions of the tasks that hold it up.
+        found: What was found, in words.
+        has_ended: Whether they have ended their programs.
+    """
+
+    stuck: tuple[int, ...]
+    found: str
+    has_ended: bool = False
+
+
+def patience(hang_timeout: float | None, standings: Sequence[Standing]) -> float:
+    """Return how many seconds without progress are too many.
+
+    Args:
+        hang_timeout: What the user asked for; None leaves it to the program's own steps.
+        standings: All tasks.
+    """
+    if hang_timeout is not None:
+        return hang_timeout
+    return max(PATIENCE_SECONDS, LONGEST_STEPS * max(standing.longest_step for standing in standings))
+
+
+def find_hang(standings: Sequence[Standing], seconds: float) -> Hang | None:
+    """Return who holds up the group, or None if it may still get on.
+
+    Args:
+        standings: All tasks.
+        seconds: Time without progress that is too much.
+
+    Example:
+        >>> from stratagem.cluster.spec import Task
+        >>> waits = Standing(Peer(Task("worker", 0), "a", 11), Phase.STEP, steps=7, seconds=40.0)
+        >>> sleeps = Standing(Peer(Task("worker", 1), "b", 22), Phase.OUTSIDE, steps=7, seconds=40.0)
+        >>> find_hang([waits, sleeps], seconds=60.0)
+        >>> print(find_hang([waits, sleeps], seconds=30.0).found)
+        No progress for 30 s because of worker 1:
+            worker 0 (host a, pid 11) has been in a step for 40 s (step 8)
+            worker 1 (host b, pid 22) has been between steps for 40 s (after step 7)
+    """
+    silent = [i for i, task in enumerate(standings) if task.silence > seconds]
+    if silent:
+        return _hang(standings, silent, seconds)
+    reading = [i for i, task in enumerate(standings) if task.phase is Phase.INPUT and task.seconds > seconds]
+    if reading:
+        return _hang(standings, reading, seconds)
+    for waiting in standings:
+        if waiting.phase not in _WAITS:
+            continue
+        behind = [i for i, task in enumerate(standings) if _is_behind(task, waiting)]
+        ended = [i for i in behind if standings[i].phase is Phase.ENDED]
+        if ended and min(waiting.seconds, *(standings[i].seconds for i in ended)) > ENDED_SECONDS:
+            return _hang(standings, ended, ENDED_SECONDS, has_ended=True)
+        if waiting.phase is Phase.MEETING or waiting.seconds <= seconds:
+            continue
+        holding = behind or [i for i, task in enumerate(standings) if task.steps <= waiting.steps]
+        if all(standings[i].seconds > _allowed(standings[i], seconds) for i in holding):
+            return _hang(standings, holding, seconds)
+    return None
+
+
+def _is_behind(task: Standing, waiting: Standing) -> bool:
+    """Whether a task has not come to where another one waits. A meeting has a deadline of its own."""
+    if waiting.phase is Phase.MEETING:
+        return task.phase is Phase.ENDED
+    return task.steps < waiting.steps or (task.steps == waiting.steps and task.phase not in _WAITS)
+
+
+def _allowed(task: Standing, seconds: float) -> float:
+    return max(seconds, COMPILING_SECONDS) if task.phase is Phase.COMPILING else seconds
+
+
+def _hang(standings: Sequence[Standing], stuck: Sequence[int], seconds: float, has_ended: bool = False) -> Hang:
+    names = name_some(str(standings[i].peer.task) for i in stuck)
+    cause = f" because of {names}" if len(stuck) < len(standings) else ""
+    lines = [f"\n    {standing}" for standing in standings[:_SHOWN]]
+    more = f"\n    and {len(standings) - _SHOWN} more" if len(standings) > _SHOWN else ""
+    return Hang(tuple(stuck), f"No progress for {seconds:g} s{cause}:{''.join(lines)}{more}", has_ended)
+
+
+_SHOWN: Final = 16
+"""Tasks described in one message."""

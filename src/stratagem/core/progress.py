@@ -1,0 +1,146 @@
+"""What this process is doing: reading input, compiling, in a step. Marked by the training loop, read by the watchdog.
+
+A mark is one assignment of a tuple, which other threads see whole; a step with its marks costs about a
+microsecond.
+"""
+
+from __future__ import annotations
+
+import enum
+import mmap
+import os
+import struct
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from stratagem.core import environment
+from stratagem.core.clock import Clock
+
+
+class Phase(enum.StrEnum):
+    """Where a process is, in words that end the sentence "worker 1 has been ..."."""
+
+    OUTSIDE = "between steps"
+    INPUT = "reading its input"
+    COMPILING = "compiling a step, or in the first run of it"
+    STEP = "in a step"
+    MEETING = "waiting for the others"
+    ENDED = "at the end of its program"
+
+
+class Mark(NamedTuple):
+    """A moment of a process.
+
+    Args:
+        phase: What it does.
+        steps: Steps that it has finished.
+        since: When the phase began, on the clock of the process.
+    """
+
+    phase: Phase
+    steps: int
+    since: float
+
+
+class Progress:
+    """The marks of one process.
+
+    Args:
+        clock: Where time comes from.
+        file: Where the number of steps can be read also when the process was killed.
+
+    Example:
+        >>> progress = Progress()
+        >>> with progress.during(Phase.STEP, steps=1):
+        ...     progress.mark.phase.value
+        'in a step'
+        >>> progress.mark.phase.name, progress.mark.steps
+        ('OUTSIDE', 1)
+    """
+
+    def __init__(self, clock: Clock | None = None, file: StepFile | None = None) -> None:
+        self.clock = clock or Clock()
+        self.mark = Mark(Phase.OUTSIDE, 0, self.clock.now())
+        self.longest_step = 0.0
+        self._file = file
+
+    def enter(self, phase: Phase, more_steps: int = 0) -> None:
+        """Begin a phase.
+
+        Args:
+            phase: What the process does now.
+            more_steps: Steps that have come to their end with the phase before.
+        """
+        steps = self.mark.steps + more_steps
+        self.mark = Mark(phase, steps, self.clock.now())
+        if more_steps and self._file is not None:
+            self._file.write(steps)
+
+    def during(self, phase: Phase, steps: int = 0) -> _During:
+        """Return a context in which the process is in a phase; after it, in the phase before.
+
+        Args:
+            phase: What the process does.
+            steps: Steps to count when it ends well.
+        """
+        return _During(self, phase, steps)
+
+
+class _During:
+    """A phase with an end. A class, because a generator would cost three times as much."""
+
+    def __init__(self, progress: Progress, phase: Phase, steps: int) -> None:
+        self._progress = progress
+        self._phase = phase
+        self._steps = steps
+
+    def __enter__(self) -> None:
+        self._outer = self._progress.mark.phase
+        self._progress.enter(self._phase)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        progress, began = self._progress, self._progress.mark.since
+        progress.enter(self._outer, self._steps if kind is None else 0)
+        if self._phase is Phase.STEP:
+            progress.longest_step = max(progress.longest_step, progress.mark.since - began)
+
+
+class StepFile:
+    """A file that holds the number of steps and the moment of the last one. Killing the writer spoils nothing.
+
+    Args:
+        path: The file; made if it is not there.
+    """
+
+    _LAYOUT: Final = struct.Struct("<Qd")
+
+    def __init__(self, path: Path) -> None:
+        with path.open("a+b") as file:
+            file.truncate(self._LAYOUT.size)
+            self._map = mmap.mmap(file.fileno(), self._LAYOUT.size)
+
+    def write(self, steps: int) -> None:
+        """Note that so many steps are finished, now."""
+        self._LAYOUT.pack_into(self._map, 0, steps, time.time())
+
+    @classmethod
+    def read(cls, path: Path) -> tuple[int, float]:
+        """Return (steps, moment of the last in seconds since 1970); zeros before the first step."""
+        try:
+            return cls._LAYOUT.unpack(path.read_bytes())
+        except (OSError, struct.error):
+            return 0, 0.0
+
+
+def _of_this_process(variables: Mapping[str, str]) -> Progress:
+    path = variables.get(environment.STEP_FILE)
+    try:
+        return Progress(file=StepFile(Path(path)) if path else None)
+    except OSError:  # the launcher that made the folder is gone
+        return Progress()
+
+
+progress: Final = _of_this_process(os.environ)
+"""Of this process."""
