@@ -64,6 +64,13 @@ def regularised() -> keras.Model:
     return model
 
 
+def penalised() -> keras.Model:
+    """A penalty of the weights alone, which does not depend on the rows."""
+    model = _stack(layers.Dense(8, activation="tanh", kernel_regularizer=keras.regularizers.L2(0.05)))
+    model.compile(optimizer=keras.optimizers.Adam(0.01), loss=_from_logits(), metrics=["accuracy"])
+    return model
+
+
 def built_by_fit() -> keras.Model:
     """No `Input`: the first batch tells the shapes."""
     model = keras.Sequential([layers.Dense(8, activation="relu"), layers.Dense(CLASSES)])
@@ -209,6 +216,21 @@ def gru() -> keras.Model:
 def batch_norm(*, synchronized: bool) -> keras.Model:
     # A bias before a normalisation has a gradient of exactly zero but for rounding, which Adam would scale up.
     model = _stack(layers.Dense(8, use_bias=False), layers.BatchNormalization(synchronized=synchronized), layers.ReLU())
+    model.compile(optimizer=keras.optimizers.Adam(0.01), loss=_from_logits(), metrics=["accuracy"])
+    return model
+
+
+def masked_batch_norm(*, synchronized: bool) -> keras.Model:
+    """Statistics of the words alone: padding is left out."""
+    model = keras.Sequential(
+        [
+            keras.Input((LENGTH,), dtype="int32"),
+            layers.Embedding(WORDS, 4, mask_zero=True),
+            layers.BatchNormalization(synchronized=synchronized),
+            layers.GlobalAveragePooling1D(),
+            layers.Dense(CLASSES),
+        ]
+    )
     model.compile(optimizer=keras.optimizers.Adam(0.01), loss=_from_logits(), metrics=["accuracy"])
     return model
 

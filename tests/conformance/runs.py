@@ -13,7 +13,7 @@ import jax
 import keras
 from tests.conformance import inputs
 from tests.conformance.compat import keep_double_precision
-from tests.conformance.table import ALL, EXCEPTIONS, ROWS, Record, Row, run
+from tests.conformance.table import ALL, EXCEPTIONS, ROWS, Record, Row, Tolerance, differences, run
 
 import stratagem
 from stratagem.testing import run_workers
@@ -42,11 +42,19 @@ def reference(name: str) -> Record:
     return run(ALL[name], None)
 
 
-def _outcome(do: Callable[[], Record]) -> Outcome:
+def outcome(do: Callable[[], Record]) -> Outcome:
     try:
         return do()
     except Exception:
         return traceback.format_exc()
+
+
+def check(found: Outcome, expected: Outcome, tolerance: Tolerance | None) -> None:
+    """Assert that a row recorded what it should; a tolerance of None means in every bit."""
+    assert not isinstance(expected, str), expected
+    assert not isinstance(found, str), found
+    different = differences(found, expected, tolerance)
+    assert not different, "\n".join(different)
 
 
 def _warnings_are_errors() -> None:
@@ -59,12 +67,17 @@ def _warnings_are_errors() -> None:
 # Several workers -----------------------------------------------------------------------------------
 
 
-def on_worker(names: Iterable[str]) -> dict[str, Outcome]:
-    """Run rows as one worker of a cluster."""
+def begin_worker() -> None:
+    """Set up a process of a test like that of pytest."""
     _warnings_are_errors()
     quick_compilation(True)
+
+
+def on_worker(names: Iterable[str]) -> dict[str, Outcome]:
+    """Run rows as one worker of a cluster."""
+    begin_worker()
     strategy = stratagem.MultiWorkerMirroredStrategy()
-    return {name: _outcome(lambda name=name: run(ALL[name], strategy)) for name in names}
+    return {name: outcome(lambda name=name: run(ALL[name], strategy)) for name in names}
 
 
 def rows_for(workers: int) -> list[str]:
@@ -91,23 +104,28 @@ SIZES = (2, 3, 4)
 """Virtual devices on which a row is compared in double precision."""
 
 
-def in_double_precision(names: list[str]) -> dict[str, dict[int, Outcome]]:
-    """Run every other row on plain Keras (number 0) and on virtual devices, all in float64.
-
-    Precision is a setting of the whole process. Two processes that know nothing of each other share the work.
-    """
-    _warnings_are_errors()
-    quick_compilation(True)
+def begin_double_precision() -> None:
+    """Set up a process that computes in float64: precision is a setting of the whole process."""
+    begin_worker()
     jax.config.update("jax_enable_x64", True)
     keras.config.set_floatx("float64")
     keep_double_precision()
-    half = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
+
+
+def own_half(names: list[str]) -> list[str]:
+    """Return this process's names: two processes that know nothing of each other share the work."""
+    return names[json.loads(os.environ["TF_CONFIG"])["task"]["index"] :: 2]
+
+
+def in_double_precision(names: list[str]) -> dict[str, dict[int, Outcome]]:
+    """Run every other row on plain Keras (number 0) and on virtual devices, all in float64."""
+    begin_double_precision()
 
     def outcomes(row: Row) -> dict[int, Outcome]:
-        found = {size: _outcome(lambda size=size: run(row, mirrored(size))) for size in SIZES}
-        return {0: _outcome(lambda: run(row, None)), **found}
+        found = {size: outcome(lambda size=size: run(row, mirrored(size))) for size in SIZES}
+        return {0: outcome(lambda: run(row, None)), **found}
 
-    return {name: outcomes(ROWS[name]) for name in names[half::2]}
+    return {name: outcomes(ROWS[name]) for name in own_half(names)}
 
 
 @functools.cache

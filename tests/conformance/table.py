@@ -161,6 +161,13 @@ _BOTH = [
         shape=inputs.uneven,
         plain=partial(models.batch_norm, synchronized=False),
     ),
+    Row(
+        "masked, synchronized batch norm, uneven",
+        partial(models.masked_batch_norm, synchronized=True),
+        inputs.labelled_sentences,
+        inputs.uneven,
+        plain=partial(models.masked_batch_norm, synchronized=False),
+    ),
     Row("sum, sample_weight", partial(models.mlp, reduction="sum"), shape=inputs.sample_weighted),
     Row(
         "mean_with_sample_weight",
@@ -213,23 +220,23 @@ def run(row: Row, strategy: stratagem.Strategy | None) -> Record:
     arguments = row.shape(row.examples, strategy is None)
     history = model.fit(**arguments, shuffle=False, verbose=0).history
     record: dict[str, Any] = {f"history/{name}": values for name, values in history.items()}
-    record |= _named("optimizer", [(v.path, _value(v)) for v in model.optimizer.variables])
+    record |= named("optimizer", [(v.path, value_of(v)) for v in model.optimizer.variables])
     if row.inference:
         x, y = row.examples(2 * inputs.BATCH + 1)  # the last batch has one row
         record |= _logs("evaluate", model.evaluate(x, y, batch_size=inputs.BATCH, verbose=0, return_dict=True))
         x, _ = row.examples(inputs.BATCH + 2)
-        record |= _named("predict", _leaves(model.predict(x, batch_size=inputs.BATCH, verbose=0)))
+        record |= named("predict", _leaves(model.predict(x, batch_size=inputs.BATCH, verbose=0)))
     if row.on_batch:
         x, y = row.examples(7)
         record |= _logs("on_batch/train", model.train_on_batch(x, y, return_dict=True))
         record |= _logs("on_batch/train again", model.train_on_batch(x, y, return_dict=True))
         record |= _logs("on_batch/test", model.test_on_batch(x, y, return_dict=True))
-        record |= _named("predict_on_batch", _leaves(model.predict_on_batch(x)))
-    record |= _named("weights", [(v.path, _value(v)) for v in model.variables])
+        record |= named("predict_on_batch", _leaves(model.predict_on_batch(x)))
+    record |= named("weights", [(v.path, value_of(v)) for v in model.variables])
     return {name: np.asarray(value) for name, value in record.items()}
 
 
-def _value(variable: keras.Variable) -> np.ndarray:
+def value_of(variable: keras.Variable) -> np.ndarray:
     """Return a variable's value; first make sure that the replicas of this process hold the very same."""
     first, *others = [np.asarray(piece.data) for piece in variable.value.addressable_shards]
     for other in others:
@@ -241,7 +248,7 @@ def _leaves(tree: Any) -> list[tuple[str, np.ndarray]]:
     return [("/".join(map(str, path)), np.asarray(leaf)) for path, leaf in keras.tree.flatten_with_path(tree)]
 
 
-def _named(group: str, values: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+def named(group: str, values: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     return {f"{group}/{i} {name}": value for i, (name, value) in enumerate(values)}
 
 

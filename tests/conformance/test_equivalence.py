@@ -8,29 +8,22 @@ with other data than the common one on 4, and some on virtual devices too.
 from __future__ import annotations
 
 import pytest
-from tests.conformance.runs import SIZES, Outcome, cluster, double_precision, mirrored, reference, rows_for
-from tests.conformance.table import ALL, EXCEPTIONS, FLOAT32, FLOAT64, ROWS, Tolerance, differences, run
+from tests.conformance.runs import SIZES, Outcome, check, cluster, double_precision, mirrored, reference, rows_for
+from tests.conformance.table import ALL, EXCEPTIONS, FLOAT32, FLOAT64, ROWS, run
 
 # The first row that needs a cluster waits for the whole table to run on it.
 needs_whole_table = pytest.mark.timeout(600)
 
 
-def _check(outcome: Outcome, expected: Outcome, tolerance: Tolerance | None) -> None:
-    assert not isinstance(expected, str), expected
-    assert not isinstance(outcome, str), outcome
-    found = differences(outcome, expected, tolerance)
-    assert not found, "\n".join(found)
-
-
 @pytest.mark.parametrize("name", ALL)
 def test_one_replica_is_plain_keras_in_every_bit(name: str) -> None:
-    _check(run(ALL[name], mirrored(1)), reference(name), None)
+    check(run(ALL[name], mirrored(1)), reference(name), None)
 
 
 @pytest.mark.parametrize("replicas", [2, 3, 4])
 @pytest.mark.parametrize("name", [row.name for row in ROWS.values() if row.on_batch or not row.float64])
 def test_virtual_devices(name: str, replicas: int) -> None:
-    _check(run(ROWS[name], mirrored(replicas)), reference(name), ROWS[name].float32)
+    check(run(ROWS[name], mirrored(replicas)), reference(name), ROWS[name].float32)
 
 
 @needs_whole_table
@@ -38,7 +31,7 @@ def test_virtual_devices(name: str, replicas: int) -> None:
 @pytest.mark.parametrize("name", [row.name for row in ROWS.values() if row.float64])
 def test_virtual_devices_in_double_precision(name: str, replicas: int) -> None:
     outcomes = double_precision()[name]
-    _check(outcomes[replicas], outcomes[0], FLOAT64)
+    check(outcomes[replicas], outcomes[0], FLOAT64)
 
 
 @needs_whole_table
@@ -48,19 +41,19 @@ def test_virtual_devices_in_double_precision(name: str, replicas: int) -> None:
 )
 def test_workers(workers: int, name: str) -> None:
     first = _alike(name, workers)
-    _check(first, reference(name), ROWS[name].float32)
+    check(first, reference(name), ROWS[name].float32)
 
 
 @needs_whole_table
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("name", EXCEPTIONS)
 def test_exceptions_do_not_depend_on_where_replicas_run(name: str) -> None:
-    _check(_alike(name, workers=4), run(EXCEPTIONS[name], mirrored(4)), FLOAT32)
+    check(_alike(name, workers=4), run(EXCEPTIONS[name], mirrored(4)), FLOAT32)
 
 
 def _alike(name: str, workers: int) -> Outcome:
     """Return what all workers recorded, the same in every bit."""
     first, *others = [outcomes[name] for outcomes in cluster(workers)]
     for other in others:
-        _check(other, first, None)
+        check(other, first, None)
     return first

@@ -78,6 +78,7 @@ def seam_points() -> dict[str, tuple[Any, str]]:
         "reduce_values": (loss_module, "reduce_values"),
         "apply_mask": (loss_module, "apply_mask"),
         "moments": (jax_nn, "moments"),
+        "masked_moments": (batch_normalization.BatchNormalization, "_moments"),
         "batch_normalization": (batch_normalization.BatchNormalization, "__init__"),
     }
 

@@ -6,6 +6,7 @@ replicas, so clipping, loss scaling and every optimizer see what one device woul
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -84,6 +85,29 @@ def reducing_apply(original: Callable) -> Callable:
         for variable, value in zip(variables, new, strict=True):
             variable.assign(value)
         return None
+
+    return apply
+
+
+def traceable(original: Callable) -> Callable:
+    """Return what takes the place of `LossScaleOptimizer.apply`.
+
+    Keras assigns to variables inside a `cond` there, which fails on JAX, with a strategy or without
+    (UnexpectedTracerError); its `stateless_apply` works.
+
+    Args:
+        original: The method as Keras defines it.
+    """
+
+    @functools.wraps(original)
+    def apply(optimizer: Any, grads: Sequence[Any], trainable_variables: Sequence[Any] | None = None) -> Any:
+        targets = compat.built_for(optimizer, trainable_variables)
+        changing = [*targets, *optimizer.variables]
+        weights, state = optimizer.stateless_apply(
+            [variable.value for variable in optimizer.variables], grads, [variable.value for variable in targets]
+        )
+        for variable, value in zip(changing, [*weights, *state], strict=True):
+            variable.assign(value)
 
     return apply
 

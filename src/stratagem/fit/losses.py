@@ -11,10 +11,12 @@ for custom losses that are means. Keras has two kinds that are not, put right he
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+import jax
 import jax.numpy as jnp
+import keras
 
 from stratagem.core.errors import UsageError, explain
 from stratagem.replica.context import ReplicaContext, current_replica_context
@@ -109,13 +111,41 @@ def sharing_moments(original: Callable) -> Callable:
         count = context.share.global_rows / context.share.rows
         for axis in axes:
             count *= x.shape[axis]
-        (total,) = context.differentiable_sum([jnp.sum(wide, axes, keepdims=True)])
-        mean = total / count
-        (squares,) = context.differentiable_sum([jnp.sum((wide - mean) ** 2, axes, keepdims=True)])
-        variance = squares / count
+        mean, variance = _global_moments(context, wide, axes, None, count)
         if not keepdims:
             mean, variance = jnp.squeeze(mean, axes), jnp.squeeze(variance, axes)
         largest = jnp.finfo(x.dtype).max  # statistics of float16 inputs may leave its range
         return tuple(jnp.clip(value, -largest, largest).astype(x.dtype) for value in (mean, variance))
 
     return moments
+
+
+def sharing_masked_moments(original: Callable) -> Callable:
+    """Wrap the mean and variance of unmasked entries, which Keras's BatchNormalization computes by itself.
+
+    Args:
+        original: `keras.layers.BatchNormalization._moments`.
+    """
+
+    def moments(layer: Any, inputs: Any, mask: Any) -> Any:
+        context = current_replica_context()
+        if mask is None or not layer.synchronized or context is None or context.strategy.mesh.size == 1:
+            return original(layer, inputs, mask)
+        counted = jnp.broadcast_to(mask[..., jnp.newaxis], inputs.shape).astype(bool)
+        axes = tuple(axis for axis in range(inputs.ndim) if axis != layer.axis % inputs.ndim)
+        (count,) = context.sum([jnp.sum(counted, axes, keepdims=True, dtype=inputs.dtype)])
+        # Keras's own guard against a batch without any entry.
+        both = _global_moments(context, inputs, axes, counted, count + keras.config.epsilon())
+        return tuple(jnp.squeeze(value) for value in both)
+
+    return moments
+
+
+def _global_moments(
+    context: ReplicaContext, x: jax.Array, axes: Sequence[int], counted: jax.Array | None, count: Any
+) -> tuple[jax.Array, jax.Array]:
+    """Return mean and variance over the entries of all replicas, with the reduced axes kept."""
+    (total,) = context.differentiable_sum([jnp.sum(x, axes, keepdims=True, where=counted)])
+    mean = total / count
+    (squares,) = context.differentiable_sum([jnp.sum((x - mean) ** 2, axes, keepdims=True, where=counted)])
+    return mean, squares / count

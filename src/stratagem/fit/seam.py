@@ -278,11 +278,15 @@ def install() -> None:
     compat.replace(trainer, "make_predict_function", _making("predict_function", PREDICT))
     for optimizer in (keras.optimizers.Optimizer, keras.optimizers.LossScaleOptimizer):
         compat.replace(optimizer, "stateless_apply", gradients.reducing_stateless_apply)
-        compat.replace(optimizer, "apply", gradients.reducing_apply)
+    compat.replace(keras.optimizers.Optimizer, "apply", gradients.reducing_apply)
+    compat.replace(
+        keras.optimizers.LossScaleOptimizer, "apply", lambda apply: gradients.reducing_apply(gradients.traceable(apply))
+    )
     points = compat.seam_points()
     compat.replace(*points["data_adapter"], _choosing_adapter)
     compat.replace(*points["epoch_iterator"], _direct_iterator)
     compat.replace(*points["reduce_values"], losses.sharing_reduce_values)
     compat.replace(*points["apply_mask"], losses.sharing_apply_mask)
     compat.replace(*points["moments"], losses.sharing_moments)
+    compat.replace(*points["masked_moments"], losses.sharing_masked_moments)
     compat.replace(*points["batch_normalization"], _allowing_synchronized)

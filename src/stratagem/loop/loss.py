@@ -76,7 +76,7 @@ def compute_average_loss(per_example_loss: Any, sample_weight: Any = None, globa
 
 
 def scale_regularization_loss(regularization_loss: Any) -> jax.Array:
-    """Return this replica's part of a regularisation loss: the sum, divided by the number of replicas.
+    """Return this replica's part of a regularisation loss: the sum, divided by the number of replicas with rows.
 
     Each replica adds the same loss of the same weights, and gradients are summed over replicas
     (https://www.tensorflow.org/api_docs/python/tf/nn/scale_regularization_loss).
@@ -100,10 +100,9 @@ def scale_regularization_loss(regularization_loss: Any) -> jax.Array:
         _require_replica("scale_regularization_loss", "add the losses without scaling")
     parts = [jnp.sum(jnp.asarray(part)) for part in jax.tree.leaves(regularization_loss)]
     total = sum(parts[1:], start=parts[0]) if parts else jnp.zeros(())
-    replicas = 1 if context is None else context.num_replicas_in_sync
-    if context is not None and context.mean_gradients:
+    if context is None or context.mean_gradients:
         return total  # inside `fit` the replicas' losses are averaged, not summed
-    return total / replicas
+    return total / _adding_replicas(context)
 
 
 def _require_replica(function: str, otherwise: str) -> None:
@@ -126,6 +125,14 @@ def _examples(context: ReplicaContext | None, rows: int) -> Any:
         return rows * context.num_replicas_in_sync
     (examples,) = context.sum([jnp.asarray(rows, jnp.result_type(float))])
     return examples
+
+
+def _adding_replicas(context: ReplicaContext) -> Any:
+    """Return the number of replicas whose loss counts: one without rows adds nothing."""
+    if context.share.present is True:
+        return context.num_replicas_in_sync
+    (replicas,) = context.sum([jnp.ones(())])
+    return replicas
 
 
 def _as_counted(context: ReplicaContext | None) -> float:

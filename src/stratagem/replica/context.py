@@ -107,21 +107,24 @@ class ReplicaContext:
         Args:
             values: Floating-point arrays, the same shapes on every replica.
         """
+        # The sum itself stands outside: JAX traces a function with its own derivative apart, and an exchange of an
+        # uneven batch cannot leave such a trace.
+        sums = self.sum([lax.stop_gradient(value) for value in values])
 
         @jax.custom_vjp
-        def total(operands: list[jax.Array]) -> list[jax.Array]:
-            return self.sum(operands)
+        def total(operands: list[jax.Array], sums: list[jax.Array]) -> list[jax.Array]:
+            return sums
 
-        def forward(operands: list[jax.Array]) -> tuple[list[jax.Array], None]:
-            return self.sum(operands), None
+        def forward(operands: list[jax.Array], sums: list[jax.Array]) -> tuple[list[jax.Array], None]:
+            return sums, None
 
-        def backward(_: None, cotangents: list[jax.Array]) -> tuple[list[jax.Array]]:
+        def backward(_: None, cotangents: list[jax.Array]) -> tuple[list[jax.Array], None]:
             weight = self.share.weight if self.mean_gradients else 1.0
             summed = self.sum([ct * jnp.asarray(weight, ct.dtype) for ct in cotangents])
-            return ([jnp.where(weight > 0, ct / jnp.asarray(weight, ct.dtype), 0) for ct in summed],)
+            return [jnp.where(weight > 0, ct / jnp.asarray(weight, ct.dtype), 0) for ct in summed], None
 
         total.defvjp(forward, backward)
-        return total(list(values))
+        return total(list(values), sums)
 
     def all_reduce(self, reduce_op: ReduceOp | str, value: Tree) -> Tree:
         """Combine a value over all replicas; every replica gets the result.

@@ -237,3 +237,36 @@ def test_the_last_batch_weighs_as_on_one_device(rows: int, compiled: bool) -> No
         found_losses, found_weight = trained(replicas)
         np.testing.assert_allclose(found_losses, losses, rtol=1e-5)
         np.testing.assert_allclose(found_weight, weight, rtol=1e-5)
+
+
+@pytest.mark.parametrize("rows", [1, 5])
+def test_all_reduce_in_a_batch_that_does_not_divide(rows: int) -> None:
+    """Inside a tape too: the gradient of a sum of sums is the number of replicas that have rows."""
+    strategy = strategy_of(4)
+    weight = keras.Variable(2.0)
+    batch = strategy.experimental_distribute_dataset(stratagem.data.Dataset.range(1, rows + 1).batch(rows))
+
+    def step(x: Any) -> tuple[Any, Any]:
+        with stratagem.GradientTape() as tape:
+            own = weight * keras.ops.cast(keras.ops.sum(x), "float32")
+            total = stratagem.get_replica_context().all_reduce("sum", own)
+        return total, tape.gradient(total, weight)
+
+    total, gradient = strategy.run(step, args=(next(iter(batch)),))
+    whole = rows * (rows + 1) / 2
+    present = min(rows, 4)
+    assert [float(v) for v in strategy.experimental_local_results(total)] == [2 * whole] * present + [0.0] * (
+        4 - present
+    )
+    assert float(strategy.reduce("SUM", gradient, axis=None)) == present * whole
+
+
+def test_loss_scale_outside_a_compiled_function() -> None:
+    """Keras's own `LossScaleOptimizer.apply` fails on JAX; a strategy mends it."""
+    strategy_of(1)
+    weight = keras.Variable([1.0, 2.0])
+    optimizer = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.5), initial_scale=4.0)
+    for gradient in ([4.0, 8.0], [np.inf, 0.0]):
+        optimizer.apply([np.array(gradient, "float32")], [weight])
+    assert weight.value.tolist() == [0.5, 1.0]
+    assert float(optimizer.dynamic_scale) == 2.0

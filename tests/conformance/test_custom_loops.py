@@ -1,0 +1,125 @@
+"""A custom loop that differs from plain Keras and JAX only by the strategy ends with the same weights.
+
+As in test_equivalence: in double precision on 2 and 4 virtual devices, where a wrong rule cannot hide behind rounding;
+in single precision on one replica and on two real workers.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import keras
+import numpy as np
+import pytest
+from tests.conformance.loops import DROPOUT, LOOPS, PER_REPLICA, run_loop, run_plain
+from tests.conformance.runs import (
+    Outcome,
+    begin_double_precision,
+    begin_worker,
+    check,
+    mirrored,
+    outcome,
+    own_half,
+)
+from tests.conformance.table import FLOAT32, FLOAT64, Record, differences
+
+import stratagem
+from stratagem.testing import run_workers
+
+SIZES = (2, 4)
+SECONDS = 300.0
+needs_whole_table = pytest.mark.timeout(330)
+ALL = {**LOOPS, **PER_REPLICA}
+
+
+@functools.cache
+def reference(name: str, shares: int = 1) -> Record:
+    """Run a loop on plain Keras and JAX."""
+    return run_plain(ALL[name], shares)
+
+
+def expected(name: str, replicas: int) -> Record:
+    """Return the reference for so many replicas: it depends on their number only where each has a rule of its own."""
+    return reference(name, replicas) if name in PER_REPLICA else reference(name)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_one_replica(name: str) -> None:
+    check(run_loop(ALL[name], mirrored(1)), reference(name), ALL[name].float32)
+
+
+def test_dropout_is_reproducible_and_differs_between_replicas() -> None:
+    first = run_loop(DROPOUT, mirrored(2))
+    assert differences(run_loop(DROPOUT, mirrored(2)), first, None) == []
+    assert differences(run_plain(DROPOUT), first, FLOAT32) != []
+
+    strategy = mirrored(4)
+    with strategy.scope():
+        layer = keras.layers.Dropout(0.5, seed=3)
+    masks = strategy.run(lambda: layer(keras.ops.ones((2, 64)), training=True))
+    rows = np.concatenate([np.asarray(mask) for mask in strategy.experimental_local_results(masks)])
+    assert len(np.unique(rows, axis=0)) == len(rows) == 8
+
+
+# Double precision ----------------------------------------------------------------------------------
+
+
+def in_double_precision(names: list[str]) -> dict[str, dict[int, tuple[Outcome, Outcome]]]:
+    """Run every other loop on virtual devices and without a strategy."""
+    begin_double_precision()
+    return {
+        name: {
+            size: (outcome(lambda n=name, s=size: run_loop(ALL[n], mirrored(s))), expected(name, size))
+            for size in SIZES
+        }
+        for name in own_half(names)
+    }
+
+
+@functools.cache
+def double_precision() -> dict[str, dict[int, tuple[Outcome, Outcome]]]:
+    names = [loop.name for loop in ALL.values() if loop.float64]
+    results = run_workers(in_double_precision, 2, args=[names], devices_per_worker=max(SIZES), timeout_seconds=SECONDS)
+    return {name: outcomes for result in results for name, outcomes in result.value.items()}
+
+
+@needs_whole_table
+@pytest.mark.parametrize("replicas", SIZES)
+@pytest.mark.parametrize("name", [loop.name for loop in ALL.values() if loop.float64])
+def test_virtual_devices_in_double_precision(name: str, replicas: int) -> None:
+    check(*double_precision()[name][replicas], FLOAT64)
+
+
+@pytest.mark.parametrize("replicas", SIZES)
+@pytest.mark.parametrize("name", [loop.name for loop in ALL.values() if not loop.float64])
+def test_virtual_devices(name: str, replicas: int) -> None:
+    check(run_loop(ALL[name], mirrored(replicas)), expected(name, replicas), ALL[name].float32)
+
+
+# Two workers ---------------------------------------------------------------------------------------
+
+
+def on_worker(names: list[str]) -> dict[str, Outcome]:
+    """Run all loops as one worker of a cluster."""
+    begin_worker()
+    strategy = stratagem.MultiWorkerMirroredStrategy()
+    loops_by_name = {**ALL, DROPOUT.name: DROPOUT}
+    return {name: outcome(lambda n=name: run_loop(loops_by_name[n], strategy)) for name in names}
+
+
+@functools.cache
+def workers() -> list[dict[str, Outcome]]:
+    results = run_workers(on_worker, 2, args=[[*ALL, DROPOUT.name]], timeout_seconds=SECONDS)
+    return [result.value for result in results]
+
+
+@needs_whole_table
+@pytest.mark.multiprocess
+@pytest.mark.parametrize("name", [*ALL, DROPOUT.name])
+def test_two_workers(name: str) -> None:
+    chief, other = (outcomes[name] for outcomes in workers())
+    check(other, chief, None)
+    if name == DROPOUT.name:  # its streams belong to replicas, wherever these run
+        check(chief, run_loop(DROPOUT, mirrored(2)), FLOAT32)
+    else:
+        check(chief, expected(name, 2), ALL[name].float32)
