@@ -21,6 +21,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"launch", "data", "loop", "train", "ps"}),
     frozenset({"fit", "testing"}),
     frozenset({"strategy"}),
+    frozenset({"callbacks"}),
     frozenset({"estimator", "doctor"}),
 )
 """A folder imports from itself and from the layers before its own. Modules beside the folders come last."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from stratagem.core.backend import require_jax_backend
 
 if TYPE_CHECKING:
+    from stratagem import callbacks as callbacks
     from stratagem import cluster_resolver as cluster_resolver
     from stratagem import data as data
     from stratagem import errors as errors
@@ -88,7 +89,7 @@ _HOMES = {
 }
 """Where each public name lives."""
 
-_MODULES = ("cluster_resolver", "data", "errors", "experimental", "nn", "testing", "train")
+_MODULES = ("callbacks", "cluster_resolver", "data", "errors", "experimental", "nn", "testing", "train")
 """Public modules."""
 
 __all__ = [*_HOMES, *_MODULES]  # noqa: PLE0604  # pyright: ignore[reportUnsupportedDunderAll]

@@ -507,6 +507,16 @@ class Dataset:
         check.integer("prefetch", prefetch, 0, "Write how many batches to read ahead, or 0.")
         return _batches.BatchIterator(self._node, rows_of, prefetch, self._begin(iteration))
 
+    def next_pass(self) -> _batches.State:
+        """Return the state of `batches()` as it would be now, without beginning that pass.
+
+        Example:
+            >>> dataset = Dataset.range(2).batch(1)
+            >>> len(list(dataset.batches())), dataset.next_pass()
+            (2, {'iteration': 1, 'batches': 0, 'seeds': []})
+        """
+        return {"iteration": self._iterations, "batches": 0, "seeds": self.random_seeds()}
+
     def _begin(self, iteration: int | None) -> int:
         if iteration is not None:
             self._iterations = check.integer("iteration", iteration, 0, "Write the number of the pass, from 0.")

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
+import keras
 import numpy as np
 
 from stratagem.core.errors import InputError, explain
+from stratagem.data.batches import State
 from stratagem.data.dataset import Dataset
 from stratagem.fit import compat
 from stratagem.fit.batch import GlobalBatch, place_batch
-from stratagem.fit.sources import AgreedReader, DatasetSource, Source, WholeBatches
+from stratagem.fit.keras_input import IndexedBatches, WholeBatches
+from stratagem.fit.sources import AgreedReader, DatasetSource, Source
 from stratagem.replica.context import StrategyLike
 from stratagem.replica.mesh import Tree
 
@@ -21,14 +24,19 @@ class ShareIterator:
     Args:
         source: The batches.
         strategy: Where they go.
+        taken: Batches of this pass that were taken before the program was restarted.
     """
 
-    def __init__(self, source: Source, strategy: StrategyLike) -> None:
+    def __init__(self, source: Source, strategy: StrategyLike, taken: int = 0) -> None:
         # Begun with the first batch: Keras also asks for iterators that it never reads, and a pass of the
         # dataset that nobody sees would change the order of the next epoch.
         self._begin = lambda: AgreedReader(source, strategy)
         self._reader: AgreedReader | None = None
         self._mesh = strategy.mesh
+        self._source = source
+        self._peeked: list[tuple[State, GlobalBatch | None]] = []
+        self._ended = False
+        self.taken = taken
 
     def __iter__(self) -> ShareIterator:
         return self
@@ -38,10 +46,12 @@ class ShareIterator:
 
     def next_batch(self) -> GlobalBatch:
         """Return the next batch that has rows."""
-        if self._reader is None:
-            self._reader = self._begin()
-        batch = next(self._reader)
-        return place_batch(self._mesh, batch.rows, batch.data)
+        batch = self._peeked.pop()[1] if self._peeked else self._read()
+        if batch is None:
+            self._ended = True
+            raise StopIteration
+        self.taken += 1
+        return batch
 
     def take(self, count: int) -> list[GlobalBatch]:
         """Return up to `count` batches, fewer where the data ends."""
@@ -55,10 +65,46 @@ class ShareIterator:
                 break
         return batches
 
+    def is_at_end(self) -> bool:
+        """Whether there is no further batch; reads it where that is not known. All workers ask at the same point."""
+        if not self._peeked:
+            position = self.position()
+            self._peeked.append((position, self._read()))
+        return self._peeked[-1][1] is None
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether the pass has begun and not ended."""
+        return (self._reader is not None or self.taken > 0) and not self._ended
+
+    def position(self) -> State:
+        """Return where the pass stands, behind the last batch that was taken."""
+        if self._peeked:
+            return self._peeked[-1][0]
+        return self._source.position(None if self._reader is None else self._reader.reader)
+
     def close(self) -> None:
         """Stop reading, in the background too."""
         if self._reader is not None:
             self._reader.close()
+
+    def _read(self) -> GlobalBatch | None:
+        if self._reader is None:
+            self._reader = self._begin()
+        batch = next(self._reader, None)
+        return None if batch is None else place_batch(self._mesh, batch.rows, batch.data)
+
+
+class Place(NamedTuple):
+    """Where `fit` stands in one of its inputs, between two batches or two epochs; plain JSON.
+
+    Args:
+        source: Position in the source.
+        taken: Batches of the current pass that were taken; a pass may last several epochs.
+    """
+
+    source: State
+    taken: int
 
 
 class ShareAdapter(compat.DataAdapter):
@@ -68,23 +114,68 @@ class ShareAdapter(compat.DataAdapter):
         source: The batches.
         strategy: Where they go.
         batch_size: Rows in a full global batch, where known.
+        steps_per_epoch: Batches in an epoch, if the program says so.
     """
 
-    def __init__(self, source: Source, strategy: StrategyLike, batch_size: int | None = None) -> None:
+    def __init__(
+        self,
+        source: Source,
+        strategy: StrategyLike,
+        batch_size: int | None = None,
+        steps_per_epoch: int | None = None,
+    ) -> None:
         self.source = source
         self.strategy = strategy
         self._batch_size = batch_size
+        self._steps_per_epoch = steps_per_epoch
         self._reading: ShareIterator | None = None
+        self._taken = 0
+        self._skipped = (0, 0)
 
     def get_jax_iterator(self) -> ShareIterator:
         self.close()
-        self._reading = ShareIterator(self.source, self.strategy)
+        self._reading = ShareIterator(self.source, self.strategy, self._taken)
+        self._taken = 0
         return self._reading
 
     def close(self) -> None:
         """Stop reading. Without this the thread that reads ahead in endless data would stay after `fit`."""
         if self._reading is not None:
             self._reading.close()
+
+    def place(self, *, epoch_ended: bool) -> Place:
+        """Return where reading goes on.
+
+        Args:
+            epoch_ended: Whether the epoch is over, so that a new pass begins unless a pass lasts several epochs.
+        """
+        reading = self._reading
+        if reading is None or not reading.is_under_way or (epoch_ended and self._steps_per_epoch is None):
+            return Place(self.source.position(None), 0)
+        return Place(reading.position(), reading.taken)
+
+    def resume(self, place: Place, skipped: int) -> None:
+        """Begin at a place.
+
+        Args:
+            place: What `place` returned.
+            skipped: Batches of the epoch before it, whose steps Keras must not count again.
+        """
+        self.source.resume(place.source)
+        self._taken = place.taken
+        self._skipped = (skipped, place.taken - skipped)
+
+    def take_skipped(self) -> tuple[int, int]:
+        """Return, once, how many batches before the place belong to this epoch, and how many to earlier ones."""
+        skipped, self._skipped = self._skipped, (0, 0)
+        return skipped
+
+    def epoch_ends_after(self, steps: int) -> bool:
+        """Whether an epoch ends after so many steps. All workers ask at the same point."""
+        count = self._steps_per_epoch or self.num_batches
+        if count is not None:
+            return steps >= count
+        return self._reading is None or self._reading.is_at_end()
 
     get_numpy_iterator = get_jax_iterator
 
@@ -114,22 +205,27 @@ def make_adapter(strategy: StrategyLike, arguments: dict[str, Any]) -> ShareAdap
             hands them to its own choice of adapter.
     """
     x, y, sample_weight = arguments["x"], arguments.get("y"), arguments.get("sample_weight")
-    class_weight = arguments.get("class_weight")
+    class_weight, steps = arguments.get("class_weight"), arguments.get("steps_per_epoch")
     if isinstance(x, Dataset):
         _check_alone(y, sample_weight)
-        return ShareAdapter(DatasetSource(x, strategy, class_weight), strategy)
+        return ShareAdapter(DatasetSource(x, strategy, class_weight), strategy, steps_per_epoch=steps)
     if compat.is_array_input(x, y, sample_weight):
         arrays, batch_size = compat.array_inputs(
             x,
             y,
             sample_weight,
             arguments.get("batch_size"),
-            arguments.get("steps_per_epoch"),
+            steps,
             class_weight=class_weight,
         )
         dataset = _array_dataset(arrays, batch_size, arguments.get("shuffle", False))
-        return ShareAdapter(DatasetSource(dataset, strategy), strategy, batch_size)
-    return ShareAdapter(WholeBatches(compat.keras_adapter(arguments), strategy.mesh.local_rows), strategy)
+        return ShareAdapter(DatasetSource(dataset, strategy), strategy, batch_size, steps)
+    indexed = None
+    if isinstance(x, keras.utils.PyDataset):
+        indexed = IndexedBatches(x, bool(arguments.get("shuffle")), strategy)
+        arguments = {**arguments, "x": indexed, "shuffle": False}
+    source = WholeBatches(compat.keras_adapter(arguments), strategy.mesh.local_rows, indexed)
+    return ShareAdapter(source, strategy, steps_per_epoch=steps)
 
 
 def _array_dataset(arrays: Tree, batch_size: int, shuffle: bool | str) -> Dataset:

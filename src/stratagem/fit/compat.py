@@ -18,7 +18,7 @@ from keras.src.backend.jax import nn as jax_nn
 from keras.src.backend.jax import trainer as jax_trainer
 from keras.src.layers.normalization import batch_normalization
 from keras.src.losses import loss as loss_module
-from keras.src.trainers import data_adapters
+from keras.src.trainers import data_adapters, epoch_iterator
 from keras.src.trainers import trainer as base_trainer
 from keras.src.trainers.data_adapters import array_data_adapter, array_slicing, data_adapter_utils
 from keras.src.trainers.data_adapters.data_adapter import DataAdapter
@@ -36,6 +36,8 @@ __all__ = [
     "BaseTrainer",
     "DataAdapter",
     "Trainer",
+    "begin_at_epoch",
+    "count_steps",
     "accumulates",
     "accumulator_indices",
     "array_inputs",
@@ -75,12 +77,26 @@ def seam_points() -> dict[str, tuple[Any, str]]:
     return {
         "data_adapter": (data_adapters, "get_data_adapter"),
         "epoch_iterator": (jax_trainer.JAXEpochIterator, "_get_iterator"),
+        "steps_of_epoch": (epoch_iterator.EpochIterator, "_enumerate_iterator"),
         "reduce_values": (loss_module, "reduce_values"),
         "apply_mask": (loss_module, "apply_mask"),
         "moments": (jax_nn, "moments"),
         "masked_moments": (batch_normalization.BatchNormalization, "_moments"),
         "batch_normalization": (batch_normalization.BatchNormalization, "__init__"),
     }
+
+
+# Where `fit` begins ------------------------------------------------------------------------------
+
+
+def begin_at_epoch(model: Any, epoch: int | None) -> None:
+    """Let `fit` begin at an epoch instead of `initial_epoch`, as Keras's own BackupAndRestore does; None ends that."""
+    model._initial_epoch = epoch
+
+
+def count_steps(epoch_iterator: Any, steps: int) -> None:
+    """Let Keras count steps of the current pass over the data that an earlier epoch did."""
+    epoch_iterator._steps_seen += steps
 
 
 # Optimizers --------------------------------------------------------------------------------------
@@ -174,4 +190,6 @@ def flattened_callbacks(callbacks: Any) -> Sequence[Any]:
     """Return callbacks as a list, whatever `fit` was given."""
     if callbacks is None:
         return []
+    if isinstance(callbacks, keras.callbacks.CallbackList):
+        return callbacks.callbacks
     return list(callbacks) if isinstance(callbacks, list | tuple) else [callbacks]

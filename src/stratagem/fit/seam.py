@@ -14,7 +14,7 @@ import functools
 import inspect
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import keras
@@ -26,6 +26,7 @@ from stratagem.fit import compat, gradients, losses
 from stratagem.fit.adapter import ShareAdapter, ShareIterator, make_adapter
 from stratagem.fit.batch import GlobalBatch, count_rows, place_batch, valid_rows
 from stratagem.fit.callbacks import for_this_worker
+from stratagem.fit.resuming import ResumesFit, Session, resumer_among, resumer_last, skipping_steps
 from stratagem.fit.state import StateKeeper
 from stratagem.fit.steps import PREDICT, TEST, TRAIN, State, Step, StepKind
 from stratagem.replica.context import StrategyLike, current_strategy
@@ -35,15 +36,7 @@ _strategies: weakref.WeakKeyDictionary[Any, StrategyLike] = weakref.WeakKeyDicti
 _keepers: weakref.WeakKeyDictionary[Any, StateKeeper] = weakref.WeakKeyDictionary()
 
 
-class _Session(NamedTuple):
-    """A call of `fit` or one of its siblings that is running."""
-
-    model: Any
-    method: str
-    adapters: list[ShareAdapter]
-
-
-_session: contextvars.ContextVar[_Session | None] = contextvars.ContextVar("stratagem_session", default=None)
+_session: contextvars.ContextVar[Session | None] = contextvars.ContextVar("stratagem_session", default=None)
 
 
 def strategy_of(model: Any) -> StrategyLike | None:
@@ -167,14 +160,18 @@ def _in_session(original: Callable) -> Callable:
 
     @functools.wraps(original)
     def wrapper(model: Any, *args: Any, **kwargs: Any) -> Any:
+        bound = signature.bind(model, *args, **kwargs)
+        bound.apply_defaults()
+        resumer = resumer_among(bound.arguments["callbacks"]) if original.__name__ == "fit" else None
+        if resumer is not None and strategy_of(model) is None:
+            attach(model, resumer.strategy_for(model))
         strategy = strategy_of(model)
         if strategy is None:
             return original(model, *args, **kwargs)
-        bound = signature.bind(model, *args, **kwargs)
         if "callbacks" in signature.parameters:
-            bound.apply_defaults()
             for_this_worker(bound.arguments, strategy)
-        with _running(model, original.__name__):
+        session = Session(model, original.__name__, strategy, lambda: _consolidate(model))
+        with _running(session, resumer, bound.arguments.get("callbacks")):
             result = original(*bound.args, **bound.kwargs)
         # Not after an exception: the other workers may never come to this collective.
         _keepers[model].consolidate(model)
@@ -184,15 +181,25 @@ def _in_session(original: Callable) -> Callable:
 
 
 @contextlib.contextmanager
-def _running(model: Any, method: str) -> Iterator[None]:
-    session = _Session(model, method, [])
+def _running(session: Session, resumer: ResumesFit | None, callbacks: Any) -> Iterator[None]:
     token = _session.set(session)
     try:
+        if resumer is not None:
+            resumer.begin_session(session, compat.flattened_callbacks(callbacks))
         yield
     finally:
         _session.reset(token)
+        if resumer is not None:
+            resumer.end_session()
+            compat.begin_at_epoch(session.model, None)
         for adapter in session.adapters:
             adapter.close()
+
+
+def _consolidate(model: Any) -> None:
+    """Bring the state of a model that trains into its variables, each one value on all replicas."""
+    model.jax_state_sync()
+    _keepers[model].consolidate(model)
 
 
 def _choosing_adapter(original: Callable) -> Callable:
@@ -202,11 +209,11 @@ def _choosing_adapter(original: Callable) -> Callable:
     def get_data_adapter(*args: Any, **kwargs: Any) -> Any:
         session = _session.get()
         arguments = dict(signature.bind(*args, **kwargs).arguments)
-        strategy = strategy_of(session.model) if session is not None else None
-        if session is None or strategy is None or isinstance(arguments["x"], compat.DataAdapter):
+        if session is None or isinstance(arguments["x"], compat.DataAdapter):
             return original(*args, **kwargs)
+        strategy = session.strategy
         adapter = make_adapter(strategy, arguments)
-        session.adapters.append(adapter)
+        session.add(adapter)
         strategy.check_agreement(f"data of {session.method}", _facts(session.model, adapter, arguments))
         compat.build_from_batch(session.model, adapter.source.first(), inputs_only=session.method == "predict")
         return adapter
@@ -285,6 +292,8 @@ def install() -> None:
     points = compat.seam_points()
     compat.replace(*points["data_adapter"], _choosing_adapter)
     compat.replace(*points["epoch_iterator"], _direct_iterator)
+    compat.replace(*points["steps_of_epoch"], skipping_steps)
+    compat.replace(keras.callbacks.CallbackList, "__init__", resumer_last)
     compat.replace(*points["reduce_values"], losses.sharing_reduce_values)
     compat.replace(*points["apply_mask"], losses.sharing_apply_mask)
     compat.replace(*points["moments"], losses.sharing_moments)

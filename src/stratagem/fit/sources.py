@@ -8,21 +8,19 @@ from __future__ import annotations
 
 import warnings
 import weakref
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
 
 import jax
-import keras
 import numpy as np
 
-from stratagem.core.errors import InputError, PeerError, UsageError, explain
+from stratagem.core.errors import InputError, PeerError, explain
 from stratagem.core.log import announce_once
 from stratagem.data.autoshard import choose_policy
 from stratagem.data.batches import Batch, BatchIterator, RowsOf, State, whole
 from stratagem.data.dataset import Dataset
 from stratagem.data.nodes import UNKNOWN_CARDINALITY
 from stratagem.data.options import AutoShardPolicy
-from stratagem.data.specs import TensorSpec
 from stratagem.fit import compat
 from stratagem.fit.batch import count_rows
 from stratagem.replica.context import StrategyLike
@@ -77,6 +75,14 @@ class Source(Protocol):
         """Return arrays like those of the first global batch, without using it up."""
         ...
 
+    def position(self, reader: Reader | None) -> State:
+        """Return where reading goes on, as plain JSON: in the pass of a reader, or with None at the next pass."""
+        ...
+
+    def resume(self, state: State) -> None:
+        """Let the next pass begin where `position` said, in this or an earlier run of the program."""
+        ...
+
     @property
     def element_spec(self) -> Tree:
         """Structure of `TensorSpec` of a global batch."""
@@ -94,6 +100,9 @@ class DatasetSource:
 
     def __init__(self, dataset: Dataset, strategy: StrategyLike, class_weight: dict[int, float] | None = None) -> None:
         policy, reason = choose_policy(dataset.options(), dataset, strategy.worker_count)
+        self._given = dataset
+        self._hinted = policy is AutoShardPolicy.HINT
+        self._resumed_at: State | None = None
         dataset = _agreed_order(dataset, strategy)
         if policy is AutoShardPolicy.HINT:
             dataset = dataset.with_shard_hint(strategy.worker_count, strategy.worker_index)
@@ -114,6 +123,8 @@ class DatasetSource:
     def open(self, *, read_ahead: int = READ_AHEAD, state: State | None = None) -> Reader:
         if state is not None:
             self.dataset = resumed(self.dataset, state)
+        else:
+            state, self._resumed_at = self._resumed_at, None
         # A thread for what is only a gather costs more than it saves: 0.15 ms a step on one core.
         ahead = read_ahead if self.dataset.runs_python else 0
         return DatasetReader(self.dataset, self._rows_of, ahead, state, self._weighted, self.parts)
@@ -135,6 +146,20 @@ class DatasetSource:
     @property
     def element_spec(self) -> Tree:
         return self.dataset.element_spec
+
+    def position(self, reader: Reader | None) -> State:
+        if reader is not None:
+            return reader.get_state()
+        if self._resumed_at is not None:
+            return self._resumed_at
+        state = self.dataset.next_pass()
+        return {**state, "part": [0, self.parts]} if self.parts > 1 else state
+
+    def resume(self, state: State) -> None:
+        self.dataset = resumed(self.dataset, state)
+        self._resumed_at = state
+        if not self._hinted:  # a second `fit` on the same dataset goes on to the orders that come next
+            _agreed[self._given] = self.dataset
 
 
 def resumed(dataset: Dataset, state: State) -> Dataset:
@@ -225,100 +250,6 @@ def _checked_part(state: State, parts: int) -> int:
     return part
 
 
-class WholeBatches:
-    """Any other input that Keras accepts: every worker reads whole batches and keeps its rows.
-
-    All workers must read the same batches in the same order. Batches are read when they are asked
-    for: what Keras, torch and tf.data read ahead, they read ahead by themselves, and what is read
-    ahead of a generator would be lost between two epochs.
-
-    Args:
-        adapter: Keras's own adapter of the input.
-        rows_of: Which rows of a batch this worker needs.
-    """
-
-    def __init__(self, adapter: Any, rows_of: RowsOf) -> None:
-        self.adapter = adapter
-        self.num_batches: int | None = adapter.num_batches
-        self.may_end = adapter.num_batches is None
-        self._rows_of = rows_of
-        self._peeked: tuple[Tree, Iterator[Tree]] | None = None
-        self._reader = _WholeReader(rows for rows in ())
-
-    def open(self, *, read_ahead: int = READ_AHEAD, state: State | None = None) -> Reader:
-        if state is not None:
-            raise _no_state()
-        self._reader.close()
-        self._reader = _WholeReader(self._batches())
-        return self._reader
-
-    def _batches(self) -> Generator[LocalRows, None, None]:
-        self.adapter.on_epoch_begin()
-        try:
-            peeked, self._peeked = self._peeked, None
-            if peeked is not None:
-                first, rest = peeked
-                yield self._own(first)
-            else:
-                rest = compat.numpy_batches(self.adapter)
-            for batch in rest:
-                yield self._own(batch)
-        finally:  # a PyDataset refuses to begin an epoch before the last one ended
-            self.adapter.on_epoch_end()
-
-    def _own(self, batch: Tree) -> LocalRows:
-        batch = keras.tree.map_structure(lambda leaf: None if leaf is None else np.asarray(leaf), batch)
-        rows = count_rows(batch)
-        part = self._rows_of(rows)
-        return LocalRows(rows, jax.tree.map(lambda leaf: leaf[part], batch))
-
-    def first(self) -> Tree:
-        if self._peeked is None:
-            batches = compat.numpy_batches(self.adapter)
-            try:
-                self._peeked = (next(batches), batches)
-            except StopIteration:
-                raise InputError(
-                    explain(
-                        "The input yields no batch at all.",
-                        "There is nothing to train on, and the model could not be built.",
-                        "Check the generator or dataset; a generator that was used up must be made anew.",
-                    )
-                ) from None
-        return self._peeked[0]
-
-    @property
-    def element_spec(self) -> Tree:
-        return jax.tree.map(lambda leaf: TensorSpec((None, *np.shape(leaf)[1:]), np.asarray(leaf).dtype), self.first())
-
-
-class _WholeReader:
-    def __init__(self, batches: Generator[LocalRows, None, None]) -> None:
-        self._batches = batches
-
-    def __iter__(self) -> _WholeReader:
-        return self
-
-    def __next__(self) -> LocalRows:
-        return next(self._batches)
-
-    def get_state(self) -> State:
-        raise _no_state()
-
-    def close(self) -> None:
-        self._batches.close()
-
-
-def _no_state() -> UsageError:
-    return UsageError(
-        explain(
-            "The position of an input that is no stratagem.data.Dataset was asked for.",
-            "Where a generator, a PyDataset or a loader stands cannot be stored: a resumed run would repeat examples.",
-            "Make a dataset of it, for example with stratagem.data.Dataset.from_generator(make_examples).",
-        )
-    )
-
-
 class AgreedReader:
     """The batches of a reader that have rows, ended on all workers when the data of one ends.
 
@@ -332,7 +263,7 @@ class AgreedReader:
     def __init__(
         self, source: Source, strategy: StrategyLike, *, read_ahead: int = READ_AHEAD, state: State | None = None
     ) -> None:
-        self._reader = source.open(read_ahead=read_ahead, state=state)
+        self.reader = source.open(read_ahead=read_ahead, state=state)
         self._strategy = strategy
         self._asks = source.may_end and strategy.worker_count > 1
 
@@ -340,14 +271,14 @@ class AgreedReader:
         return self
 
     def get_state(self) -> State:
-        return self._reader.get_state()
+        return self.reader.get_state()
 
     def close(self) -> None:
-        self._reader.close()
+        self.reader.close()
 
     def __next__(self) -> LocalRows:
         while True:
-            batch = next(self._reader, None)
+            batch = next(self.reader, None)
             if self._asks:
                 self._ask(batch)
             if batch is None:
@@ -390,9 +321,9 @@ def _agreed_order(dataset: Dataset, strategy: StrategyLike) -> Dataset:
 
     The same dataset gives the same object again, so that a second `fit` goes on to new orders.
     """
-    if not strategy.mesh.multi_process:
-        return dataset
     if dataset not in _agreed:
+        if not strategy.mesh.multi_process:
+            return dataset
         seeds = strategy.from_chief("dataset seeds", dataset.random_seeds())
         _agreed[dataset] = dataset.with_random_seeds(seeds)
     return _agreed[dataset]

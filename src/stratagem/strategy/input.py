@@ -19,7 +19,8 @@ from stratagem.data.dataset import Cardinality, Dataset
 from stratagem.data.nodes import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from stratagem.data.specs import TensorSpec
 from stratagem.fit import compat
-from stratagem.fit.sources import DatasetReader, DatasetSource, Reader, Source, WholeBatches, resumed
+from stratagem.fit.keras_input import WholeBatches
+from stratagem.fit.sources import DatasetReader, DatasetSource, Reader, Source, resumed
 from stratagem.replica.blocks import per_replica
 from stratagem.replica.context import StrategyLike
 from stratagem.replica.mesh import ReplicaMesh, Tree

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import jax
 import keras
 import numpy as np
 from jax.core import Tracer
 
 from stratagem.core.errors import InputError, UsageError, explain
-from stratagem.core.log import logger
 from stratagem.replica.context import current_replica_context
 from stratagem.train import objects, restoration, storage
+from stratagem.train.background import Background, HostCopies, failure_of, host_views
 from stratagem.train.restoration import CheckpointLoadStatus, Restoration
 from stratagem.train.state_file import FolderState, read_state, write_state
 from stratagem.train.together import finish_together, read_together, take_turn
@@ -79,8 +79,8 @@ class Checkpoint(objects.Holder):
             self._check_name(name)
             setattr(self, name, value)
         self.save_counter = keras.Variable(0, dtype="int32", trainable=False, name=restoration.COUNTER)
-        self._background = _Background()
-        self._host = _HostCopies()
+        self._background = Background()
+        self._host = HostCopies()
 
     def save(self, file_prefix: str | os.PathLike[str], options: CheckpointOptions | None = None) -> str:
         """Save under the next number, and list the checkpoint as the newest of its folder.
@@ -212,11 +212,13 @@ class Checkpoint(objects.Holder):
         in_background = options is not None and options.enable_async
         if turn.writes and in_background:
             _update_trained_models(nodes)
-            arrays = self._host.copies(nodes)
+            arrays = self._host.copies(_values(nodes))
             self._background.start(lambda: _write_and_list(turn.path, description, arrays, list_it))
         elif turn.writes:
             _update_trained_models(nodes)
-            finish_together(_failure_of(lambda: _write_and_list(turn.path, description, _views(nodes), list_it)))
+            finish_together(
+                failure_of(lambda: _write_and_list(turn.path, description, host_views(_values(nodes)), list_it))
+            )
         elif not in_background:
             finish_together(None)
         return turn.path
@@ -232,56 +234,8 @@ class Checkpoint(objects.Holder):
             )
 
 
-class _Background:
-    """One thread that writes what was saved. The interpreter waits for it before it exits."""
-
-    def __init__(self) -> None:
-        self._thread: threading.Thread | None = None
-        self._failure: Exception | None = None
-
-    def start(self, job: Callable[[], None]) -> None:
-        """Run `job` once the one before it was joined."""
-        self._thread = threading.Thread(target=self._run, args=(job,), name="stratagem-checkpoint")
-        self._thread.start()
-
-    def join(self) -> Exception | None:
-        """Wait for the job, and return, once, what went wrong with it."""
-        if self._thread is not None:
-            self._thread.join()
-        failure, self._thread, self._failure = self._failure, None, None
-        return failure
-
-    def _run(self, job: Callable[[], None]) -> None:
-        self._failure = _failure_of(job)
-        if self._failure is not None:  # the program may never ask
-            logger.error("A checkpoint was not saved in the background: %s", self._failure)
-
-
-class _HostCopies:
-    """Values in host memory that no step overwrites, for the background thread to read.
-
-    On a CPU, NumPy sees the very memory that a step may be given to rewrite, so values are copied. The copies'
-    memory is used again by the next save: new pages cost many times the copy (100 MB: 11 ms in used memory).
-    """
-
-    def __init__(self) -> None:
-        self._copies: dict[str, np.ndarray] = {}
-
-    def copies(self, nodes: list[objects.Node]) -> dict[str, np.ndarray]:
-        """Return the values of a graph's variables by name."""
-        self._copies = {name: self._copied(name, view) for name, view in _views(nodes).items()}
-        return self._copies
-
-    def _copied(self, name: str, view: np.ndarray) -> np.ndarray:
-        copy = self._copies.get(name)
-        if copy is None or copy.shape != view.shape or copy.dtype != view.dtype:
-            return view.copy()
-        np.copyto(copy, view)
-        return copy
-
-
-def _views(nodes: list[objects.Node]) -> dict[str, np.ndarray]:
-    """Return the values of a graph's variables by name, in host memory."""
+def _values(nodes: list[objects.Node]) -> dict[str, jax.Array]:
+    """Return the values of a graph's variables by name."""
     values = {node.name: node.value.value for node in nodes if objects.is_variable(node.value)}
     for name, value in values.items():
         if isinstance(value, Tracer):
@@ -292,8 +246,7 @@ def _views(nodes: list[objects.Node]) -> dict[str, np.ndarray]:
                     "Call save outside the compiled function.",
                 )
             )
-        value.copy_to_host_async()  # all at once; NumPy would wait for each in turn
-    return {name: np.asarray(value) for name, value in values.items()}
+    return values
 
 
 def _write_and_list(path: str, description: str, arrays: dict[str, np.ndarray], list_it: Callable[[str], None]) -> None:
@@ -310,14 +263,6 @@ def _append_to_folder(path: str) -> None:
 
 def _leave_unlisted(path: str) -> None:
     """Do nothing: `write` does not list."""
-
-
-def _failure_of(job: Callable[[], None]) -> Exception | None:
-    try:
-        job()
-    except Exception as error:  # every one: the other workers are waiting to hear of it
-        return error
-    return None
 
 
 def _update_trained_models(nodes: list[objects.Node]) -> None:

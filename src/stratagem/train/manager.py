@@ -132,7 +132,7 @@ class CheckpointManager:
         expected = f"{self._prefix}-{number}"
         state, dropped = self._with(expected)
         path = self.checkpoint.save_numbered(
-            self._prefix, number, options, lambda path: _publish(self.directory, state, dropped)
+            self._prefix, number, options, lambda path: publish(self.directory, state, dropped)
         )
         self._state = state if path == expected else self._with(path)[0]
         self._whole.add(path)
@@ -185,7 +185,7 @@ class CheckpointManager:
         return FolderState(saved, preserved), dropped
 
 
-def _publish(directory: str, state: FolderState, dropped: list[str]) -> None:
+def publish(directory: str, state: FolderState, dropped: list[str]) -> None:
     """List a checkpoint whose file is complete, then delete what is too old: never the other way round."""
     write_state(directory, state)
     for old in dropped:

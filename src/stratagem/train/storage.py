@@ -79,6 +79,11 @@ def path_of(path: str | os.PathLike[str]) -> str:
     return os.fspath(path).removesuffix(SUFFIX)
 
 
+def can_hold(dtype: np.dtype) -> bool:
+    """Whether a checkpoint can hold arrays of a dtype."""
+    return dtype.name in _CODES
+
+
 def write(path: str, metadata: str, arrays: Mapping[str, np.ndarray]) -> None:
     """Write a checkpoint. A reader, also one after a crash, sees all of it or nothing.
 

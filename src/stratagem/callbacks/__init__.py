@@ -1,0 +1,7 @@
+"""Callbacks for `fit`: the counterpart of `tf.keras.callbacks` where strategies need their own."""
+
+from __future__ import annotations
+
+from stratagem.callbacks.backup import BackupAndRestore
+
+__all__ = ["BackupAndRestore"]

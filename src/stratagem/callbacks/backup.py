@@ -1,0 +1,234 @@
+"""Back up a `fit` while it runs, and go on from there after a restart."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import keras
+
+from stratagem.callbacks import snapshot
+from stratagem.callbacks.snapshot import Progress, Snapshot
+from stratagem.callbacks.states import CallbackStates
+from stratagem.cluster.bootstrap import current_peers
+from stratagem.core.errors import InputError, UsageError, explain
+from stratagem.core.log import announce
+from stratagem.fit import compat, seam
+from stratagem.fit.resuming import Session
+from stratagem.replica.context import StrategyLike
+from stratagem.strategy.default import get_strategy
+from stratagem.train import storage
+from stratagem.train.background import failure_of
+from stratagem.train.generations import Generations
+from stratagem.train.state_file import latest_checkpoint
+from stratagem.train.together import finish_together, read_together
+
+
+class BackupAndRestore(keras.callbacks.Callback):
+    """Back up a `fit` in a folder, and let the `fit` of a restarted program go on from there.
+
+    A backup holds the model's weights, its optimizer, the metrics so far within the epoch, seed generators and the
+    states of Python's and NumPy's generators, epoch and batch, the place in the data and the seeds of its shuffles,
+    and the state of the other callbacks (docs/resuming.md says which). A run that was killed and
+    started again on the same devices ends with the very weights of one that was not; on another number of workers
+    it sees the same batches. `initial_epoch` is superseded, and a `fit` that had ended is not trained again.
+
+    Under several workers all give the callback to `fit`. The chief writes, in the background; what it reads counts
+    for all. A model of no strategy trains under the default strategy.
+    Source of the semantics: https://keras.io/api/callbacks/backup_and_restore/ and, for
+    `save_before_preemption`, https://www.tensorflow.org/api_docs/python/tf/keras/callbacks/BackupAndRestore
+
+    Args:
+        backup_dir: A folder for these backups alone; it is made where it is not there.
+        save_freq: "epoch" for the end of each epoch, or a number of batches. False only with
+            `save_before_preemption`.
+        delete_checkpoint: Whether the backups are deleted when `fit` ends.
+        save_before_preemption: Whether SIGTERM on any worker lets all save at the same step and exit
+            with code 42.
+
+    Raises:
+        InputError: `save_freq` is no number of batches, or `backup_dir` is empty.
+
+    Example:
+        >>> import tempfile, keras, numpy as np
+        >>> x, y, folder = np.ones((8, 2), "float32"), np.ones((8, 1), "float32"), tempfile.mkdtemp()
+        >>> def train(epochs):  # the program, started again with its backup
+        ...     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+        ...     model.compile("sgd", "mse")
+        ...     backup = BackupAndRestore(folder, save_freq=1, delete_checkpoint=False)
+        ...     return model.fit(x, y, batch_size=4, epochs=epochs, verbose=0, callbacks=[backup])
+        >>> len(train(2).history["loss"]), len(train(2).history["loss"]), len(train(3).history["loss"])
+        (2, 2, 3)
+    """
+
+    def __init__(
+        self,
+        backup_dir: str | os.PathLike[str],
+        save_freq: Literal["epoch", False] | int = "epoch",
+        delete_checkpoint: bool = True,
+        save_before_preemption: bool = False,
+    ) -> None:
+        super().__init__()
+        _check(backup_dir, save_freq, save_before_preemption)
+        self.backup_dir = os.fspath(backup_dir)
+        self.save_freq = save_freq
+        self.delete_checkpoint = delete_checkpoint
+        self.save_before_preemption = save_before_preemption
+        self._generations = Generations(self.backup_dir)
+        self._others: Sequence[Any] = ()
+        self._restored: Snapshot | None = None
+        seam.install()
+
+    # What `fit` asks -----------------------------------------------------------------------------
+
+    def strategy_for(self, model: Any) -> StrategyLike:
+        if current_peers() is not None:
+            raise UsageError(
+                explain(
+                    f"Model {model.name!r} belongs to no strategy, and this process is one of several workers.",
+                    "Each worker would train a model of its own, and their backups would be mixed up.",
+                    "Make and compile the model inside `with strategy.scope():`.",
+                )
+            )
+        return get_strategy()
+
+    def begin_session(self, session: Session, callbacks: Sequence[Any]) -> None:
+        facts = {"save_freq": str(self.save_freq), "save_before_preemption": self.save_before_preemption}
+        session.strategy.check_agreement("arguments of BackupAndRestore", facts)
+        self._session = session
+        self._progress = Progress()
+        self._restored = self._read()
+        if self._restored is None:
+            return
+        self._progress = self._restored.progress
+        self._restored.check_steps(int(session.model.steps_per_execution))
+        session.resumed_at, session.skipped = self._restored.inputs, self._progress.batch
+        for callback in callbacks:
+            if isinstance(callback, keras.callbacks.CSVLogger):  # it would begin its file anew
+                callback.append = True
+
+    def end_session(self) -> None:
+        self._generations.wait()
+        self._restored = None
+
+    def set_others(self, callbacks: Sequence[Any]) -> None:
+        self._others = callbacks
+
+    # What Keras calls, always after the other callbacks ------------------------------------------
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        self._states = CallbackStates(self._others)
+        self._since_last = self._progress.since_last
+        self._epoch: int | None = None
+        if self._restored is None:
+            self._save_and_wait(self._progress)  # also shows, before any step, whether it can be written
+            return
+        self._restore(self._restored)
+        epochs = int(self.params["epochs"])
+        ended = self._progress.stopped or self._progress.epoch >= epochs
+        compat.begin_at_epoch(self.model, epochs if ended else self._progress.epoch)
+        if self._session.strategy.is_chief:
+            self._restored.report_missing(self._states)
+            at = "where training had ended" if ended else f"at epoch {self._progress.epoch + 1}"
+            announce(f"Going on {at}{f', batch {self._progress.batch}' if self._progress.batch else ''}, from a backup")
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self._epoch = epoch
+        self._done = 0
+        self._due_at_end = False
+        restored, self._restored = self._restored, None
+        if restored is not None and restored.progress.within_epoch:
+            # Keras has just reset the metrics, and callbacks have begun, for the second time, an epoch that is
+            # under way: a learning rate, say, was multiplied once more.
+            self._restore(restored)
+            self._done = restored.progress.batch
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        done = batch + 1
+        self._since_last += done - self._done
+        self._done = done
+        due = self.save_freq not in ("epoch", False) and self._since_last >= self.save_freq
+        if not due or self.model.stop_training:
+            return
+        self._since_last = 0
+        if self._session.adapters[0].epoch_ends_after(done):
+            # An epoch without any step left could not be gone on with: Keras would have no logs.
+            self._due_at_end = True
+        else:
+            self._save(self._now(within_epoch=True))
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        if self.save_freq == "epoch" or self._due_at_end or self.model.stop_training:
+            self._save(self._now(within_epoch=False))
+
+    def on_train_end(self, logs: Any = None) -> None:
+        # Nothing is deleted before all workers are here: one that dies on its way needs the backup.
+        finish_together(None)
+        if not self.delete_checkpoint:
+            if self._epoch is not None:
+                self._save_and_wait(self._now(within_epoch=False))
+        elif self._session.strategy.is_chief:
+            self._generations.clear()
+
+    # Saving and restoring ------------------------------------------------------------------------
+
+    def _now(self, *, within_epoch: bool) -> Progress:
+        assert self._epoch is not None, "an epoch has begun"
+        stopped = bool(self.model.stop_training)
+        if within_epoch:
+            return Progress(self._epoch, self._done, True, stopped, self._since_last)
+        return Progress(self._epoch + 1, 0, False, stopped, self._since_last)
+
+    def _save(self, progress: Progress) -> None:
+        """Copy the state now, and let the chief write it while training goes on."""
+        self._session.consolidate()
+        if self._session.strategy.is_chief:
+            self._generations.commit_behind(*snapshot.take(self._session, progress, self._states))
+
+    def _save_and_wait(self, progress: Progress) -> None:
+        """Save, and learn whether it was written. All workers hear of it.
+
+        Raises:
+            CheckpointError: It could not be written.
+        """
+        self._session.consolidate()
+        failure = None
+        if self._session.strategy.is_chief:
+            failure = failure_of(
+                lambda: self._generations.commit(*snapshot.take(self._session, progress, self._states))
+            )
+        finish_together(failure)
+
+    def _read(self) -> Snapshot | None:
+        """Return the newest backup that is whole; what the chief sees counts."""
+        finish_together(failure_of(self._generations.check) if self._session.strategy.is_chief else None)
+        found = read_together(latest_checkpoint(self.backup_dir))
+        if found is None:
+            return None
+        blob, path = found
+        return Snapshot(storage.decode(blob, path), path)
+
+    def _restore(self, restored: Snapshot) -> None:
+        restored.restore_model(self._session)
+        restored.restore_rest(self._states)
+
+
+def _check(backup_dir: str | os.PathLike[str], save_freq: object, save_before_preemption: bool) -> None:
+    if not os.fspath(backup_dir):
+        raise InputError(
+            explain(
+                "BackupAndRestore was given an empty backup_dir.",
+                "There is no place to save to.",
+                'Write the path of a folder, for example BackupAndRestore("backup").',
+            )
+        )
+    is_number = isinstance(save_freq, int) and not isinstance(save_freq, bool) and save_freq > 0
+    if not (save_freq == "epoch" or is_number or (save_freq is False and save_before_preemption)):
+        raise InputError(
+            explain(
+                f"BackupAndRestore was given save_freq={save_freq!r}.",
+                "When to save is not said.",
+                'Write "epoch", or a number of batches; False goes with save_before_preemption=True only.',
+            )
+        )

@@ -1,0 +1,171 @@
+"""What a backup holds: the model, the place in epoch and data, the other callbacks, and Python's and NumPy's generators."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+import jax
+import numpy as np
+
+from stratagem.callbacks.plain import Arrays, decode, encode
+from stratagem.callbacks.states import CallbackStates
+from stratagem.core.errors import CheckpointError, InputError, explain
+from stratagem.fit.adapter import Place
+from stratagem.fit.resuming import Session
+from stratagem.fit.steps import TRAIN, group_variables
+from stratagem.train.storage import Contents
+
+_METRICS: Final = "metrics_variables"
+_SHOWN: Final = 3
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a `fit` is.
+
+    Args:
+        epoch: The epoch, from 0.
+        batch: Batches of it that are done.
+        within_epoch: Whether the epoch has begun, so that its metrics count and its `on_epoch_begin` has run.
+        stopped: Whether a callback has ended training.
+        since_last: Batches since the last backup that was due by number of batches.
+    """
+
+    epoch: int = 0
+    batch: int = 0
+    within_epoch: bool = False
+    stopped: bool = False
+    since_last: int = 0
+
+
+def take(
+    session: Session, progress: Progress, states: CallbackStates
+) -> tuple[dict[str, Any], dict[str, jax.Array | np.ndarray]]:
+    """Return a backup: JSON, and arrays by name. Only the worker that writes needs it.
+
+    Args:
+        session: The `fit`, its model's state consolidated.
+        progress: How far it is.
+        states: Its other callbacks.
+    """
+    arrays: Arrays = {}
+    variables = {name: variable.value for name, variable in _variables(session.model)}
+    metadata = {
+        "backup": asdict(progress),
+        "steps_per_execution": int(session.model.steps_per_execution),
+        "inputs": [place._asdict() for place in session.places(epoch_ended=not progress.within_epoch)],
+        "callbacks": states.save(arrays),
+        "random": encode(_random_state(), "random", arrays),
+    }
+    return metadata, {**variables, **arrays}
+
+
+class Snapshot:
+    """A backup that was read.
+
+    Args:
+        contents: The file's.
+        path: Which it was, for messages.
+
+    Raises:
+        CheckpointError: It is no backup.
+    """
+
+    def __init__(self, contents: Contents, path: str) -> None:
+        if "backup" not in contents.metadata:
+            raise CheckpointError(
+                explain(
+                    f"{path!r} is a checkpoint, but no backup of `fit`.",
+                    "It does not say how far training was.",
+                    "Give BackupAndRestore a folder of its own, or restore it with stratagem.train.Checkpoint.",
+                )
+            )
+        self._metadata, self._arrays, self._path = contents.metadata, contents.arrays, path
+        self.progress = Progress(**self._metadata["backup"])
+        self.inputs = [Place(**place) for place in self._metadata["inputs"]]
+
+    def check_steps(self, steps_per_execution: int) -> None:
+        """See that training can begin at the batch where it was.
+
+        Raises:
+            InputError: `steps_per_execution` has changed, and leaps over that batch.
+        """
+        if self.progress.batch % steps_per_execution:
+            raise InputError(
+                explain(
+                    f"The backup was made after batch {self.progress.batch} of an epoch, with steps_per_execution="
+                    f"{self._metadata['steps_per_execution']}; now it is {steps_per_execution}.",
+                    "Steps are taken in groups of that many, and none begins there.",
+                    "Compile the model with the same steps_per_execution as before.",
+                )
+            )
+
+    def restore_model(self, session: Session) -> None:
+        """Give the model's variables their values: all of them, or none.
+
+        Raises:
+            InputError: It is another model; the message names what differs.
+        """
+        own = dict(_variables(session.model))
+        kept = {name: variable for name, variable in own.items() if self.progress.within_epoch or _METRICS not in name}
+        saved = {name: array for name, array in self._arrays.items() if _is_variable(name)}
+        faults = [*_unequal(kept, saved), *sorted(n for n in saved.keys() - own.keys() if self._counts(n))]
+        if faults:
+            more = f" and {len(faults) - _SHOWN} more" if len(faults) > _SHOWN else ""
+            raise InputError(
+                explain(
+                    f"The backup {self._path!r} is of another model or optimizer: {'; '.join(faults[:_SHOWN])}{more}.",
+                    "Training cannot go on from it. Nothing was changed; the backup is untouched.",
+                    "Make and compile the model as when it was made, or choose another folder for backups.",
+                )
+            )
+        for name, variable in kept.items():
+            variable.assign(session.strategy.mesh.replicate(saved[name]))
+
+    def restore_rest(self, states: CallbackStates) -> None:
+        """Give the other callbacks and the random generators their states."""
+        states.restore(self._metadata["callbacks"], self._arrays)
+        _set_random_state(decode(self._metadata["random"], self._arrays))
+
+    def report_missing(self, states: CallbackStates) -> None:
+        """Say what the backup holds that has no place in this program."""
+        states.report_missing(self._metadata["callbacks"])
+
+    def _counts(self, name: str) -> bool:
+        return self.progress.within_epoch or _METRICS not in name
+
+
+def _variables(model: Any) -> Iterator[tuple[str, Any]]:
+    """Yield a model's variables by names that are the same in each run of a program."""
+    for group in TRAIN.groups:
+        for i, variable in enumerate(group_variables(model, group)):
+            # Keras counts layers up over the life of a process: dense_1, dense_4.
+            yield f"{group}/{i}/{re.sub(r'_[0-9]+', '', variable.path)}", variable
+
+
+def _is_variable(name: str) -> bool:
+    return name.partition("/")[0] in TRAIN.groups
+
+
+def _unequal(variables: Mapping[str, Any], saved: Mapping[str, np.ndarray]) -> Iterator[str]:
+    for name, variable in variables.items():
+        own, array = f"{variable.dtype}{list(variable.shape)}", saved.get(name)
+        if array is None:
+            yield f"{variable.path} {own} is not in it"
+        elif own != f"{array.dtype.name}{list(array.shape)}":
+            yield f"{variable.path} is {own} here, {array.dtype.name}{list(array.shape)} there"
+
+
+def _random_state() -> dict[str, Any]:
+    version, words, gauss = random.getstate()
+    return {"python": [version, np.array(words, np.uint32), gauss], "numpy": np.random.get_state(legacy=False)}
+
+
+def _set_random_state(state: Mapping[str, Any]) -> None:
+    version, words, gauss = state["python"]
+    random.setstate((version, tuple(words.tolist()), gauss))
+    np.random.set_state(state["numpy"])

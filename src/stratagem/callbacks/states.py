@@ -1,0 +1,156 @@
+"""The state of other callbacks: what of each is saved, and how it is given back.
+
+A callback with `get_state` and `set_state` decides itself. Of any other, those attributes are saved that
+training has changed and that hold plain data (`callbacks.plain`), and the values of Keras variables, metrics
+and seed generators that it holds. So a resumed run may be given another `patience`: what was set by the
+program and not changed since is not saved.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+
+from stratagem.callbacks.plain import Arrays, NotPlainError, decode, encode, same
+from stratagem.core.errors import InputError, explain
+from stratagem.core.log import logger
+
+_DISPLAY = (keras.callbacks.ProgbarLogger,)
+"""Callbacks that only show."""
+
+_NOTHING = object()
+
+
+class CallbackStates:
+    """The callbacks of a `fit`, as they were when it began.
+
+    Args:
+        callbacks: All but the one that saves, after their `on_train_begin`.
+    """
+
+    def __init__(self, callbacks: Sequence[Any]) -> None:
+        self._named = _named(callbacks)
+        self._at_begin = {name: _attributes(callback) for name, callback in self._named.items()}
+
+    def save(self, arrays: Arrays) -> dict[str, Any]:
+        """Return the state of each callback as JSON; its arrays go to `arrays`.
+
+        Raises:
+            InputError: What a `get_state` returned cannot be saved.
+        """
+        return {name: self._saved(name, callback, arrays) for name, callback in self._named.items()}
+
+    def restore(self, said: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+        """Give callbacks the state they had.
+
+        Args:
+            said: What `save` returned.
+            arrays: The arrays it put away.
+        """
+        for name, state in said.items():
+            if name in self._named:
+                _restore(self._named[name], state, arrays)
+
+    def report_missing(self, said: Mapping[str, Any]) -> None:
+        """Say which callbacks a backup knows that are not there now."""
+        missing = sorted(name for name, state in said.items() if name not in self._named and any(state.values()))
+        if missing:
+            logger.warning("The backup holds the state of callbacks that are not there: %s", ", ".join(missing))
+
+    def _saved(self, name: str, callback: Any, arrays: Arrays) -> dict[str, Any]:
+        if _has_state(callback):
+            try:
+                return {"state": encode(callback.get_state(), f"callbacks/{name}", arrays)}
+            except NotPlainError as error:
+                raise InputError(
+                    explain(
+                        f"get_state() of the callback {type(callback).__name__} returned {error}.",
+                        "Its state cannot be saved.",
+                        "Return numbers, strings, bytes, None, arrays, and lists, tuples, sets or dictionaries of these.",
+                    )
+                ) from None
+        changed = {
+            attribute: encode(value, f"callbacks/{name}/{attribute}", arrays)
+            for attribute, value in _attributes(callback).items()
+            if not same(value, self._at_begin[name].get(attribute, _NOTHING))
+        }
+        variables = {}
+        for attribute, held in _variables(callback).items():
+            for i, variable in enumerate(held):
+                key = f"callbacks/{name}/{attribute}/variable {i}"
+                arrays[key] = np.array(variable.value)
+                variables.setdefault(attribute, []).append(key)
+        return {"attributes": changed, "variables": variables}
+
+
+def _named(callbacks: Sequence[Any]) -> dict[str, Any]:
+    """Return callbacks by class and place, those that only show left out."""
+    counts: Counter[str] = Counter()
+    named = {}
+    for callback in callbacks:
+        if isinstance(callback, _DISPLAY):
+            continue
+        kind = f"{type(callback).__module__}.{type(callback).__qualname__}"
+        named[f"{kind} {counts[kind]}"] = callback
+        counts[kind] += 1
+    return named
+
+
+def _has_state(callback: Any) -> bool:
+    return callable(getattr(callback, "get_state", None)) and callable(getattr(callback, "set_state", None))
+
+
+def _attributes(callback: Any) -> dict[str, Any]:
+    """Return copies of the attributes that hold plain data."""
+    if _has_state(callback):
+        return {}
+    plain = {}
+    for attribute, value in vars(callback).items():
+        arrays: Arrays = {}
+        try:
+            plain[attribute] = decode(encode(value, "", arrays), arrays)
+        except NotPlainError:
+            continue
+    return plain
+
+
+def _variables(callback: Any) -> dict[str, list[Any]]:
+    """Return the Keras variables that a callback holds itself, by attribute."""
+    found = {}
+    for attribute, value in vars(callback).items():
+        if isinstance(value, keras.Variable):
+            found[attribute] = [value]
+        elif isinstance(value, keras.random.SeedGenerator):
+            found[attribute] = [value.state]
+        elif isinstance(value, keras.Metric):
+            found[attribute] = list(value.variables)
+    return found
+
+
+def _restore(callback: Any, state: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+    if "state" in state and _has_state(callback):
+        callback.set_state(decode(state["state"], arrays))
+    for attribute, said in state.get("attributes", {}).items():
+        _assign(callback, attribute, decode(said, arrays))
+    held = _variables(callback)
+    for attribute, keys in state.get("variables", {}).items():
+        for variable, key in zip(held.get(attribute, ()), keys, strict=False):
+            variable.assign(arrays[key])
+
+
+def _assign(callback: Any, attribute: str, value: Any) -> None:
+    """Set an attribute; a list, dictionary or set keeps its identity, as others may hold it too."""
+    current = getattr(callback, attribute, None)
+    if type(current) is not type(value):
+        setattr(callback, attribute, value)
+    elif isinstance(current, list):
+        current[:] = value
+    elif isinstance(current, dict | set):
+        current.clear()
+        current.update(value)
+    else:
+        setattr(callback, attribute, value)

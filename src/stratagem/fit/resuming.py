@@ -1,0 +1,130 @@
+"""`fit` that begins in the middle: what it asks of the callback that knows where (`stratagem.callbacks`)."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+from stratagem.core.errors import UsageError, explain
+from stratagem.fit import compat
+from stratagem.fit.adapter import Place, ShareAdapter
+from stratagem.replica.context import StrategyLike
+
+
+@dataclass
+class Session:
+    """A call of `fit` or one of its siblings that is running.
+
+    Args:
+        model: Whose.
+        method: Which.
+        strategy: The model's.
+        consolidate: Makes all state of the model one value on all replicas; every worker must call it.
+        adapters: Its inputs so far, that of training first, that of validation second.
+        resumed_at: Where its inputs begin, for those that do not begin at their beginning.
+        skipped: Batches of the first epoch that were trained on before.
+    """
+
+    model: Any
+    method: str
+    strategy: StrategyLike
+    consolidate: Callable[[], None]
+    adapters: list[ShareAdapter] = field(default_factory=list)
+    resumed_at: Sequence[Place] = ()
+    skipped: int = 0
+
+    def add(self, adapter: ShareAdapter) -> None:
+        """Take another input, and let it begin where it was."""
+        index = len(self.adapters)
+        self.adapters.append(adapter)
+        if index < len(self.resumed_at):
+            adapter.resume(self.resumed_at[index], self.skipped if index == 0 else 0)
+
+    def places(self, *, epoch_ended: bool) -> list[Place]:
+        """Return where reading goes on in each input.
+
+        Args:
+            epoch_ended: Whether training stands between two epochs.
+        """
+        # Each validation begins a new pass, also where it does not read all of it.
+        return [
+            adapter.place(epoch_ended=epoch_ended) if index == 0 else Place(adapter.source.position(None), 0)
+            for index, adapter in enumerate(self.adapters)
+        ]
+
+
+@runtime_checkable
+class ResumesFit(Protocol):
+    """A callback that may let `fit` begin elsewhere than at its beginning."""
+
+    def strategy_for(self, model: Any) -> StrategyLike:
+        """Return the strategy that a model of no strategy gets: where it stands is known of ours only."""
+        ...
+
+    def begin_session(self, session: Session, callbacks: Sequence[Any]) -> None:
+        """Prepare a `fit` that is about to begin; may set `resumed_at` and `skipped`. All workers call it."""
+        ...
+
+    def end_session(self) -> None:
+        """Leave nothing behind, however `fit` ended."""
+        ...
+
+    def set_others(self, callbacks: Sequence[Any]) -> None:
+        """Hear which other callbacks there are, those that Keras adds among them."""
+        ...
+
+
+def resumer_among(callbacks: Any) -> ResumesFit | None:
+    """Return the callback that resumes `fit`, if there is one.
+
+    Raises:
+        UsageError: There are two.
+    """
+    found = [c for c in compat.flattened_callbacks(callbacks) if isinstance(c, ResumesFit)]
+    if len(found) > 1:
+        raise UsageError(
+            explain(
+                f"`fit` was given {len(found)} BackupAndRestore callbacks.",
+                "Each would begin training where its own backup stands.",
+                "Give it one.",
+            )
+        )
+    return found[0] if found else None
+
+
+def resumer_last(original: Callable) -> Callable:
+    """Wrap `CallbackList.__init__`: what resumes `fit` saves what the other callbacks have done, so it comes last."""
+
+    @functools.wraps(original)
+    def init(callback_list: Any, *args: Any, **kwargs: Any) -> None:
+        original(callback_list, *args, **kwargs)
+        others = [c for c in callback_list.callbacks if not isinstance(c, ResumesFit)]
+        for resumer in [c for c in callback_list.callbacks if isinstance(c, ResumesFit)]:
+            resumer.set_others(others)
+            callback_list.callbacks = [*others, resumer]
+
+    return init
+
+
+def skipping_steps(original: Callable) -> Callable:
+    """Wrap `EpochIterator._enumerate_iterator`: the first epoch begins behind the steps that were done before."""
+
+    def enumerate_iterator(epoch_iterator: Any) -> Iterator[tuple[int, int, Any]]:
+        adapter, steps = epoch_iterator.data_adapter, original(epoch_iterator)
+        if not isinstance(adapter, ShareAdapter):
+            return steps
+        skipped, earlier = adapter.take_skipped()
+        return _from_step(epoch_iterator, steps, skipped, earlier) if skipped or earlier else steps
+
+    return enumerate_iterator
+
+
+def _from_step(epoch_iterator: Any, steps: Iterator, skipped: int, earlier: int) -> Iterator[tuple[int, int, Any]]:
+    # Keras numbers steps and counts them here, and takes their batches elsewhere: so nothing is lost.
+    for begin, end, iterator in steps:
+        if begin == 0:
+            compat.count_steps(epoch_iterator, earlier)
+        if begin >= skipped:
+            yield begin, end, iterator
