@@ -12,7 +12,22 @@ from stratagem.core.errors import InputError, explain
 from stratagem.data.blocks import Block, HeldBlock, IndexBlock, Source
 from stratagem.data.nodes import UNKNOWN_CARDINALITY, Key, Node, Stream
 from stratagem.data.specs import TensorSpec, spec_of
-from stratagem.data.structure import Tree, as_arrays, component_names, flatten, map_leaves
+from stratagem.data.structure import Tree, as_arrays, component_names, flatten, is_sparse, map_leaves
+
+
+class _SparseRows:
+    """The rows of a sparse matrix; only those that are taken become dense."""
+
+    def __init__(self, matrix: Any) -> None:
+        self._matrix = matrix.tocsr()
+        self.shape: tuple[int, ...] = self._matrix.shape
+        self.dtype: np.dtype = self._matrix.dtype
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def take(self, index: np.ndarray, axis: int) -> np.ndarray:
+        return self._matrix[index].toarray()
 
 
 class ArraySource:
@@ -27,7 +42,7 @@ class ArraySource:
 
     def __init__(self, columns: Tree) -> None:
         leaves, self._structure = flatten(as_arrays(columns))
-        self._leaves = [np.asarray(leaf) for leaf in leaves]
+        self._leaves = [_SparseRows(leaf) if is_sparse(leaf) else np.asarray(leaf) for leaf in leaves]
         sizes = {leaf.shape[:1] for leaf in self._leaves}
         if len(sizes) != 1 or () in sizes:
             names = component_names(columns)

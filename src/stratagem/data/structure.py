@@ -51,14 +51,18 @@ def as_array(value: Any) -> Any:
     Python numbers, and lists of them, become float32 and int32 as in TensorFlow (int64 where int32 is too small).
     Whatever has a dtype keeps it: arrays of NumPy, JAX, pandas, PyTorch, TensorFlow.
 
+    A sparse matrix of SciPy is left as it is, for whoever reads its rows; one of JAX becomes dense.
+
     Args:
         value: An array, a number, text, or a list of them.
 
     Raises:
         InputError: The value has no regular shape.
     """
-    if isinstance(value, np.ndarray | np.generic):
+    if isinstance(value, np.ndarray | np.generic) or is_sparse(value):
         return value
+    if hasattr(value, "todense"):
+        value = value.todense()
     try:
         array = np.asarray(value)
     except ValueError as error:
@@ -77,6 +81,11 @@ def as_array(value: Any) -> Any:
     if array.dtype == np.int64 and narrow.min <= array.min() and array.max() <= narrow.max:
         return array.astype(np.int32)
     return array
+
+
+def is_sparse(value: Any) -> bool:
+    """Whether `value` is a sparse matrix of SciPy, which need not be installed."""
+    return hasattr(value, "tocsr")
 
 
 def _holds_python_numbers(value: Any) -> bool:

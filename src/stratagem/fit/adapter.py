@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import keras
 import numpy as np
+import optree
 
 from stratagem.core.errors import InputError, explain
 from stratagem.data.batches import State
@@ -218,8 +219,10 @@ def make_adapter(strategy: StrategyLike, arguments: dict[str, Any]) -> ShareAdap
             steps,
             class_weight=class_weight,
         )
-        dataset = _array_dataset(arrays, batch_size, arguments.get("shuffle", False))
-        return ShareAdapter(DatasetSource(dataset, strategy), strategy, batch_size, steps)
+        # Keras nests arrays in lists as well; to a dataset, as in tf.data, a list is one array.
+        leaves, structure = optree.tree_flatten(arrays)
+        dataset = _array_dataset(tuple(leaves), batch_size, arguments.get("shuffle", False))
+        return ShareAdapter(DatasetSource(dataset, strategy, structure=structure), strategy, batch_size, steps)
     indexed = None
     if isinstance(x, keras.utils.PyDataset):
         indexed = IndexedBatches(x, bool(arguments.get("shuffle")), strategy)
@@ -228,7 +231,7 @@ def make_adapter(strategy: StrategyLike, arguments: dict[str, Any]) -> ShareAdap
     return ShareAdapter(source, strategy, steps_per_epoch=steps)
 
 
-def _array_dataset(arrays: Tree, batch_size: int, shuffle: bool | str) -> Dataset:
+def _array_dataset(arrays: tuple[Any, ...], batch_size: int, shuffle: bool | str) -> Dataset:
     dataset = Dataset.from_tensor_slices(arrays)
     # NumPy's generator follows keras.utils.set_random_seed, as Keras's own shuffle does.
     seed = int(np.random.randint(2**31)) if shuffle else None

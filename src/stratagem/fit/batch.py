@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import jax
+import keras
 import numpy as np
 
 from stratagem.core.errors import InputError, explain
@@ -49,6 +51,23 @@ def valid_rows(split: Split) -> np.ndarray:
     return np.concatenate(
         [np.arange(share) + replica * split.block for replica, share in enumerate(split.shares)]
     ).astype(np.intp)
+
+
+def as_numpy(batch: Tree) -> Tree:
+    """Return a batch with its arrays in host memory: those of any library, sparse ones made dense.
+
+    Args:
+        batch: Structure of arrays; None entries stay.
+    """
+    return keras.tree.map_structure(_as_numpy, batch)
+
+
+def _as_numpy(leaf: Any) -> Any:
+    if leaf is None:
+        return None
+    if hasattr(leaf, "toarray"):  # SciPy
+        return leaf.toarray()
+    return np.asarray(leaf.todense() if hasattr(leaf, "todense") else leaf)  # jax.experimental.sparse
 
 
 def count_rows(data: Tree) -> int:

@@ -16,7 +16,7 @@ from stratagem.core.log import logger
 from stratagem.data.batches import RowsOf, State
 from stratagem.data.specs import TensorSpec
 from stratagem.fit import compat
-from stratagem.fit.batch import count_rows
+from stratagem.fit.batch import as_numpy, count_rows
 from stratagem.fit.sources import READ_AHEAD, LocalRows, Reader
 from stratagem.replica.context import StrategyLike
 from stratagem.replica.mesh import Tree
@@ -91,7 +91,7 @@ class WholeBatches:
 
     def _begin(self) -> Iterator[Tree]:
         """Begin a pass of the input itself, behind what was read before the program was restarted."""
-        batches = compat.numpy_batches(self.adapter)
+        batches = map(as_numpy, compat.numpy_batches(self.adapter))
         for _ in range(0 if self._indexed is not None else self._resumed_at):
             if next(batches, None) is None:
                 raise InputError(
@@ -104,7 +104,6 @@ class WholeBatches:
         return batches
 
     def _own(self, batch: Tree) -> LocalRows:
-        batch = keras.tree.map_structure(lambda leaf: None if leaf is None else np.asarray(leaf), batch)
         rows = count_rows(batch)
         part = self._rows_of(rows)
         return LocalRows(rows, jax.tree.map(lambda leaf: leaf[part], batch))
@@ -126,7 +125,7 @@ class WholeBatches:
 
     @property
     def element_spec(self) -> Tree:
-        return jax.tree.map(lambda leaf: TensorSpec((None, *np.shape(leaf)[1:]), np.asarray(leaf).dtype), self.first())
+        return jax.tree.map(lambda leaf: TensorSpec((None, *np.shape(leaf)[1:]), leaf.dtype), self.first())
 
 
 class _WholeReader:

@@ -24,7 +24,7 @@ from stratagem.core.errors import UsageError, explain
 from stratagem.core.progress import Phase
 from stratagem.fit import compat, gradients, losses
 from stratagem.fit.adapter import ShareAdapter, ShareIterator, make_adapter
-from stratagem.fit.batch import GlobalBatch, count_rows, place_batch, valid_rows
+from stratagem.fit.batch import GlobalBatch, as_numpy, count_rows, place_batch, valid_rows
 from stratagem.fit.callbacks import for_this_worker
 from stratagem.fit.resuming import ResumesFit, Session, resumer_among, resumer_last, skipping_steps
 from stratagem.fit.state import StateKeeper
@@ -112,7 +112,7 @@ class StepFunction:
     def _take(self, iterator: Iterator[Tree]) -> list[GlobalBatch]:
         if isinstance(iterator, ShareIterator):
             return iterator.take(self.steps_per_execution)
-        batch = keras.tree.map_structure(lambda leaf: None if leaf is None else np.asarray(leaf), next(iterator))
+        batch = as_numpy(next(iterator))
         rows = count_rows(batch)
         part = self.mesh.local_rows(rows)
         return [place_batch(self.mesh, rows, jax.tree.map(lambda leaf: leaf[part], batch))]

@@ -9,10 +9,11 @@ from __future__ import annotations
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import jax
 import numpy as np
+import optree
 
 from stratagem.core.errors import InputError, PeerError, explain
 from stratagem.core.log import announce_once
@@ -96,9 +97,16 @@ class DatasetSource:
         dataset: A batched dataset.
         strategy: Whose workers share it.
         class_weight: Weight of each class, turned into sample weights; or None.
+        structure: How the arrays of a batch nest, where the dataset holds them in a flat tuple; or None.
     """
 
-    def __init__(self, dataset: Dataset, strategy: StrategyLike, class_weight: dict[int, float] | None = None) -> None:
+    def __init__(
+        self,
+        dataset: Dataset,
+        strategy: StrategyLike,
+        class_weight: dict[int, float] | None = None,
+        structure: optree.PyTreeSpec | None = None,
+    ) -> None:
         policy, reason = choose_policy(dataset.options(), dataset, strategy.worker_count)
         self._given = dataset
         self._hinted = policy is AutoShardPolicy.HINT
@@ -108,6 +116,7 @@ class DatasetSource:
             dataset = dataset.with_shard_hint(strategy.worker_count, strategy.worker_index)
         self.dataset = dataset
         self.class_weight = class_weight
+        self._structure = structure
         # Under OFF and HINT each worker reads a stream of its own, a part of a batch at each step.
         own_stream = policy in (AutoShardPolicy.OFF, AutoShardPolicy.HINT)
         self.parts = strategy.worker_count if own_stream else 1
@@ -127,12 +136,12 @@ class DatasetSource:
             state, self._resumed_at = self._resumed_at, None
         # A thread for what is only a gather costs more than it saves: 0.15 ms a step on one core.
         ahead = read_ahead if self.dataset.runs_python else 0
-        return DatasetReader(self.dataset, self._rows_of, ahead, state, self._weighted, self.parts)
+        return DatasetReader(self.dataset, self._rows_of, ahead, state, self._adapted, self.parts)
 
-    def _weighted(self, data: Tree) -> Tree:
-        if self.class_weight is None:
-            return data
-        return _with_class_weight(data, self.class_weight)
+    def _adapted(self, data: Tree) -> Tree:
+        if self._structure is not None:
+            data = self._structure.unflatten(data)
+        return data if self.class_weight is None else _with_class_weight(data, self.class_weight)
 
     def first(self) -> Tree:
         element = jax.tree.map(
@@ -141,7 +150,7 @@ class DatasetSource:
             is_leaf=lambda leaf: hasattr(leaf, "shape"),
         )
         count_rows(element)
-        return self._weighted(element)
+        return self._adapted(element)
 
     @property
     def element_spec(self) -> Tree:
