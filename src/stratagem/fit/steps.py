@@ -23,10 +23,11 @@ from stratagem.core.progress import Phase
 from stratagem.fit.batch import GlobalBatch
 from stratagem.fit.metrics import Entry, ResultWatch, global_results
 from stratagem.replica.context import ReplicaContext, StrategyLike, replica_context
-from stratagem.replica.exchange import Exchange, Share, own_share, padded, run_uneven
+from stratagem.replica.exchange import Exchange, Share, own_share
 from stratagem.replica.mesh import AXIS, Tree
 from stratagem.replica.packs import sum_over_replicas
 from stratagem.replica.split import Split
+from stratagem.replica.uneven import padded, run_uneven
 from stratagem.replica.variables import Policy, contribution, enter, leave, policy_of
 
 State = tuple[list[jax.Array], ...]
