@@ -227,8 +227,8 @@ class Step:
         after: list[jax.Array],
     ) -> tuple[list[jax.Array], list[jax.Array]]:
         rewritten = [i for i in self._trace.rewritten or () if after[i] is not views[i]]
-        own = {i: contribution(self._policies[i], after[i], share.weight) for i in rewritten}
-        summands = {i: share.masked(summand) for i, summand in own.items() if summand is not None}
+        own = {i: contribution(self._policies[i], share, views[i], after[i]) for i in rewritten}
+        summands = {i: summand for i, summand in own.items() if summand is not None}
         if self.kind is PREDICT:
             gathered = [lax.all_gather(value, AXIS, tiled=True) for value in values]
             averaged = []

@@ -75,6 +75,7 @@ class ReplicaContext:
         self.exchange = exchange
         self.mean_gradients = mean_gradients
         self.applying_gradients = False
+        self.gradients_are_combined = False
 
     @property
     def replica_id_in_sync_group(self) -> jax.Array:

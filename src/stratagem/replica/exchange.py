@@ -49,12 +49,14 @@ class Share:
         global_rows: Rows over all replicas.
         weight: This replica's share of a mean over the batch: a number, or traced where shares differ.
         present: Whether the replica has any rows: True, or traced where some have none.
+        first: The first replica that has rows.
     """
 
     rows: int
     global_rows: int
     weight: Any
     present: Any = True
+    first: int = 0
 
     def masked(self, value: jax.Array, otherwise: Any = 0) -> jax.Array:
         """Return `value`, or zeros where this replica has no rows and computed on a stand-in.
@@ -79,7 +81,11 @@ def own_share(split: Split) -> Share:
     rows = jnp.asarray(split.shares)[lax.axis_index(AXIS)]
     weight = rows.astype(jnp.result_type(float)) / split.rows
     return Share(
-        rows=split.block, global_rows=split.rows, weight=weight, present=True if min(split.shares) else rows > 0
+        rows=split.block,
+        global_rows=split.rows,
+        weight=weight,
+        present=True if min(split.shares) else rows > 0,
+        first=next(i for i, share in enumerate(split.shares) if share),
     )
 
 

@@ -198,6 +198,8 @@ class _Program:
         return [dataclasses.replace(o, value=v) for o, v in zip(outputs, whole, strict=True)], after
 
     def _compile(self) -> Callable:
+        # Variables are not donated. A program may hold `variable.value`, or a piece of it, from one call to the next;
+        # JAX keeps NumPy's views of a donated array, but deletes it and its pieces under other names.
         if self.mesh.size == 1:
             return jax.jit(self._replica)
         specs = [PartitionSpec(AXIS) if spread else PartitionSpec() for spread in self._shares.spread]
@@ -215,8 +217,8 @@ class _Program:
         self, share: Share, values: list[jax.Array], views: list[jax.Array], after: list[jax.Array]
     ) -> list[jax.Array]:
         new = dict(zip(self.assigned, after, strict=True))
-        own = {i: contribution(self._policies[i], new[i], share.weight) for i in self.assigned}
-        summands = {i: share.masked(summand) for i, summand in own.items() if summand is not None}
+        own = {i: contribution(self._policies[i], share, views[i], new[i]) for i in self.assigned}
+        summands = {i: summand for i, summand in own.items() if summand is not None}
         pack = self.strategy.pack_bytes
         totals = dict(zip(summands, sum_over_replicas(list(summands.values()), pack), strict=True))
         return [leave(self._policies[i], values[i], views[i], new[i], totals.get(i)) for i in self.assigned]
