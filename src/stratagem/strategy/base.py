@@ -147,13 +147,14 @@ class Strategy:
             reduce_op: SUM, MEAN, MIN or MAX.
             value: Structure of results of `run`.
             axis: None keeps the shape of one replica's value; an axis or axes of it are reduced too, and
-                MEAN then counts every row once, also where replicas have different numbers of rows.
+                MEAN then counts every row once, also where replicas have different numbers of rows. Replicas
+                that had no rows of the batch do not count.
 
         Returns:
             A structure of arrays, the same on every worker.
 
         Raises:
-            UsageError: Called inside `run`.
+            UsageError: Called inside `run`, outside `merge_call`.
             InputError: There is no such axis, or a plain value is summed over several replicas.
         """
         self.require_cross_replica("reduce", "get_replica_context().all_reduce")
@@ -167,8 +168,8 @@ class Strategy:
             axis: The axis of one replica's value.
 
         Raises:
-            UsageError: Called inside `run`.
-            InputError: The values are scalars.
+            UsageError: Called inside `run`, outside `merge_call`.
+            InputError: The values are scalars, or of sizes that cannot stand side by side.
         """
         self.require_cross_replica("gather", "get_replica_context().all_gather")
         return reduction.gather(value, axis)
