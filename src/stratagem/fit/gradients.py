@@ -7,7 +7,7 @@ replicas, so clipping, loss scaling and every optimizer see what one device woul
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import jax
@@ -71,12 +71,15 @@ def reducing_apply(original: Callable) -> Callable:
         if context.strategy.mesh.size == 1:
             return original(optimizer, grads, targets)
 
+        # Looked up here: on an uneven batch the crossing runs when `apply_gradients` has been left.
+        combined = context.gradients_are_combined
+
         def crossing(gradients: list[Any], values: list[Any]) -> list[Any]:
             context.applying_gradients = True
             scope = TracedVariables(list(zip(variables, values, strict=True)))
             try:
                 with scope:
-                    original(optimizer, combine(context, gradients), targets)
+                    original(optimizer, gradients if combined else combine(context, gradients), targets)
             finally:
                 context.applying_gradients = False
             return [scope.get_current_value(variable) for variable in variables]
@@ -110,6 +113,38 @@ def traceable(original: Callable) -> Callable:
             variable.assign(value)
 
     return apply
+
+
+def opting_out(original: Callable) -> Callable:
+    """Wrap an optimizer's `apply_gradients` so that a program may say that it has combined gradients itself.
+
+    Keras 3 has dropped the argument by which `tf.keras` was told
+    (https://www.tensorflow.org/api_docs/python/tf/keras/optimizers/Optimizer#apply_gradients). Clipping and the rest of
+    the optimizer come after, as always.
+
+    Args:
+        original: The method as Keras defines it.
+    """
+
+    @functools.wraps(original)
+    def apply_gradients(
+        optimizer: Any,
+        grads_and_vars: Iterable[tuple[Any, Any]],
+        name: str | None = None,
+        skip_gradients_aggregation: bool = False,
+        *,
+        experimental_aggregate_gradients: bool = True,
+    ) -> Any:
+        context = current_replica_context()
+        if context is None or (experimental_aggregate_gradients and not skip_gradients_aggregation):
+            return original(optimizer, grads_and_vars)
+        context.gradients_are_combined = True
+        try:
+            return original(optimizer, grads_and_vars)
+        finally:
+            context.gradients_are_combined = False
+
+    return apply_gradients
 
 
 def combine(context: ReplicaContext, gradients: Sequence[jax.Array | None]) -> list[jax.Array | None]:

@@ -289,6 +289,7 @@ def install() -> None:
     compat.replace(
         keras.optimizers.LossScaleOptimizer, "apply", lambda apply: gradients.reducing_apply(gradients.traceable(apply))
     )
+    compat.replace(keras.optimizers.Optimizer, "apply_gradients", gradients.opting_out)
     points = compat.seam_points()
     compat.replace(*points["data_adapter"], _choosing_adapter)
     compat.replace(*points["epoch_iterator"], _direct_iterator)

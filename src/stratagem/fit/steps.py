@@ -23,10 +23,11 @@ from stratagem.core.progress import Phase
 from stratagem.fit.batch import GlobalBatch
 from stratagem.fit.metrics import Entry, ResultWatch, global_results
 from stratagem.replica.context import ReplicaContext, StrategyLike, replica_context
-from stratagem.replica.exchange import Exchange, Share, own_share, padded, run_uneven
+from stratagem.replica.exchange import Exchange, Share, own_share
 from stratagem.replica.mesh import AXIS, Tree
 from stratagem.replica.packs import sum_over_replicas
 from stratagem.replica.split import Split
+from stratagem.replica.uneven import padded, run_uneven
 from stratagem.replica.variables import Policy, contribution, enter, leave, policy_of
 
 State = tuple[list[jax.Array], ...]
@@ -226,8 +227,8 @@ class Step:
         after: list[jax.Array],
     ) -> tuple[list[jax.Array], list[jax.Array]]:
         rewritten = [i for i in self._trace.rewritten or () if after[i] is not views[i]]
-        own = {i: contribution(self._policies[i], after[i], share.weight) for i in rewritten}
-        summands = {i: share.masked(summand) for i, summand in own.items() if summand is not None}
+        own = {i: contribution(self._policies[i], share, views[i], after[i]) for i in rewritten}
+        summands = {i: summand for i, summand in own.items() if summand is not None}
         if self.kind is PREDICT:
             gathered = [lax.all_gather(value, AXIS, tiled=True) for value in values]
             averaged = []

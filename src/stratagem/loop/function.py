@@ -135,8 +135,8 @@ class _Program:
             mesh = self._strategy.mesh
             arrays = [array if len(array.sharding.device_set) > 1 else mesh.replicate(array) for array in arrays]
         outputs, changed = self._compiled(values, arrays, numbers)
-        if self._strategy is not None and self._strategy.mesh.waits_for_steps:
-            jax.block_until_ready((outputs, changed))
+        if self._strategy is not None:
+            self._strategy.mesh.wait((outputs, changed))
         for i, value in zip(self._assigned, changed, strict=True):
             self._variables[i].assign(value)
         return self._output.unflatten(outputs)

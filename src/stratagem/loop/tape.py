@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +18,8 @@ import keras
 
 from stratagem.core.errors import InputError, UsageError, explain
 from stratagem.loop.partial import Traced, mark
+from stratagem.replica.context import current_replica_context
+from stratagem.replica.exchange import Exchange
 from stratagem.replica.mesh import Tree
 from stratagem.replica.tracing import Replayable, current_tracing
 
@@ -59,11 +61,28 @@ class _Replay(Replayable):
         self.answers = list(_gradients(origin))
 
 
+class _Gradient(NamedTuple):
+    """What a gradient call found.
+
+    Args:
+        answer: The gradients, as the caller gets them.
+        crossings: How many exchanges between replicas it took: the derivative of a sum over replicas is one.
+    """
+
+    answer: Tree
+    crossings: int
+
+
+def _exchange() -> Exchange:
+    context = current_replica_context()
+    return Exchange() if context is None else context.exchange
+
+
 def _tapes(tracing: Replayable) -> list[GradientTape]:
     return tracing.notes.setdefault("tapes", [])
 
 
-def _gradients(tracing: Replayable) -> list[Any]:
+def _gradients(tracing: Replayable) -> list[_Gradient]:
     return tracing.notes.setdefault("gradients", [])
 
 
@@ -196,7 +215,8 @@ class GradientTape:
                 )
             )
         self._used = True
-        tracing, number = self._tracing, len(_gradients(self._tracing))
+        tracing, number, exchange = self._tracing, len(_gradients(self._tracing)), _exchange()
+        before = exchange.position
         targets = [_checked(leaf) for leaf in keras.tree.flatten(target)]
         if isinstance(tracing, _Replay):
             if number == tracing.call:
@@ -204,9 +224,10 @@ class GradientTape:
             tapes = _tapes(tracing)
             if not (tracing.tape < len(tapes) and tapes[tracing.tape]._recording):
                 # Not under the tape that is differentiated: what the first tracing found is a constant.
-                answer = tracing.answers[number]
-                _gradients(tracing).append(answer)
-                return answer
+                known = tracing.answers[number]
+                _gradients(tracing).append(known)
+                exchange.skip(known.crossings)
+                return known.answer
         flat_sources = keras.tree.flatten(sources)
         if tracing.discovering:
             found = [jnp.zeros(leaf.shape, leaf.dtype) for leaf in flat_sources]
@@ -219,7 +240,7 @@ class GradientTape:
                 for gradient, leaf in zip(found, flat_sources, strict=True)
             ]
         answer = keras.tree.pack_sequence_as(sources, found) if keras.tree.is_nested(sources) else found[0]
-        _gradients(tracing).append(answer)
+        _gradients(tracing).append(_Gradient(answer, exchange.position - before))
         return answer
 
     def _differentiate(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import jax
@@ -18,7 +18,9 @@ from jax import lax
 
 from stratagem.core.errors import UsageError, explain
 from stratagem.core.types import ReduceOp
-from stratagem.replica.exchange import Exchange, Share
+from stratagem.replica.crossings import bounds, checked_axis, gathered, is_floating, linked, own_part
+from stratagem.replica.exchange import Exchange, Ragged, Share
+from stratagem.replica.merge import merged
 from stratagem.replica.mesh import AXIS, ReplicaMesh, Tree
 from stratagem.replica.packs import sum_over_replicas
 
@@ -73,6 +75,7 @@ class ReplicaContext:
         self.exchange = exchange
         self.mean_gradients = mean_gradients
         self.applying_gradients = False
+        self.gradients_are_combined = False
 
     @property
     def replica_id_in_sync_group(self) -> jax.Array:
@@ -105,33 +108,27 @@ class ReplicaContext:
         others count with their weights, relative to this replica's own.
 
         Args:
-            values: Floating-point arrays, the same shapes on every replica.
+            values: Arrays, the same shapes on every replica.
         """
-        # The sum itself stands outside: JAX traces a function with its own derivative apart, and an exchange of an
-        # uneven batch cannot leave such a trace.
         sums = self.sum([lax.stop_gradient(value) for value in values])
+        return linked(values, sums, lambda _, __, cotangents: self._pulled(cotangents))
 
-        @jax.custom_vjp
-        def total(operands: list[jax.Array], sums: list[jax.Array]) -> list[jax.Array]:
-            return sums
+    def _pulled(self, cotangents: Sequence[jax.Array]) -> list[jax.Array]:
+        """Return the derivative of the loss by something that reaches every replica."""
+        weight = self.share.weight if self.mean_gradients else 1.0
+        summed = self.differentiable_sum([ct * jnp.asarray(weight, ct.dtype) for ct in cotangents])
+        return [jnp.where(weight > 0, ct / jnp.asarray(weight, ct.dtype), 0) for ct in summed]
 
-        def forward(operands: list[jax.Array], sums: list[jax.Array]) -> tuple[list[jax.Array], None]:
-            return sums, None
+    def all_reduce(self, reduce_op: ReduceOp | str, value: Tree, options: Any = None) -> Tree:
+        """Combine a value over all replicas; every replica gets the result. It can be differentiated.
 
-        def backward(_: None, cotangents: list[jax.Array]) -> tuple[list[jax.Array], None]:
-            weight = self.share.weight if self.mean_gradients else 1.0
-            summed = self.sum([ct * jnp.asarray(weight, ct.dtype) for ct in cotangents])
-            return [jnp.where(weight > 0, ct / jnp.asarray(weight, ct.dtype), 0) for ct in summed], None
-
-        total.defvjp(forward, backward)
-        return total(list(values), sums)
-
-    def all_reduce(self, reduce_op: ReduceOp | str, value: Tree) -> Tree:
-        """Combine a value over all replicas; every replica gets the result.
+        On a batch that leaves replicas without rows, those that have some are combined.
+        (https://www.tensorflow.org/api_docs/python/tf/distribute/ReplicaContext#all_reduce)
 
         Args:
             reduce_op: SUM, MEAN, MIN or MAX.
             value: Nested structure of arrays, the same on every replica.
+            options: Accepted as in TensorFlow, where they are a hint.
 
         Example:
             >>> import stratagem
@@ -145,26 +142,107 @@ class ReplicaContext:
         if self.strategy.mesh.size == 1:
             return structure.unflatten(arrays)
         if op in (ReduceOp.MIN, ReduceOp.MAX):
-            collective = lax.pmin if op is ReduceOp.MIN else lax.pmax
-            combined = self.exchange.call(lambda operands: [collective(o, AXIS) for o in operands], arrays)
-        else:
-            combined = self.differentiable_sum(arrays)
-            if op is ReduceOp.MEAN:
-                combined = [c / self.num_replicas_in_sync for c in combined]
+            return structure.unflatten(self._extremes(op, arrays))
+        combined = self.differentiable_sum(arrays)
+        if op is ReduceOp.MEAN:
+            (replicas,) = (self.num_replicas_in_sync,) if self.share.present is True else self.sum([jnp.ones(())])
+            combined = [c / jnp.asarray(replicas, c.dtype if is_floating(c) else jnp.float32) for c in combined]
         return structure.unflatten(combined)
 
-    def all_gather(self, value: Tree, axis: int) -> Tree:
-        """Concatenate a value of all replicas along an axis; every replica gets the result.
+    def _extremes(self, op: ReduceOp, values: Sequence[jax.Array]) -> list[jax.Array]:
+        """Return the least or greatest over replicas; where several share it, each has its part of the derivative."""
+        collective, last = (lax.pmin, max) if op is ReduceOp.MIN else (lax.pmax, min)
+
+        def crossing(operands: list[jax.Array]) -> list[jax.Array]:
+            ends = [last(bounds(operand)) for operand in operands]
+            return [
+                collective(self.share.masked(operand, end), AXIS) for operand, end in zip(operands, ends, strict=True)
+            ]
+
+        def pull(values: list[jax.Array], extremes: list[jax.Array], cotangents: list[jax.Array]) -> list[jax.Array]:
+            reached = [(v == e).astype(v.dtype) for v, e in zip(values, extremes, strict=True)]
+            shared = zip(self._pulled(cotangents), reached, self.sum(reached), strict=True)
+            return [ct * own / count for ct, own, count in shared]
+
+        extremes = self.exchange.call(crossing, [lax.stop_gradient(value) for value in values])
+        return linked(values, extremes, pull)
+
+    def all_gather(self, value: Tree, axis: int, options: Any = None) -> Tree:
+        """Concatenate a value of all replicas along an axis; every replica gets the result. It can be differentiated.
+
+        Sizes along the axis may differ on a batch that does not divide; replicas without rows add nothing.
+        (https://www.tensorflow.org/api_docs/python/tf/distribute/ReplicaContext#all_gather)
 
         Args:
             value: Nested structure of arrays of rank 1 or more, the same on every replica.
             axis: Axis to concatenate along.
+            options: Accepted as in TensorFlow, where they are a hint.
+
+        Raises:
+            InputError: An array has no such axis.
+
+        Example:
+            >>> import stratagem
+            >>> strategy = stratagem.OneDeviceStrategy("cpu:0")
+            >>> strategy.run(lambda: stratagem.get_replica_context().all_gather(jnp.array([1, 2]), axis=0)).tolist()
+            [1, 2]
         """
+        leaves, structure = jax.tree.flatten(value)
+        arrays = [jnp.asarray(leaf) for leaf in leaves]
+        axes = [checked_axis(array, axis) for array in arrays]
         if self.strategy.mesh.size == 1:
-            return value
-        return self.exchange.call(
-            lambda operand: jax.tree.map(lambda leaf: lax.all_gather(leaf, AXIS, axis=axis, tiled=True), operand), value
+            return structure.unflatten(arrays)
+        wholes: list[Ragged] = self.exchange.call(
+            gathered, [Ragged(lax.stop_gradient(array), a) for array, a in zip(arrays, axes, strict=True)]
         )
+        floating = [whole for whole, array in zip(wholes, arrays, strict=True) if is_floating(array)]
+
+        def pull(values: list[jax.Array], _: list[jax.Array], cotangents: list[jax.Array]) -> list[jax.Array]:
+            parts = zip(self._pulled(cotangents), values, floating, strict=True)
+            return [own_part(ct, value.shape[whole.axis], whole) for ct, value, whole in parts]
+
+        return structure.unflatten(linked(arrays, [whole.value for whole in wholes], pull))
+
+    def merge_call(
+        self, merge_fn: Callable[..., Tree], args: Sequence[Tree] = (), kwargs: Mapping[str, Tree] | None = None
+    ) -> Tree:
+        """Call a function once for all replicas, in cross-replica context.
+
+        In it `strategy.reduce`, `gather` and `strategy.extended` work on the arguments, each of which stands for
+        its components on all replicas; what is assigned to a variable is one value for all.
+        (https://www.tensorflow.org/api_docs/python/tf/distribute/ReplicaContext#merge_call)
+
+        Args:
+            merge_fn: Function of (strategy, *args, **kwargs).
+            args: This replica's values.
+            kwargs: The same, by name.
+
+        Returns:
+            What `merge_fn` returns; of a per-replica value, this replica's component.
+
+        Raises:
+            UsageError: Called outside the step that this is the context of, or in a `merge_fn`.
+
+        Example:
+            >>> import stratagem
+            >>> strategy = stratagem.OneDeviceStrategy("cpu:0")
+            >>> def merge_fn(strategy, value):
+            ...     return strategy.reduce("SUM", value, axis=None)
+            >>> def step(x):
+            ...     return stratagem.get_replica_context().merge_call(merge_fn, args=(x,))
+            >>> float(strategy.run(step, args=(2.0,)))
+            2.0
+        """
+        if current_replica_context() is not self and (inside_step() or has_strategy()):
+            raise UsageError(
+                explain(
+                    "merge_call was called in cross-replica context.",
+                    "The replicas are not running there, or have been brought together already.",
+                    "Call it in the function given to strategy.run, on stratagem.get_replica_context().",
+                )
+            )
+        with strategy_scope(self.strategy), replica_context(None):
+            return merged(self, merge_fn, args, kwargs or {})
 
 
 @contextlib.contextmanager
@@ -192,7 +270,7 @@ def strategy_scope(strategy: StrategyLike) -> Iterator[None]:
 
 @contextlib.contextmanager
 def replica_context(context: ReplicaContext | None) -> Iterator[None]:
-    """Make `context` the current replica context while a step is traced."""
+    """Make `context` the current replica context while a step is traced; None while replicas are merged."""
     _stacks.replicas.append(context)
     try:
         yield
@@ -203,6 +281,17 @@ def replica_context(context: ReplicaContext | None) -> Iterator[None]:
 def current_replica_context() -> ReplicaContext | None:
     """Return the context of the step that is being traced, or None outside any."""
     return _stacks.replicas[-1] if _stacks.replicas else None
+
+
+def inside_step() -> bool:
+    """Whether a step is being traced, in replica context or in `merge_call`."""
+    return bool(_stacks.replicas)
+
+
+def merging_context() -> ReplicaContext | None:
+    """Return the context whose `merge_call` is running, or None."""
+    merging = len(_stacks.replicas) > 1 and _stacks.replicas[-1] is None
+    return _stacks.replicas[-2] if merging else None
 
 
 def current_strategy() -> Any:

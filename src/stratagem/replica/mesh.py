@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import jax
 import numpy as np
+from jax.core import Tracer
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from stratagem.core.errors import PeerError, explain
@@ -44,6 +45,11 @@ class ReplicaMesh:
         # The steps of a part of a cluster, say an evaluation on the chief alone, are not those of the cluster.
         self.progress = progress if self.multi_process or jax.process_count() == 1 else Progress()
         self._check_equal_shares()
+
+    def wait(self, results: Tree) -> None:
+        """Wait for the results of a step where two steps in flight could deadlock."""
+        if self.waits_for_steps and not any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(results)):
+            jax.block_until_ready(results)
 
     @property
     def size(self) -> int:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from stratagem.core.errors import InputError, explain
 from stratagem.core.types import ReduceOp
 from stratagem.replica.mesh import ReplicaMesh, Tree
-from stratagem.replica.values import DistributedValues
+from stratagem.replica.values import Component, DistributedValues
 
 _REDUCTIONS: Final[dict[ReduceOp, Callable]] = {
     ReduceOp.SUM: jnp.sum,
@@ -28,17 +27,18 @@ def reduce(op: ReduceOp, value: Tree, axis: int | tuple[int, ...] | None, replic
 
     Args:
         op: How.
-        value: Structure of `PerReplica` values, or plain values where there is one replica.
+        value: Structure of `PerReplica` values, or plain values where there is one replica; inside
+            `merge_call` of `Component` values.
         axis: None keeps the shape of a component; axes are those of a component, reduced as well.
         replicas: How many replicas a plain value stands for.
 
     Returns:
         A structure of arrays, the same on every worker.
     """
-    return jax.tree.map(
-        lambda leaf: _reduce_leaf(op, leaf, axis, replicas),
-        value,
-        is_leaf=lambda leaf: isinstance(leaf, DistributedValues),
+    leaves, structure = jax.tree.flatten(value, is_leaf=lambda leaf: isinstance(leaf, DistributedValues))
+    inside = iter(_reduce_inside(op, [leaf for leaf in leaves if isinstance(leaf, Component)], axis))
+    return structure.unflatten(
+        [next(inside) if isinstance(leaf, Component) else _reduce_leaf(op, leaf, axis, replicas) for leaf in leaves]
     )
 
 
@@ -63,8 +63,23 @@ def _reduce_plain(op: ReduceOp, value: Any, axis: int | tuple[int, ...] | None, 
 def _reduce_leaf(op: ReduceOp, leaf: Any, axis: int | tuple[int, ...] | None, replicas: int) -> jax.Array:
     if not isinstance(leaf, DistributedValues):
         return _reduce_plain(op, leaf, axis, replicas)
+    axes = _checked_axes(axis, leaf.stacked.ndim - 1)
+    if leaf.shares is not None and 0 not in axes and len({share for share in leaf.shares if share}) > 1:
+        raise InputError(
+            explain(
+                f"Per-replica values with {leaf.shares} rows were reduced with axis={axis}.",
+                "Components of different sizes cannot be combined element by element.",
+                "Reduce along the batch axis too: axis=0.",
+            )
+        )
+    reduced = _reducing(leaf.mesh, op, axes, leaf.shares)(leaf.stacked)
+    leaf.mesh.wait(reduced)
+    return reduced
+
+
+def _checked_axes(axis: int | tuple[int, ...] | None, rank: int) -> tuple[int, ...]:
+    """Return axes of a component as numbers from 0."""
     axes = () if axis is None else (axis,) if isinstance(axis, int) else tuple(axis)
-    rank = leaf.stacked.ndim - 1
     for a in axes:
         if not -rank <= a < rank:
             raise InputError(
@@ -74,35 +89,44 @@ def _reduce_leaf(op: ReduceOp, leaf: Any, axis: int | tuple[int, ...] | None, re
                     "Use axis=None to keep the shape, or an axis of the per-replica value.",
                 )
             )
-    if leaf.shares is not None and len(set(leaf.shares)) > 1:
-        return _reduce_uneven(op, leaf, tuple(a % rank for a in axes))
-    program = _program(leaf.mesh, op, (0, *(a % rank + 1 for a in axes)))
-    return program(leaf.stacked)
+    return tuple(a % rank for a in axes)
+
+
+def _reduce_inside(op: ReduceOp, values: Sequence[Component], axis: int | tuple[int, ...] | None) -> list[jax.Array]:
+    """Combine per-replica values inside `merge_call`."""
+    if not values:
+        return []
+    context = values[0].context
+    own = [value.own for value in values]
+    if axis is None:
+        return context.all_reduce(op, own)
+    axes = [_checked_axes(axis, value.ndim) for value in own]
+    if op is not ReduceOp.MEAN:
+        return context.all_reduce(op, [_REDUCTIONS[op](v, axis=a) for v, a in zip(own, axes, strict=True)])
+    sums = [jnp.sum(v, axis=a) for v, a in zip(own, axes, strict=True)]
+    counts = [jnp.asarray(v.size // s.size, jnp.float32) for v, s in zip(own, sums, strict=True)]
+    sums, counts = context.all_reduce(ReduceOp.SUM, (sums, counts))
+    return [s / count.astype(jnp.result_type(s, jnp.bfloat16)) for s, count in zip(sums, counts, strict=True)]
 
 
 @functools.lru_cache(maxsize=256)
-def _program(mesh: ReplicaMesh, op: ReduceOp, axes: tuple[int, ...]) -> Callable:
-    return jax.jit(functools.partial(_REDUCTIONS[op], axis=axes), out_shardings=mesh.replicated)
+def _reducing(mesh: ReplicaMesh, op: ReduceOp, axes: tuple[int, ...], shares: tuple[int, ...] | None) -> Callable:
+    """Compile a reduction of the valid rows; a mean counts each of them, and each replica that has any, once."""
+
+    def program(stacked: jax.Array) -> jax.Array:
+        if shares is None:
+            return _REDUCTIONS[op](stacked, axis=(0, *(a + 1 for a in axes)))
+        parts = _valid(stacked, shares)
+        if 0 in axes:
+            return _REDUCTIONS[op](jnp.concatenate(parts), axis=axes)
+        return _REDUCTIONS[op](jnp.stack(parts), axis=(0, *(a + 1 for a in axes)))
+
+    return jax.jit(program, out_shardings=mesh.replicated)
 
 
-def _reduce_uneven(op: ReduceOp, leaf: DistributedValues, axes: tuple[int, ...]) -> jax.Array:
-    """Reduce components with different numbers of rows; the mean counts each row once."""
-    if 0 not in axes:
-        raise InputError(
-            explain(
-                f"Per-replica values with {leaf.shares} rows were reduced with axis={axes or None}.",
-                "Components of different sizes cannot be combined element by element.",
-                "Reduce along the batch axis too: axis=0.",
-            )
-        )
-    whole = _whole(leaf.mesh)(leaf.stacked)
-    rows = np.concatenate([np.asarray(whole)[i, :share] for i, share in enumerate(leaf.shares or ())])
-    return _REDUCTIONS[op](jnp.asarray(rows), axis=axes)
-
-
-@functools.lru_cache(maxsize=16)
-def _whole(mesh: ReplicaMesh) -> Callable:
-    return jax.jit(lambda stacked: stacked, out_shardings=mesh.replicated)
+def _valid(stacked: jax.Array, shares: tuple[int, ...]) -> list[jax.Array]:
+    """Return the valid rows of each component; nothing of a replica that had no rows."""
+    return [stacked[i] if stacked.ndim == 1 else stacked[i, :share] for i, share in enumerate(shares) if share]
 
 
 def gather(value: Tree, axis: int) -> Tree:
@@ -114,18 +138,38 @@ def gather(value: Tree, axis: int) -> Tree:
     """
 
     def leaf_gather(leaf: Any) -> jax.Array:
+        if isinstance(leaf, Component):
+            return leaf.context.all_gather(leaf.own, axis)
         if not isinstance(leaf, DistributedValues):
             return jnp.asarray(leaf)
-        if leaf.stacked.ndim < 2:
+        rank = leaf.stacked.ndim - 1
+        if not -rank <= axis < rank:
             raise InputError(
                 explain(
-                    "strategy.gather was given per-replica scalars.",
-                    "There is no axis to concatenate along.",
-                    "Give values of rank 1 or more, for example `value[None]`.",
+                    f"strategy.gather was given axis={axis} and per-replica "
+                    f"{f'values of rank {rank}' if rank else 'scalars'}.",
+                    "There is no such axis to concatenate along.",
+                    "Give values of rank 1 or more, for example `value[None]`, and one of their axes.",
                 )
             )
-        whole = np.asarray(_whole(leaf.mesh)(leaf.stacked))
-        shares = leaf.shares or (None,) * len(whole)
-        return jnp.concatenate([part[:share] for part, share in zip(whole, shares, strict=True)], axis=axis)
+        if leaf.shares is not None and axis % rank and len({share for share in leaf.shares if share}) > 1:
+            raise InputError(
+                explain(
+                    f"Per-replica values with {leaf.shares} rows were gathered along axis={axis}.",
+                    "Components of different sizes cannot be put side by side.",
+                    "Gather along the batch axis: axis=0.",
+                )
+            )
+        gathered = _gathering(leaf.mesh, axis % rank, leaf.shares)(leaf.stacked)
+        leaf.mesh.wait(gathered)
+        return gathered
 
     return jax.tree.map(leaf_gather, value, is_leaf=lambda leaf: isinstance(leaf, DistributedValues))
+
+
+@functools.lru_cache(maxsize=256)
+def _gathering(mesh: ReplicaMesh, axis: int, shares: tuple[int, ...] | None) -> Callable:
+    def program(stacked: jax.Array) -> jax.Array:
+        return jnp.concatenate(list(stacked) if shares is None else _valid(stacked, shares), axis=axis)
+
+    return jax.jit(program, out_shardings=mesh.replicated)

@@ -7,6 +7,7 @@ replicas' assignments combine by the table of `replica.variables`.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,13 +21,14 @@ from stratagem.core.errors import InputError, UsageError, explain
 from stratagem.core.progress import Phase
 from stratagem.replica.call import Call
 from stratagem.replica.captured import Place, ProgramStore, standing_in
-from stratagem.replica.context import ReplicaContext, StrategyLike, current_replica_context, replica_context
-from stratagem.replica.exchange import Exchange, Share, own_share, padded, run_uneven
+from stratagem.replica.context import ReplicaContext, StrategyLike, inside_step, replica_context
+from stratagem.replica.exchange import Exchange, Ragged, Share, own_share
 from stratagem.replica.mesh import AXIS, Tree
 from stratagem.replica.packs import sum_over_replicas
 from stratagem.replica.placing import placed
 from stratagem.replica.split import Split
 from stratagem.replica.tracing import Replayable, current_tracing
+from stratagem.replica.uneven import run_uneven
 from stratagem.replica.values import DistributedValues, PerReplica
 from stratagem.replica.variables import Policy, contribution, enter, leave, policy_of
 
@@ -54,7 +56,7 @@ class ReplicaRunner:
         Returns:
             `fn`'s result: each array a `PerReplica`, or the array itself with one replica.
         """
-        if current_replica_context() is not None:
+        if inside_step():
             raise UsageError(
                 explain(
                     "strategy.run was called inside a function that strategy.run is running.",
@@ -68,7 +70,7 @@ class ReplicaRunner:
         call = Call(fn, args, kwargs, whole=_is_distributed)
         shares = _Shares(call.arrays)
         arrays = [
-            array.stacked if spread else array if _is_traced(array) else self.mesh.replicate(array)
+            array.stacked if spread else array if isinstance(array, Tracer) else self.mesh.replicate(array)
             for array, spread in zip(call.arrays, shares.spread, strict=True)
         ]
         program, numbers = self._programs.find(
@@ -111,7 +113,7 @@ class _Program:
         self._call = call
         self._shares = shares
         self._output: Any = None
-        self._rowwise: list[bool] = []
+        self._output_shares: list[tuple[int, ...] | None] = []
         self.variables, self.assigned, self._policies = self._discover(arrays)
         self._compiled = self._compile()
 
@@ -162,10 +164,12 @@ class _Program:
         if split is None or split.even:
             share = Share(rows=1, global_rows=self.mesh.size, weight=1.0 / self.mesh.size)
             outputs, after = self._step(share, Exchange(), own, views)
+            self._output_shares = [None] * len(outputs)
         else:
             share = own_share(split)
-            outputs, after = self._uneven(split, own, views)
-            outputs = [share.masked(output) for output in outputs]  # what came of a stand-in row is nothing
+            ragged, after = self._uneven(split, own, views)
+            self._output_shares = [output.sizes if len(set(output.sizes or ())) > 1 else None for output in ragged]
+            outputs = [share.masked(output.value) for output in ragged]  # what came of a stand-in row is nothing
         changed = self._merged(share, values, views, after) if self.mesh.size > 1 else after
         return [output[None] for output in outputs], changed
 
@@ -179,20 +183,23 @@ class _Program:
 
     def _uneven(
         self, split: Split, own: Sequence[jax.Array], views: Sequence[jax.Array]
-    ) -> tuple[list[jax.Array], list[jax.Array]]:
-        """Run on exactly the rows of this replica; outputs with a row for each are filled up."""
+    ) -> tuple[list[Ragged], list[jax.Array]]:
+        """Run on exactly the rows of this replica; outputs may be of another size on each."""
         batch = {i: array for i, array in enumerate(own) if self._shares.batched[i]}
+        ranks: list[int] = []
 
         def step(share: Share, exchange: Exchange, rows: dict[int, jax.Array]) -> Tree:
             outputs, after = self._step(share, exchange, [rows.get(i, array) for i, array in enumerate(own)], views)
-            self._rowwise = [output.ndim > 0 and output.shape[0] == share.rows for output in outputs]
-            return [
-                padded(output, split.block) if r else output for output, r in zip(outputs, self._rowwise, strict=True)
-            ], after
+            ranks[:] = [output.ndim for output in outputs]
+            return [Ragged(jnp.atleast_1d(output), 0) for output in outputs], after
 
-        return run_uneven(step, batch, split)
+        outputs, after = run_uneven(step, batch, split)
+        whole = [output.value if rank else output.value[0] for output, rank in zip(outputs, ranks, strict=True)]
+        return [dataclasses.replace(o, value=v) for o, v in zip(outputs, whole, strict=True)], after
 
     def _compile(self) -> Callable:
+        # Variables are not donated. A program may hold `variable.value`, or a piece of it, from one call to the next;
+        # JAX keeps NumPy's views of a donated array, but deletes it and its pieces under other names.
         if self.mesh.size == 1:
             return jax.jit(self._replica)
         specs = [PartitionSpec(AXIS) if spread else PartitionSpec() for spread in self._shares.spread]
@@ -210,8 +217,8 @@ class _Program:
         self, share: Share, values: list[jax.Array], views: list[jax.Array], after: list[jax.Array]
     ) -> list[jax.Array]:
         new = dict(zip(self.assigned, after, strict=True))
-        own = {i: contribution(self._policies[i], new[i], share.weight) for i in self.assigned}
-        summands = {i: share.masked(summand) for i, summand in own.items() if summand is not None}
+        own = {i: contribution(self._policies[i], share, views[i], new[i]) for i in self.assigned}
+        summands = {i: summand for i, summand in own.items() if summand is not None}
         pack = self.strategy.pack_bytes
         totals = dict(zip(summands, sum_over_replicas(list(summands.values()), pack), strict=True))
         return [leave(self._policies[i], values[i], views[i], new[i], totals.get(i)) for i in self.assigned]
@@ -220,20 +227,14 @@ class _Program:
         """Run the program: read the variables, assign their new values, return the outputs."""
         values = self._placed_values()
         outputs, changed = self._compiled(values, arrays, numbers)
-        if self.mesh.waits_for_steps and not _is_traced(outputs, changed):
-            jax.block_until_ready((outputs, changed))
+        self.mesh.wait((outputs, changed))
         for i, value in zip(self.assigned, changed, strict=True):
             self.variables[i].assign(value)
         if self.mesh.size == 1:
             return self._output.unflatten([output[0] for output in outputs])
         return self._output.unflatten(
-            [PerReplica(output, self.mesh, self._shares_of(i)) for i, output in enumerate(outputs)]
+            [PerReplica(output, self.mesh, s) for output, s in zip(outputs, self._output_shares, strict=True)]
         )
-
-    def _shares_of(self, output: int) -> tuple[int, ...] | None:
-        split = self._shares.split
-        uneven = split is not None and not split.even and self._rowwise[output]
-        return split.shares if uneven and split is not None else None
 
     def _placed_values(self) -> list[jax.Array]:
         """Return the variables' values on the mesh; inside a compiled function, as they stand there."""
@@ -241,10 +242,6 @@ class _Program:
         if current_tracing() is not None:
             return values
         return placed(self.strategy, values, [f"variable {i} {v.path}" for i, v in enumerate(self.variables)])
-
-
-def _is_traced(*values: Any) -> bool:
-    return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(values))
 
 
 class _Shares:
@@ -256,7 +253,8 @@ class _Shares:
 
     def __init__(self, arrays: Sequence[Any]) -> None:
         self.spread = tuple(_is_distributed(array) for array in arrays)
-        shares = [array.shares if _is_distributed(array) else None for array in arrays]
+        # A scalar with shares tells by them which replicas had rows; it has none itself.
+        shares = [array.shares if _is_distributed(array) and array.stacked.ndim > 1 else None for array in arrays]
         self.batched = tuple(share is not None for share in shares)
         known = {share for share in shares if share is not None}
         if len(known) > 1:

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from stratagem.core.errors import UsageError, explain
 from stratagem.replica.mesh import ReplicaMesh, Tree
 
 
@@ -18,8 +19,8 @@ class DistributedValues:
     Args:
         stacked: Global array whose first axis is the replica.
         mesh: The mesh it lies on.
-        shares: Valid rows of each component when the components are shares of a batch that does
-            not divide, else None.
+        shares: Valid rows of each component where they differ, else None. A scalar counts as one row, and as
+            none on a replica that had no rows of the batch.
     """
 
     def __init__(self, stacked: jax.Array, mesh: ReplicaMesh, shares: tuple[int, ...] | None = None) -> None:
@@ -32,7 +33,7 @@ class DistributedValues:
         """The components of this worker's replicas, in order."""
         pieces = sorted(self.stacked.addressable_shards, key=lambda shard: shard.index[0].start or 0)
         components = [np.asarray(piece.data)[0] for piece in pieces]
-        if self.shares is not None:
+        if self.shares is not None and self.stacked.ndim > 1:
             components = [
                 component[: self.shares[replica]]
                 for component, replica in zip(components, self.mesh.local_replicas, strict=True)
@@ -58,6 +59,32 @@ jax.tree_util.register_pytree_node(
 )
 
 
+class Component:
+    """A per-replica value inside `merge_call`: this replica's component, which stands for those of all.
+
+    Args:
+        own: The component, traced.
+        context: The replica context that merges.
+    """
+
+    def __init__(self, own: jax.Array, context: Any) -> None:
+        self.own = own
+        self.context = context
+
+    def __jax_array__(self) -> jax.Array:
+        raise UsageError(
+            explain(
+                f"A per-replica value of shape {tuple(self.own.shape)} was used as one array inside merge_call.",
+                "Each replica holds another component of it, and there is no replica whose turn it is.",
+                "Combine it first, strategy.reduce(stratagem.ReduceOp.SUM, value, axis=None); or compute before "
+                "merge_call, where each replica has its own.",
+            )
+        )
+
+    def __repr__(self) -> str:
+        return f"Component({self.own!r})"
+
+
 def local_results(value: Tree) -> tuple[Any, ...]:
     """Return this worker's components of a value (`Strategy.experimental_local_results`).
 
@@ -66,8 +93,19 @@ def local_results(value: Tree) -> tuple[Any, ...]:
 
     Returns:
         One entry for each local replica; a plain value gives a tuple of itself.
+
+    Raises:
+        UsageError: Called on a per-replica value inside `merge_call`.
     """
     leaves, structure = jax.tree.flatten(value, is_leaf=lambda leaf: isinstance(leaf, DistributedValues))
+    if any(isinstance(leaf, Component) for leaf in leaves):
+        raise UsageError(
+            explain(
+                "experimental_local_results was called on a per-replica value inside merge_call.",
+                "The components of the other replicas are not at hand while a step runs.",
+                "Combine them with strategy.reduce or strategy.gather.",
+            )
+        )
     spread = [leaf.values for leaf in leaves if isinstance(leaf, DistributedValues)]
     if not spread:
         return (value,)

@@ -10,7 +10,7 @@ makes one value of the replicas' results after it:
 | SUM    | `aggregation="sum"`; metrics                   | the value on replica 0,  | the sum over replicas  |
 |        |                                                | 0 on the others          |                        |
 | MEAN   | `"mean"`, and unmarked floats (BatchNorm's)    | the value                | the mean, by rows      |
-| FIRST  | `"only_first_replica"`, and unmarked integers  | the value                | replica 0's            |
+| FIRST  | `"only_first_replica"`, and unmarked integers  | the value                | the first replica's    |
 | SEED   | states of seed generators                      | a stream of its own      | moved on by as many    |
 |        |                                                |                          | draws                  |
 
@@ -29,6 +29,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from stratagem.replica.exchange import Share
 from stratagem.replica.mesh import AXIS
 
 # An odd constant near 2**32 / golden ratio: multiples of it differ in many bits (Knuth, TAOCP 6.4).
@@ -83,23 +84,25 @@ def enter(policies: Sequence[Policy], values: Sequence[jax.Array]) -> list[jax.A
     return views
 
 
-def contribution(policy: Policy, after: jax.Array, weight: Any) -> jax.Array | None:
+def contribution(policy: Policy, share: Share, view: jax.Array, after: jax.Array) -> jax.Array | None:
     """Return what this replica adds to the sum that makes a variable's new value.
 
     Args:
         policy: The variable's policy.
+        share: The replica's part of the batch; without rows it leaves the variable as it saw it.
+        view: What the replica saw of the variable (`enter`).
         after: The replica's value at the end of the step.
-        weight: The replica's share of a mean over the batch.
 
     Returns:
         A summand, or None where the new value needs no other replica.
     """
+    after = share.masked(after, view)
     if policy is Policy.SUM:
         return after
     if policy is Policy.MEAN:
-        return after * jnp.asarray(weight, after.dtype)
+        return after * jnp.asarray(share.weight, after.dtype)
     if policy is Policy.FIRST:
-        return jnp.where(lax.axis_index(AXIS) == 0, after, jnp.zeros_like(after))
+        return jnp.where(lax.axis_index(AXIS) == share.first, after, jnp.zeros_like(after))
     return None
 
 

@@ -18,6 +18,7 @@ from stratagem.replica.context import current_replica_context, strategy_scope
 from stratagem.replica.mesh import ReplicaMesh, Tree
 from stratagem.replica.run import ReplicaRunner
 from stratagem.replica.values import local_results
+from stratagem.strategy.extended import StrategyExtended
 from stratagem.strategy.input import DistributedDataset, datasets_from_function, shared_dataset
 from stratagem.strategy.reading import values_from_function
 
@@ -72,6 +73,11 @@ class Strategy:
     def cluster_resolver(self) -> ClusterResolver | None:
         """The resolver the strategy was made with, or None."""
         return self._cluster_resolver
+
+    @property
+    def extended(self) -> StrategyExtended:
+        """Less common methods: `update`, `reduce_to` and others."""
+        return StrategyExtended(self)
 
     @contextlib.contextmanager
     def scope(self) -> Iterator[Strategy]:
@@ -141,16 +147,17 @@ class Strategy:
             reduce_op: SUM, MEAN, MIN or MAX.
             value: Structure of results of `run`.
             axis: None keeps the shape of one replica's value; an axis or axes of it are reduced too, and
-                MEAN then counts every row once, also where replicas have different numbers of rows.
+                MEAN then counts every row once, also where replicas have different numbers of rows. Replicas
+                that had no rows of the batch do not count.
 
         Returns:
             A structure of arrays, the same on every worker.
 
         Raises:
-            UsageError: Called inside `run`.
+            UsageError: Called inside `run`, outside `merge_call`.
             InputError: There is no such axis, or a plain value is summed over several replicas.
         """
-        self._require_cross_replica("reduce", "get_replica_context().all_reduce")
+        self.require_cross_replica("reduce", "get_replica_context().all_reduce")
         return reduction.reduce(ReduceOp.of(reduce_op), value, axis, self.num_replicas_in_sync)
 
     def gather(self, value: Tree, axis: int) -> Tree:
@@ -161,10 +168,10 @@ class Strategy:
             axis: The axis of one replica's value.
 
         Raises:
-            UsageError: Called inside `run`.
-            InputError: The values are scalars.
+            UsageError: Called inside `run`, outside `merge_call`.
+            InputError: The values are scalars, or of sizes that cannot stand side by side.
         """
-        self._require_cross_replica("gather", "get_replica_context().all_gather")
+        self.require_cross_replica("gather", "get_replica_context().all_gather")
         return reduction.gather(value, axis)
 
     def experimental_local_results(self, value: Tree) -> tuple[Any, ...]:
@@ -313,7 +320,16 @@ class Strategy:
     def _wait_seconds(self) -> float | None:
         return self.communication_options.timeout_seconds
 
-    def _require_cross_replica(self, method: str, instead: str) -> None:
+    def require_cross_replica(self, method: str, instead: str) -> None:
+        """Make sure that a method is not called inside a replica function.
+
+        Args:
+            method: What is called, for the error message.
+            instead: What to call there.
+
+        Raises:
+            UsageError: It is.
+        """
         if current_replica_context() is not None:
             raise UsageError(
                 explain(

@@ -79,6 +79,11 @@ def chosen_devices(devices: Sequence[str | Device] | None) -> list[Device]:
     return found
 
 
+def device_name(device: Device) -> str:
+    """Return the name of a device: `CPU:1`."""
+    return f"{device.platform.upper()}:{device.local_hardware_id or 0}"
+
+
 def device_names(devices: Sequence[Device]) -> str:
     """Return devices as logs show them: `CPU:0, CPU:1`."""
-    return ", ".join(f"{device.platform.upper()}:{device.local_hardware_id or 0}" for device in devices)
+    return ", ".join(map(device_name, devices))

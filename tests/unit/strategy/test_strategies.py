@@ -12,6 +12,7 @@ import pytest
 import stratagem
 from stratagem.core.errors import InputError, PeerError, UsageError
 from stratagem.replica.mesh import ReplicaMesh
+from stratagem.replica.values import PerReplica
 from stratagem.strategy.tpu import TPUStrategy
 
 
@@ -175,6 +176,36 @@ def test_variables_in_run_follow_their_aggregation() -> None:
     assert float(mean.value) == 2.5
     assert int(first.value) == 7
     assert float(read.value) == 3.0
+
+
+def test_variables_follow_the_first_replica_that_has_rows() -> None:
+    strategy = mirrored(2)
+    with strategy.scope():
+        first = keras.Variable(5, trainable=False, dtype="int32", aggregation="only_first_replica")
+        total = keras.Variable(5.0, trainable=False, aggregation="sum")
+    rows = PerReplica(strategy.mesh.shard_blocks(np.array([[0, 0], [3, 4]], "int32")), strategy.mesh, (0, 2))
+
+    def replica(x: jax.Array) -> None:
+        first.assign(x[-1])
+        total.assign_add(keras.ops.sum(x))
+
+    strategy.run(replica, args=(rows,))
+    assert int(first.value) == 4
+    assert float(total.value) == 12.0
+
+
+def test_values_of_variables_outlive_a_step() -> None:
+    """A step must not give the memory of what it rewrites to something else: programs keep such values."""
+    strategy = mirrored(2)
+    with strategy.scope():
+        variable = keras.Variable([1.0, 2.0])
+    kept: list[Any] = []
+    for _ in range(3):
+        strategy.run(lambda: variable.assign_add(variable))
+        value: Any = variable.value
+        kept += [value, np.asarray(value), value.addressable_shards[0].data]
+    assert [[float(v) for v in held] for held in kept[::3]] == [[2, 4], [4, 8], [8, 16]]
+    assert all(kept[i + k].tolist() == kept[i].tolist() for i in (0, 3, 6) for k in (1, 2))
 
 
 def test_one_replica_gives_plain_values() -> None:

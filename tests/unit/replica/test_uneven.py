@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec
 
-from stratagem.replica.exchange import Exchange, Share, run_uneven
+from stratagem.replica.exchange import Exchange, Share
 from stratagem.replica.mesh import AXIS, ReplicaMesh
 from stratagem.replica.packs import sum_over_replicas
 from stratagem.replica.split import Split
+from stratagem.replica.uneven import run_uneven
 
 
 def _blocks(rows: np.ndarray, split: Split) -> np.ndarray:

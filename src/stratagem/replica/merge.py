@@ -1,0 +1,96 @@
+"""A pause of a step in which values of all replicas are combined: what `ReplicaContext.merge_call` does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import keras
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
+
+from stratagem.core.errors import InputError, explain
+from stratagem.replica.exchange import Exchange
+from stratagem.replica.mesh import Tree
+from stratagem.replica.tracing import TracedVariables, current_tracing, note_updated_alike
+from stratagem.replica.values import Component, DistributedValues
+
+
+def merged(context: Any, merge_fn: Callable[..., Tree], args: Sequence[Tree], kwargs: Mapping[str, Tree]) -> Tree:
+    """Call a function on the values of all replicas, inside a step.
+
+    Every replica runs the same program, so the function is traced once, as part of it: each array among
+    its arguments becomes a `Component`, and what it makes of several of them is a collective.
+
+    Args:
+        context: The replica context.
+        merge_fn: Function of (strategy, *args, **kwargs).
+        args: This replica's values.
+        kwargs: The same, by name.
+    """
+    tracing = current_tracing()
+    before = set(tracing.scope.assigned) if tracing is not None else set()
+    spread = (tuple(args), dict(kwargs))
+    if context.strategy.mesh.size > 1:
+        spread = jax.tree.map(lambda leaf: Component(leaf, context) if isinstance(leaf, jax.Array) else leaf, spread)
+    result = merge_fn(context.strategy, *spread[0], **spread[1])
+    if tracing is not None:  # what is assigned here is one value for all replicas, not each one's part
+        note_updated_alike([v for key, v in tracing.scope.assigned.items() if key not in before])
+    return jax.tree.map(lambda leaf: leaf.own if isinstance(leaf, Component) else leaf, result)
+
+
+def updated(
+    exchange: Exchange, variable: Any, fn: Callable[..., Tree], args: Sequence[Tree], kwargs: Mapping[str, Tree]
+) -> Tree:
+    """Update a variable alike on all replicas: `extended.update`.
+
+    The update is part of what crosses replicas: on an uneven batch replicas run different branches, and
+    the same update compiled into each could round differently. What the function refers to (a learning
+    rate, a gradient) belongs to the branch, so it is found by tracing, and crosses too.
+
+    Args:
+        exchange: How values cross replicas.
+        variable: A Keras variable.
+        fn: Function of (variable, *args, **kwargs) that assigns it.
+        args: Values equal on all replicas.
+        kwargs: The same, by name.
+
+    Returns:
+        What `fn` returns.
+
+    Raises:
+        InputError: A value differs between replicas.
+    """
+    for leaf in jax.tree.leaves((args, kwargs), is_leaf=_differs):
+        if _differs(leaf):
+            raise InputError(
+                explain(
+                    f"extended.update of variable {variable.path!r} was given a per-replica value.",
+                    "Each replica would give the variable another value, and they would drift apart.",
+                    "Combine it first: strategy.extended.reduce_to(stratagem.ReduceOp.SUM, value, variable).",
+                )
+            )
+    assigned: list[Any] = []
+
+    def pure(value: jax.Array) -> tuple[Tree, list[jax.Array]]:
+        scope = TracedVariables([(variable, value)])
+        with scope:
+            result = fn(variable, *args, **kwargs)
+        assigned[:] = scope.assigned.values()
+        plain = jax.tree.map(lambda leaf: leaf.value if isinstance(leaf, keras.Variable) else leaf, result)
+        return plain, [scope.get_current_value(v) for v in assigned]
+
+    traced, shapes = jax.make_jaxpr(pure, return_shape=True)(variable.value)
+
+    def crossing(value: jax.Array, around: list[Any]) -> list[jax.Array]:
+        return list(jaxpr_as_fun(ClosedJaxpr(traced.jaxpr, around))(value))
+
+    leaves = exchange.call(crossing, variable.value, list(traced.consts))
+    result, values = jax.tree.structure(shapes).unflatten(leaves)
+    for target, value in zip(assigned, values, strict=True):
+        target.assign(value)
+    return result
+
+
+def _differs(leaf: object) -> bool:
+    return isinstance(leaf, Component | DistributedValues)

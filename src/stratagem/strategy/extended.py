@@ -1,0 +1,120 @@
+"""`strategy.extended`: what programs that update variables by themselves call."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from stratagem.core.types import ReduceOp
+from stratagem.replica.context import merging_context
+from stratagem.replica.exchange import Exchange
+from stratagem.replica.merge import updated
+from stratagem.replica.mesh import Tree
+from stratagem.replica.placing import placed
+from stratagem.strategy.devices import device_name
+
+if TYPE_CHECKING:
+    from stratagem.strategy.base import Strategy
+
+
+class StrategyExtended:
+    """Less common methods of a strategy (`tf.distribute.StrategyExtended`).
+
+    A variable is one value, equal on all devices, so there are no copies to choose between. All methods are
+    called in cross-replica context: in a scope outside `run`, or in a function given to `merge_call`.
+    Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/distribute/StrategyExtended
+
+    Args:
+        strategy: The strategy.
+    """
+
+    def __init__(self, strategy: Strategy) -> None:
+        self._strategy = strategy
+
+    def reduce_to(self, reduce_op: ReduceOp | str, value: Tree, destinations: Any, options: Any = None) -> Tree:
+        """Combine a per-replica value over all replicas; every device gets the result.
+
+        Args:
+            reduce_op: SUM, MEAN, MIN or MAX.
+            value: A per-replica value, or a structure of them.
+            destinations: Accepted as in TensorFlow: a variable or device that is to hold the result.
+            options: Accepted as in TensorFlow, where they are a hint.
+
+        Raises:
+            UsageError: Called inside `run`, outside `merge_call`.
+            InputError: A plain value is summed over several replicas.
+        """
+        return self._strategy.reduce(reduce_op, value, axis=None)
+
+    def batch_reduce_to(
+        self, reduce_op: ReduceOp | str, value_destination_pairs: Sequence[tuple[Tree, Any]], options: Any = None
+    ) -> list[Tree]:
+        """Combine several per-replica values, inside `merge_call` in few packs.
+
+        Args:
+            reduce_op: SUM, MEAN, MIN or MAX.
+            value_destination_pairs: Pairs of a value and what `reduce_to` calls its destinations.
+            options: Accepted as in TensorFlow, where they are a hint.
+        """
+        return self._strategy.reduce(reduce_op, [value for value, _ in value_destination_pairs], axis=None)
+
+    def update(
+        self,
+        var: Any,
+        fn: Callable[..., Tree],
+        args: Sequence[Tree] = (),
+        kwargs: Mapping[str, Tree] | None = None,
+        group: bool = True,
+    ) -> Tree:
+        """Update a variable by a function, alike on all devices.
+
+        Args:
+            var: A Keras variable.
+            fn: Function of (var, *args, **kwargs) that assigns it.
+            args: Values equal on all replicas, such as results of `reduce_to`.
+            kwargs: The same, by name.
+            group: Whether to return one result; else a tuple with one for each replica of this worker.
+
+        Returns:
+            What `fn` returns.
+
+        Raises:
+            UsageError: Called inside `run`, outside `merge_call`.
+            InputError: An argument is a per-replica value.
+
+        Example:
+            >>> import keras, stratagem
+            >>> strategy = stratagem.OneDeviceStrategy("cpu:0")
+            >>> with strategy.scope():
+            ...     v = keras.Variable(1.0)
+            >>> float(strategy.extended.update(v, lambda v, x: v.assign_add(x), args=(2.0,))), float(v.value)
+            (3.0, 3.0)
+        """
+        strategy = self._strategy
+        strategy.require_cross_replica("extended.update", "get_replica_context().merge_call")
+        context = merging_context()
+        if context is None:
+            var.assign(placed(strategy, [var.value], [f"variable {var.path}"])[0])
+        result = updated(Exchange() if context is None else context.exchange, var, fn, args, kwargs or {})
+        return result if group else (result,) * len(strategy.mesh.local_replicas)
+
+    @contextlib.contextmanager
+    def colocate_vars_with(self, colocate_with_variable: Any) -> Iterator[None]:
+        """Do nothing: all variables lie on all devices.
+
+        Args:
+            colocate_with_variable: Accepted as in TensorFlow.
+        """
+        yield
+
+    @property
+    def worker_devices(self) -> tuple[str, ...]:
+        """Names of this worker's devices that replicas run on."""
+        devices = self._strategy.mesh.devices
+        return tuple(device_name(devices[replica]) for replica in self._strategy.mesh.local_replicas)
+
+    @property
+    def parameter_devices(self) -> tuple[str, ...]:
+        """Names of this worker's devices that hold variables: all of them."""
+        return self.worker_devices
