@@ -160,6 +160,7 @@ def _start(own: Peer, cluster: ClusterSpec, timeout_seconds: float | None) -> Pe
     meeting = gather(hello, deadline) if index == 0 else visit(hello, deadline)
     lifeline = _watch(meeting, index, _hang_seconds(timeout_seconds))
     if index > 0:
+        compat.delay_abort()
         # The first task may have been the last one in time: what is left of the deadline would be too little.
         await_service(hello, Deadline(max(deadline.remaining, SERVICE_SECONDS)))
     _warn_of_loopback_name(meeting.peers, own)

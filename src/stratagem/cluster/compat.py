@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import faulthandler
 import inspect
 import signal
 import threading
@@ -86,6 +87,21 @@ def start_distributed(
     client = distributed.global_state.client
     assert client is not None, "jax.distributed.initialize returned without a client"
     return client
+
+
+def delay_abort() -> None:
+    """Give this process six seconds between an abort and its end, in which the lifeline can say what happened.
+
+    When process 0 is killed, JAX's coordination client aborts the others within 30 to 100 ms; its own callback for
+    that case cannot be replaced from Python (`std::bad_cast`, seen with jaxlib 0.10). So whoever aborts sleeps
+    first: the handler of SIGABRT is the C function `sleep`, which takes the number of the signal, 6, for seconds.
+    """
+    has_stacks = faulthandler.is_enabled()
+    faulthandler.disable()
+    libc = ctypes.CDLL(None)
+    libc.signal(signal.SIGABRT, ctypes.cast(libc.sleep, ctypes.c_void_p))
+    if has_stacks:
+        faulthandler.enable()  # again, and first: it hands on to the handler that it finds
 
 
 def abandon() -> None:

@@ -89,10 +89,13 @@ def show_end(own: Peer, position: int, end: End) -> None:
     guard = threading.Timer(STUCK_OUTPUT_SECONDS, leave, [end.code])
     guard.daemon = True
     guard.start()
+    has_ended = position in end.stuck and end.code == exits.PEER_LOST
     remedy = "Mend what those tasks say" if end.code == exits.PEER_LOST else "See what those tasks do"
     text = explain(
         end.found,
-        f"Every step needs every task, so {own} ends too, with exit code {end.code}.",
+        "Every step needs every task, so the group ends."
+        if has_ended
+        else f"Every step needs every task, so {own} ends too, with exit code {end.code}.",
         f"{remedy}; start the group again (`stratagem run --max-restarts` does).",
     )
     print(f"stratagem: {text}", file=sys.stderr, flush=True)

@@ -26,6 +26,9 @@ COMPILING_SECONDS: Final = 3600.0
 ENDED_SECONDS: Final = 2.0
 """How long others may wait for a task that has ended its program: it will not come."""
 
+_SILENT_SECONDS: Final = 3.0
+"""After this time what a task said last is no news."""
+
 _WAITS: Final = (Phase.STEP, Phase.COMPILING, Phase.MEETING)
 
 
@@ -50,7 +53,7 @@ class Standing:
     longest_step: float = 0.0
 
     def __str__(self) -> str:
-        if self.silence > self.seconds:
+        if self.silence > _SILENT_SECONDS:
             return f"{self.peer} has been silent for {self.silence:.0f} s (last heard after step {self.steps})"
         place = f"step {self.steps + 1}" if self.phase in (Phase.STEP, Phase.COMPILING) else f"after step {self.steps}"
         return f"{self.peer} has been {self.phase.value} for {self.seconds:.0f} s ({place})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Mapping
 from typing import Final
 
 FAILED: Final = 1
@@ -20,7 +21,12 @@ HUNG: Final = 44
 INTERRUPTED: Final = 128 + signal.SIGINT
 """Ctrl-C, as shells count it."""
 
-_RETRYABLE: Final = frozenset({PREEMPTED, PEER_LOST, HUNG})
+MEANINGS: Final[Mapping[int, str]] = {
+    PREEMPTED: "was preempted, its state is saved",
+    PEER_LOST: "lost a peer",
+    HUNG: "made no progress, or a peer did not",
+}
+"""The codes that only Stratagem uses, in words that follow the name of a task. All of them are worth another try."""
 
 
 def is_retryable(returncode: int) -> bool:
@@ -33,4 +39,4 @@ def is_retryable(returncode: int) -> bool:
         >>> is_retryable(FAILED), is_retryable(PEER_LOST), is_retryable(-signal.SIGKILL)
         (False, True, True)
     """
-    return returncode < 0 or returncode in _RETRYABLE
+    return returncode < 0 or returncode in MEANINGS

@@ -7,18 +7,17 @@ import shlex
 import shutil
 import signal
 import sys
-import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
 
 from stratagem.core import environment
 from stratagem.core.errors import ClusterError, StratagemError, explain
-from stratagem.launch.local import open_logs, run_tasks
+from stratagem.launch.generations import Run
 from stratagem.launch.machine import this_machine
-from stratagem.launch.output import failure_report, stdout_screen
 from stratagem.launch.plan import Request, TaskPlan, make_plan
+from stratagem.launch.restart import Restarts
 
 _USAGE_ERROR = 2
 """Exit code of a wrong command line, as click and most commands have it."""
@@ -85,6 +84,42 @@ def _stratagem() -> None:
     metavar="SECONDS",
     help="Time that tasks have to end before they are killed.",
 )
+@click.option(
+    "--max-restarts",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="After a failure start all tasks again, up to N times.",
+)
+@click.option(
+    "--restart-on",
+    type=click.Choice(["any", "retryable"]),
+    default="any",
+    show_default=True,
+    help="After which failures: retryable leaves out exceptions of the program.",
+)
+@click.option(
+    "--backoff",
+    type=click.FloatRange(min=0),
+    default=1.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Pause when tasks failed before their first step; doubled each time.",
+)
+@click.option(
+    "--min-workers",
+    type=int,
+    metavar="M",
+    help="Go on with one worker less, down to M, when tasks fail again and again before their first step.",
+)
+@click.option(
+    "--hang-timeout",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="End the tasks when they make no progress for so long; 0 never does. "
+    "[default: 600, or 20 times the longest step]",
+)
 @click.option("--dry-run", is_flag=True, help="Print the environment and command of each task; start nothing.")
 @click.option("--module", "-m", "is_module", is_flag=True, help="SCRIPT is the name of a module, as in python -m.")
 @click.argument("script")
@@ -98,6 +133,11 @@ def _run(
     node_hosts: str,
     log_dir: Path | None,
     grace: float,
+    max_restarts: int,
+    restart_on: str,
+    backoff: float,
+    min_workers: int | None,
+    hang_timeout: float | None,
     dry_run: bool,
     is_module: bool,
     script: str,
@@ -125,29 +165,25 @@ def _run(
         coordinator=coordinator,
         node_hosts=tuple(host.strip() for host in node_hosts.split(",")) if node_hosts else (),
     )
-    tasks = make_plan(request, this_machine(), os.environ)
+    restarts = Restarts(max_restarts, restart_on, backoff, min_workers)
+    variables = os.environ | ({environment.HANG_TIMEOUT: str(hang_timeout)} if hang_timeout is not None else {})
+    restarts.check(workers, nodes)
     if dry_run:
-        print("\n\n".join(map(_description, tasks)))
+        print("\n\n".join(map(_description, make_plan(request, this_machine(), variables))))
         return 0
-    return _run_and_report(tasks, log_dir, grace)
+    return _run_and_report(request, restarts, variables, log_dir, grace)
 
 
-def _run_and_report(tasks: Sequence[TaskPlan], log_dir: Path | None, grace_seconds: float) -> int:
-    folder = log_dir or Path(tempfile.mkdtemp(prefix="stratagem-"))
-    logs = open_logs(tasks, folder)
-    screen = stdout_screen(logs, no_color=bool(os.environ.get(environment.NO_COLOR)))
-    try:
-        outcome = run_tasks(tasks, logs, screen, grace_seconds=grace_seconds)
-    finally:
-        for log in logs.values():
-            log.close()
-    if outcome.failure is not None:
-        print(failure_report(outcome.failure, logs[outcome.failure.task]), file=sys.stderr)
-    elif outcome.interrupt is not None:
-        print(f"\nstratagem: interrupted; every task has ended. Their output: {folder}", file=sys.stderr)
-    elif log_dir is None:
-        shutil.rmtree(folder)
-    return outcome.exit_code
+def _run_and_report(
+    request: Request, restarts: Restarts, variables: Mapping[str, str], log_dir: Path | None, grace_seconds: float
+) -> int:
+    run = Run(request, restarts, this_machine(), log_dir, grace_seconds=grace_seconds, variables=variables)
+    code = run.run()
+    if run.interrupt is not None:
+        print(f"\nstratagem: interrupted; every task has ended. Their output: {run.folder}", file=sys.stderr)
+    elif run.went_well and log_dir is None:
+        shutil.rmtree(run.folder)
+    return code
 
 
 def _require_script(script: str) -> None:

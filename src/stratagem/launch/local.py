@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from stratagem.core.clock import Clock
+from stratagem.core.clock import Clock, Deadline
 from stratagem.core.errors import ClusterError, StartupError, explain
 from stratagem.launch.guard import Guard, signal_group
 from stratagem.launch.output import Lines, Screen, TaskLog
@@ -34,6 +34,7 @@ def run_tasks(
     screen: Screen,
     *,
     grace_seconds: float,
+    signals: Signals,
     variables: Mapping[str, str] = os.environ,
     clock: Clock | None = None,
 ) -> Supervisor:
@@ -44,6 +45,7 @@ def run_tasks(
         logs: Where the output of each task is kept, by its name.
         screen: Where the output of all tasks is shown.
         grace_seconds: Time between the signal that asks the tasks to end and SIGKILL.
+        signals: Where the signals to this process arrive.
         variables: The environment below that of the tasks.
         clock: Where time comes from.
 
@@ -56,8 +58,7 @@ def run_tasks(
     supervisor = Supervisor([task.name for task in tasks], grace_seconds, clock or Clock())
     with ExitStack() as stack:
         selector = stack.enter_context(selectors.DefaultSelector())
-        wakeups = stack.enter_context(_signals_as_bytes())
-        selector.register(wakeups, selectors.EVENT_READ)
+        selector.register(signals, selectors.EVENT_READ)
         guard = stack.enter_context(Guard(grace_seconds))
         running: list[_RunningTask] = []
         try:
@@ -65,7 +66,7 @@ def run_tasks(
                 running.append(_RunningTask(task, logs[task.name], screen, variables))
                 guard.started(running[-1].pid)
                 selector.register(running[-1].output, selectors.EVENT_READ, running[-1])
-            _follow(running, selector, supervisor, guard, screen)
+            _follow(running, selector, supervisor, signals, guard, screen)
         finally:
             for task in running:
                 task.end()
@@ -76,6 +77,7 @@ def _follow(
     running: Sequence[_RunningTask],
     selector: selectors.BaseSelector,
     supervisor: Supervisor,
+    signals: Signals,
     guard: Guard,
     screen: Screen,
 ) -> None:
@@ -84,9 +86,8 @@ def _follow(
     while alive:
         for key, _ in selector.select(supervisor.seconds_until_due()):
             if key.data is None:
-                for number in os.read(key.fd, _READ_SIZE):
-                    if number in _INTERRUPTS:
-                        supervisor.interrupted(number)
+                for number in signals.interrupts():
+                    supervisor.interrupted(number)
             elif not key.data.read():
                 selector.unregister(key.fileobj)
         if someone_reads and screen.is_gone:
@@ -100,6 +101,7 @@ def _follow(
         if due is not None:
             for task in alive.values():
                 signal_group(task.pid, due)
+                signal_group(task.pid, signal.SIGCONT)  # a frozen task would not hear that it is asked to end
 
 
 class _RunningTask:
@@ -206,25 +208,47 @@ def bound_to(cores: Sequence[int]) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-@contextmanager
-def _signals_as_bytes() -> Iterator[int]:
-    """Yield a pipe in which each SIGCHLD and each interrupt of this process appears as its number."""
-    reader, writer = os.pipe()
-    os.set_blocking(reader, False)
-    os.set_blocking(writer, False)
-    # What our parent made us ignore (nohup, a shell's background job) stays ignored.
-    handled = [signal.SIGCHLD, *(number for number in _INTERRUPTS if signal.getsignal(number) != signal.SIG_IGN)]
-    old_wakeup = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    # A handler must be there for the byte to be written; the work is done in the loop.
-    old_handlers = [(number, signal.signal(number, lambda *_: None)) for number in handled]
-    try:
-        yield reader
-    finally:
-        for number, handler in old_handlers:
+class Signals:
+    """The signals to this process, as bytes in a pipe: each SIGCHLD and each interrupt, from `with` to its end."""
+
+    def __enter__(self) -> Signals:
+        self._reader, self._writer = os.pipe()
+        os.set_blocking(self._reader, False)
+        os.set_blocking(self._writer, False)
+        # What our parent made us ignore (nohup, a shell's background job) stays ignored.
+        handled = [signal.SIGCHLD, *(number for number in _INTERRUPTS if signal.getsignal(number) != signal.SIG_IGN)]
+        self._old_wakeup = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
+        # A handler must be there for the byte to be written; the work is done by who reads it.
+        self._old_handlers = [(number, signal.signal(number, lambda *_: None)) for number in handled]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._old_handlers:
             signal.signal(number, handler)
-        signal.set_wakeup_fd(old_wakeup)
-        os.close(reader)
-        os.close(writer)
+        signal.set_wakeup_fd(self._old_wakeup)
+        os.close(self._reader)
+        os.close(self._writer)
+
+    def fileno(self) -> int:
+        """Return the pipe, for a selector."""
+        return self._reader
+
+    def interrupts(self) -> list[int]:
+        """Return the interrupts that came since the last call."""
+        try:
+            return [number for number in os.read(self._reader, _READ_SIZE) if number in _INTERRUPTS]
+        except BlockingIOError:
+            return []
+
+    def wait(self, seconds: float, clock: Clock) -> int | None:
+        """Let time pass. Return the first interrupt, at once when it comes; None without one."""
+        deadline = Deadline(seconds, clock)
+        with selectors.DefaultSelector() as selector:
+            selector.register(self, selectors.EVENT_READ)
+            while not deadline.expired:
+                if selector.select(deadline.remaining) and (numbers := self.interrupts()):
+                    return numbers[0]
+        return None
 
 
 def open_logs(tasks: Sequence[TaskPlan], folder: Path) -> dict[str, TaskLog]:

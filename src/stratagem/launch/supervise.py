@@ -9,8 +9,13 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
+from stratagem.core import exits
 from stratagem.core.clock import Clock, Deadline
+
+CAUSE_SECONDS: Final = 2.0
+"""How long to wait, when a task says that it lost a peer, for the end of that peer."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,8 @@ class Failure:
             >>> Failure("worker 0", -9, 1.0).reason
             'was ended by SIGKILL'
         """
+        if self.returncode in exits.MEANINGS:
+            return f"{exits.MEANINGS[self.returncode]} (exit code {self.returncode})"
         if self.returncode >= 0:
             return f"failed with exit code {self.returncode}"
         try:
@@ -69,15 +76,21 @@ class Supervisor:
         self._grace_seconds = grace_seconds
         self._clock = clock
         self._start = clock.now()
+        self._suspected: Deadline | None = None
         self._grace: Deadline | None = None
         self._due: int | None = None
+        self._returncodes: set[int] = set()
         self._killed = False
 
     @property
     def exit_code(self) -> int:
-        """What the launcher returns: that of the first failure, 128 + signal after an interrupt, or 0."""
+        """What the launcher returns: that of the first failure, 128 + signal after an interrupt, or 0.
+
+        When it was asked to end, and all tasks saved what they had done, it says so as they do.
+        """
         if self.interrupt is not None:
-            return 128 + self.interrupt
+            has_saved = exits.PREEMPTED in self._returncodes and self._returncodes <= {0, exits.PREEMPTED}
+            return exits.PREEMPTED if has_saved else 128 + self.interrupt
         return 0 if self.failure is None else self.failure.exit_code
 
     def ended(self, returncodes: dict[str, int]) -> None:
@@ -87,13 +100,19 @@ class Supervisor:
             returncodes: Exit code of each; minus the signal that ended it.
         """
         self.running -= returncodes.keys()
+        self._returncodes |= set(returncodes.values())
         bad = [(task, code) for task, code in returncodes.items() if code != 0]
         if not bad or self._grace is not None:
             return
         # Seen together, their order is unknown; one that a signal ended did not end because of its peers.
-        task, code = min(bad, key=lambda end: end[1] >= 0)
-        self.failure = Failure(task, code, self._clock.now() - self._start, len(self.running))
-        self._begin_to_end(signal.SIGTERM)
+        task, code = min(bad, key=lambda end: (end[1] == exits.PEER_LOST, end[1] >= 0))
+        if self.failure is None or code != exits.PEER_LOST:
+            self.failure = Failure(task, code, self._clock.now() - self._start, len(self.running))
+        if code != exits.PEER_LOST:
+            self._begin_to_end(signal.SIGTERM)
+        elif self._suspected is None:
+            # It ended because of a peer, perhaps of this machine: that one is the cause, if it shows.
+            self._suspected = Deadline(CAUSE_SECONDS, self._clock)
 
     def interrupted(self, signal_number: int) -> None:
         """Take note of a signal to the launcher. The first asks the tasks to end; a second one kills at once."""
@@ -106,6 +125,8 @@ class Supervisor:
 
     def signal_due(self) -> int | None:
         """Return the signal that every running task must get now, once; None most of the time."""
+        if self._suspected is not None and self._suspected.expired and self._grace is None:
+            self._begin_to_end(signal.SIGTERM)
         if self._grace is not None and self._grace.expired and not self._killed:
             self._kill()
         due, self._due = self._due, None
@@ -115,7 +136,10 @@ class Supervisor:
         """Return how long nothing will be due; None if only an event can change that."""
         if self._due is not None:
             return 0.0
-        return None if self._grace is None or self._killed else self._grace.remaining
+        if self._killed:
+            return None
+        next_due = self._grace or self._suspected
+        return None if next_due is None else next_due.remaining
 
     def _begin_to_end(self, signal_number: int) -> None:
         self._due = signal_number
