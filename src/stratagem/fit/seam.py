@@ -24,11 +24,12 @@ from stratagem.core.errors import UsageError, explain
 from stratagem.fit import compat, gradients, losses
 from stratagem.fit.adapter import ShareAdapter, ShareIterator, make_adapter
 from stratagem.fit.batch import GlobalBatch, count_rows, place_batch, valid_rows
-from stratagem.fit.callbacks import for_this_worker
+from stratagem.fit.callbacks import for_this_worker, whole_at_epoch_ends
 from stratagem.fit.state import StateKeeper
 from stratagem.fit.steps import PREDICT, TEST, TRAIN, State, Step, StepKind
 from stratagem.replica.context import StrategyLike, current_strategy
 from stratagem.replica.mesh import Tree
+from stratagem.replica.parts import holds_parts, make_whole
 
 _strategies: weakref.WeakKeyDictionary[Any, StrategyLike] = weakref.WeakKeyDictionary()
 _keepers: weakref.WeakKeyDictionary[Any, StateKeeper] = weakref.WeakKeyDictionary()
@@ -73,6 +74,7 @@ def attach(model: Any, strategy: StrategyLike) -> None:
     _strategies[model] = strategy
     if model not in _keepers:
         _keepers[model] = StateKeeper(strategy)
+        holds_parts(model, _keepers[model].consolidate)
 
 
 class StepFunction:
@@ -172,10 +174,11 @@ def _in_session(original: Callable) -> Callable:
         if "callbacks" in signature.parameters:
             bound.apply_defaults()
             for_this_worker(bound.arguments, strategy)
+            if original.__name__ == "fit":
+                whole_at_epoch_ends(bound.arguments)
         with _running(model, original.__name__):
             result = original(*bound.args, **bound.kwargs)
-        # Not after an exception: the other workers may never come to this collective.
-        _keepers[model].consolidate(model)
+        make_whole(model)  # not after an exception: the other workers may never come to this collective
         return result
 
     return wrapper
@@ -253,6 +256,23 @@ def _making(name: str, kind: StepKind) -> Callable[[Callable], Callable]:
     return wrap
 
 
+def _whole_in_one_process(original: Callable) -> Callable:
+    """Wrap `jax_state_sync`, by which callbacks read a model while it trains: gradients accumulate in parts.
+
+    With several workers a callback may run on the chief alone, and no collective can. There the parts are put
+    together at the end of each epoch, and where a `Checkpoint` is saved.
+    """
+
+    @functools.wraps(original)
+    def jax_state_sync(model: Any) -> None:
+        original(model)
+        strategy = strategy_of(model)
+        if strategy is not None and not strategy.mesh.multi_process:
+            make_whole(model)
+
+    return jax_state_sync
+
+
 def _allowing_synchronized(original: Callable) -> Callable:
     """Wrap `BatchNormalization.__init__`, which refuses `synchronized=True` on JAX."""
 
@@ -271,6 +291,7 @@ def install() -> None:
     compat.replace(compat.BaseTrainer, "compile", _attaching)
     for name in ("fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch"):
         compat.replace(trainer, name, _in_session)
+    compat.replace(trainer, "jax_state_sync", _whole_in_one_process)
     compat.replace(trainer, "make_train_function", _making("train_function", TRAIN))
     compat.replace(trainer, "make_test_function", _making("test_function", TEST))
     compat.replace(trainer, "make_predict_function", _making("predict_function", PREDICT))

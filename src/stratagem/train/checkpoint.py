@@ -16,6 +16,7 @@ from jax.core import Tracer
 from stratagem.core.errors import InputError, UsageError, explain
 from stratagem.core.log import logger
 from stratagem.replica.context import current_replica_context
+from stratagem.replica.parts import make_whole
 from stratagem.train import objects, restoration, storage
 from stratagem.train.restoration import CheckpointLoadStatus, Restoration
 from stratagem.train.state_file import FolderState, read_state, write_state
@@ -209,13 +210,12 @@ class Checkpoint(objects.Holder):
         nodes = objects.graph_of(self)
         description = restoration.describe(nodes)
         turn = take_turn(place, path, self._background.join())
+        _update_trained_models(nodes)  # all workers are here: it may be collective
         in_background = options is not None and options.enable_async
         if turn.writes and in_background:
-            _update_trained_models(nodes)
             arrays = self._host.copies(nodes)
             self._background.start(lambda: _write_and_list(turn.path, description, arrays, list_it))
         elif turn.writes:
-            _update_trained_models(nodes)
             finish_together(_failure_of(lambda: _write_and_list(turn.path, description, _views(nodes), list_it)))
         elif not in_background:
             finish_together(None)
@@ -325,6 +325,7 @@ def _update_trained_models(nodes: list[objects.Node]) -> None:
     for node in nodes:
         if isinstance(node.value, keras.Model):
             node.value.jax_state_sync()
+            make_whole(node.value)
 
 
 def _check_root(root: Any) -> None:
