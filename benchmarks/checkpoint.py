@@ -1,18 +1,20 @@
 """How long saving blocks the program, with and without `enable_async=True`.
 
-Run `python benchmarks/checkpoint.py [--megabytes 100] [--saves 8]`.
+Run `KERAS_BACKEND=jax python benchmarks/checkpoint.py [--megabytes 100] [--saves 8] [--write]`.
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
+import sys
 import tempfile
 import time
 from typing import Any
 
 import keras
 import numpy as np
+from pages import page, save
 
 from stratagem.train import Checkpoint, CheckpointManager, CheckpointOptions
 
@@ -39,22 +41,35 @@ def blocking_times(megabytes: float, saves: int, *, in_background: bool) -> list
     return seconds
 
 
-def compare(megabytes: float, saves: int) -> None:
-    """Print both ways side by side."""
-    medians = {}
-    for name, in_background in (("synchronous", False), ("asynchronous", True)):
-        seconds = blocking_times(megabytes, saves, in_background=in_background)
-        medians[name] = statistics.median(seconds[1:])
-        print(f"{name:>12}: first {seconds[0] * 1e3:7.1f} ms, median of the rest {medians[name] * 1e3:7.1f} ms")
-    print(f"asynchronous saving blocks for {medians['asynchronous'] / medians['synchronous']:.1%} of the time")
+def table(seconds: dict[str, list[float]]) -> str:
+    """Return how long each way of saving blocks, as a Markdown table."""
+    reference = statistics.median(seconds["synchronous"][1:])
+    lines = ["| saving | first, ms | median of the rest, ms | of synchronous |", "| --- | ---: | ---: | ---: |"]
+    for name, times in seconds.items():
+        median = statistics.median(times[1:])
+        lines.append(f"| {name} | {times[0] * 1e3:.1f} | {median * 1e3:.1f} | {median / reference:.1%} |")
+    return "\n".join(lines)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--megabytes", type=float, default=100.0)
     parser.add_argument("--saves", type=int, default=8)
+    parser.add_argument("--write", action="store_true", help="save the page in benchmarks/results")
     arguments = parser.parse_args()
-    compare(arguments.megabytes, arguments.saves)
+    if arguments.saves < 2:
+        parser.error("the first save does not count: --saves 2 or more")
+    seconds = {
+        name: blocking_times(arguments.megabytes, arguments.saves, in_background=in_background)
+        for name, in_background in (("synchronous", False), ("asynchronous", True))
+    }
+    facts = [
+        f"{arguments.megabytes:g} MB in {VARIABLES} variables, {arguments.saves} saves each way, to a local folder"
+    ]
+    text = page("How long saving a checkpoint blocks the program", facts, table(seconds))
+    print(text)
+    if arguments.write:
+        print(f"written: {save('checkpoint', text)}", file=sys.stderr)
 
 
 if __name__ == "__main__":

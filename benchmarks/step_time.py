@@ -11,10 +11,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import datetime
 import os
-import platform
-import re
 import statistics
 import sys
 import tempfile
@@ -23,11 +20,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from pages import page, save
 from processes import Contender, ContenderError, Running, Turn
 
 from stratagem.core import environment
-
-RESULTS = Path(__file__).parent / "results"
 
 ROWS = 20_000
 """Images that contenders draw from; an epoch begins again where they end."""
@@ -161,37 +157,10 @@ def table(results: Sequence[Result], rounds: int) -> str:
     return "\n".join(lines)
 
 
-def cpu_model() -> str:
-    """Return the name of the processor."""
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.machine()
-
-
-def page(results: Sequence[Result], arguments: argparse.Namespace, data: str) -> str:
+def page_of(results: Sequence[Result], arguments: argparse.Namespace, data: str) -> str:
     """Return the table with what it was measured on."""
-    command = " ".join(["python benchmarks/step_time.py", *sys.argv[1:]])
-    return "\n".join(
-        [
-            f"# Step of the MNIST network, {datetime.date.today():%Y-%m-%d}",
-            "",
-            f"- {cpu_model()}, {len(os.sched_getaffinity(0))} cores; {platform.system()} {platform.release()}; "
-            f"Python {platform.python_version()}",
-            f"- load over the last 15 minutes: {os.getloadavg()[2]:.1f}",
-            f"- {data}; {arguments.rounds} rounds, {arguments.steps} steps each; 64 rows for each worker",
-            f"- `{command}`",
-            "",
-            table(results, arguments.rounds),
-            "",
-        ]
-    )
-
-
-def page_path() -> Path:
-    """Return where today's page goes, named by the rule in README.md."""
-    hardware = re.sub(r"[^a-z0-9]+", "-", f"{cpu_model()} {len(os.sched_getaffinity(0))} cores".lower()).strip("-")
-    return RESULTS / f"step_time_{hardware}_{datetime.date.today():%Y-%m-%d}.md"
+    facts = [f"{data}; {arguments.rounds} rounds, {arguments.steps} steps each; 64 rows for each worker"]
+    return page("Step of the MNIST network", facts, table(results, arguments.rounds))
 
 
 def say(message: str) -> None:
@@ -219,11 +188,10 @@ def main() -> int:
         except ContenderError as error:
             say(str(error))
             return 1
-    text = page(list(running.values()), arguments, title)
+    text = page_of(list(running.values()), arguments, title)
     print(text)
     if arguments.write:
-        page_path().write_text(text)
-        say(f"written: {page_path()}")
+        say(f"written: {save('step_time', text)}")
     return 0
 
 

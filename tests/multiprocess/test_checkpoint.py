@@ -74,6 +74,77 @@ def test_one_file_appears(tmp_path: Path) -> None:
     assert chief["after"] == other["after"]
 
 
+def _shuffled() -> Any:
+    """Return the data of a program, with a seed of this process's own."""
+    from stratagem.data import Dataset
+
+    return Dataset.from_tensor_slices(np.arange(22)).shuffle(22).batch(4)
+
+
+def _accumulators(model: Any, folder: str) -> list[list[float]]:
+    """Save at each step of an epoch of 4 steps that updates at the third; return what was accumulated at each."""
+    import keras
+
+    from stratagem.train import Checkpoint, CheckpointManager, storage
+
+    manager = CheckpointManager(Checkpoint(model=model), folder, max_to_keep=None)
+    save = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: manager.save())
+    model.fit(X, Y, batch_size=2, shuffle=False, verbose=0, callbacks=[save])
+    saved = [storage.decode(storage.read(path), path).arrays for path in manager.checkpoints]
+    return [
+        np.concatenate([np.ravel(a) for name, a in sorted(arrays.items()) if name.endswith("accumulator")]).tolist()
+        for arrays in saved
+    ]
+
+
+def _accumulating() -> Any:
+    import keras
+
+    keras.utils.set_random_seed(5)
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(4), keras.layers.Dense(1)])
+    model.compile(keras.optimizers.Adam(0.01, gradient_accumulation_steps=3), loss="mse")
+    return model
+
+
+def goes_on_in_the_middle(folder: str) -> dict[str, Any]:
+    from stratagem.train import Checkpoint
+
+    strategy = _strategy()
+    iterator = iter(strategy.experimental_distribute_dataset(_shuffled()))
+    checkpoint = Checkpoint(iterator=iterator)
+    checkpoint.restore(f"{folder}/three-1").assert_consumed()
+    rows = np.asarray(strategy.gather(next(iterator), axis=0)).tolist()
+    path = checkpoint.save(f"{folder}/two")
+    with strategy.scope():
+        model = _accumulating()
+    return {"rows": rows, "path": path, "accumulators": _accumulators(model, f"{folder}/accumulating")}
+
+
+def test_a_pass_and_an_update_go_on_in_the_middle(tmp_path: Path) -> None:
+    """A pass begun on three replicas goes on on two workers with two each, and ends without a strategy."""
+    import stratagem
+    from stratagem.train import Checkpoint
+
+    three = stratagem.MirroredStrategy(["cpu:0", "cpu:1", "cpu:2"])
+    iterator = iter(three.experimental_distribute_dataset(_shuffled()))
+    for _ in range(2):
+        next(iterator)
+    Checkpoint(iterator=iterator).save(tmp_path / "three")
+    rest = [np.asarray(three.gather(element, axis=0)).tolist() for element in iterator]
+    results = run_workers(goes_on_in_the_middle, 2, args=[str(tmp_path)], devices_per_worker=2)
+    chief, other = (result.value for result in results)
+    assert chief == other
+    assert chief["rows"] == rest[0]
+    elements = iter(_shuffled())
+    Checkpoint(iterator=elements).restore(chief["path"]).assert_consumed()
+    assert [element.tolist() for element in elements] == rest[1:]
+    assert len(rest) == 4
+
+    expected = _accumulators(_accumulating(), str(tmp_path / "plain"))
+    np.testing.assert_allclose(chief["accumulators"], expected, rtol=1e-5, atol=1e-6)
+    assert [bool(np.any(step)) for step in expected] == [True, True, False, True]
+
+
 def tutorial(folder: str) -> list[Any]:
     """Save as https://www.tensorflow.org/tutorials/distribute/multi_worker_with_keras does."""
     from stratagem.train import Checkpoint, CheckpointManager, latest_checkpoint

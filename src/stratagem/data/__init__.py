@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stratagem.data import experimental
-from stratagem.data.batches import Batch, BatchIterator
+from stratagem.data.batches import Batch, DatasetIterator
 from stratagem.data.dataset import Dataset
 from stratagem.data.nodes import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from stratagem.data.options import AUTOTUNE, AutoShardPolicy, Options
@@ -15,8 +15,8 @@ __all__ = [
     "UNKNOWN_CARDINALITY",
     "AutoShardPolicy",
     "Batch",
-    "BatchIterator",
     "Dataset",
+    "DatasetIterator",
     "Options",
     "TensorSpec",
     "experimental",

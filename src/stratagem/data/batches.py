@@ -1,12 +1,12 @@
-"""The seam to training: global batches, of which each worker reads its rows, with a state that can be stored."""
+"""One pass over a dataset, with a state that can be stored: its elements; or, for training, the rows of this worker."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from stratagem.core.errors import InputError, explain
-from stratagem.data.nodes import Node, rewrite, walk
+from stratagem.data.nodes import Node, Stream, rewrite, walk
 from stratagem.data.prefetch import Prefetcher
 from stratagem.data.shuffle import Shuffle
 from stratagem.data.structure import Tree, without_rows
@@ -57,38 +57,44 @@ def with_random_seeds(node: Node, seeds: list[int]) -> Node:
     return rewrite(node, lambda step: step.with_seed(next(left)) if isinstance(step, Shuffle) else step)
 
 
-class BatchIterator:
-    """Iterates over the global batches of one pass. Made by `Dataset.batches`.
+Item = TypeVar("Item")
 
-    Which batches come, and in which order, depends on the dataset, its seeds and the iteration only. `get_state`
-    counts the batches that were handed out, not those read ahead, and fits an iterator with any other share. An
-    exception while reading ends the iterator.
+
+class DatasetIterator(Generic[Item]):
+    """Iterates over one pass of a dataset. Made by `iter(dataset)`, `as_numpy_iterator` and `batches`.
+
+    Which elements come, and in which order, depends on the dataset, its seeds and the iteration only. `get_state`
+    counts the elements that were handed out, not those read ahead, and fits an iterator of any other kind or share
+    over the same dataset, so that a `stratagem.train.Checkpoint` can hold it. An exception while reading ends the
+    iterator.
     """
 
-    def __init__(self, node: Node, rows_of: RowsOf, prefetch: int, iteration: int) -> None:
+    def __init__(self, node: Node, read: Callable[[Stream], Iterator[Item]], prefetch: int, iteration: int) -> None:
         self._node = node
-        self._rows_of = rows_of
+        self._read = read
         self._prefetch = prefetch
         self._iteration = iteration
         self._consumed = 0
-        self._batches: Iterator[Batch] | None = None
+        self._items: Iterator[Item] | None = None
         self._closed = False
 
-    def __iter__(self) -> BatchIterator:
+    def __iter__(self) -> DatasetIterator[Item]:
         return self
 
-    def __next__(self) -> Batch:
+    def __next__(self) -> Item:
         if self._closed:
             raise StopIteration
-        if self._batches is None:
-            batches = _read(self._node, self._iteration, self._consumed, self._rows_of)
-            self._batches = Prefetcher(batches, self._prefetch) if self._prefetch else batches
-        batch = next(self._batches)
+        if self._items is None:
+            stream = self._node.stream((self._iteration,))
+            stream.skip(self._consumed)
+            items = self._read(stream)
+            self._items = Prefetcher(items, self._prefetch) if self._prefetch else items
+        item = next(self._items)
         self._consumed += 1
-        return batch
+        return item
 
     def get_state(self) -> State:
-        """Return the position after the last batch handed out, as plain JSON."""
+        """Return the position after the last element handed out, as plain JSON."""
         return {"iteration": self._iteration, "batches": self._consumed, "seeds": random_seeds(self._node)}
 
     def set_state(self, state: State) -> None:
@@ -120,14 +126,20 @@ class BatchIterator:
         self._closed = True
 
     def _stop(self) -> None:
-        if isinstance(self._batches, Prefetcher):
-            self._batches.close()
-        self._batches = None
+        if isinstance(self._items, Prefetcher):
+            self._items.close()
+        self._items = None
 
 
-def _read(node: Node, iteration: int, consumed: int, rows_of: RowsOf) -> Iterator[Batch]:
-    stream = node.stream((iteration,))
-    stream.skip(consumed)
+def read_elements(stream: Stream) -> Iterator[Tree]:
+    """Yield whole elements as NumPy arrays."""
+    # One at a time: a generator of the user may wait for the program to use what it yielded before.
+    while (block := stream.pull(1)) is not None:
+        yield block.elements()[0]
+
+
+def read_batches(stream: Stream, rows_of: RowsOf) -> Iterator[Batch]:
+    """Yield elements as global batches, as far as this worker needs them."""
     without: Tree | None = None
     while (block := stream.pull(1)) is not None:
         rows = block.inside()

@@ -471,12 +471,12 @@ class Dataset:
 
     # ------------------------------------------------------------------ reading
 
-    def __iter__(self) -> Iterator[Any]:
-        return map(eager, self.as_numpy_iterator())
+    def __iter__(self) -> _batches.DatasetIterator[Any]:
+        return self._pass(lambda stream: map(eager, _batches.read_elements(stream)))
 
-    def as_numpy_iterator(self) -> Iterator[Any]:
+    def as_numpy_iterator(self) -> _batches.DatasetIterator[Any]:
         """Iterate over the elements as plain NumPy arrays and scalars."""
-        return _elements(self._node.stream((self._begin(None),)))
+        return self._pass(_batches.read_elements)
 
     def batches(
         self,
@@ -484,7 +484,7 @@ class Dataset:
         *,
         prefetch: int = 0,
         iteration: int | None = None,
-    ) -> _batches.BatchIterator:
+    ) -> _batches.DatasetIterator[_batches.Batch]:
         """Iterate over the global batches, reading only some rows of each: the seam to training.
 
         Args:
@@ -505,7 +505,12 @@ class Dataset:
             [(4, [2, 3]), (1, [4])]
         """
         check.integer("prefetch", prefetch, 0, "Write how many batches to read ahead, or 0.")
-        return _batches.BatchIterator(self._node, rows_of, prefetch, self._begin(iteration))
+        return self._pass(lambda stream: _batches.read_batches(stream, rows_of), prefetch, iteration)
+
+    def _pass(
+        self, read: Callable[[Stream], Iterator[Any]], prefetch: int = 0, iteration: int | None = None
+    ) -> _batches.DatasetIterator[Any]:
+        return _batches.DatasetIterator(self._node, read, prefetch, self._begin(iteration))
 
     def next_pass(self) -> _batches.State:
         """Return the state of `batches()` as it would be now, without beginning that pass.
@@ -565,9 +570,3 @@ class Dataset:
             return node.resolved(num_shards, index) if isinstance(node, Shard) and node.is_hint else node
 
         return self._then(rewrite(self._node, resolve))
-
-
-def _elements(stream: Stream) -> Iterator[Tree]:
-    # One at a time: a generator of the user may wait for the program to use what it yielded before.
-    while (block := stream.pull(1)) is not None:
-        yield block.elements()[0]

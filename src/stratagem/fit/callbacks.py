@@ -10,6 +10,7 @@ import keras
 from stratagem.core import environment
 from stratagem.fit import compat
 from stratagem.replica.context import StrategyLike
+from stratagem.replica.parts import make_whole
 
 _WRITERS = (keras.callbacks.CSVLogger, keras.callbacks.ModelCheckpoint, keras.callbacks.TensorBoard)
 """Callbacks that only write files. Workers other than the chief leave them out: logs are equal on
@@ -32,3 +33,20 @@ def for_this_worker(arguments: dict[str, Any], strategy: StrategyLike) -> None:
     arguments["callbacks"] = kept
     if environment.LAUNCHED in os.environ:
         arguments["verbose"] = 0
+
+
+class _Whole(keras.callbacks.Callback):
+    """Makes the model whole on all workers before the chief's callbacks may save it."""
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        make_whole(self.model)
+
+
+def whole_at_epoch_ends(arguments: dict[str, Any]) -> None:
+    """Let the callbacks of `fit` see whole values at the end of each epoch: change its arguments in place.
+
+    Args:
+        arguments: The bound arguments, with `callbacks`.
+    """
+    if not isinstance(arguments["callbacks"], keras.callbacks.CallbackList):
+        arguments["callbacks"] = [_Whole(), *compat.flattened_callbacks(arguments["callbacks"])]

@@ -25,12 +25,13 @@ from stratagem.core.progress import Phase
 from stratagem.fit import compat, gradients, losses
 from stratagem.fit.adapter import ShareAdapter, ShareIterator, make_adapter
 from stratagem.fit.batch import GlobalBatch, as_numpy, count_rows, place_batch, valid_rows
-from stratagem.fit.callbacks import for_this_worker
+from stratagem.fit.callbacks import for_this_worker, whole_at_epoch_ends
 from stratagem.fit.resuming import ResumesFit, Session, resumer_among, resumer_last, skipping_steps
 from stratagem.fit.state import StateKeeper
 from stratagem.fit.steps import PREDICT, TEST, TRAIN, State, Step, StepKind
 from stratagem.replica.context import StrategyLike, current_strategy
 from stratagem.replica.mesh import Tree
+from stratagem.replica.parts import holds_parts, make_whole
 
 _strategies: weakref.WeakKeyDictionary[Any, StrategyLike] = weakref.WeakKeyDictionary()
 _keepers: weakref.WeakKeyDictionary[Any, StateKeeper] = weakref.WeakKeyDictionary()
@@ -67,6 +68,7 @@ def attach(model: Any, strategy: StrategyLike) -> None:
     _strategies[model] = strategy
     if model not in _keepers:
         _keepers[model] = StateKeeper(strategy)
+        holds_parts(model, _keepers[model].consolidate)
 
 
 class StepFunction:
@@ -170,11 +172,12 @@ def _in_session(original: Callable) -> Callable:
             return original(model, *args, **kwargs)
         if "callbacks" in signature.parameters:
             for_this_worker(bound.arguments, strategy)
+            if original.__name__ == "fit":
+                whole_at_epoch_ends(bound.arguments)
         session = Session(model, original.__name__, strategy, lambda: _consolidate(model))
         with _running(session, resumer, bound.arguments.get("callbacks")):
             result = original(*bound.args, **bound.kwargs)
-        # Not after an exception: the other workers may never come to this collective.
-        _keepers[model].consolidate(model)
+        make_whole(model)  # not after an exception: the other workers may never come to this collective
         return result
 
     return wrapper
@@ -199,7 +202,7 @@ def _running(session: Session, resumer: ResumesFit | None, callbacks: Any) -> It
 def _consolidate(model: Any) -> None:
     """Bring the state of a model that trains into its variables, each one value on all replicas."""
     model.jax_state_sync()
-    _keepers[model].consolidate(model)
+    make_whole(model)
 
 
 def _choosing_adapter(original: Callable) -> Callable:
@@ -262,6 +265,23 @@ def _making(name: str, kind: StepKind) -> Callable[[Callable], Callable]:
     return wrap
 
 
+def _whole_in_one_process(original: Callable) -> Callable:
+    """Wrap `jax_state_sync`, by which callbacks read a model while it trains: gradients accumulate in parts.
+
+    With several workers a callback may run on the chief alone, and no collective can. There the parts are put
+    together at the end of each epoch, and where a `Checkpoint` is saved.
+    """
+
+    @functools.wraps(original)
+    def jax_state_sync(model: Any) -> None:
+        original(model)
+        strategy = strategy_of(model)
+        if strategy is not None and not strategy.mesh.multi_process:
+            make_whole(model)
+
+    return jax_state_sync
+
+
 def _allowing_synchronized(original: Callable) -> Callable:
     """Wrap `BatchNormalization.__init__`, which refuses `synchronized=True` on JAX."""
 
@@ -280,6 +300,7 @@ def install() -> None:
     compat.replace(compat.BaseTrainer, "compile", _attaching)
     for name in ("fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch"):
         compat.replace(trainer, name, _in_session)
+    compat.replace(trainer, "jax_state_sync", _whole_in_one_process)
     compat.replace(trainer, "make_train_function", _making("train_function", TRAIN))
     compat.replace(trainer, "make_test_function", _making("test_function", TEST))
     compat.replace(trainer, "make_predict_function", _making("predict_function", PREDICT))

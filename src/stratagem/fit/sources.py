@@ -18,7 +18,7 @@ import optree
 from stratagem.core.errors import InputError, PeerError, explain
 from stratagem.core.log import announce_once
 from stratagem.data.autoshard import choose_policy
-from stratagem.data.batches import Batch, BatchIterator, RowsOf, State, whole
+from stratagem.data.batches import Batch, DatasetIterator, RowsOf, State, whole
 from stratagem.data.dataset import Dataset
 from stratagem.data.nodes import UNKNOWN_CARDINALITY
 from stratagem.data.options import AutoShardPolicy
@@ -210,7 +210,7 @@ class DatasetReader:
         adapt: Callable[[Tree], Tree] = lambda data: data,
         parts: int = 1,
     ) -> None:
-        self._batches: BatchIterator = dataset.batches(rows_of, prefetch=read_ahead)
+        self._batches: DatasetIterator[Batch] = dataset.batches(rows_of, prefetch=read_ahead)
         self._adapt = adapt
         self._parts = parts
         self._part = 0

@@ -15,6 +15,7 @@ from jax.core import Tracer
 
 from stratagem.core.errors import InputError, UsageError, explain
 from stratagem.replica.context import current_replica_context
+from stratagem.replica.parts import make_whole
 from stratagem.train import objects, restoration, storage
 from stratagem.train.background import Background, HostCopies, failure_of, host_views
 from stratagem.train.restoration import CheckpointLoadStatus, Restoration
@@ -209,13 +210,12 @@ class Checkpoint(objects.Holder):
         nodes = objects.graph_of(self)
         description = restoration.describe(nodes)
         turn = take_turn(place, path, self._background.join())
+        _update_trained_models(nodes)  # all workers are here: it may be collective
         in_background = options is not None and options.enable_async
         if turn.writes and in_background:
-            _update_trained_models(nodes)
             arrays = self._host.copies(_values(nodes))
             self._background.start(lambda: _write_and_list(turn.path, description, arrays, list_it))
         elif turn.writes:
-            _update_trained_models(nodes)
             finish_together(
                 failure_of(lambda: _write_and_list(turn.path, description, host_views(_values(nodes)), list_it))
             )
@@ -270,6 +270,7 @@ def _update_trained_models(nodes: list[objects.Node]) -> None:
     for node in nodes:
         if isinstance(node.value, keras.Model):
             node.value.jax_state_sync()
+            make_whole(node.value)
 
 
 def _check_root(root: Any) -> None:

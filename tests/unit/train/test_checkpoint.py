@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import itertools
 import logging
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +19,7 @@ import pytest
 
 import stratagem
 from stratagem.core.errors import CheckpointError, InputError, UnmatchedError, UsageError
-from stratagem.train import Checkpoint, CheckpointOptions, storage
+from stratagem.train import Checkpoint, CheckpointManager, CheckpointOptions, storage
 
 X = np.linspace(-1, 1, 24, dtype="float32").reshape(8, 3)
 Y = X.sum(1, keepdims=True)
@@ -217,15 +220,46 @@ def test_counter_of_int64_comes_back(tmp_path: Path) -> None:
         narrow.restore(path)
 
 
-def test_iterator_of_a_dataset_goes_on_where_it_was(tmp_path: Path) -> None:
-    dataset = stratagem.data.Dataset.from_tensor_slices(np.arange(20)).shuffle(20, seed=1).batch(4)
+def _iterated(replicas: int | None) -> tuple[Any, Callable[[Any], list[int]]]:
+    """Begin a program's pass over its data, shuffled with a seed of its own; None: without a strategy.
+
+    Returns:
+        The iterator, and how to get the rows of an element's global batch.
+    """
+    dataset = stratagem.data.Dataset.from_tensor_slices(np.arange(22)).shuffle(22).repeat(2).batch(4)
+    if replicas is None:
+        return iter(dataset), np.ndarray.tolist
+    strategy = stratagem.MirroredStrategy([f"cpu:{i}" for i in range(replicas)])
+    iterator = iter(strategy.experimental_distribute_dataset(dataset))
+    return iterator, lambda element: np.asarray(strategy.gather(element, axis=0)).tolist()
+
+
+@pytest.mark.parametrize("saved_on", [None, 1, 2, 4])
+@pytest.mark.parametrize("restored_on", [None, 1, 3])
+def test_iterator_of_a_dataset_goes_on_where_it_was(
+    tmp_path: Path, saved_on: int | None, restored_on: int | None
+) -> None:
+    iterator, rows = _iterated(saved_on)
+    seen = [rows(next(iterator)) for _ in range(7)]  # into the second repetition
+    path = Checkpoint(iterator=iterator).save(tmp_path / "ckpt")
+    rest = [rows(element) for element in iterator]
+    again, rows_again = _iterated(restored_on)
+    next(again)
+    Checkpoint(iterator=again).restore(path).assert_consumed()
+    assert [rows_again(element) for element in again] == rest
+    assert len(rest) == 4
+    assert sorted(itertools.chain(*seen, *rest)) == sorted([*range(22), *range(22)])
+
+
+def test_batches_read_by_hand_go_on_where_they_were(tmp_path: Path) -> None:
+    dataset = stratagem.data.Dataset.range(20).shuffle(20, seed=1).batch(4)
     batches = dataset.batches()
     next(batches)
     path = Checkpoint(data=batches).save(tmp_path / "ckpt")
     rest = [batch.data.tolist() for batch in batches]
-    again = dataset.batches()
-    Checkpoint(data=again).restore(path).assert_consumed()
-    assert [batch.data.tolist() for batch in again] == rest
+    elements = dataset.as_numpy_iterator()  # another view of the same pass
+    Checkpoint(data=elements).restore(path).assert_consumed()
+    assert [element.tolist() for element in elements] == rest
     assert len(rest) == 4
 
 
@@ -408,6 +442,38 @@ def test_saving_in_a_callback_sees_the_step_that_ran(tmp_path: Path) -> None:
     model.fit(X, Y, batch_size=4, epochs=1, verbose=0, callbacks=[callback])
     counts = [_iterations(str(tmp_path / f"ckpt-{number}")) for number in (1, 2)]
     assert counts == [1, 2]
+
+
+def _accumulators(folder: Path, replicas: int | None) -> tuple[list[list[np.ndarray]], list[np.ndarray]]:
+    """Save at each step of a fit that updates at every third; return the accumulators saved and the last weights."""
+    keras.utils.set_random_seed(3)
+    strategy = None if replicas is None else stratagem.MirroredStrategy([f"cpu:{i}" for i in range(replicas)])
+    with strategy.scope() if strategy else contextlib.nullcontext():
+        model = sequential()
+        model.compile(keras.optimizers.Adam(0.01, gradient_accumulation_steps=3), loss="mse")
+    manager = CheckpointManager(Checkpoint(model=model), folder, max_to_keep=None)
+    save = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: manager.save())
+    model.fit(X, Y, batch_size=2, epochs=2, shuffle=False, verbose=0, callbacks=[save])
+    saved = []
+    for path in manager.checkpoints:
+        arrays = storage.decode(storage.read(path), path).arrays
+        saved.append([array for name, array in sorted(arrays.items()) if name.endswith("accumulator")])
+    return saved, [np.asarray(v.value) for v in model.variables]
+
+
+@pytest.mark.parametrize("replicas", [1, 2, 4])
+def test_gradients_accumulated_so_far_are_saved_whole(tmp_path: Path, replicas: int) -> None:
+    """One replica's part would be a fraction of them, and the training that goes on must not count them twice."""
+    saved, weights = _accumulators(tmp_path / "replicas", replicas)
+    expected, expected_weights = _accumulators(tmp_path / "plain", None)
+    assert len(saved) == len(expected) == 8
+    assert [bool(np.any(step[0])) for step in expected] == [True, True, False] * 2 + [True, True]
+    for step, expected_step in zip(saved, expected, strict=True):
+        assert len(step) == len(expected_step) == 4
+        for value, expected_value in zip(step, expected_step, strict=True):
+            np.testing.assert_allclose(value, expected_value, rtol=1e-5, atol=1e-6)
+    for value, expected_value in zip(weights, expected_weights, strict=True):
+        np.testing.assert_allclose(value, expected_value, rtol=1e-5, atol=1e-6)
 
 
 def _iterations(path: str) -> int:
