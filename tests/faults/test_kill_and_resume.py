@@ -76,10 +76,20 @@ def program(folder: str, seed: int, kill: Kill | None = None, own_folders: bool 
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    chief, other = (r.value for r in run_workers(program, 2, args=[str(tmp_path_factory.mktemp("undisturbed")), 1]))
+def both(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    return [r.value for r in run_workers(program, 2, args=[str(tmp_path_factory.mktemp("undisturbed")), 1])]
+
+
+@pytest.fixture
+def undisturbed(both: list[dict[str, Any]]) -> dict[str, Any]:
+    return both[0]
+
+
+def test_nobody_is_killed(both: list[dict[str, Any]]) -> None:
+    chief, other = both
     assert chief["values"] == other["values"]
-    return chief
+    assert chief["told"] == other["told"]
+    assert len(chief["told"]) == EPOCHS * STEPS
 
 
 def test_killed_within_an_epoch_and_at_the_end_of_one(undisturbed: dict[str, Any], tmp_path: Path) -> None:
