@@ -104,7 +104,7 @@ def test_killed_within_an_epoch_and_at_the_end_of_one(undisturbed: dict[str, Any
     assert other.value["values"] == undisturbed["values"]
     assert chief.value["history"] == other.value["history"] == undisturbed["history"]
     assert chief.value["told"] == undisturbed["told"]
-    assert "Going on at epoch 2, batch 5, from a backup" in chief.output
+    assert "Going on at epoch 2, behind batch 5, from a backup" in chief.output
     assert [os.listdir(tmp_path / worker) for worker in "01"] == [[], []]
 
 

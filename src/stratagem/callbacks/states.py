@@ -76,7 +76,7 @@ class CallbackStates:
                     explain(
                         f"get_state() of the callback {type(callback).__name__} returned {error}.",
                         "Its state cannot be saved.",
-                        "Return numbers, strings, bytes, None, arrays, and lists, tuples, sets or dictionaries of these.",
+                        "Return numbers, strings, bytes, None, arrays, and lists, tuples, sets, dictionaries of these.",
                     )
                 ) from None
         changed = {

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from stratagem.train.checkpoint import Checkpoint, CheckpointOptions
 from stratagem.train.manager import CheckpointManager
+from stratagem.train.preemption import PreemptionCheckpointHandler, TerminationConfig
 from stratagem.train.restoration import CheckpointLoadStatus
 from stratagem.train.state_file import latest_checkpoint
 
-__all__ = ["Checkpoint", "CheckpointLoadStatus", "CheckpointManager", "CheckpointOptions", "latest_checkpoint"]
+__all__ = [
+    "Checkpoint",
+    "CheckpointLoadStatus",
+    "CheckpointManager",
+    "CheckpointOptions",
+    "PreemptionCheckpointHandler",
+    "TerminationConfig",
+    "latest_checkpoint",
+]
