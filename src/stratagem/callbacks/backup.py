@@ -21,6 +21,7 @@ from stratagem.strategy.default import get_strategy
 from stratagem.train import storage
 from stratagem.train.background import failure_of
 from stratagem.train.generations import Generations
+from stratagem.train.preemption import PreemptionWatch, TerminationConfig, leave
 from stratagem.train.state_file import latest_checkpoint
 from stratagem.train.together import finish_together, read_together
 
@@ -78,6 +79,7 @@ class BackupAndRestore(keras.callbacks.Callback):
         self._generations = Generations(self.backup_dir)
         self._others: Sequence[Any] = ()
         self._restored: Snapshot | None = None
+        self._watch: PreemptionWatch | None = None
         seam.install()
 
     # What `fit` asks -----------------------------------------------------------------------------
@@ -97,6 +99,7 @@ class BackupAndRestore(keras.callbacks.Callback):
         facts = {"save_freq": str(self.save_freq), "save_before_preemption": self.save_before_preemption}
         session.strategy.check_agreement("arguments of BackupAndRestore", facts)
         self._session = session
+        self._watch = PreemptionWatch(TerminationConfig()) if self.save_before_preemption else None
         self._progress = Progress()
         self._restored = self._read()
         if self._restored is None:
@@ -109,6 +112,8 @@ class BackupAndRestore(keras.callbacks.Callback):
                 callback.append = True
 
     def end_session(self) -> None:
+        if self._watch is not None:
+            self._watch.close()
         self._generations.wait()
         self._restored = None
 
@@ -123,15 +128,10 @@ class BackupAndRestore(keras.callbacks.Callback):
         self._epoch: int | None = None
         if self._restored is None:
             self._save_and_wait(self._progress)  # also shows, before any step, whether it can be written
-            return
-        self._restore(self._restored)
-        epochs = int(self.params["epochs"])
-        ended = self._progress.stopped or self._progress.epoch >= epochs
-        compat.begin_at_epoch(self.model, epochs if ended else self._progress.epoch)
-        if self._session.strategy.is_chief:
-            self._restored.report_missing(self._states)
-            at = "where training had ended" if ended else f"at epoch {self._progress.epoch + 1}"
-            announce(f"Going on {at}{f', batch {self._progress.batch}' if self._progress.batch else ''}, from a backup")
+        else:
+            self._go_on(self._restored)
+        if self._is_preempted():
+            leave()
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         self._epoch = epoch
@@ -149,18 +149,19 @@ class BackupAndRestore(keras.callbacks.Callback):
         self._since_last += done - self._done
         self._done = done
         due = self.save_freq not in ("epoch", False) and self._since_last >= self.save_freq
-        if not due or self.model.stop_training:
+        if due:
+            self._since_last = 0
+        if not (due or self._watch) or self.model.stop_training:
             return
-        self._since_last = 0
         if self._session.adapters[0].epoch_ends_after(done):
             # An epoch without any step left could not be gone on with: Keras would have no logs.
-            self._due_at_end = True
+            self._due_at_end = due
         else:
-            self._save(self._now(within_epoch=True))
+            self._save_or_leave(due, within_epoch=True)
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        if self.save_freq == "epoch" or self._due_at_end or self.model.stop_training:
-            self._save(self._now(within_epoch=False))
+        due = self.save_freq == "epoch" or self._due_at_end or self.model.stop_training
+        self._save_or_leave(due, within_epoch=False)
 
     def on_train_end(self, logs: Any = None) -> None:
         # Nothing is deleted before all workers are here: one that dies on its way needs the backup.
@@ -172,6 +173,30 @@ class BackupAndRestore(keras.callbacks.Callback):
             self._generations.clear()
 
     # Saving and restoring ------------------------------------------------------------------------
+
+    def _go_on(self, restored: Snapshot) -> None:
+        self._restore(restored)
+        progress, epochs = restored.progress, int(self.params["epochs"])
+        ended = progress.stopped or progress.epoch >= epochs
+        compat.begin_at_epoch(self.model, epochs if ended else progress.epoch)
+        if self._session.strategy.is_chief:
+            restored.report_missing(self._states)
+            at = "where training had ended" if ended else f"at epoch {progress.epoch + 1}"
+            announce(f"Going on {at}{f', behind batch {progress.batch}' if progress.batch else ''}, from a backup")
+
+    def _save_or_leave(self, due: bool, *, within_epoch: bool) -> None:
+        """Save if that is due; or, where all workers stop, save and end the process."""
+        if self._is_preempted():
+            progress = self._now(within_epoch=within_epoch)
+            self._save_and_wait(progress)
+            announce(f"Preempted: saved at epoch {progress.epoch + 1}, behind batch {progress.batch}")
+            leave()
+        elif due:
+            self._save(self._now(within_epoch=within_epoch))
+
+    def _is_preempted(self) -> bool:
+        """Whether all workers stop here. Asked once before each step, on all workers alike."""
+        return self._watch is not None and not self._watch.may_begin_step()
 
     def _now(self, *, within_epoch: bool) -> Progress:
         assert self._epoch is not None, "an epoch has begun"

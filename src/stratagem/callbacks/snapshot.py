@@ -1,4 +1,4 @@
-"""What a backup holds: the model, the place in epoch and data, the other callbacks, and Python's and NumPy's generators."""
+"""What a backup holds: the model, the place in epoch and data, the other callbacks, random generators."""
 
 from __future__ import annotations
 

@@ -22,6 +22,12 @@ from stratagem.core.log import logger
 _DISPLAY = (keras.callbacks.ProgbarLogger,)
 """Callbacks that only show."""
 
+_DERIVED = {
+    # Keras gives it a sign when it first learns what is monitored, which it does again after a restart.
+    "min_delta": (keras.callbacks.EarlyStopping, keras.callbacks.ReduceLROnPlateau, keras.callbacks.ModelCheckpoint),
+}
+"""Attributes that Keras's callbacks change, but that are no state."""
+
 _NOTHING = object()
 
 
@@ -70,7 +76,7 @@ class CallbackStates:
                     explain(
                         f"get_state() of the callback {type(callback).__name__} returned {error}.",
                         "Its state cannot be saved.",
-                        "Return numbers, strings, bytes, None, arrays, and lists, tuples, sets or dictionaries of these.",
+                        "Return numbers, strings, bytes, None, arrays, and lists, tuples, sets, dictionaries of these.",
                     )
                 ) from None
         changed = {
@@ -110,6 +116,8 @@ def _attributes(callback: Any) -> dict[str, Any]:
         return {}
     plain = {}
     for attribute, value in vars(callback).items():
+        if isinstance(callback, _DERIVED.get(attribute, ())):
+            continue
         arrays: Arrays = {}
         try:
             plain[attribute] = decode(encode(value, "", arrays), arrays)

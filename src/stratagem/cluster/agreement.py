@@ -56,6 +56,11 @@ class Peers:
         """This process."""
         return self._peers[self._process_index]
 
+    @property
+    def own_index(self) -> int:
+        """Which process this is."""
+        return self._process_index
+
     def barrier(self, name: str, timeout_seconds: float | None = None) -> None:
         """Wait until every process is here.
 
@@ -119,6 +124,42 @@ class Peers:
         folder = self._meet(place, json.dumps(value).encode(), timeout_seconds)
         posted = self._posted(folder, self._calls[place])
         return [json.loads(posted[process]) for process in range(len(self._peers))]
+
+    def post(self, name: str, value: Field) -> None:
+        """Leave a value for any process that waits for it, now or later.
+
+        Args:
+            name: What it is called, once in the life of the cluster; posting again replaces it.
+            value: Anything that JSON can say.
+        """
+        self._client.key_value_set_bytes(f"stratagem/posted/{name}", json.dumps(value).encode(), allow_overwrite=True)
+
+    def wait_for(self, name: str, timeout_seconds: float | None = None) -> Any:
+        """Return a posted value; wait until it is there. Several threads may wait.
+
+        Args:
+            name: What it is called.
+            timeout_seconds: How long to wait.
+
+        Raises:
+            TimeoutError: Nobody posted it in time.
+            PeerError: The coordination service is gone.
+        """
+        try:
+            note = self._client.blocking_key_value_get_bytes(
+                f"stratagem/posted/{name}", self._milliseconds(timeout_seconds)
+            )
+        except jax.errors.JaxRuntimeError as error:
+            if "DEADLINE_EXCEEDED" in str(error):
+                raise TimeoutError(f"nobody posted {name!r}") from None
+            raise PeerError(
+                explain(
+                    f"{self.own} could not wait for {name!r}: {str(error).splitlines()[0]}",
+                    "The first task, which holds such notes, has ended or cannot be reached.",
+                    "Look at its output, and start all tasks again.",
+                )
+            ) from None
+        return json.loads(note)
 
     def _meet(self, place: str, note: bytes, timeout_seconds: float | None) -> str:
         """Post a note and wait for all; return the folder where everybody's notes are."""

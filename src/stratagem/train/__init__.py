@@ -5,6 +5,7 @@ from __future__ import annotations
 from stratagem.train.checkpoint import Checkpoint, CheckpointOptions
 from stratagem.train.following import checkpoints_iterator
 from stratagem.train.manager import CheckpointManager
+from stratagem.train.preemption import PreemptionCheckpointHandler, TerminationConfig
 from stratagem.train.restoration import CheckpointLoadStatus
 from stratagem.train.sidecar import SidecarEvaluator
 from stratagem.train.state_file import latest_checkpoint
@@ -14,7 +15,9 @@ __all__ = [
     "CheckpointLoadStatus",
     "CheckpointManager",
     "CheckpointOptions",
+    "PreemptionCheckpointHandler",
     "SidecarEvaluator",
+    "TerminationConfig",
     "checkpoints_iterator",
     "latest_checkpoint",
 ]

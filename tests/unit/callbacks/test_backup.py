@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import re
+import signal
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -171,6 +174,46 @@ def test_at_the_end_of_each_epoch(tmp_path: Path, at: tuple[int, int | None], ar
     assert told == history
 
 
+class Terminates(keras.callbacks.Callback):
+    """Sends SIGTERM to its process, once, behind a batch, or behind an epoch for batch None."""
+
+    def __init__(self, at: tuple[int, int | None]) -> None:
+        super().__init__()
+        self._at = at
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self._now = epoch
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self._maybe(batch)
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self._maybe(None)
+
+    def _maybe(self, batch: int | None) -> None:
+        if self._at == (self._now, batch):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+@pytest.mark.parametrize("at", [(1, 2), (0, BATCHES - 1), (1, None)])
+def test_preempted(tmp_path: Path, at: tuple[int, int | None]) -> None:
+    def backup() -> BackupAndRestore:
+        return BackupAndRestore(tmp_path, save_freq=False, save_before_preemption=True)
+
+    before, seen = signal.getsignal(signal.SIGTERM), PerBatch([])
+    with pytest.raises(SystemExit) as ended:
+        program(1, INPUTS["arrays"], [seen, Terminates(at), backup()])
+    assert ended.value.code == 42
+    assert signal.getsignal(signal.SIGTERM) is before
+    done = at[0] * BATCHES + (BATCHES if at[1] is None else at[1] + 1)
+    assert len(seen.seen) >= done  # the stop is agreed in another thread, which may take a step or two
+    again, told = program(2, INPUTS["arrays"], [resumed := PerBatch([]), backup()])
+    model, history = program(1, INPUTS["arrays"], [undisturbed := PerBatch([])])
+    assert values(again) == values(model)
+    assert told == history
+    assert resumed.told() == undisturbed.told()
+
+
 class PerBatch(keras.callbacks.Callback):
     """Has state of several kinds, and changes the learning rate in a way that must not happen twice."""
 
@@ -235,8 +278,8 @@ def test_other_callbacks_go_on(tmp_path: Path) -> None:
     assert len(history["loss"]) == 3
     assert callbacks[0].best_epoch == 0
     for at in [(1, 3), (2, 4)]:
+        backup = BackupAndRestore(tmp_path / "backup", save_freq=2)
         with pytest.raises(Interrupted):
-            backup = BackupAndRestore(tmp_path / "backup", save_freq=2)
             program(at[0], callbacks=[Interrupts(at), backup, *stateful_callbacks()], **arguments)
     resumed = stateful_callbacks()
     again, told = program(9, callbacks=[BackupAndRestore(tmp_path / "backup", save_freq=2), *resumed], **arguments)
@@ -248,8 +291,8 @@ def test_other_callbacks_go_on(tmp_path: Path) -> None:
 
 
 def test_what_the_program_sets_anew_is_not_superseded(tmp_path: Path) -> None:
+    stops = keras.callbacks.EarlyStopping("mae", min_delta=10, patience=1)
     with pytest.raises(Interrupted):
-        stops = keras.callbacks.EarlyStopping("mae", min_delta=10, patience=1)
         program(1, INPUTS["arrays"], [stops, Interrupts((1, 2)), BackupAndRestore(tmp_path)])
     stops = keras.callbacks.EarlyStopping("mae", min_delta=10, patience=3)
     _, history = program(1, INPUTS["arrays"], [stops, BackupAndRestore(tmp_path)], epochs=9)
@@ -290,12 +333,15 @@ def test_csv_logger_goes_on_with_its_file(tmp_path: Path) -> None:
     def callbacks() -> list[Any]:
         return [keras.callbacks.CSVLogger(tmp_path / "log.csv"), BackupAndRestore(tmp_path / "backup", save_freq=2)]
 
+    first = callbacks()
     with pytest.raises(Interrupted):
-        program(1, INPUTS["arrays"], [Interrupts((1, 3)), *callbacks()])
+        program(1, INPUTS["arrays"], [Interrupts((1, 3)), *first])
+    first[0].on_train_end()  # closes the file, as the end of a process does
     _, history = program(1, INPUTS["arrays"], callbacks())
-    rows = (tmp_path / "log.csv").read_text().splitlines()
-    assert [row.partition(",")[0] for row in rows] == ["epoch", "0", "1", "2"]
-    assert [float(row.rpartition(",")[2]) for row in rows[1:]] == history["mae"]
+    with (tmp_path / "log.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["epoch"] for row in rows] == ["0", "1", "2"]
+    assert [float(row["mae"]) for row in rows] == history["mae"]
 
 
 # What can go wrong -------------------------------------------------------------------------------
@@ -367,16 +413,22 @@ class DiskFills(keras.callbacks.Callback):
         super().__init__()
         self._monkeypatch = monkeypatch
 
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self._epoch = epoch
+
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        if int(self.model.optimizer.iterations) == BATCHES + 1:
+        if (self._epoch, batch) == (1, 1):
+            for thread in threading.enumerate():
+                if thread.name == "stratagem-checkpoint":
+                    thread.join()
             full_disk(self._monkeypatch)
 
 
 def test_a_full_disk_ends_no_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    fills = DiskFills(monkeypatch)
     with pytest.raises(Interrupted):
-        fills = DiskFills(monkeypatch)
         program(1, INPUTS["arrays"], [fills, Interrupts((2, 1)), BackupAndRestore(tmp_path, save_freq=3)])
     said = [record.message for record in caplog.records if record.levelname == "ERROR"]
     assert len(said) == 2
@@ -417,5 +469,5 @@ def test_steps_that_no_longer_fit(tmp_path: Path) -> None:
 def test_state_of_a_callback_that_cannot_be_saved(tmp_path: Path) -> None:
     own = Own()
     own.get_state = lambda: object()
-    with pytest.raises(InputError, match=r"get_state\(\) of the callback Own returned <object"):
+    with pytest.raises(InputError, match=r"get_state\(\) of the callback Own returned .<object"):
         program(1, INPUTS["arrays"], [own, BackupAndRestore(tmp_path)])

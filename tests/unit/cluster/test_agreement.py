@@ -23,16 +23,22 @@ class FakeService:
         self.processes = processes
         self._barriers: dict[str, threading.Barrier] = {}
         self._lock = threading.Lock()
+        self._set = threading.Condition()
 
     def key_value_set_bytes(self, key: str, value: bytes, allow_overwrite: bool = False) -> None:
         assert allow_overwrite or key not in self.store
-        self.store[key] = value
+        with self._set:
+            self.store[key] = value
+            self._set.notify_all()
 
     def key_value_dir_get_bytes(self, key: str) -> list[tuple[str, bytes]]:
         return [(name, value) for name, value in sorted(self.store.items()) if name.startswith(key)]
 
     def blocking_key_value_get_bytes(self, key: str, timeout_in_ms: int) -> bytes:
-        return self.store[key]
+        with self._set:
+            if not self._set.wait_for(lambda: key in self.store, timeout_in_ms / 1000):
+                raise jax.errors.JaxRuntimeError("DEADLINE_EXCEEDED: GetKeyValue() timed out.")
+            return self.store[key]
 
     def wait_at_barrier(self, barrier_id: str, timeout_in_ms: int) -> None:
         with self._lock:
@@ -119,3 +125,16 @@ def test_who_comes_too_late_learns_that_nobody_waits() -> None:
 
 def test_a_thousand_names_are_not_all_listed() -> None:
     assert name_some(f"worker {index}" for index in range(1000)).endswith("worker 15 and 984 more")
+
+
+def test_a_posted_value_reaches_those_that_wait() -> None:
+    _, peers = members(2)
+
+    def work(index: int, own: Peers) -> object:
+        if index == 0:
+            own.post("answer", {"is": 42})
+        return own.wait_for("answer")
+
+    assert on_all(peers, work) == [{"is": 42}] * 2
+    with pytest.raises(TimeoutError, match="nobody posted 'question'"):
+        peers[0].wait_for("question", 0.01)
