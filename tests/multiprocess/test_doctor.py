@@ -97,3 +97,19 @@ def test_a_task_that_cannot_meet_the_others(addresses: list[str], check: str, sa
 
 def pythonpath() -> str:
     return os.environ.get("PYTHONPATH", "")
+
+
+def test_command_shows_one_table_and_tells_by_its_exit_code(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    done = subprocess.run(
+        [sys.executable, "-m", "stratagem", "doctor", "--workers", "2", "--backup-dir", str(tmp_path / "file" / "b")],
+        env=os.environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    found = rows(done.stdout.replace("[worker 0] ", ""))
+    assert found["backup"][0] == "FAIL"
+    assert {verdict for check, (verdict, _) in found.items() if check not in ("backup", "all-reduce")} == {"ok"}
+    assert (done.stdout + done.stderr).count("cannot write to") == 1

@@ -6,6 +6,7 @@ import os
 import shlex
 import shutil
 import signal
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -72,6 +73,12 @@ def _stratagem() -> None:
     help="Host of each node, for a TF_CONFIG with true addresses. Training needs only --coordinator.",
 )
 @click.option(
+    "--evaluator",
+    "with_evaluator",
+    is_flag=True,
+    help="Also run SCRIPT as an evaluator, which trains with nobody and follows checkpoints (SidecarEvaluator).",
+)
+@click.option(
     "--log-dir",
     type=click.Path(file_okay=False, path_type=Path),
     help="Keep the output of each task here. [default: a temporary folder, removed unless a task fails]",
@@ -131,6 +138,7 @@ def _run(
     node_rank: int,
     coordinator: str | None,
     node_hosts: str,
+    with_evaluator: bool,
     log_dir: Path | None,
     grace: float,
     max_restarts: int,
@@ -164,6 +172,7 @@ def _run(
         node_rank=node_rank,
         coordinator=coordinator,
         node_hosts=tuple(host.strip() for host in node_hosts.split(",")) if node_hosts else (),
+        evaluator=with_evaluator,
     )
     restarts = Restarts(max_restarts, restart_on, backoff, min_workers)
     variables = os.environ | ({environment.HANG_TIMEOUT: str(hang_timeout)} if hang_timeout is not None else {})
@@ -172,6 +181,42 @@ def _run(
         print("\n\n".join(map(_description, make_plan(request, this_machine(), variables))))
         return 0
     return _run_and_report(request, restarts, variables, log_dir, grace)
+
+
+@_stratagem.command(name="doctor")
+@click.option("--workers", type=int, default=1, show_default=True, help="Workers on this machine.")
+@click.option("--backup-dir", metavar="DIR", help="Folder that backups will go to: see that it can be written.")
+@click.option(
+    "--dataset",
+    metavar="MODULE:FUNCTION",
+    help="Function that returns the global dataset: see that every example is read once.",
+)
+@click.option(
+    "--timeout", default=60.0, show_default=True, metavar="SECONDS", help="How long tasks wait for one another."
+)
+def _doctor(workers: int, backup_dir: str | None, dataset: str | None, timeout: float) -> int:
+    r"""Look at a cluster before a long run; print what is wrong, and the repair.
+
+    \b
+    Workers on this machine:
+        stratagem doctor --workers 2 --backup-dir backup
+    The task that TF_CONFIG or a scheduler describes, once in every task:
+        stratagem doctor
+    Several machines, on each of them:
+        stratagem run --workers 2 --nodes 2 --node-rank 0 --coordinator 10.0.0.5:12345 -m stratagem.doctor
+    """
+    options = {"--backup-dir": backup_dir, "--dataset": dataset, "--timeout": str(timeout)}
+    command = ["-m", "stratagem.doctor"]
+    for option, value in options.items():
+        command += [] if value is None else [option, value]
+    if workers == 1 or environment.TF_CONFIG in os.environ:
+        variables = {environment.KERAS_BACKEND: "jax", **os.environ}
+        return subprocess.run([sys.executable, *command], env=variables, check=False).returncode
+    request = Request(tuple(command), workers=workers)
+    run = Run(request, Restarts(), this_machine(), None, grace_seconds=10.0, reports=False)
+    code = run.run()
+    shutil.rmtree(run.folder)  # all that was said has been shown
+    return code
 
 
 def _run_and_report(

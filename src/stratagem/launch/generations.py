@@ -29,6 +29,7 @@ class Run:
         log_dir: Where logs go: those of the only generation into it, those of several into folders of their own.
             None means a temporary folder.
         grace_seconds: Time that tasks have to end before they are killed.
+        reports: Whether a failure is shown once more at the end, with its last lines.
         variables: The environment that tasks inherit.
         clock: Where time comes from.
 
@@ -45,6 +46,7 @@ class Run:
         log_dir: Path | None,
         *,
         grace_seconds: float,
+        reports: bool = True,
         variables: Mapping[str, str] = os.environ,
         clock: Clock | None = None,
     ) -> None:
@@ -53,6 +55,7 @@ class Run:
         self._restarts = restarts
         self._machine = machine
         self._grace_seconds = grace_seconds
+        self._reports = reports
         self._variables = variables
         self._clock = clock or Clock()
         self._history = History(restarts, request.workers)
@@ -105,10 +108,12 @@ class Run:
         steps = {name: StepFile.read(file)[0] for name, file in step_files.items()}
         for file in step_files.values():
             file.unlink(missing_ok=True)
-        generation = Generation(number, len(tasks), self._clock.now() - start, max(steps.values()))
+        workers = sum(task.type == "worker" for task in tasks)
+        generation = Generation(number, workers, self._clock.now() - start, max(steps.values()))
         failure = outcome.failure
         if failure is not None:
-            print(failure_report(failure, logs[failure.task]), file=sys.stderr)
+            if self._reports:
+                print(failure_report(failure, logs[failure.task]), file=sys.stderr)
             log = logs[failure.task].path
             generation = replace(generation, failure=failure, failed_after_step=steps[failure.task], log=log)
         following = self._history.next_after(generation)

@@ -35,6 +35,7 @@ class Request:
         node_rank: Which of them this is, from 0.
         coordinator: `host:port` of worker 0, needed with several nodes.
         node_hosts: Host of each node; may be empty.
+        evaluator: Whether node 0 also runs an evaluator.
 
     Raises:
         ClusterError: The arguments do not describe a cluster.
@@ -47,6 +48,7 @@ class Request:
     node_rank: int = 0
     coordinator: str | None = None
     node_hosts: tuple[str, ...] = ()
+    evaluator: bool = False
 
     def __post_init__(self) -> None:
         _require_positive("--workers", self.workers, "No task could be started.")
@@ -149,7 +151,8 @@ def make_plan(
         ports: Finds that many free ports.
 
     Returns:
-        One plan for each worker of this node, in the order of their index.
+        One plan for each worker of this node, in the order of their index; behind them the evaluator, if there is
+        one.
 
     Raises:
         ClusterError: The machine cannot give what was asked for.
@@ -168,29 +171,43 @@ def make_plan(
     tasks = []
     for local_index in range(request.workers):
         index = request.node_rank * request.workers + local_index
-        settings = {
-            environment.TF_CONFIG: json.dumps(
-                {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
-            ),
-            environment.KERAS_BACKEND: "jax",
-            environment.LAUNCHED: "1",
-            environment.PYTHONUNBUFFERED: "1",
-            environment.PYTHONFAULTHANDLER: "1",
-            **devices[local_index],
-        }
-        share = str(len(cores[local_index])) if cores[local_index] else threads
-        settings |= {name: share for name in environment.THREAD_COUNTS if name not in variables}
-        tasks.append(
-            TaskPlan(
-                type="worker",
-                index=index,
-                is_chief=index == 0,
-                command=(sys.executable, *request.command),
-                environment=settings,
-                cores=cores[local_index],
-            )
-        )
+        own = cores[local_index]
+        settings = _settings(addresses, "worker", index, str(len(own)) if own else threads, variables)
+        tasks.append(_task(request, "worker", index, settings | devices[local_index], own))
+    if request.evaluator and request.node_rank == 0:
+        # Beside the workers, on whatever core is free, and off their GPUs: it must not slow a step, and none waits
+        # for it.
+        no_gpu = {environment.CUDA_VISIBLE_DEVICES: ""} if machine.gpus else {}
+        tasks.append(_task(request, "evaluator", 0, _settings(addresses, "evaluator", 0, "1", variables) | no_gpu))
     return tasks
+
+
+def _settings(
+    addresses: Sequence[str], task_type: str, index: int, threads: str, variables: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the variables of a task but for its devices."""
+    cluster = {"cluster": {"worker": addresses}, "task": {"type": task_type, "index": index}}
+    return {
+        environment.TF_CONFIG: json.dumps(cluster),
+        environment.KERAS_BACKEND: "jax",
+        environment.LAUNCHED: "1",
+        environment.PYTHONUNBUFFERED: "1",
+        environment.PYTHONFAULTHANDLER: "1",
+        **{name: threads for name in environment.THREAD_COUNTS if name not in variables},
+    }
+
+
+def _task(
+    request: Request, task_type: str, index: int, settings: dict[str, str], cores: tuple[int, ...] = ()
+) -> TaskPlan:
+    return TaskPlan(
+        type=task_type,
+        index=index,
+        is_chief=task_type == "worker" and index == 0,
+        command=(sys.executable, *request.command),
+        environment=settings,
+        cores=cores,
+    )
 
 
 def worker_addresses(request: Request, ports: Callable[[int], Sequence[int]] = free_ports) -> list[str]:

@@ -58,14 +58,19 @@ class MultiWorkerMirroredStrategy(Strategy):
         super().__init__(
             ReplicaMesh(devices),
             communication_options=options,
-            cluster_resolver=resolver,
             peers=membership.peers,
             worker_count=membership.process_count,
             worker_index=membership.process_index,
         )
+        self._resolver = resolver
         # Under the launcher all workers share one terminal, where the chief's line is enough.
         if self.is_chief or environment.LAUNCHED not in os.environ:
             announce(_description(membership, self.mesh, options))
+
+    @property
+    def cluster_resolver(self) -> ClusterResolver:
+        """The resolver of this worker's cluster: given, or found."""
+        return self._resolver
 
 
 def _description(membership: Membership, mesh: ReplicaMesh, options: CommunicationOptions) -> str:

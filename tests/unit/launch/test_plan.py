@@ -51,6 +51,23 @@ def test_environment_of_a_worker() -> None:
     }
 
 
+def test_evaluator_stands_beside_the_workers() -> None:
+    request = Request(("train.py",), workers=2, evaluator=True)
+    *workers, evaluator = plan(request, Machine(cores=(0, 1), num_cores=2, gpus=("3", "5")))
+
+    assert [worker.name for worker in workers] == ["worker 0", "worker 1"]
+    assert (evaluator.name, evaluator.is_chief, evaluator.cores) == ("evaluator 0", False, ())
+    assert json.loads(evaluator.environment["TF_CONFIG"]) == {
+        "cluster": {"worker": ["127.0.0.1:5000", "127.0.0.1:5001"]},
+        "task": {"type": "evaluator", "index": 0},
+    }
+    assert evaluator.environment["CUDA_VISIBLE_DEVICES"] == ""
+    assert evaluator.environment["OMP_NUM_THREADS"] == "1"
+
+    elsewhere = Request(("train.py",), nodes=2, node_rank=1, coordinator="10.0.0.5:1000", evaluator=True)
+    assert [task.name for task in plan(elsewhere)] == ["worker 1"]
+
+
 def test_thread_counts_that_the_user_set_stay() -> None:
     environment = plan(Request(("train.py",), workers=2), OMP_NUM_THREADS="7")[0].environment
 
