@@ -102,7 +102,7 @@ def scale_regularization_loss(regularization_loss: Any) -> jax.Array:
     total = sum(parts[1:], start=parts[0]) if parts else jnp.zeros(())
     if context is None or context.mean_gradients:
         return total  # inside `fit` the replicas' losses are averaged, not summed
-    return total / _adding_replicas(context)
+    return total / context.replicas_with_rows
 
 
 def _require_replica(function: str, otherwise: str) -> None:
@@ -125,14 +125,6 @@ def _examples(context: ReplicaContext | None, rows: int) -> Any:
         return rows * context.num_replicas_in_sync
     (examples,) = context.sum([jnp.asarray(rows, jnp.result_type(float))])
     return examples
-
-
-def _adding_replicas(context: ReplicaContext) -> Any:
-    """Return the number of replicas whose loss counts: one without rows adds nothing."""
-    if context.share.present is True:
-        return context.num_replicas_in_sync
-    (replicas,) = context.sum([jnp.ones(())])
-    return replicas
 
 
 def _as_counted(context: ReplicaContext | None) -> float:

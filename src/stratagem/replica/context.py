@@ -87,6 +87,14 @@ class ReplicaContext:
         """How many replicas run this step."""
         return self.strategy.num_replicas_in_sync
 
+    @property
+    def replicas_with_rows(self) -> Any:
+        """How many replicas have rows of this batch: a number, or traced where some have none."""
+        if self.share.present is True:
+            return self.num_replicas_in_sync
+        (replicas,) = self.sum([jnp.ones(())])
+        return replicas
+
     def sum(self, values: Sequence[jax.Array]) -> list[jax.Array]:
         """Sum values over all replicas, in packs; replicas without rows add nothing.
 
@@ -145,7 +153,7 @@ class ReplicaContext:
             return structure.unflatten(self._extremes(op, arrays))
         combined = self.differentiable_sum(arrays)
         if op is ReduceOp.MEAN:
-            (replicas,) = (self.num_replicas_in_sync,) if self.share.present is True else self.sum([jnp.ones(())])
+            replicas = self.replicas_with_rows
             combined = [c / jnp.asarray(replicas, c.dtype if is_floating(c) else jnp.float32) for c in combined]
         return structure.unflatten(combined)
 

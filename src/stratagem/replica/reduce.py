@@ -9,8 +9,9 @@ from typing import Any, Final
 import jax
 import jax.numpy as jnp
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError, UsageError, explain
 from stratagem.core.types import ReduceOp
+from stratagem.replica.context import merging_context
 from stratagem.replica.mesh import ReplicaMesh, Tree
 from stratagem.replica.values import Component, DistributedValues
 
@@ -92,11 +93,28 @@ def _checked_axes(axis: int | tuple[int, ...] | None, rank: int) -> tuple[int, .
     return tuple(a % rank for a in axes)
 
 
+def _merging(value: Component) -> Any:
+    """Return the context whose `merge_call` a per-replica value belongs to.
+
+    Raises:
+        UsageError: It has ended, or updates a variable just now.
+    """
+    if merging_context() is not value.context:
+        raise UsageError(
+            explain(
+                "A per-replica value of merge_call was combined outside it, or in a function given to extended.update.",
+                "The replicas are not brought together there.",
+                "Combine it in the function given to merge_call, before extended.update, and pass the result on.",
+            )
+        )
+    return value.context
+
+
 def _reduce_inside(op: ReduceOp, values: Sequence[Component], axis: int | tuple[int, ...] | None) -> list[jax.Array]:
     """Combine per-replica values inside `merge_call`."""
     if not values:
         return []
-    context = values[0].context
+    context = _merging(values[0])
     own = [value.own for value in values]
     if axis is None:
         return context.all_reduce(op, own)
@@ -139,7 +157,7 @@ def gather(value: Tree, axis: int) -> Tree:
 
     def leaf_gather(leaf: Any) -> jax.Array:
         if isinstance(leaf, Component):
-            return leaf.context.all_gather(leaf.own, axis)
+            return _merging(leaf).all_gather(leaf.own, axis)
         if not isinstance(leaf, DistributedValues):
             return jnp.asarray(leaf)
         rank = leaf.stacked.ndim - 1

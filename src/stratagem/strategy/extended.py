@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from stratagem.core.types import ReduceOp
-from stratagem.replica.context import merging_context
+from stratagem.replica.context import merging_context, replica_context
 from stratagem.replica.exchange import Exchange
 from stratagem.replica.merge import updated
 from stratagem.replica.mesh import Tree
@@ -80,7 +80,7 @@ class StrategyExtended:
             What `fn` returns.
 
         Raises:
-            UsageError: Called inside `run`, outside `merge_call`.
+            UsageError: Called inside `run`, outside `merge_call`; or `fn` combines values of replicas.
             InputError: An argument is a per-replica value.
 
         Example:
@@ -96,7 +96,9 @@ class StrategyExtended:
         context = merging_context()
         if context is None:
             var.assign(placed(strategy, [var.value], [f"variable {var.path}"])[0])
-        result = updated(Exchange() if context is None else context.exchange, var, fn, args, kwargs or {})
+        exchange = Exchange() if context is None else context.exchange
+        with replica_context(None):
+            result = updated(exchange, var, fn, args, kwargs or {})
         return result if group else (result,) * len(strategy.mesh.local_replicas)
 
     @contextlib.contextmanager

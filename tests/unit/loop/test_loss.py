@@ -14,9 +14,10 @@ import stratagem
 from stratagem.core.errors import InputError, UsageError
 from stratagem.nn import compute_average_loss, scale_regularization_loss
 from stratagem.replica.context import ReplicaContext, replica_context
-from stratagem.replica.exchange import Exchange, Share, run_uneven
+from stratagem.replica.exchange import Exchange, Share
 from stratagem.replica.mesh import AXIS
 from stratagem.replica.split import Split
+from stratagem.replica.uneven import run_uneven
 
 
 def mirrored(replicas: int) -> stratagem.MirroredStrategy:

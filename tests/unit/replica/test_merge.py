@@ -173,6 +173,10 @@ def test_misuse_is_explained() -> None:
     refused("merge_call was called in cross-replica", lambda s, value, v: kept[0].merge_call(lambda s: 1.0))
     refused("used as one array inside merge_call", lambda s, value, v: keras.ops.sin(value))
     refused("experimental_local_results", lambda s, value, v: s.experimental_local_results(value))
+    refused(
+        r"in a function given to extended\.update",
+        lambda s, value, v: s.extended.update(v, lambda v: v.assign(s.reduce("SUM", value, axis=None))),
+    )
     refused("was given a per-replica value", lambda s, value, v: s.extended.update(v, v.assign, (value,)), InputError)
     refused("no per-replica value", lambda s, value, v: s.extended.reduce_to("SUM", 2.0, v), InputError)
     with strategy.scope(), pytest.raises(UsageError, match="merge_call was called in cross-replica"):

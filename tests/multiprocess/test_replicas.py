@@ -1,0 +1,71 @@
+"""Two workers: what replicas tell each other, on a batch that leaves one of four without rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stratagem.testing import run_workers
+
+pytestmark = pytest.mark.multiprocess
+
+
+def told() -> dict[str, Any]:
+    import keras
+
+    import stratagem
+    from stratagem.data import Dataset
+
+    strategy = stratagem.MultiWorkerMirroredStrategy()
+    with strategy.scope():
+        weight = keras.Variable(1.0)
+    rows = Dataset.from_tensor_slices(np.array([-3.0, -1.0, -2.0], "float32")).batch(3)
+    (batch,) = strategy.experimental_distribute_dataset(rows)
+    traces = []
+
+    def apply(strategy: Any, gradient: Any, rate: Any) -> Any:
+        total, rate = strategy.extended.batch_reduce_to("SUM", [(gradient, weight), (rate, weight)])
+        strategy.extended.update(weight, lambda v, g: v.assign_sub(g * rate / 3.0), args=(total,))
+        return total
+
+    def step(x: Any, rate: float) -> Any:
+        traces.append(1)
+        context: Any = stratagem.get_replica_context()
+        with stratagem.GradientTape() as tape:
+            everyone = context.all_gather(x * weight, axis=0)
+            loss = keras.ops.sum(keras.ops.cumsum(everyone)) * keras.ops.sum(x)
+        total = context.merge_call(apply, args=(tape.gradient(loss, weight), rate))
+        return total, keras.ops.sum(x), everyone
+
+    found, counts = [], []
+    for rate in (1.5, 0.75, 0.375):
+        total, own, everyone = strategy.run(step, args=(batch, rate))
+        found.append([float(strategy.reduce("MEAN", total, axis=None)), float(weight.value)])
+        counts.append(len(traces))
+    strategy.extended.update(weight, lambda v, x: v.assign(x), args=(strategy.reduce("MIN", own, axis=None),))
+    return {
+        "found": found,
+        "traced again": counts[-1] - counts[0],
+        "most": float(strategy.reduce("MAX", own, axis=None)),
+        "own": [float(component) for component in strategy.experimental_local_results(own)],
+        "everyone": strategy.experimental_local_results(everyone)[0].tolist(),
+        "gathered": strategy.gather(everyone, axis=0).tolist(),
+        "weight": float(weight.value),
+    }
+
+
+def test_replicas_of_two_workers() -> None:
+    first, second = (result.value for result in run_workers(told, 2, devices_per_worker=2))
+    # The sum of the losses is w * (-3 - 4 - 6) * (-6); its slope does not depend on w.
+    slope = 13.0 * 6
+    weights = [1.0 - slope * 1.5, 1.0 - slope * 2.25, 1.0 - slope * 2.625]  # three replicas have rows
+    assert first["found"] == second["found"] == [[slope, weight] for weight in weights]
+    assert first["traced again"] == second["traced again"] == 0
+    assert (first["own"], second["own"]) == ([-3.0, -1.0], [-2.0, 0.0])
+    assert first["most"] == second["most"] == -1.0
+    for worker in (first, second):
+        np.testing.assert_allclose(worker["everyone"], np.array([-3.0, -1.0, -2.0]) * weights[1], rtol=1e-6)
+        np.testing.assert_allclose(worker["gathered"], worker["everyone"] * 3, rtol=1e-6)
+        assert worker["weight"] == -3.0
