@@ -43,7 +43,23 @@ def shared_batches() -> dict[str, Any]:
         lambda context: np.full(context.replica_id_in_sync_group, 1.5)
     )
     scaled = strategy.run(stratagem.nn.compute_average_loss, args=(next(iter(plain)),))
+    totals: list[int] = []
+
+    @stratagem.function
+    def until_the_end(iterator: Any) -> None:
+        while (element := iterator.get_next_as_optional()).has_value():
+            total = strategy.run(lambda x: x.sum(), args=(element.get_value(),))
+            totals.append(int(strategy.reduce("SUM", total, axis=None)))
+
+    @stratagem.function
+    def steps(iterator: Any, count: int) -> int:
+        return sum(int(strategy.reduce("SUM", next(iterator), axis=0)) for _ in range(count))
+
+    until_the_end(iter(plain))
+    endless = iter(strategy.experimental_distribute_dataset(Dataset.range(7).repeat().batch(4)))
     return {
+        "totals": totals,
+        "endless": [steps(endless, 7), steps(endless, 3)],
         "plain": [_rows(strategy, element) for element in plain],
         "orders": orders,
         "state": state,
@@ -56,6 +72,9 @@ def shared_batches() -> dict[str, Any]:
 
 def test_workers_share_one_global_dataset() -> None:
     first, second = (result.value for result in run_workers(shared_batches, 2, devices_per_worker=2))
+    assert first["totals"] == second["totals"] == [6, 15]
+    # 0 ... 6 again and again, 28 rows and then 12: four repetitions; then one and the rows 0 ... 4.
+    assert first["endless"] == second["endless"] == [84, 31]
     assert first["plain"] == [[[0], [1]], [[4], [5]]]
     assert second["plain"] == [[[2], [3]], [[6], []]]
     assert first["orders"] == second["orders"]
