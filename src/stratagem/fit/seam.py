@@ -27,6 +27,7 @@ from stratagem.fit.adapter import ShareAdapter, ShareIterator, make_adapter
 from stratagem.fit.batch import GlobalBatch, as_numpy, count_rows, place_batch, valid_rows
 from stratagem.fit.callbacks import for_this_worker, whole_at_epoch_ends
 from stratagem.fit.resuming import ResumesFit, Session, resumer_among, resumer_last, skipping_steps
+from stratagem.fit.saving import saving_once
 from stratagem.fit.state import StateKeeper
 from stratagem.fit.steps import PREDICT, TEST, TRAIN, State, Step, StepKind
 from stratagem.replica.context import StrategyLike, current_strategy
@@ -293,6 +294,16 @@ def _allowing_synchronized(original: Callable) -> Callable:
     return init
 
 
+def _saving_once(original: Callable) -> Callable:
+    """Wrap `Model.save` and `save_weights`: all workers may call them."""
+
+    def is_shared(model: Any) -> bool:
+        strategy = strategy_of(model)
+        return strategy is not None and strategy.worker_count > 1
+
+    return saving_once(original, is_shared, lambda: _session.get() is not None)
+
+
 def install() -> None:
     """Put the seam into Keras. Called when a strategy is made; a second call does nothing."""
     trainer = compat.Trainer
@@ -315,6 +326,8 @@ def install() -> None:
     compat.replace(*points["data_adapter"], _choosing_adapter)
     compat.replace(*points["epoch_iterator"], _direct_iterator)
     compat.replace(*points["steps_of_epoch"], skipping_steps)
+    for name in ("save", "save_weights"):
+        compat.replace(keras.Model, name, _saving_once)
     compat.replace(keras.callbacks.CallbackList, "__init__", resumer_last)
     compat.replace(*points["reduce_values"], losses.sharing_reduce_values)
     compat.replace(*points["apply_mask"], losses.sharing_apply_mask)

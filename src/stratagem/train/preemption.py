@@ -27,6 +27,9 @@ from stratagem.train.manager import CheckpointManager
 _STEPS_OF_RESERVE: Final = 3
 """How many steps before the end of the grace period training stops, as in TensorFlow."""
 
+_RUNS: Final = "total_run_calls"
+"""Under which name a checkpoint holds the number of runs."""
+
 _POLL_SECONDS: Final = 1.0
 """How often a `termination_watcher_fn` is asked, as in TensorFlow."""
 
@@ -178,8 +181,8 @@ class PreemptionCheckpointHandler:
         self._clock = clock or Clock()
         self._seconds = 0.0
         self._timed = 0
-        self._runs = keras.Variable(0, dtype="int32", trainable=False, name="total_run_calls")
-        self._manager.checkpoint.total_run_calls = self._runs
+        self._runs = keras.Variable(0, dtype="int32", trainable=False, name=_RUNS)
+        setattr(self._manager.checkpoint, _RUNS, self._runs)  # a part of the checkpoint
         self._manager.restore_or_initialize()
         self._watch = PreemptionWatch(self._config, self._step_seconds, clock)
         atexit.register(self.close)  # before JAX's own, at which a waiting thread would find no service
