@@ -174,6 +174,23 @@ def test_at_the_end_of_each_epoch(tmp_path: Path, at: tuple[int, int | None], ar
     assert told == history
 
 
+def test_gradients_accumulated_on_several_replicas(tmp_path: Path) -> None:
+    def run(seed: int, callbacks: list[Any]) -> keras.Model:
+        keras.utils.set_random_seed(seed)
+        with stratagem.MirroredStrategy(["cpu:0", "cpu:1"]).scope():
+            model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+            model.compile(keras.optimizers.SGD(0.1, gradient_accumulation_steps=3), "mse")
+        model.fit(X, Y, batch_size=4, epochs=2, verbose=0, callbacks=callbacks)
+        return model
+
+    with pytest.raises(Interrupted):
+        run(1, [Interrupts((0, 5)), BackupAndRestore(tmp_path / "a", save_freq=2)])
+    resumed = run(2, [BackupAndRestore(tmp_path / "a", save_freq=2)])
+    assert values(resumed) == values(run(1, [BackupAndRestore(tmp_path / "b", save_freq=2)]))
+    for one, other in zip(resumed.get_weights(), run(1, []).get_weights(), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5)
+
+
 class Terminates(keras.callbacks.Callback):
     """Sends SIGTERM to its process, once, behind a batch, or behind an epoch for batch None."""
 
