@@ -85,17 +85,17 @@ class BackupAndRestore(keras.callbacks.Callback):
     # What `fit` asks -----------------------------------------------------------------------------
 
     def strategy_for(self, model: Any) -> StrategyLike:
-        if current_peers() is not None:
-            raise UsageError(
-                explain(
-                    f"Model {model.name!r} belongs to no strategy, and this process is one of several workers.",
-                    "Each worker would train a model of its own, and their backups would be mixed up.",
-                    "Make and compile the model inside `with strategy.scope():`.",
-                )
-            )
         return get_strategy()
 
     def begin_session(self, session: Session, callbacks: Sequence[Any]) -> None:
+        if session.strategy.worker_count == 1 and current_peers() is not None:
+            raise UsageError(
+                explain(
+                    f"Model {session.model.name!r} trains on this worker alone, and the cluster has several.",
+                    "Each worker would train a model of its own, and their backups would be mixed up.",
+                    "Make and compile the model inside the scope of a MultiWorkerMirroredStrategy.",
+                )
+            )
         facts = {"save_freq": str(self.save_freq), "save_before_preemption": self.save_before_preemption}
         session.strategy.check_agreement("arguments of BackupAndRestore", facts)
         self._session = session
