@@ -207,7 +207,7 @@ class BackupAndRestore(keras.callbacks.Callback):
 
     def _save(self, progress: Progress) -> None:
         """Copy the state now, and let the chief write it while training goes on."""
-        self._session.consolidate()
+        self._session.gather_state()
         if self._session.strategy.is_chief:
             self._generations.commit_behind(*snapshot.take(self._session, progress, self._states))
 
@@ -217,7 +217,7 @@ class BackupAndRestore(keras.callbacks.Callback):
         Raises:
             CheckpointError: It could not be written.
         """
-        self._session.consolidate()
+        self._session.gather_state()
         failure = None
         if self._session.strategy.is_chief:
             failure = failure_of(

@@ -175,7 +175,7 @@ def _in_session(original: Callable) -> Callable:
             for_this_worker(bound.arguments, strategy)
             if original.__name__ == "fit":
                 whole_at_epoch_ends(bound.arguments)
-        session = Session(model, original.__name__, strategy, lambda: _consolidate(model))
+        session = Session(model, original.__name__, strategy)
         with _running(session, resumer, bound.arguments.get("callbacks")):
             result = original(*bound.args, **bound.kwargs)
         make_whole(model)  # not after an exception: the other workers may never come to this collective
@@ -198,12 +198,6 @@ def _running(session: Session, resumer: ResumesFit | None, callbacks: Any) -> It
             compat.begin_at_epoch(session.model, None)
         for adapter in session.adapters:
             adapter.close()
-
-
-def _consolidate(model: Any) -> None:
-    """Bring the state of a model that trains into its variables, each one value on all replicas."""
-    model.jax_state_sync()
-    make_whole(model)
 
 
 def _choosing_adapter(original: Callable) -> Callable:
