@@ -44,6 +44,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--steps", type=int, default=70, help="steps in an epoch")
     parser.add_argument("--data", default=os.environ.get("STRATAGEM_DATA"), help="folder with mnist.npz")
+    parser.add_argument("--backup", help="folder for backups: started again after a failure, training goes on there")
     options = parser.parse_args()
 
     strategy = stratagem.MultiWorkerMirroredStrategy()  # differs; stands before all other use of JAX
@@ -56,7 +57,8 @@ def main() -> None:
     with strategy.scope():  # differs
         model = make_model()
 
-    model.fit(dataset, epochs=options.epochs, steps_per_epoch=options.steps)
+    callbacks = [stratagem.callbacks.BackupAndRestore(options.backup, save_freq=30)] if options.backup else []
+    model.fit(dataset, epochs=options.epochs, steps_per_epoch=options.steps, callbacks=callbacks)
     loss, accuracy = model.evaluate(x_test, y_test, batch_size=global_batch_size)
     if strategy.is_chief:  # differs: all workers have the result, one says it
         print(f"On digits it has not seen: loss {loss:.4f}, accuracy {accuracy:.1%}.")

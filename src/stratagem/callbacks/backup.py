@@ -85,17 +85,17 @@ class BackupAndRestore(keras.callbacks.Callback):
     # What `fit` asks -----------------------------------------------------------------------------
 
     def strategy_for(self, model: Any) -> StrategyLike:
-        if current_peers() is not None:
-            raise UsageError(
-                explain(
-                    f"Model {model.name!r} belongs to no strategy, and this process is one of several workers.",
-                    "Each worker would train a model of its own, and their backups would be mixed up.",
-                    "Make and compile the model inside `with strategy.scope():`.",
-                )
-            )
         return get_strategy()
 
     def begin_session(self, session: Session, callbacks: Sequence[Any]) -> None:
+        if session.strategy.worker_count == 1 and current_peers() is not None:
+            raise UsageError(
+                explain(
+                    f"Model {session.model.name!r} trains on this worker alone, and the cluster has several.",
+                    "Each worker would train a model of its own, and their backups would be mixed up.",
+                    "Make and compile the model inside the scope of a MultiWorkerMirroredStrategy.",
+                )
+            )
         facts = {"save_freq": str(self.save_freq), "save_before_preemption": self.save_before_preemption}
         session.strategy.check_agreement("arguments of BackupAndRestore", facts)
         self._session = session
@@ -148,10 +148,10 @@ class BackupAndRestore(keras.callbacks.Callback):
         done = batch + 1
         self._since_last += done - self._done
         self._done = done
-        due = self.save_freq not in ("epoch", False) and self._since_last >= self.save_freq
+        due = isinstance(self.save_freq, int) and 0 < self.save_freq <= self._since_last
         if due:
             self._since_last = 0
-        if not (due or self._watch) or self.model.stop_training:
+        if not (due or self._watch) or self._session.model.stop_training:
             return
         if self._session.adapters[0].epoch_ends_after(done):
             # An epoch without any step left could not be gone on with: Keras would have no logs.
@@ -160,7 +160,7 @@ class BackupAndRestore(keras.callbacks.Callback):
             self._save_or_leave(due, within_epoch=True)
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        due = self.save_freq == "epoch" or self._due_at_end or self.model.stop_training
+        due = self.save_freq == "epoch" or self._due_at_end or self._session.model.stop_training
         self._save_or_leave(due, within_epoch=False)
 
     def on_train_end(self, logs: Any = None) -> None:
@@ -176,9 +176,9 @@ class BackupAndRestore(keras.callbacks.Callback):
 
     def _go_on(self, restored: Snapshot) -> None:
         self._restore(restored)
-        progress, epochs = restored.progress, int(self.params["epochs"])
+        progress, epochs = restored.progress, int((self.params or {})["epochs"])
         ended = progress.stopped or progress.epoch >= epochs
-        compat.begin_at_epoch(self.model, epochs if ended else progress.epoch)
+        compat.begin_at_epoch(self._session.model, epochs if ended else progress.epoch)
         if self._session.strategy.is_chief:
             restored.report_missing(self._states)
             at = "where training had ended" if ended else f"at epoch {progress.epoch + 1}"
@@ -200,14 +200,14 @@ class BackupAndRestore(keras.callbacks.Callback):
 
     def _now(self, *, within_epoch: bool) -> Progress:
         assert self._epoch is not None, "an epoch has begun"
-        stopped = bool(self.model.stop_training)
+        stopped = bool(self._session.model.stop_training)
         if within_epoch:
             return Progress(self._epoch, self._done, True, stopped, self._since_last)
         return Progress(self._epoch + 1, 0, False, stopped, self._since_last)
 
     def _save(self, progress: Progress) -> None:
         """Copy the state now, and let the chief write it while training goes on."""
-        self._session.consolidate()
+        self._session.gather_state()
         if self._session.strategy.is_chief:
             self._generations.commit_behind(*snapshot.take(self._session, progress, self._states))
 
@@ -217,7 +217,7 @@ class BackupAndRestore(keras.callbacks.Callback):
         Raises:
             CheckpointError: It could not be written.
         """
-        self._session.consolidate()
+        self._session.gather_state()
         failure = None
         if self._session.strategy.is_chief:
             failure = failure_of(

@@ -48,7 +48,7 @@ def take(
     """Return a backup: JSON, and arrays by name. Only the worker that writes needs it.
 
     Args:
-        session: The `fit`, its model's state consolidated.
+        session: The `fit`, its model's state gathered.
         progress: How far it is.
         states: Its other callbacks.
     """

@@ -8,6 +8,7 @@ from typing import Any
 import keras
 
 from stratagem.core import environment
+from stratagem.core.errors import UsageError, explain
 from stratagem.fit import compat
 from stratagem.replica.context import StrategyLike
 from stratagem.replica.parts import make_whole
@@ -26,7 +27,12 @@ def for_this_worker(arguments: dict[str, Any], strategy: StrategyLike) -> None:
     Args:
         arguments: The bound arguments, with `callbacks` and `verbose`.
         strategy: The strategy of the model.
+
+    Raises:
+        UsageError: Keras's own BackupAndRestore is among the callbacks of several workers.
     """
+    if strategy.worker_count > 1:
+        _refuse_keras_backup(arguments["callbacks"])
     if strategy.is_chief or isinstance(arguments["callbacks"], keras.callbacks.CallbackList):
         return
     kept = [c for c in compat.flattened_callbacks(arguments["callbacks"]) if not isinstance(c, _WRITERS)]
@@ -50,3 +56,16 @@ def whole_at_epoch_ends(arguments: dict[str, Any]) -> None:
     """
     if not isinstance(arguments["callbacks"], keras.callbacks.CallbackList):
         arguments["callbacks"] = [_Whole(), *compat.flattened_callbacks(arguments["callbacks"])]
+
+
+def _refuse_keras_backup(callbacks: Any) -> None:
+    if any(
+        isinstance(callback, keras.callbacks.BackupAndRestore) for callback in compat.flattened_callbacks(callbacks)
+    ):
+        raise UsageError(
+            explain(
+                "keras.callbacks.BackupAndRestore was given to `fit` on several workers.",
+                "All of them would write the same files at once, and each would read what it finds.",
+                "Use stratagem.callbacks.BackupAndRestore, which takes the same arguments.",
+            )
+        )

@@ -177,7 +177,7 @@ class IndexedBatches(keras.utils.PyDataset):
         self._order = self._order_of_pass()
 
     @property
-    def num_batches(self) -> int | None:
+    def num_batches(self) -> int | None:  # pyright: ignore[reportIncompatibleMethodOverride]  None is for no end
         count = self._dataset.num_batches
         return None if count is None else count - self._first
 

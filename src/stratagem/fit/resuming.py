@@ -11,6 +11,7 @@ from stratagem.core.errors import UsageError, explain
 from stratagem.fit import compat
 from stratagem.fit.adapter import Place, ShareAdapter
 from stratagem.replica.context import StrategyLike
+from stratagem.replica.parts import make_whole
 
 
 @dataclass
@@ -21,7 +22,6 @@ class Session:
         model: Whose.
         method: Which.
         strategy: The model's.
-        consolidate: Makes all state of the model one value on all replicas; every worker must call it.
         adapters: Its inputs so far, that of training first, that of validation second.
         resumed_at: Where its inputs begin, for those that do not begin at their beginning.
         skipped: Batches of the first epoch that were trained on before.
@@ -30,7 +30,6 @@ class Session:
     model: Any
     method: str
     strategy: StrategyLike
-    consolidate: Callable[[], None]
     adapters: list[ShareAdapter] = field(default_factory=list)
     resumed_at: Sequence[Place] = ()
     skipped: int = 0
@@ -41,6 +40,11 @@ class Session:
         self.adapters.append(adapter)
         if index < len(self.resumed_at):
             adapter.resume(self.resumed_at[index], self.skipped if index == 0 else 0)
+
+    def gather_state(self) -> None:
+        """Bring the state of the model that trains into its variables, whole. All workers call it at the same point."""
+        self.model.jax_state_sync()
+        make_whole(self.model)
 
     def places(self, *, epoch_ended: bool) -> list[Place]:
         """Return where reading goes on in each input.

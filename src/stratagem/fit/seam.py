@@ -27,6 +27,7 @@ from stratagem.fit.adapter import ShareAdapter, ShareIterator, make_adapter
 from stratagem.fit.batch import GlobalBatch, as_numpy, count_rows, place_batch, valid_rows
 from stratagem.fit.callbacks import for_this_worker, whole_at_epoch_ends
 from stratagem.fit.resuming import ResumesFit, Session, resumer_among, resumer_last, skipping_steps
+from stratagem.fit.saving import saving_once
 from stratagem.fit.state import StateKeeper
 from stratagem.fit.steps import PREDICT, TEST, TRAIN, State, Step, StepKind
 from stratagem.replica.context import StrategyLike, current_strategy
@@ -174,7 +175,7 @@ def _in_session(original: Callable) -> Callable:
             for_this_worker(bound.arguments, strategy)
             if original.__name__ == "fit":
                 whole_at_epoch_ends(bound.arguments)
-        session = Session(model, original.__name__, strategy, lambda: _consolidate(model))
+        session = Session(model, original.__name__, strategy)
         with _running(session, resumer, bound.arguments.get("callbacks")):
             result = original(*bound.args, **bound.kwargs)
         make_whole(model)  # not after an exception: the other workers may never come to this collective
@@ -197,12 +198,6 @@ def _running(session: Session, resumer: ResumesFit | None, callbacks: Any) -> It
             compat.begin_at_epoch(session.model, None)
         for adapter in session.adapters:
             adapter.close()
-
-
-def _consolidate(model: Any) -> None:
-    """Bring the state of a model that trains into its variables, each one value on all replicas."""
-    model.jax_state_sync()
-    make_whole(model)
 
 
 def _choosing_adapter(original: Callable) -> Callable:
@@ -293,6 +288,16 @@ def _allowing_synchronized(original: Callable) -> Callable:
     return init
 
 
+def _saving_once(original: Callable) -> Callable:
+    """Wrap `Model.save` and `save_weights`: all workers may call them."""
+
+    def is_shared(model: Any) -> bool:
+        strategy = strategy_of(model)
+        return strategy is not None and strategy.worker_count > 1
+
+    return saving_once(original, is_shared, lambda: _session.get() is not None)
+
+
 def install() -> None:
     """Put the seam into Keras. Called when a strategy is made; a second call does nothing."""
     trainer = compat.Trainer
@@ -315,6 +320,8 @@ def install() -> None:
     compat.replace(*points["data_adapter"], _choosing_adapter)
     compat.replace(*points["epoch_iterator"], _direct_iterator)
     compat.replace(*points["steps_of_epoch"], skipping_steps)
+    for name in ("save", "save_weights"):
+        compat.replace(keras.Model, name, _saving_once)
     compat.replace(keras.callbacks.CallbackList, "__init__", resumer_last)
     compat.replace(*points["reduce_values"], losses.sharing_reduce_values)
     compat.replace(*points["apply_mask"], losses.sharing_apply_mask)

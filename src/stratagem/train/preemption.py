@@ -27,6 +27,9 @@ from stratagem.train.manager import CheckpointManager
 _STEPS_OF_RESERVE: Final = 3
 """How many steps before the end of the grace period training stops, as in TensorFlow."""
 
+_RUNS: Final = "total_run_calls"
+"""Under which name a checkpoint holds the number of runs."""
+
 _POLL_SECONDS: Final = 1.0
 """How often a `termination_watcher_fn` is asked, as in TensorFlow."""
 
@@ -137,7 +140,7 @@ class PreemptionCheckpointHandler:
     """Saves a checkpoint before workers are preempted (`tf.distribute.experimental.PreemptionCheckpointHandler`).
 
     Made, it restores the newest checkpoint, so that a restarted program goes on where it was:
-    `total_run_calls` says how many steps were done. When any worker is told to end, all stop before the same call
+    `total_run_calls` says how many steps were done. When any worker is told to end, all stop behind the same call
     of `run`, save once, and exit with code 42, which says that another start will go on. A second
     SIGTERM ends the process unsaved.
     Source of the semantics:
@@ -178,14 +181,16 @@ class PreemptionCheckpointHandler:
         self._clock = clock or Clock()
         self._seconds = 0.0
         self._timed = 0
-        self._runs = keras.Variable(0, dtype="int32", trainable=False, name="total_run_calls")
-        self._manager.checkpoint.total_run_calls = self._runs
+        self._runs = keras.Variable(0, dtype="int32", trainable=False, name=_RUNS)
+        setattr(self._manager.checkpoint, _RUNS, self._runs)  # a part of the checkpoint
         self._manager.restore_or_initialize()
         self._watch = PreemptionWatch(self._config, self._step_seconds, clock)
         atexit.register(self.close)  # before JAX's own, at which a waiting thread would find no service
 
     def run(self, distributed_train_function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Call a training function, unless this is where all workers stop: then save and exit.
+        """Call a training function; then, if this is where all workers stop, save and exit.
+
+        So the arguments may be taken from an iterator that is saved too: `handler.run(step, next(iterator))`.
 
         Args:
             distributed_train_function: Usually one step. All workers call `run` alike.
@@ -199,11 +204,11 @@ class PreemptionCheckpointHandler:
             CheckpointError: The checkpoint cannot be written, here or on another worker.
             PeerError: A worker did not come.
         """
-        self.save_checkpoint_if_preempted()
         begin = self._clock.now()
         result = distributed_train_function(*args, **kwargs)
         self._seconds, self._timed = self._seconds + self._clock.now() - begin, self._timed + 1
         self._runs.assign_add(1)
+        self.save_checkpoint_if_preempted()
         return result
 
     @property
@@ -212,7 +217,7 @@ class PreemptionCheckpointHandler:
         return int(self._runs)
 
     def save_checkpoint_if_preempted(self, *args: Any, **kwargs: Any) -> None:
-        """Save and exit, if this is where all workers stop. Call it before each step that `run` does not make.
+        """Save and exit, if this is where all workers stop. Call it behind each step that `run` does not make.
 
         Args:
             *args: Arguments of `save_fn`, or of the manager's `save`.

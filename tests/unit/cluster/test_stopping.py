@@ -15,7 +15,7 @@ from stratagem.cluster.stopping import CommonStop
 from stratagem.core.errors import PeerError
 
 STEPS = 40
-TRIALS = 30
+TRIALS = 100
 
 
 def train(own: Peers | None, step: threading.Barrier, request_at: int | None, stop: CommonStop) -> int:

@@ -1,0 +1,103 @@
+"""`model.save` and `save_weights`, called by all workers: one file, written once.
+
+State is equal on all workers, so the chief's file is everybody's. The chief writes at once and waits for nobody: a
+program may save on the chief alone. Another worker waits until the chief has written its n-th file of the program:
+if it is the same path, there is nothing left to do; else the worker writes what it was told to, as TensorFlow's
+tutorials do in a temporary folder. Inside `fit`, where the chief has callbacks that others leave out, files cannot
+be counted alike: there every worker writes. A worker other than the chief never writes in place: the file is
+complete before it takes its name, so that two of them with one name do no harm.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from stratagem.cluster.agreement import Peers
+from stratagem.cluster.bootstrap import current_peers
+from stratagem.core.errors import CheckpointError, PeerError, explain
+
+_saves = itertools.count(1)
+
+
+def saving_once(original: Callable[..., Any], is_shared: Callable[[Any], bool], in_fit: Callable[[], bool]) -> Any:
+    """Wrap `Model.save` or `save_weights`.
+
+    Args:
+        original: Keras's.
+        is_shared: Whether a model trains on several workers.
+        in_fit: Whether `fit` or one of its siblings is running.
+    """
+
+    @functools.wraps(original)
+    def save(model: Any, filepath: str | os.PathLike[str], *args: Any, **kwargs: Any) -> Any:
+        peers = current_peers()
+        if peers is None or not is_shared(model):
+            return original(model, filepath, *args, **kwargs)
+        write = functools.partial(original, model, filepath, *args, **kwargs)
+        if peers.own_index > 0:
+            if in_fit() or not _chief_wrote(peers, f"save {next(_saves)}", filepath):
+                _write_beside(filepath, lambda path: original(model, path, *args, **kwargs))
+            return None
+        return write() if in_fit() else _write_and_tell(peers, f"save {next(_saves)}", filepath, write)
+
+    return save
+
+
+def _write_and_tell(peers: Peers, name: str, filepath: str | os.PathLike[str], write: Callable[[], Any]) -> Any:
+    failure: str | None = "it was interrupted"
+    try:
+        result = write()
+        failure = None
+        return result
+    except Exception as error:
+        failure = f"{type(error).__name__}: {error}"
+        raise
+    finally:
+        peers.post(name, {"path": os.path.abspath(filepath), "failure": failure})
+
+
+def _chief_wrote(peers: Peers, name: str, filepath: str | os.PathLike[str]) -> bool:
+    """Wait for the chief's file, and say whether it is this one.
+
+    Raises:
+        CheckpointError: The chief could not write it.
+        PeerError: The chief saved nothing.
+    """
+    try:
+        note = peers.wait_for(name)
+    except TimeoutError:
+        raise PeerError(
+            explain(
+                f"{peers.own} saved {os.fspath(filepath)!r}, and {peers.peers[0]} saved nothing.",
+                "Whether the file is to be written by this worker too is not known.",
+                "Save on all workers, or on the chief alone: `if strategy.is_chief: model.save(path)`.",
+            )
+        ) from None
+    if note["path"] != os.path.abspath(filepath):
+        return False
+    if note["failure"] is not None:
+        raise CheckpointError(
+            explain(
+                f"{peers.peers[0]} could not save {os.fspath(filepath)!r}: {note['failure']}",
+                "There is no file, or not a whole one.",
+                "Mend what that worker says.",
+            )
+        )
+    return os.path.exists(filepath)  # not where the same path means another disk
+
+
+def _write_beside(filepath: str | os.PathLike[str], write: Callable[[str], Any]) -> None:
+    """Write to a name of this process, and give the file its own name when it is complete."""
+    path = Path(filepath)
+    draft = path.with_name(f".{os.getpid()}.{path.name}")
+    try:
+        write(str(draft))
+        draft.replace(path)
+    finally:
+        if draft.is_file():
+            draft.unlink()
