@@ -83,7 +83,7 @@ def patience(hang_timeout: float | None, standings: Sequence[Standing]) -> float
     """
     if hang_timeout is not None:
         return hang_timeout
-    return max(PATIENCE_SECONDS, LONGEST_STEPS * max(standing.longest_step for standing in standings))
+    return max([PATIENCE_SECONDS, *(LONGEST_STEPS * standing.longest_step for standing in standings)])
 
 
 def find_hang(standings: Sequence[Standing], seconds: float) -> Hang | None:
