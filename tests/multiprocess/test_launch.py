@@ -375,6 +375,92 @@ def test_task_that_cannot_be_started(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+GENERATION = "from stratagem.core import environment; GENERATION = int(os.environ[environment.GENERATION])\n"
+
+
+def test_a_failed_group_is_started_again_until_it_ends_well(launch: Launch, tmp_path: Path) -> None:
+    process = launch(
+        GENERATION
+        + """
+from stratagem.core.progress import Phase, progress
+for _ in range(5 * GENERATION + INDEX):
+    with progress.during(Phase.STEP, steps=1):
+        pass
+print("ports", os.environ["TF_CONFIG"].split('"task"')[0])
+if GENERATION == 1 and INDEX == 1:
+    os.kill(os.getpid(), signal.SIGKILL)
+if GENERATION == 2 and INDEX == 0:
+    sys.exit(42)
+if GENERATION < 3:
+    signal.pause()
+print("done in", GENERATION)
+""",
+        "--max-restarts",
+        "1",
+        "--log-dir",
+        str(tmp_path / "logs"),
+    )
+    out, err = process.communicate()
+
+    assert process.returncode == 0
+    assert sorted(line for line in out.splitlines() if "done" in line) == [f"[worker {i}] done in 3" for i in (0, 1)]
+    assert len({line.partition("ports")[2] for line in out.splitlines() if "ports" in line}) == 3
+    logs = tmp_path / "logs"
+    summary = re.sub(r"\d+\.\d s", "T", err[err.index("== 3 generations") :])
+    assert summary == (
+        "== 3 generations\n"
+        "generation 1, 2 workers: worker 1 was ended by SIGKILL after T, after step 6 "
+        f"({logs}/generation-1/worker-1.log)\n"
+        "generation 2, 2 workers: worker 0 was preempted, its state is saved (exit code 42) after T, after step 10 "
+        f"({logs}/generation-2/worker-0.log)\n"
+        "generation 3, 2 workers: ended well after T, after step 16\n"
+    )
+    assert sorted(path.name for path in (logs / "generation-3").iterdir()) == ["worker-0.log", "worker-1.log"]
+
+
+def test_a_run_goes_on_with_fewer_workers_when_one_cannot_come_back(launch: Launch) -> None:
+    process = launch(
+        """
+        if INDEX == 1:
+            sys.exit(7)
+        if len(json.loads(os.environ["TF_CONFIG"])["cluster"]["worker"]) > 1:
+            signal.pause()
+        print("alone")
+        """,
+        *("--max-restarts", "2", "--min-workers", "1", "--backoff", "0.01"),
+    )
+    out, err = process.communicate()
+
+    assert (process.returncode, out) == (0, "[worker 0] alone\n")
+    assert "Generation 2 begins in 0.01 s.\n" in err
+    assert "Generation 3 begins in 0.02 s with 1 worker.\n" in err
+    assert "generation 3, 1 worker: ended well" in err
+
+
+def test_an_interrupt_ends_a_pause_between_generations(launch: Launch) -> None:
+    process = launch("sys.exit(7)", *("--max-restarts", "3", "--backoff", "1000"))
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "Generation 2 begins in 1000 s" in line:
+            break
+    process.send_signal(signal.SIGTERM)
+
+    assert process.wait() == 143
+
+
+def test_a_frozen_task_is_ended_within_the_grace_time(launch: Launch) -> None:
+    process = launch(
+        """
+        if INDEX == 1:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        sys.exit(7)
+        """,
+        *("--grace", "1000"),
+    )
+
+    assert process.wait() == 7
+
+
 def test_command_line_starts_at_once() -> None:
     start = time.monotonic()
     done = subprocess.run([sys.executable, "-m", "stratagem", "--help"], capture_output=True, text=True, check=True)

@@ -11,7 +11,7 @@ import threading
 from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
-from typing import Final
+from typing import Final, NamedTuple
 
 import jax
 
@@ -57,6 +57,13 @@ class Membership:
     peers: Peers | None
 
 
+class _Timeouts(NamedTuple):
+    """In seconds. `hang` is None where the steps of the program decide."""
+
+    startup: float
+    hang: float | None
+
+
 _lock = threading.Lock()
 _joined: Membership | None = None
 _lifeline: Lifeline | None = None
@@ -94,8 +101,9 @@ def join(resolver: ClusterResolver, timeout_seconds: float | None = None) -> Mem
         cluster = resolver.cluster_spec()
         task = _own_task(resolver, cluster)
         if _joined is None or _joined.process_count == 1:
-            _startup_seconds(timeout_seconds), _hang_seconds(timeout_seconds)  # wrong ones fail on a laptop too
-            _joined = _enter(task, cluster, timeout_seconds)
+            # Read before they are needed: wrong ones fail on one worker too.
+            timeouts = _Timeouts(_startup_seconds(timeout_seconds), _hang_seconds(timeout_seconds))
+            _joined = _enter(task, cluster, timeouts)
         elif (task, cluster) != (_joined.task, _joined.cluster):
             raise _changed_error(_joined, task, cluster)
         return _joined
@@ -124,7 +132,7 @@ def _own_task(resolver: ClusterResolver, cluster: ClusterSpec) -> Task:
     return task
 
 
-def _enter(task: Task, cluster: ClusterSpec, timeout_seconds: float | None) -> Membership:
+def _enter(task: Task, cluster: ClusterSpec, timeouts: _Timeouts) -> Membership:
     global _hooked
     if task.type == "ps":
         raise UsageError(
@@ -142,23 +150,22 @@ def _enter(task: Task, cluster: ClusterSpec, timeout_seconds: float | None) -> M
     if not _hooked:
         leave_at_once_on_failure(str(own), lambda: _lifeline)
         _hooked = True
-    peers = _start(own, cluster, timeout_seconds)
+    peers = _start(own, cluster, timeouts)
     announce(f"Started server with target: {master_url(cluster.task_address(task.type, task.index), 'grpc')}")
     index = together.index(task)
     return Membership(task, cluster, index, len(together), is_chief=index == 0, peers=peers)
 
 
-def _start(own: Peer, cluster: ClusterSpec, timeout_seconds: float | None) -> Peers:
+def _start(own: Peer, cluster: ClusterSpec, timeouts: _Timeouts) -> Peers:
     """Meet the other tasks, then start JAX's runtime on the port where they met."""
-    startup_seconds = _startup_seconds(timeout_seconds)
-    deadline = Deadline(startup_seconds)
+    deadline = Deadline(timeouts.startup)
     first, index = cluster.training_tasks[0], cluster.training_tasks.index(own.task)
     coordinator = cluster.task_address(first.type, first.index)
     host, port = split_address(coordinator)
     hello = Hello(own, cluster, _versions())
     _reach_without_proxy(host, os.environ)
     meeting = gather(hello, deadline) if index == 0 else visit(hello, deadline)
-    lifeline = _watch(meeting, index, _hang_seconds(timeout_seconds))
+    lifeline = _watch(meeting, index, timeouts.hang)
     if index > 0:
         compat.delay_abort()
         # The first task may have been the last one in time: what is left of the deadline would be too little.
@@ -181,7 +188,7 @@ def _start(own: Peer, cluster: ClusterSpec, timeout_seconds: float | None) -> Pe
             )
         ) from error
     atexit.register(_end_together, lifeline)  # after JAX's own handler was registered, so that it runs before it
-    return Peers(client, meeting.peers, index, startup_seconds)
+    return Peers(client, meeting.peers, index, timeouts.startup)
 
 
 def _watch(meeting: Meeting, index: int, hang_timeout: float | None) -> Lifeline:

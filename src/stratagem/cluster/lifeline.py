@@ -6,8 +6,8 @@ JAX's exit barrier takes minutes, and JAX's own news of the death of process 0 i
 
 Process 0 has a connection to every task, the others one to process 0. Messages are lines of JSON:
 
-* every second a task tells process 0 what it is doing (`at`), and process 0 answers how much silence it would
-  stand (`patience`), so that a frozen process 0 is found too;
+* every second a task tells process 0 what it is doing (`at`). Process 0 answers with the same of its own, and with
+  how much silence it would stand (`patience`), so that a frozen process 0 is found too;
 * `failed`: the sender ends because of an exception; `bye`: it has come to the end of its program;
 * `end`: process 0 tells all why the group ends, and leaves last, because JAX's coordination service, which
   aborts its clients when it goes, lives there.
@@ -115,7 +115,7 @@ class Lifeline:
         self._index = process_index
         self._progress = progress
         self._hang_timeout = hang_timeout
-        self._patience = float("inf")
+        self._patience = patience(hang_timeout, ())
         self._show = show
         self._leave = leave
         self._clock = clock or Clock()
@@ -246,9 +246,10 @@ class Lifeline:
         if "at" in message:
             phase, link.steps, link.seconds, link.longest_step = message["at"]
             link.phase = Phase(phase)
-            link.say({"patience": self._patience})
-        elif "patience" in message:
-            self._patience = message["patience"]
+            if self._index == 0:
+                link.say({"at": self._at(), "patience": self._patience})
+            else:
+                self._patience = message["patience"]
         elif "bye" in message:
             link.has_ended, link.steps, link.seconds = True, message["bye"], 0.0
             self._check_all_ended()
@@ -262,23 +263,32 @@ class Lifeline:
     def _lose(self, link: _Link) -> None:
         link.connection.close()
         if not self._is_over:
-            found = f"{link.peer} ended without a word (killed, or crashed) after step {link.steps}."
+            # What it said last is up to a second old. But a step that ended here had begun there.
+            step = max(link.steps, self._progress.mark.steps)
+            found = f"{link.peer} ended without a word (killed, or crashed), last seen at step {step}."
             self._end(End(exits.PEER_LOST, found))
 
     def _beat(self) -> None:
-        phase, steps, since = self._progress.mark
         now = self._clock.now()
-        own = Standing(self.own, phase, steps, self._progress.clock.now() - since, 0.0, self._progress.longest_step)
         if self._index == 0:
+            phase, steps, seconds, longest_step = self._at()
+            own = Standing(self.own, phase, steps, seconds, 0.0, longest_step)
             standings = [own, *(self._links[i].standing(now) for i in sorted(self._links))]
             self._patience = patience(self._hang_timeout, standings)
             hang = find_hang(standings, self._patience)
         else:
             first = self._links[0]
-            first.say({"at": [phase, steps, own.seconds, own.longest_step]})
-            hang = find_hang([Standing(first.peer, silence=now - first.heard)], self._patience)
+            first.say({"at": self._at()})
+            # Only its silence: who holds up whom, process 0 knows better.
+            silent = Standing(first.peer, steps=first.steps, silence=now - first.heard)
+            hang = find_hang([silent], self._patience)
         if hang is not None:
             self._end(End(exits.PEER_LOST if hang.has_ended else exits.HUNG, hang.found, hang.stuck))
+
+    def _at(self) -> tuple[Phase, int, float, float]:
+        """Return what this process is doing: phase, finished steps, seconds in the phase, longest step."""
+        phase, steps, since = self._progress.mark
+        return phase, steps, self._progress.clock.now() - since, self._progress.longest_step
 
     def _check_all_ended(self) -> None:
         """Let go when all programs have come to their end. Process 0 knows, and tells the others."""

@@ -27,7 +27,7 @@ ENDED_SECONDS: Final = 2.0
 """How long others may wait for a task that has ended its program: it will not come."""
 
 _SILENT_SECONDS: Final = 3.0
-"""After this time what a task said last is no news."""
+"""After this time what a task said last, which it says every second, is no news."""
 
 _WAITS: Final = (Phase.STEP, Phase.COMPILING, Phase.MEETING)
 
@@ -82,8 +82,8 @@ def patience(hang_timeout: float | None, standings: Sequence[Standing]) -> float
         standings: All tasks.
     """
     if hang_timeout is not None:
-        return hang_timeout
-    return max(PATIENCE_SECONDS, LONGEST_STEPS * max(standing.longest_step for standing in standings))
+        return max(hang_timeout, _SILENT_SECONDS)
+    return max([PATIENCE_SECONDS, *(LONGEST_STEPS * standing.longest_step for standing in standings)])
 
 
 def find_hang(standings: Sequence[Standing], seconds: float) -> Hang | None:

@@ -25,6 +25,9 @@ GENERATION: Final = "STRATAGEM_GENERATION"
 STEP_FILE: Final = "STRATAGEM_STEP_FILE"
 """Where a task notes how many steps it has finished. Set by `stratagem run`."""
 
+BLOCK_POINTS: Final = "STRATAGEM_BLOCK_POINTS"
+"""Folder through which a test lets workers go on; set by `stratagem.testing.start_workers`."""
+
 DATA: Final = "STRATAGEM_DATA"
 """Folder with `mnist.npz` and `fashion_mnist.npz` for examples, tests and benchmarks."""
 

@@ -16,7 +16,7 @@ from stratagem.launch.local import Signals, open_logs, run_tasks
 from stratagem.launch.machine import Machine
 from stratagem.launch.output import Screen, failure_report, stdout_screen
 from stratagem.launch.plan import Request, TaskPlan, make_plan
-from stratagem.launch.restart import Generation, History, Next, Restarts
+from stratagem.launch.restart import Generation, History, Next, Restarts, count_workers
 
 
 class Run:
@@ -126,7 +126,7 @@ class Run:
 
     def _announce(self, ended: Generation, following: Next) -> None:
         pause = f" in {following.pause_seconds:g} s" if following.pause_seconds else ""
-        workers = f" with {following.workers} workers" if following.workers != ended.workers else ""
+        workers = f" with {count_workers(following.workers)}" if following.workers != ended.workers else ""
         print(f"\nstratagem: {ended}. Generation {ended.number + 1} begins{pause}{workers}.", file=sys.stderr)
 
 

@@ -92,9 +92,13 @@ class Generation:
     def __str__(self) -> str:
         end = "ended well" if self.failure is None else f"{self.failure.task} {self.failure.reason}"
         step = f"after step {self.failed_after_step if self.failure else self.steps}"
-        workers = f"{self.workers} worker{'s' if self.workers > 1 else ''}"
         log = "" if self.log is None else f" ({self.log})"
-        return f"generation {self.number}, {workers}: {end} after {self.seconds:.1f} s, {step}{log}"
+        return f"generation {self.number}, {count_workers(self.workers)}: {end} after {self.seconds:.1f} s, {step}{log}"
+
+
+def count_workers(number: int) -> str:
+    """Return a number of workers in words."""
+    return f"{number} worker{'s' if number > 1 else ''}"
 
 
 @dataclass(frozen=True)
@@ -132,7 +136,9 @@ class History:
         if self._restarts.on == "retryable" and not exits.is_retryable(failure.returncode):
             return None
         stepless = self._count_at_end(lambda each: each.steps == 0)
-        pause = min(LONGEST_PAUSE_SECONDS, self._restarts.backoff_seconds * 2 ** (stepless - 1)) if stepless else 0.0
+        backoff = self._restarts.backoff_seconds
+        longest = max(LONGEST_PAUSE_SECONDS, backoff)
+        pause = min(longest, backoff * 2.0 ** min(stepless - 1, 100)) if stepless else 0.0
         return Next(self._next_workers(generation), pause)
 
     @property

@@ -1,8 +1,9 @@
-"""Tools to test distributed programs: real workers, virtual devices."""
+"""Tools to test distributed programs: real workers, faults, virtual devices."""
 
 from __future__ import annotations
 
 from stratagem.testing.devices import virtual_devices
-from stratagem.testing.processes import WorkerResult, run_workers
+from stratagem.testing.points import block_point
+from stratagem.testing.processes import Worker, WorkerResult, run_workers, start_workers
 
-__all__ = ["WorkerResult", "run_workers", "virtual_devices"]
+__all__ = ["Worker", "WorkerResult", "block_point", "run_workers", "start_workers", "virtual_devices"]

@@ -11,8 +11,8 @@ import pickle
 import signal
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,10 @@ from stratagem.launch.machine import this_machine
 from stratagem.launch.plan import Request, TaskPlan, make_plan
 from stratagem.testing import call
 from stratagem.testing.call import ARGUMENTS_FILE, VALUE_FILE
+from stratagem.testing.points import point_path, reached_line
 
 _SHOWN_LINES = 40
+_LOOK_SECONDS = 0.01
 
 
 @dataclass(frozen=True)
@@ -87,32 +89,97 @@ def run_workers(
         ['Two Words', 'Two Words']
     """
     clock = clock or Clock()
-    deadline = Deadline(timeout_seconds, clock)
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="stratagem-test-")))
-        variables = {**os.environ, environment.JAX_PLATFORMS: "cpu", **(env or {})}
-        request = Request(_command(program, args, folder), workers=num_workers, devices_per_worker=devices_per_worker)
-        workers = [
-            stack.enter_context(_Worker(plan, {**variables, **plan.environment, **(env or {})}, folder))
-            for plan in make_plan(request, this_machine(variables), variables)
-        ]
-        ended = _wait(workers, deadline, clock)
-        results = [worker.result() for worker in workers]
+    with start_workers(
+        program,
+        num_workers,
+        args=args,
+        devices_per_worker=devices_per_worker,
+        timeout_seconds=timeout_seconds,
+        env=env,
+        clock=clock,
+    ) as workers:
+        ended = _wait(workers, workers[0].deadline)
         late = [worker for worker in workers if worker not in ended]
         failed = next((worker for worker in ended if worker.returncode != 0), None)
         if failed is not None and (check or late):
             raise PeerError(_failure(failed, late))
         if late:
             raise PeerError(_lateness(late, timeout_seconds))
-    return results
+        return [worker.wait() for worker in workers]
 
 
-class _Worker:
-    """One started worker, killed with all it started when the `with` block ends."""
+@contextmanager
+def start_workers(
+    program: Callable[..., object] | str | Path,
+    num_workers: int,
+    *,
+    args: Sequence[Any] = (),
+    devices_per_worker: int | None = None,
+    timeout_seconds: float = 50.0,
+    env: Mapping[str, str] | None = None,
+    clock: Clock | None = None,
+) -> Iterator[list[Worker]]:
+    """Start a program on the workers of a new cluster on this machine, to see what faults do to it.
 
-    def __init__(self, plan: TaskPlan, variables: Mapping[str, str], folder: Path) -> None:
+    When the `with` block ends, all that still runs is killed. The arguments are those of `run_workers`.
+
+    Args:
+        program: A function at the top level of a file, or the path of a script.
+        num_workers: How many workers.
+        args: Arguments of the function, or of the script (as strings).
+        devices_per_worker: Virtual CPU devices of each worker; None leaves JAX's one.
+        timeout_seconds: How long all waits together may take, in seconds.
+        env: Variables to set on top of this process's environment and of what a worker gets.
+        clock: Where time comes from.
+
+    Yields:
+        The workers, in the order of their index.
+
+    Raises:
+        InputError: `program` cannot be found by another process.
+
+    Example:
+        >>> from stratagem.testing import block_point
+        >>> with start_workers(block_point, 2, args=["here"]) as workers:
+        ...     for worker in workers:
+        ...         worker.wait_for_point("here")
+        ...     workers[0].release("here")
+        ...     workers[1].kill()
+        ...     [worker.wait().returncode for worker in workers]
+        [0, -9]
+    """
+    clock = clock or Clock()
+    deadline = Deadline(timeout_seconds, clock)
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="stratagem-test-")))
+        variables = {
+            **os.environ,
+            environment.JAX_PLATFORMS: "cpu",
+            environment.BLOCK_POINTS: str(folder),
+            **(env or {}),
+        }
+        request = Request(_command(program, args, folder), workers=num_workers, devices_per_worker=devices_per_worker)
+        yield [
+            stack.enter_context(Worker(plan, {**variables, **plan.environment, **(env or {})}, folder, deadline))
+            for plan in make_plan(request, this_machine(variables), variables)
+        ]
+
+
+class Worker:
+    """A started worker. Killed, with all it started, when the `with` block of `start_workers` ends.
+
+    Args:
+        plan: How it is started.
+        variables: Its environment.
+        folder: For its output.
+        deadline: When every wait for it gives up.
+    """
+
+    def __init__(self, plan: TaskPlan, variables: Mapping[str, str], folder: Path, deadline: Deadline) -> None:
         self.name = plan.name
-        self._index = plan.index
+        self.index = plan.index
+        self.deadline = deadline
+        self._folder = folder
         self._output = folder / plan.log_name
         with self._output.open("wb") as output, bound_to(plan.cores):
             self._process = subprocess.Popen(
@@ -123,45 +190,106 @@ class _Worker:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        self._value = folder / VALUE_FILE.format(pid=self._process.pid)
+        self.pid = self._process.pid
+        self._value = folder / VALUE_FILE.format(pid=self.pid)
 
-    def __enter__(self) -> _Worker:
+    def __enter__(self) -> Worker:
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._process.returncode is None:
-            signal_group(self._process.pid, signal.SIGKILL)
+            signal_group(self.pid, signal.SIGKILL)
             self._process.wait()
+
+    def kill(self) -> None:
+        """End the worker as a crash of its machine would: SIGKILL, without a word."""
+        signal_group(self.pid, signal.SIGKILL)
+
+    def terminate(self) -> None:
+        """Ask the worker to end, as a scheduler that wants the machine back: SIGTERM."""
+        self._process.send_signal(signal.SIGTERM)
+
+    def freeze(self) -> None:
+        """Stop the worker where it is: alive, and silent (SIGSTOP)."""
+        signal_group(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let a frozen worker go on. A worker that is frozen and resumed in turn is a slow one."""
+        signal_group(self.pid, signal.SIGCONT)
+
+    def wait_for(self, text: str) -> None:
+        """Wait until the worker's output contains a text.
+
+        Raises:
+            PeerError: It ended without, or did not write it in time; its output is in the message.
+        """
+        while text not in self.output():
+            is_over = self.returncode is not None
+            if (is_over or self.deadline.expired) and text not in self.output():
+                raise PeerError(_silence(self, f"did not write {text!r}"))
+            self.deadline.clock.wait(_LOOK_SECONDS)
+
+    def wait_for_point(self, name: str) -> None:
+        """Wait until the worker has come to `block_point(name)`.
+
+        Raises:
+            PeerError: It ended without, or did not come in time.
+        """
+        self.wait_for(reached_line(name))
+
+    def release(self, name: str) -> None:
+        """Let the worker go on from `block_point(name)`, once it has come there.
+
+        Raises:
+            PeerError: It ended without, or did not come in time.
+        """
+        self.wait_for_point(name)
+        while self.returncode is None and not self.deadline.expired:
+            try:
+                os.close(os.open(point_path(self._folder, self.pid, name), os.O_WRONLY | os.O_NONBLOCK))
+                return
+            except OSError:  # between making the pipe and opening it
+                self.deadline.clock.wait(_LOOK_SECONDS)
+        raise PeerError(_silence(self, f"did not go on from block point {name!r}"))
+
+    def wait(self) -> WorkerResult:
+        """Wait for the end of the worker, and return what became of it.
+
+        Raises:
+            PeerError: It did not end in time; its output is in the message.
+        """
+        if not _wait([self], self.deadline):
+            raise PeerError(_silence(self, "did not end"))
+        code = self._process.returncode
+        value = pickle.loads(self._value.read_bytes()) if code == 0 and self._value.exists() else None
+        return WorkerResult(self.index, code, self.output(), value)
 
     @property
     def returncode(self) -> int | None:
         """The exit code once the worker has ended; what it left running is killed then."""
         if self._process.returncode is None and self._process.poll() is not None:
-            signal_group(self._process.pid, signal.SIGKILL)
+            signal_group(self.pid, signal.SIGKILL)
         return self._process.returncode
 
-    def result(self) -> WorkerResult:
-        code = self._process.returncode
-        value = pickle.loads(self._value.read_bytes()) if code == 0 and self._value.exists() else None
-        return WorkerResult(self._index, -signal.SIGKILL if code is None else code, self.output(), value)
-
     def output(self) -> str:
+        """Return what the worker has written so far, to standard output and standard error."""
         return self._output.read_text(encoding="utf-8", errors="replace")
 
     def last_lines(self) -> str:
+        """Return the last of its output under a heading."""
         lines = self.output().splitlines()[-_SHOWN_LINES:]
         return "\n".join([f"Last output of {self.name}:", *lines]) if lines else f"{self.name} wrote nothing."
 
 
-def _wait(workers: Sequence[_Worker], deadline: Deadline, clock: Clock) -> list[_Worker]:
+def _wait(workers: Sequence[Worker], deadline: Deadline) -> list[Worker]:
     """Return the workers that ended before the deadline, in the order in which they did."""
-    ended: list[_Worker] = []
+    ended: list[Worker] = []
     while len(ended) < len(workers) and not deadline.expired:
         new = [worker for worker in workers if worker not in ended and worker.returncode is not None]
         # Seen together, their order is unknown; one that a signal ended did not end because of its peers.
         ended += sorted(new, key=lambda worker: (worker.returncode or 0) >= 0)
         if not new:
-            clock.wait(0.01)
+            deadline.clock.wait(_LOOK_SECONDS)
     return ended
 
 
@@ -194,7 +322,7 @@ def _source_file(program: Callable[..., object]) -> str | None:
         return None
 
 
-def _failure(failed: _Worker, late: Sequence[_Worker]) -> str:
+def _failure(failed: Worker, late: Sequence[Worker]) -> str:
     waiting = f" Killed, because they had not ended: {_names(late)}." if late else ""
     return explain(
         f"{failed.name} ended with exit code {failed.returncode}.{waiting}",
@@ -203,7 +331,7 @@ def _failure(failed: _Worker, late: Sequence[_Worker]) -> str:
     )
 
 
-def _lateness(late: Sequence[_Worker], timeout_seconds: float) -> str:
+def _lateness(late: Sequence[Worker], timeout_seconds: float) -> str:
     return explain(
         f"Not ended after {timeout_seconds:g} s: {_names(late)}.",
         "The test would hang. They were killed.",
@@ -211,5 +339,12 @@ def _lateness(late: Sequence[_Worker], timeout_seconds: float) -> str:
     )
 
 
-def _names(workers: Sequence[_Worker]) -> str:
+def _silence(worker: Worker, what: str) -> str:
+    end = "in time" if worker.returncode is None else f"before it ended with exit code {worker.returncode}"
+    return explain(
+        f"{worker.name} {what} {end}.", "The test would wait for ever.", f"See where it was.\n{worker.last_lines()}"
+    )
+
+
+def _names(workers: Sequence[Worker]) -> str:
     return ", ".join(worker.name for worker in workers)

@@ -4,8 +4,9 @@ import signal
 
 import pytest
 
+from stratagem.core import exits
 from stratagem.core.clock import Clock
-from stratagem.launch.supervise import Failure, Supervisor
+from stratagem.launch.supervise import CAUSE_SECONDS, Failure, Supervisor
 
 TASKS = ["worker 0", "worker 1", "worker 2"]
 
@@ -116,3 +117,35 @@ def test_failure_in_words(returncode: int, reason: str, exit_code: int) -> None:
     failure = Failure("worker 0", returncode, 1.0)
 
     assert (failure.reason, failure.exit_code) == (reason, exit_code)
+
+
+def test_an_end_because_of_a_peer_waits_for_the_cause(supervisor: Supervisor, clock: HandClock) -> None:
+    supervisor.ended({"worker 0": exits.PEER_LOST})
+    assert supervisor.signal_due() is None
+    assert supervisor.seconds_until_due() == pytest.approx(CAUSE_SECONDS)
+    clock.time += 1.0
+    supervisor.ended({"worker 2": 7})
+    assert supervisor.failure == Failure("worker 2", 7, seconds=1.0, num_ended=1)
+    assert (supervisor.signal_due(), supervisor.exit_code) == (signal.SIGTERM, 7)
+
+
+def test_a_peer_on_another_machine_may_be_the_cause(supervisor: Supervisor, clock: HandClock) -> None:
+    supervisor.ended({"worker 0": exits.PEER_LOST})
+    clock.time += CAUSE_SECONDS
+    assert supervisor.signal_due() == signal.SIGTERM
+    supervisor.ended({"worker 1": -signal.SIGTERM, "worker 2": exits.PEER_LOST})
+    assert supervisor.failure == Failure("worker 0", exits.PEER_LOST, seconds=0.0, num_ended=2)
+    assert supervisor.failure.reason == "lost a peer (exit code 43)"
+    assert supervisor.exit_code == exits.PEER_LOST
+
+
+@pytest.mark.parametrize(
+    ("codes", "exit_code"),
+    [([42, 42, 42], exits.PREEMPTED), ([42, 42, 0], exits.PREEMPTED), ([42, 42, 1], 143), ([0, 0, 0], 143)],
+)
+def test_a_terminated_run_that_saved_everything_says_so(
+    supervisor: Supervisor, codes: list[int], exit_code: int
+) -> None:
+    supervisor.interrupted(signal.SIGTERM)
+    supervisor.ended(dict(zip(TASKS, codes, strict=True)))
+    assert supervisor.exit_code == exit_code

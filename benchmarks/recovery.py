@@ -1,0 +1,103 @@
+"""How soon a group ends when one of its workers is killed, and how soon the next generation steps.
+
+Run `python benchmarks/recovery.py [--rounds 3]`. The same file is the program of the workers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from typing import IO
+
+from stratagem.core import environment
+
+WORKERS = 2
+
+
+def work() -> None:
+    """Take steps until the first generation is killed; then say when each worker has taken its first step."""
+    import jax.numpy as jnp
+
+    import stratagem
+
+    strategy = stratagem.MultiWorkerMirroredStrategy()
+
+    def step() -> object:
+        context = stratagem.get_replica_context()
+        return context.all_reduce("sum", jnp.full(1000, context.replica_id_in_sync_group))
+
+    strategy.run(step)
+    print(f"stepped {strategy.worker_index} {os.getpid()}", flush=True)
+    while os.environ[environment.GENERATION] == "1":
+        strategy.run(step)
+
+
+def first_steps(output: IO[str]) -> Iterator[tuple[int, int]]:
+    """Yield (worker, pid) when a worker has taken its first step."""
+    for line in output:
+        _, found, fields = line.partition("stepped ")
+        if found:
+            worker, pid = fields.split()
+            yield int(worker), int(pid)
+
+
+def measure(victim: int, restarts: int) -> tuple[float, float, float]:
+    """Start a group, and kill one worker.
+
+    Args:
+        victim: Which worker.
+        restarts: How often the group may start again.
+
+    Returns:
+        Seconds from the start of the launcher to the first step of all workers; from the kill to the first step of
+        all workers of the next generation (0 without); from the kill to the end of the launcher.
+    """
+    start = time.perf_counter()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "stratagem", "run", "--workers", str(WORKERS), "--max-restarts", str(restarts), __file__],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ, environment.JAX_PLATFORMS: "cpu"},
+    )
+    assert process.stdout is not None
+    steps = first_steps(process.stdout)
+    pids = dict(next(steps) for _ in range(WORKERS))
+    started = time.perf_counter()
+    os.kill(pids[victim], signal.SIGKILL)
+    killed = time.perf_counter()
+    again = killed
+    for _ in range(WORKERS if restarts else 0):
+        next(steps)
+        again = time.perf_counter()
+    process.communicate()
+    return started - start, again - killed, time.perf_counter() - killed
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    rounds = parser.parse_args().rounds
+    print("| killed | start-up | kill to first step of the next generation | beyond start-up | kill to end, no restart |")
+    print("| --- | --- | --- | --- | --- |")
+    for victim, name in ((0, "worker 0 (chief)"), (1, "worker 1")):
+        restarted = [measure(victim, restarts=1) for _ in range(rounds)]
+        ended = [measure(victim, restarts=0) for _ in range(rounds)]
+        start_up = statistics.median(seconds[0] for seconds in restarted + ended)
+        again = statistics.median(seconds[1] for seconds in restarted)
+        end = statistics.median(seconds[2] for seconds in ended)
+        print(f"| {name} | {start_up:.2f} s | {again:.2f} s | {again - start_up:+.2f} s | {end:.2f} s |")
+
+
+if __name__ == "__main__":
+    if environment.LAUNCHED in os.environ:
+        work()
+    else:
+        main()

@@ -1,0 +1,172 @@
+"""The lifeline between threads of this process, which stand for tasks: nobody truly leaves."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from queue import SimpleQueue
+
+import pytest
+
+from stratagem.cluster.hello import Peer
+from stratagem.cluster.lifeline import End, Lifeline
+from stratagem.cluster.spec import Task
+from stratagem.core import exits
+from stratagem.core.clock import Deadline
+from stratagem.core.progress import Phase, Progress
+
+SECONDS = 10.0
+PEERS = [Peer(Task("worker", index), "host", 100 + index) for index in range(3)]
+
+
+def connected() -> tuple[socket.socket, socket.socket]:
+    """Return both ends of a connection."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        ours = socket.create_connection(server.getsockname())
+        return ours, server.accept()[0]
+
+
+class Group:
+    """Process 0 and two others."""
+
+    def __init__(self, hang_timeout: float | None = None) -> None:
+        self.pairs = {index: connected() for index in (1, 2)}
+        self.progress = [Progress() for _ in PEERS]
+        self.shown: list[list[End]] = [[] for _ in PEERS]
+        self.left: list[SimpleQueue[int]] = [SimpleQueue() for _ in PEERS]
+        connections = [
+            {index: (pair[0], b"") for index, pair in self.pairs.items()},
+            *({0: (pair[1], b"")} for pair in self.pairs.values()),
+        ]
+        self.lines = [
+            Lifeline(
+                PEERS,
+                index,
+                connections[index],
+                self.progress[index],
+                hang_timeout,
+                show=self.shown[index].append,
+                leave=self._leaving(index),
+            )
+            for index in range(len(PEERS))
+        ]
+        for line in self.lines:
+            line.start()
+
+    def _leaving(self, index: int) -> Callable[[int], None]:
+        def leave(code: int) -> None:
+            self.disconnect(index)
+            self.left[index].put(code)
+
+        return leave
+
+    def disconnect(self, index: int) -> None:
+        """Do what the system does when a process has ended."""
+        for pair in self.pairs.values() if index == 0 else [self.pairs[index]]:
+            end = pair[0 if index == 0 else 1]
+            try:
+                end.shutdown(socket.SHUT_RDWR)
+            except OSError:  # closed already
+                pass
+
+    def codes(self, *indices: int) -> list[int]:
+        """Return the exit codes of these processes, once they leave."""
+        return [self.left[index].get(timeout=SECONDS) for index in indices]
+
+
+@pytest.fixture
+def make_group(request: pytest.FixtureRequest) -> Iterator[Callable[..., Group]]:
+    groups: list[Group] = []
+
+    def make(hang_timeout: float | None = None) -> Group:
+        groups.append(Group(hang_timeout))
+        return groups[-1]
+
+    yield make
+    for group in groups:
+        for index in range(len(PEERS)):
+            group.disconnect(index)
+        for line in group.lines:
+            line._thread.join(SECONDS)
+        for pair in group.pairs.values():
+            for end in pair:
+                end.close()
+
+
+@pytest.mark.parametrize("dead", [1, 2])
+def test_a_death_is_told_to_all(make_group: Callable[..., Group], dead: int) -> None:
+    group = make_group()
+    with group.progress[0].during(Phase.STEP, steps=4):
+        pass
+    group.disconnect(dead)
+    others = [index for index in (1, 2, 0) if index != dead]
+    assert group.codes(*others) == [exits.PEER_LOST] * 2
+    found = f"{PEERS[dead]} ended without a word (killed, or crashed), last seen at step 4."
+    assert [end.found for index in others for end in group.shown[index]] == [found] * 2
+
+
+def test_the_death_of_process_0_is_seen_by_each(make_group: Callable[..., Group]) -> None:
+    group = make_group()
+    group.disconnect(0)
+    assert group.codes(1, 2) == [exits.PEER_LOST] * 2
+    assert group.shown[1][0].found.startswith("worker 0 (host host, pid 100) ended without a word")
+
+
+@pytest.mark.parametrize("failing", [0, 1])
+def test_a_failure_is_told_with_its_reason(make_group: Callable[..., Group], failing: int) -> None:
+    group = make_group()
+    assert group.lines[failing].claim_end()
+    group.lines[failing].fail("worker failed: ValueError: boom")
+    group.disconnect(failing)
+    others = [index for index in (1, 2, 0) if index != failing]
+    assert group.codes(*others) == [exits.PEER_LOST] * 2
+    assert [end.found for index in others for end in group.shown[index]] == ["worker failed: ValueError: boom"] * 2
+    assert group.shown[failing] == []  # it has shown its own traceback
+
+
+def test_a_hang_is_told_to_all_with_who_is_stuck(make_group: Callable[..., Group]) -> None:
+    group = make_group(hang_timeout=0.3)
+    with group.progress[0].during(Phase.STEP), group.progress[2].during(Phase.STEP):
+        assert group.codes(1, 2, 0) == [exits.HUNG] * 3
+    assert [end.stuck for shown in group.shown for end in shown] == [(1,)] * 3
+
+
+def test_the_end_of_the_program_waits_for_all_and_then_nothing_is_news(make_group: Callable[..., Group]) -> None:
+    group = make_group()
+    results: SimpleQueue[bool] = SimpleQueue()
+    threads = [threading.Thread(target=lambda line=line: results.put(line.finish())) for line in group.lines]
+    for thread in threads[:2]:
+        thread.start()
+    group.lines[1].wait_for_news(0.3)
+    assert results.empty()
+    threads[2].start()
+    for thread in threads:
+        thread.join(SECONDS)
+    assert [results.get(timeout=SECONDS) for _ in threads] == [True] * 3
+    for index in range(3):
+        group.disconnect(index)
+    for line in group.lines:
+        line._thread.join(SECONDS)
+    assert group.shown == [[], [], []]
+
+
+def test_who_ends_its_program_while_others_need_it_goes_its_way(make_group: Callable[..., Group]) -> None:
+    group = make_group()
+    with group.progress[0].during(Phase.STEP), group.progress[2].during(Phase.STEP):
+        assert group.lines[1].finish() is False
+        assert group.codes(2) == [exits.PEER_LOST]
+    group.disconnect(1)
+    assert group.codes(0) == [exits.PEER_LOST]
+    assert "worker 1 (host host, pid 101) has been at the end of its program for" in group.shown[2][0].found
+
+
+def test_beats_do_not_pile_up_before_a_frozen_peer() -> None:
+    ours, theirs = connected()
+    line = Lifeline(PEERS[:2], 1, {0: (ours, b"")}, Progress(), None, show=lambda end: None, leave=lambda code: None)
+    deadline = Deadline(SECONDS)
+    for _ in range(20_000):  # five hours
+        line._beat()
+    assert not deadline.expired
+    ours.close()
+    theirs.close()

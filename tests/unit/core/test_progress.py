@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from stratagem.core.clock import Clock
+from stratagem.core.progress import Mark, Phase, Progress, StepFile
+
+
+class HandClock(Clock):
+    def __init__(self) -> None:
+        self.time = 100.0
+
+    def now(self) -> float:
+        return self.time
+
+
+def test_phases_nest_and_steps_count_when_they_end_well() -> None:
+    clock = HandClock()
+    progress = Progress(clock)
+    with progress.during(Phase.COMPILING, steps=1):
+        clock.time = 150.0
+    assert (progress.mark, progress.longest_step) == (Mark(Phase.OUTSIDE, 1, 150.0), 0.0)
+    with progress.during(Phase.STEP, steps=3):
+        with progress.during(Phase.MEETING):
+            assert progress.mark == Mark(Phase.MEETING, 1, 150.0)
+        assert progress.mark.phase is Phase.STEP
+        clock.time = 157.0
+    assert (progress.mark, progress.longest_step) == (Mark(Phase.OUTSIDE, 4, 157.0), 7.0)
+    with pytest.raises(ValueError, match="boom"), progress.during(Phase.STEP, steps=1):
+        raise ValueError("boom")
+    assert progress.mark == Mark(Phase.OUTSIDE, 4, 157.0)
+
+
+def test_steps_can_be_read_from_the_file_by_others(tmp_path: Path) -> None:
+    file = tmp_path / "steps"
+    assert StepFile.read(file) == (0, 0.0)
+    progress = Progress(file=StepFile(file))
+    assert StepFile.read(file) == (0, 0.0)
+    for _ in range(3):
+        with progress.during(Phase.STEP, steps=2):
+            pass
+    steps, moment = StepFile.read(file)
+    assert steps == 6
+    assert moment > 1.6e9
