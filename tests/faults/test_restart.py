@@ -43,9 +43,9 @@ print("total", float(total))
 def test_a_run_whose_chief_is_killed_comes_to_its_end(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(PROGRAM)
+    options = ["--workers", "2", "--max-restarts", "1", "--log-dir", str(tmp_path / "logs")]
     done = subprocess.run(
-        [sys.executable, "-m", "stratagem", "run", "--workers", "2", "--max-restarts", "1"]
-        + ["--log-dir", str(tmp_path / "logs"), str(script), str(tmp_path / "steps")],
+        [sys.executable, "-m", "stratagem", "run", *options, str(script), str(tmp_path / "steps")],
         capture_output=True,
         text=True,
         check=False,
