@@ -27,8 +27,8 @@ import stratagem
 from stratagem.testing import run_workers
 
 SIZES = (2, 4)
-SECONDS = 300.0
-needs_whole_table = pytest.mark.timeout(330)
+SECONDS = 540.0  # on a busy machine; an idle one with two cores takes a quarter of that
+needs_whole_table = pytest.mark.timeout(600)
 ALL = {**LOOPS, **PER_REPLICA}
 
 
