@@ -60,7 +60,17 @@ def measure(victim: int, restarts: int) -> tuple[float, float, float]:
     """
     start = time.perf_counter()
     process = subprocess.Popen(
-        [sys.executable, "-m", "stratagem", "run", "--workers", str(WORKERS), "--max-restarts", str(restarts), __file__],
+        [
+            sys.executable,
+            "-m",
+            "stratagem",
+            "run",
+            "--workers",
+            str(WORKERS),
+            "--max-restarts",
+            str(restarts),
+            __file__,
+        ],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
@@ -85,7 +95,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     rounds = parser.parse_args().rounds
-    print("| killed | start-up | kill to first step of the next generation | beyond start-up | kill to end, no restart |")
+    print(
+        "| killed | start-up | kill to first step of the next generation | beyond start-up | kill to end, no restart |"
+    )
     print("| --- | --- | --- | --- | --- |")
     for victim, name in ((0, "worker 0 (chief)"), (1, "worker 1")):
         restarted = [measure(victim, restarts=1) for _ in range(rounds)]
