@@ -1,6 +1,6 @@
 """How soon a group ends when one of its workers is killed, and how soon the next generation steps.
 
-Run `python benchmarks/recovery.py [--rounds 3]`. The same file is the program of the workers.
+Run `python benchmarks/recovery.py [--rounds 3] [--write]`. The same file is the program of the workers.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import sys
 import time
 from collections.abc import Iterator
 from typing import IO
+
+from pages import page, save
 
 from stratagem.core import environment
 
@@ -30,6 +32,7 @@ def work() -> None:
 
     def step() -> object:
         context = stratagem.get_replica_context()
+        assert context is not None
         return context.all_reduce("sum", jnp.full(1000, context.replica_id_in_sync_group))
 
     strategy.run(step)
@@ -90,22 +93,32 @@ def measure(victim: int, restarts: int) -> tuple[float, float, float]:
     return started - start, again - killed, time.perf_counter() - killed
 
 
-def main() -> None:
-    """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3)
-    rounds = parser.parse_args().rounds
-    print(
-        "| killed | start-up | kill to first step of the next generation | beyond start-up | kill to end, no restart |"
-    )
-    print("| --- | --- | --- | --- | --- |")
+def table(rounds: int) -> str:
+    """Return the medians of several rounds, as a Markdown table."""
+    lines = [
+        "| killed | start-up, s | kill to first step again, s | beyond start-up, s | kill to end without restart, s |",
+        "| --- | ---: | ---: | ---: | ---: |",
+    ]
     for victim, name in ((0, "worker 0 (chief)"), (1, "worker 1")):
         restarted = [measure(victim, restarts=1) for _ in range(rounds)]
         ended = [measure(victim, restarts=0) for _ in range(rounds)]
         start_up = statistics.median(seconds[0] for seconds in restarted + ended)
         again = statistics.median(seconds[1] for seconds in restarted)
         end = statistics.median(seconds[2] for seconds in ended)
-        print(f"| {name} | {start_up:.2f} s | {again:.2f} s | {again - start_up:+.2f} s | {end:.2f} s |")
+        lines.append(f"| {name} | {start_up:.2f} | {again:.2f} | {again - start_up:+.2f} | {end:.2f} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--write", action="store_true", help="save the page in benchmarks/results")
+    arguments = parser.parse_args()
+    facts = [f"{WORKERS} workers on this machine, {arguments.rounds} rounds; SIGKILL after the first step"]
+    text = page("How soon a group ends, and steps again, when a worker is killed", facts, table(arguments.rounds))
+    print(text)
+    if arguments.write:
+        print(f"written: {save('recovery', text)}", file=sys.stderr)
 
 
 if __name__ == "__main__":

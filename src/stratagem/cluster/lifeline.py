@@ -28,7 +28,7 @@ from stratagem.cluster.hello import Peer, to_line
 from stratagem.cluster.watchdog import Standing, find_hang, patience
 from stratagem.core import exits
 from stratagem.core.clock import Clock, Deadline
-from stratagem.core.log import announce, logger
+from stratagem.core.log import announce_once, logger
 from stratagem.core.progress import Phase, Progress
 
 BEAT_SECONDS: Final = 1.0
@@ -164,7 +164,7 @@ class Lifeline:
         Args:
             found: What happened. The others show it, and end with PEER_LOST.
         """
-        if self._is_over:
+        if not self._is_connected:
             return
         if self._index == 0:
             self._tell_all(End(exits.PEER_LOST, found))
@@ -181,17 +181,21 @@ class Lifeline:
         Returns:
             Whether all have; otherwise the others needed this task, and are gone.
         """
-        if self._is_over:
-            return True
+        if not self._is_connected:
+            return self._news is None
         self._progress.enter(Phase.ENDED)
         if self._index == 0:
             self._check_all_ended()
         else:
             self._links[0].say({"bye": self._progress.mark.steps})
-        if not self._all_ended.wait(LONG_END_SECONDS):
-            announce(f"{self.own} has ended its program and waits for the others to end theirs.")
-            self._all_ended.wait()
+        while not self._all_ended.wait(LONG_END_SECONDS) and self._is_connected:
+            announce_once(f"{self.own} has ended its program and waits for the others to end theirs.")
         return self._news is None
+
+    @property
+    def _is_connected(self) -> bool:
+        """Whether there is still somebody to talk to. At a person's prompt a process outlives its group."""
+        return self._thread.is_alive() and not self._is_over and bool(self._links)
 
     # The thread ----------------------------------------------------------------------------------
 

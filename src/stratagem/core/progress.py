@@ -1,7 +1,7 @@
 """What this process is doing: reading input, compiling, in a step. Marked by the training loop, read by the watchdog.
 
-A mark is one assignment of a tuple, which other threads see whole; a step with its marks costs about a
-microsecond.
+A mark is one assignment of a tuple, which other threads see whole. A phase costs about three microseconds (measured on
+a loaded machine); a step of `fit` has two.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ class Progress:
 
     def __init__(self, clock: Clock | None = None, file: StepFile | None = None) -> None:
         self.clock = clock or Clock()
-        self.mark = Mark(Phase.OUTSIDE, 0, self.clock.now())
+        self._now = self.clock.now
+        self.mark = Mark(Phase.OUTSIDE, 0, self._now())
         self.longest_step = 0.0
         self._file = file
 
@@ -73,8 +74,8 @@ class Progress:
             phase: What the process does now.
             more_steps: Steps that have come to their end with the phase before.
         """
-        steps = self.mark.steps + more_steps
-        self.mark = Mark(phase, steps, self.clock.now())
+        steps = self.mark[1] + more_steps
+        self.mark = Mark(phase, steps, self._now())
         if more_steps and self._file is not None:
             self._file.write(steps)
 
@@ -91,20 +92,22 @@ class Progress:
 class _During:
     """A phase with an end. A class, because a generator would cost three times as much."""
 
+    __slots__ = ("_outer", "_phase", "_progress", "_steps")
+
     def __init__(self, progress: Progress, phase: Phase, steps: int) -> None:
         self._progress = progress
         self._phase = phase
         self._steps = steps
 
     def __enter__(self) -> None:
-        self._outer = self._progress.mark.phase
+        self._outer = self._progress.mark[0]
         self._progress.enter(self._phase)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        progress, began = self._progress, self._progress.mark.since
+        progress, began = self._progress, self._progress.mark[2]
         progress.enter(self._outer, self._steps if kind is None else 0)
         if self._phase is Phase.STEP:
-            progress.longest_step = max(progress.longest_step, progress.mark.since - began)
+            progress.longest_step = max(progress.longest_step, progress.mark[2] - began)
 
 
 class StepFile:

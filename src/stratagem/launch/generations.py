@@ -108,8 +108,9 @@ class Run:
         steps = {name: StepFile.read(file)[0] for name, file in step_files.items()}
         for file in step_files.values():
             file.unlink(missing_ok=True)
-        workers = sum(task.type == "worker" for task in tasks)
-        generation = Generation(number, workers, self._clock.now() - start, max(steps.values()))
+        workers = [task.name for task in tasks if task.type == "worker"]  # an evaluator may step in vain
+        most = max(steps[name] for name in workers)
+        generation = Generation(number, len(workers), self._clock.now() - start, most)
         failure = outcome.failure
         if failure is not None:
             if self._reports:
