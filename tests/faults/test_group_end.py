@@ -12,7 +12,7 @@ import pytest
 
 import stratagem
 from stratagem.core import environment, exits
-from stratagem.testing import Worker, WorkerResult, block_point, start_workers
+from stratagem.testing import Worker, WorkerResult, block_point, drop_connections, start_workers
 
 pytestmark = pytest.mark.multiprocess
 
@@ -21,8 +21,8 @@ END_SECONDS = 5.0
 """Longest time that the end of the group may take, once there is a reason."""
 
 
-def take_steps(failing: int | None = None) -> None:
-    """Take three steps, then a fourth that some worker may never come to."""
+def take_steps(failing: int | None = None, drops: bool = False) -> None:
+    """Take three steps, then a fourth that some worker may never come to, or come to without a network."""
     strategy = stratagem.MultiWorkerMirroredStrategy()
 
     def step() -> object:
@@ -33,7 +33,9 @@ def take_steps(failing: int | None = None) -> None:
     for _ in range(3):
         strategy.run(step)
     block_point("step 4")
-    if strategy.worker_index == failing:
+    if strategy.worker_index == failing and drops:
+        drop_connections()
+    elif strategy.worker_index == failing:
         raise ValueError("broken on purpose")
     strategy.run(step)
     block_point("the end")
@@ -48,10 +50,10 @@ class End(NamedTuple):
     seconds: float
 
 
-def end_of_group(num_workers: int, culprit: int, fault: Callable[[Worker], object], failing: int | None = None) -> End:
+def end_of_group(num_workers: int, culprit: int, fault: Callable[[Worker], object], *failing: object) -> End:
     """Let all workers but one go into step 4, and do something to that one."""
     env = {environment.HANG_TIMEOUT: str(HANG_SECONDS)}
-    with start_workers(take_steps, num_workers, args=[failing], env=env) as workers:
+    with start_workers(take_steps, num_workers, args=failing, env=env) as workers:
         for worker in workers:
             worker.wait_for_point("step 4")
         others = [worker for worker in workers if worker.index != culprit]
@@ -78,13 +80,22 @@ def test_a_killed_worker_is_named_and_ends_the_others(num_workers: int, culprit:
 
 
 def test_an_exception_reaches_the_output_of_the_others() -> None:
-    end = end_of_group(2, 0, lambda worker: worker.release("step 4"), failing=0)
+    end = end_of_group(2, 0, lambda worker: worker.release("step 4"), 0)
 
     assert end.seconds < END_SECONDS
     assert [result.returncode for result in end.others] == [exits.PEER_LOST]
     assert f"stratagem: {end.name} failed: ValueError: broken on purpose\n" in end.others[0].output
     assert end.culprit.returncode == exits.FAILED
     assert f"stratagem: {end.name} failed:\nTraceback" in end.culprit.output
+
+
+def test_a_worker_that_loses_its_network_is_named() -> None:
+    end = end_of_group(3, 1, lambda worker: worker.release("step 4"), 1, True)
+
+    assert end.seconds < END_SECONDS
+    assert [result.returncode for result in (*end.others, end.culprit)] == [exits.PEER_LOST] * 3
+    for result in end.others:
+        assert f"stratagem: {end.name} ended without a word" in result.output
 
 
 @pytest.mark.parametrize("culprit", [0, 1])

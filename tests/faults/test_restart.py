@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from stratagem.launch.machine import free_ports
 
 pytestmark = pytest.mark.multiprocess
 
@@ -34,22 +37,28 @@ for number in range(done + 1, 13):
     if strategy.is_chief:
         file.with_suffix(".new").write_text(str(number))
         file.with_suffix(".new").rename(file)
-    if strategy.is_chief and number == 5 and os.environ["STRATAGEM_GENERATION"] == "1":
-        os.kill(os.getpid(), signal.SIGKILL)
+    if strategy.is_chief and number == 5 and done == 0:
+        os.kill(os.getpid() if sys.argv[2] == "worker" else os.getppid(), signal.SIGKILL)
+        signal.pause()
 print("total", float(total))
 """
 
 
-def test_a_run_whose_chief_is_killed_comes_to_its_end(tmp_path: Path) -> None:
-    script = tmp_path / "train.py"
+def command(folder: Path, killed: str, *options: str) -> list[str]:
+    """Return the command of a launcher. After step 5 the chief kills itself ("worker"), or its launcher."""
+    script = folder / "train.py"
     script.write_text(PROGRAM)
-    options = ["--workers", "2", "--max-restarts", "1", "--log-dir", str(tmp_path / "logs")]
+    launcher = [sys.executable, "-m", "stratagem", "run", "--max-restarts", "1", *options]
+    return [*launcher, str(script), str(folder / "steps"), killed]
+
+
+ENVIRONMENT = {**os.environ, "JAX_PLATFORMS": "cpu"}
+
+
+def test_a_run_whose_chief_is_killed_comes_to_its_end(tmp_path: Path) -> None:
+    options = ["--workers", "2", "--log-dir", str(tmp_path / "logs")]
     done = subprocess.run(
-        [sys.executable, "-m", "stratagem", "run", *options, str(script), str(tmp_path / "steps")],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "JAX_PLATFORMS": "cpu"},
+        command(tmp_path, "worker", *options), capture_output=True, text=True, check=False, env=ENVIRONMENT
     )
 
     assert done.returncode == 0, done.stdout + done.stderr
@@ -60,3 +69,32 @@ def test_a_run_whose_chief_is_killed_comes_to_its_end(tmp_path: Path) -> None:
     assert "\ngeneration 1, 2 workers: worker 0 was ended by SIGKILL after " in done.stderr
     assert " s, after step 5 (" in done.stderr
     assert "\ngeneration 2, 2 workers: ended well after " in done.stderr
+
+
+@pytest.mark.parametrize("killed", ["worker", "launcher"])
+def test_launchers_of_two_machines_go_on_together(killed: str, tmp_path: Path) -> None:
+    """Also where the machine of the coordinator fails, and its launcher is started again by whatever starts it."""
+    (port,) = free_ports(1)
+    nodes = ["--nodes", "2", "--coordinator", f"127.0.0.1:{port}", "--node-rank"]
+    first, second = (command(tmp_path, killed, *nodes, rank) for rank in "01")
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "env": ENVIRONMENT}
+    with subprocess.Popen(first, **pipes) as chief, subprocess.Popen(second, **pipes) as other:
+        try:
+            said = chief.communicate()[0]
+            if killed == "launcher":
+                assert chief.returncode == -signal.SIGKILL
+                again = subprocess.run(first, capture_output=True, text=True, check=False, env=ENVIRONMENT)
+                assert again.returncode == 0, again.stderr
+                assert "[worker 0] total 12.0\n" in again.stdout
+            else:
+                assert chief.returncode == 0, said
+                assert "[worker 0] total 12.0\n" in said
+                assert "\ngeneration 1, 1 worker: worker 0 was ended by SIGKILL after " in said
+            told = other.communicate()[0]
+        finally:
+            chief.kill()
+            other.kill()
+    assert other.returncode == 0, told
+    assert "[worker 1] from step 6\n[worker 1] total 12.0\n" in told
+    assert "\ngeneration 1, 1 worker: worker 1 lost a peer" in told, told
+    assert "\ngeneration 2, 1 worker: ended well after " in told

@@ -8,6 +8,7 @@ the others why (`lifeline`), and all leave at once.
 from __future__ import annotations
 
 import os
+import re
 import sys
 import threading
 import traceback
@@ -27,6 +28,9 @@ NEWS_SECONDS: Final = 2.0
 
 STUCK_OUTPUT_SECONDS: Final = 3.0
 """How long the last words may take to be written; somebody may have stopped reading."""
+
+_STATUS: Final = re.compile("(ABORTED|CANCELLED|DEADLINE_EXCEEDED|FAILED_PRECONDITION|INTERNAL|UNAVAILABLE|UNKNOWN): ")
+"""How the runtime's errors begin."""
 
 ExceptHook = Callable[[type[BaseException], BaseException, TracebackType | None], object]
 
@@ -128,9 +132,15 @@ def is_interactive() -> bool:
 
 def _is_first_to_end(peers: Lifeline, error: BaseException) -> bool:
     """Whether this exception is the reason to end, not that of a peer."""
-    if any(isinstance(each, jax.errors.JaxRuntimeError) for each in _chain(error)):
+    if any(map(_is_of_runtime, _chain(error))):
         peers.wait_for_news(NEWS_SECONDS)
     return peers.claim_end()
+
+
+def _is_of_runtime(error: BaseException) -> bool:
+    """Whether JAX's runtime raised it. In the first run of a program its errors come as ValueErrors."""
+    is_status = isinstance(error, ValueError) and _STATUS.match(str(error)) is not None
+    return is_status or isinstance(error, jax.errors.JaxRuntimeError)
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

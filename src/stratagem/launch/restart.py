@@ -56,13 +56,12 @@ class Restarts:
                     "Add --max-restarts N.",
                 )
             )
-        if self.at_most and nodes > 1:
+        if self.min_workers is not None and nodes > 1:
             raise ClusterError(
                 explain(
-                    f"--max-restarts is {self.at_most}, --nodes is {nodes}.",
-                    "Launchers of several machines do not agree on generations yet: one might wait for the others.",
-                    "Leave --max-restarts out, and let what starts the launchers start all of them again: the exit "
-                    "code tells whether that may help (docs/launching.md).",
+                    f"--min-workers is {self.min_workers}, --nodes is {nodes}.",
+                    "Each launcher counts the workers of its own machine; the clusters they describe would differ.",
+                    "Leave --min-workers out. With --max-restarts a machine that comes back is waited for.",
                 )
             )
 

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from stratagem.testing.devices import virtual_devices
-from stratagem.testing.points import block_point
+from stratagem.testing.points import block_point, drop_connections
 from stratagem.testing.processes import Worker, WorkerResult, run_workers, start_workers
 
-__all__ = ["Worker", "WorkerResult", "block_point", "run_workers", "start_workers", "virtual_devices"]
+__all__ = [
+    "Worker",
+    "WorkerResult",
+    "block_point",
+    "drop_connections",
+    "run_workers",
+    "start_workers",
+    "virtual_devices",
+]

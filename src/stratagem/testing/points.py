@@ -1,8 +1,9 @@
-"""Points where a worker under test waits until the test lets it go on."""
+"""What a program under test does to itself: waits at a place until the test lets it go on, loses its network."""
 
 from __future__ import annotations
 
 import os
+import socket
 from pathlib import Path
 from urllib.parse import quote
 
@@ -29,6 +30,32 @@ def block_point(name: str) -> None:
     print(reached_line(name), flush=True)
     # Opening waits for the other side: without the interpreter's lock, so that other threads go on.
     pipe.read_bytes()
+
+
+def drop_connections() -> int:
+    """Cut every TCP connection of this process, as a network that fails does; those made later are whole (Linux).
+
+    Returns:
+        How many were cut.
+
+    Example:
+        >>> import socket
+        >>> with socket.create_server(("127.0.0.1", 0)) as listener:
+        ...     with socket.create_connection(listener.getsockname()) as connection:
+        ...         drop_connections() > 0, connection.recv(1)
+        (True, b'')
+    """
+    cut = 0
+    for entry in list(os.scandir("/proc/self/fd")):
+        try:
+            with socket.socket(fileno=os.dup(int(entry.name))) as other:
+                if other.family in (socket.AF_INET, socket.AF_INET6) and other.type == socket.SOCK_STREAM:
+                    other.getpeername()  # an error where it only listens
+                    other.shutdown(socket.SHUT_RDWR)
+                    cut += 1
+        except OSError:  # no socket, not connected, or closed since
+            continue
+    return cut
 
 
 def reached_line(name: str) -> str:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import sys
 
+import jax
 import pytest
 
 from stratagem.cluster.ending import exit_code, leave_at_once_on_failure
@@ -14,6 +15,10 @@ class Peers:
 
     def __init__(self) -> None:
         self.told: list[str] = []
+        self.waited = 0
+
+    def wait_for_news(self, seconds: float) -> None:
+        self.waited += 1
 
     def claim_end(self) -> bool:
         return True
@@ -47,6 +52,26 @@ def test_an_uncaught_exception_is_shown_told_and_ends_the_process(
 )
 def test_the_exit_code_tells_whether_another_try_may_help(error: BaseException, code: int) -> None:
     assert exit_code(error) == code
+
+
+@pytest.mark.parametrize(
+    ("error", "waits"),
+    [
+        (jax.errors.JaxRuntimeError("UNKNOWN: Gloo all-reduce failed"), True),
+        # The first run of a program raises the same as a ValueError (seen with jaxlib 0.10.2).
+        (ValueError("UNKNOWN: Gloo all-reduce failed: Connection closed by peer [127.0.0.1]:63667"), True),
+        (ValueError("UNKNOWN"), False),
+        (TypeError("UNKNOWN: a program's own words"), False),
+    ],
+)
+def test_a_failed_collective_waits_for_the_news_of_who_is_gone(
+    monkeypatch: pytest.MonkeyPatch, error: BaseException, waits: bool
+) -> None:
+    peers = Peers()
+    monkeypatch.setattr(sys, "excepthook", lambda kind, error, trace: None)
+    leave_at_once_on_failure("worker 1", lambda: peers, lambda code: None)
+    sys.excepthook(type(error), error, None)
+    assert peers.waited == waits
 
 
 def test_without_peers_only_a_failed_start_needs_our_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:

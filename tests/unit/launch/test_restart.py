@@ -83,7 +83,7 @@ def test_summary() -> None:
         (Restarts(at_most=1, min_workers=3), 2, 1, "--min-workers is 3, --workers is 2"),
         (Restarts(at_most=1, min_workers=0), 2, 1, "--min-workers is 0"),
         (Restarts(min_workers=1), 2, 1, "there is no --max-restarts"),
-        (Restarts(at_most=1), 2, 2, "--max-restarts is 1, --nodes is 2"),
+        (Restarts(at_most=1, min_workers=1), 2, 2, "--min-workers is 1, --nodes is 2"),
     ],
 )
 def test_what_cannot_be_done_is_refused(restarts: Restarts, workers: int, nodes: int, message: str) -> None:
@@ -93,4 +93,4 @@ def test_what_cannot_be_done_is_refused(restarts: Restarts, workers: int, nodes:
 
 def test_what_can_be_done_is_not() -> None:
     Restarts(at_most=3, min_workers=2).check(workers=2, nodes=1)
-    Restarts().check(workers=2, nodes=2)
+    Restarts(at_most=1).check(workers=2, nodes=2)
