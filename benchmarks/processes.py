@@ -38,6 +38,7 @@ class Contender:
         program: File in `mnist_cnn`.
         workers: Processes, each on its own core.
         peer: Folder in `peers` with its environment; None runs in this one.
+        arguments: More arguments of the program.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Contender:
     program: str
     workers: int = 1
     peer: str | None = None
+    arguments: tuple[str, ...] = ()
 
     @property
     def python(self) -> Path:
@@ -95,7 +97,8 @@ class Running:
         self.cores = cores
         self._logs = [logs / f"{contender.name}-{worker}.log" for worker in range(contender.workers)]
         addresses = [f"{LOOPBACK}:{port}" for port in free_ports(contender.workers)]
-        command = [str(contender.python), str(HERE / "mnist_cnn" / contender.program), str(data), str(steps)]
+        program = HERE / "mnist_cnn" / contender.program
+        command = [str(contender.python), str(program), str(data), str(steps), *contender.arguments]
         self._workers = [
             _start(command, core, _variables(contender, addresses, worker), self._logs[worker])
             for worker, core in enumerate(cores)

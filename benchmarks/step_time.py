@@ -39,6 +39,7 @@ CONTENDERS = (
     REFERENCE,
     Contender("one", "Stratagem, OneDeviceStrategy", "with_stratagem.py"),
     Contender("two", "Stratagem, MultiWorkerMirroredStrategy", "with_stratagem.py", workers=2),
+    Contender("backup", "the same, a backup every 30 steps", "with_stratagem.py", workers=2, arguments=("30",)),
     Contender("torch", "PyTorch, DDP over Gloo", "torch_ddp.py", workers=2, peer="torch"),
     Contender(
         "tensorflow",

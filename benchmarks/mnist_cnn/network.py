@@ -5,6 +5,7 @@ https://www.tensorflow.org/tutorials/distribute/multi_worker_with_keras
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from turns import Turns
@@ -40,7 +41,9 @@ def compiled_network(keras: Any) -> Any:
     return model
 
 
-def fit_in_turns(keras: Any, model: Any, turns: Turns, *data: Any, **options: Any) -> None:
+def fit_in_turns(
+    keras: Any, model: Any, turns: Turns, *data: Any, callbacks: Sequence[Any] = (), **options: Any
+) -> None:
     """Call `model.fit` once; a turn is what lies between the ends of two of its epochs.
 
     Args:
@@ -48,11 +51,12 @@ def fit_in_turns(keras: Any, model: Any, turns: Turns, *data: Any, **options: An
         model: What `compiled_network` returned.
         turns: When to run an epoch.
         *data: What `fit` takes first.
+        callbacks: More callbacks of `fit`.
         **options: More options of `fit`.
     """
 
     def on_epoch_end(epoch: int, logs: dict[str, float]) -> None:
         model.stop_training = not turns.finish(float(logs["loss"]))
 
-    callbacks = [keras.callbacks.LambdaCallback(on_epoch_end=on_epoch_end)]
-    model.fit(*data, epochs=_FOR_EVER, callbacks=callbacks, verbose=0, **options)
+    end_of_turn = keras.callbacks.LambdaCallback(on_epoch_end=on_epoch_end)
+    model.fit(*data, epochs=_FOR_EVER, callbacks=[*callbacks, end_of_turn], verbose=0, **options)

@@ -1,6 +1,6 @@
 """How a contender is measured: one epoch a turn, so that contenders alternate on the same cores.
 
-A contender is a program of its own: `contender.py DATA STEPS`. It trains for ever, an epoch of STEPS steps
+A contender is a program of its own: `contender.py DATA STEPS`, perhaps with more arguments. It trains for ever, an epoch of STEPS steps
 after the other, and calls `Turns.finish` at the end of each. That writes one line of JSON to standard output
 and waits for a line on standard input before the next epoch begins. The end of standard input ends it.
 Whatever else is printed goes to standard error. The first epoch, with start-up and compilation, needs no line.
@@ -25,7 +25,7 @@ class Turns:
     """
 
     def __init__(self, **versions: str) -> None:
-        self._data, steps = sys.argv[1:]
+        self._data, steps = sys.argv[1:3]
         self.steps = int(steps)
         self._versions = versions
         self._answers = os.fdopen(os.dup(1), "w", buffering=1)

@@ -1,8 +1,13 @@
-"""The same under Stratagem: one replica without TF_CONFIG, one on each worker with it."""
+"""The same under Stratagem: one replica without TF_CONFIG, one on each worker with it.
+
+A third argument is the number of steps between two backups.
+"""
 
 from __future__ import annotations
 
 import os
+import sys
+import tempfile
 
 import jax
 import keras
@@ -20,4 +25,6 @@ global_batch = ROWS_PER_WORKER * strategy.num_replicas_in_sync
 x, y = turns.rows(global_batch)
 with strategy.scope():
     model = compiled_network(keras)
-fit_in_turns(keras, model, turns, x, y, batch_size=global_batch, shuffle=False)
+with tempfile.TemporaryDirectory() as folder:
+    backups = [stratagem.callbacks.BackupAndRestore(folder, save_freq=int(every)) for every in sys.argv[3:]]
+    fit_in_turns(keras, model, turns, x, y, callbacks=backups, batch_size=global_batch, shuffle=False)
