@@ -1,8 +1,8 @@
 """How a contender is measured: one epoch a turn, so that contenders alternate on the same cores.
 
-A contender is a program of its own: `contender.py DATA STEPS`, perhaps with more arguments. It trains for ever, an epoch of STEPS steps
-after the other, and calls `Turns.finish` at the end of each. That writes one line of JSON to standard output
-and waits for a line on standard input before the next epoch begins. The end of standard input ends it.
+A contender is a program of its own: `contender.py DATA STEPS`, perhaps with more arguments. It trains for ever, an
+epoch of STEPS steps after the other, and calls `Turns.finish` at the end of each. That writes one line of JSON to
+standard output and waits for a line on standard input before the next epoch begins. The end of standard input ends it.
 Whatever else is printed goes to standard error. The first epoch, with start-up and compilation, needs no line.
 """
 
