@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -98,3 +99,61 @@ def test_launchers_of_two_machines_go_on_together(killed: str, tmp_path: Path) -
     assert "[worker 1] from step 6\n[worker 1] total 12.0\n" in told
     assert "\ngeneration 1, 1 worker: worker 1 lost a peer" in told, told
     assert "\ngeneration 2, 1 worker: ended well after " in told
+
+
+BROKEN = """
+import json, os, sys
+
+if json.loads(os.environ["TF_CONFIG"])["task"]["index"] == 1 and os.path.exists("broken"):
+    sys.exit("broken disk")
+import keras
+import numpy as np
+import stratagem
+
+strategy = stratagem.MultiWorkerMirroredStrategy()
+keras.utils.set_random_seed(1)
+x = np.random.default_rng(0).normal(size=(64, 4)).astype("float32")
+with strategy.scope():
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+
+
+def tell(epoch, logs):
+    print(f"epoch {epoch}, {strategy.worker_count} workers: {logs['loss']:.5f}", flush=True)
+    if epoch == 2 and strategy.worker_count == 1:
+        os.remove("broken")
+        os._exit(43)
+
+
+callbacks = [keras.callbacks.LambdaCallback(on_epoch_end=tell), stratagem.callbacks.BackupAndRestore("backup")]
+model.fit(x, x.sum(1, keepdims=True), batch_size=16, epochs=5, verbose=0, callbacks=callbacks)
+"""
+
+
+def test_goes_on_with_fewer_workers_and_grows_again(tmp_path: Path) -> None:
+    (tmp_path / "broken").touch()
+    (tmp_path / "train.py").write_text(BROKEN)
+    options = ["--workers", "2", "--max-restarts", "5", "--min-workers", "1", "--backoff", "0.1"]
+    done = subprocess.run(
+        [sys.executable, "-m", "stratagem", "run", *options, "train.py"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=ENVIRONMENT,
+        cwd=tmp_path,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    workers = [int(number) for number in re.findall(r"^generation \d+, (\d) worker", done.stderr, re.MULTILINE)]
+    assert workers == [2, 2, 1, 2]
+    told = re.findall(r"\[worker 0\] epoch (\d), (\d) workers: (\S+)", done.stdout)
+    alone, together = (
+        {int(epoch): float(loss) for epoch, workers, loss in told if workers == number} for number in "12"
+    )
+    assert list(alone) == [0, 1, 2]
+    assert max(together) == 4
+    assert min(together) in (1, 2, 3)  # behind the newest backup that was whole
+    # The global batch is fixed, so each epoch is the same on any number of workers.
+    common = alone.keys() & together.keys()
+    assert [together[epoch] for epoch in common] == pytest.approx([alone[epoch] for epoch in common], rel=1e-4)
+    assert together[4] < together[3] < alone[2]
