@@ -32,6 +32,9 @@ STUCK_OUTPUT_SECONDS: Final = 3.0
 _STATUS: Final = re.compile("(ABORTED|CANCELLED|DEADLINE_EXCEEDED|FAILED_PRECONDITION|INTERNAL|UNAVAILABLE|UNKNOWN): ")
 """How the runtime's errors begin."""
 
+LAST_SECONDS: Final = 20.0
+"""How long the thread of the lifeline has to end this process, before the exception does after all."""
+
 ExceptHook = Callable[[type[BaseException], BaseException, TracebackType | None], object]
 
 
@@ -55,7 +58,7 @@ def leave_at_once_on_failure(
         if peers is not None and not _is_first_to_end(peers, error):
             # The thread of the lifeline says who is gone, and ends this process. A traceback out of the
             # collective, which would only say that some connection was closed, is not the reason.
-            threading.Event().wait()
+            threading.Event().wait(LAST_SECONDS)
         code = exit_code(error)
         try:
             print(f"stratagem: {name} failed:", file=sys.stderr)

@@ -5,6 +5,7 @@ import sys
 import jax
 import pytest
 
+from stratagem.cluster import ending
 from stratagem.cluster.ending import exit_code, leave_at_once_on_failure
 from stratagem.core import exits
 from stratagem.core.errors import PeerError, StartupError
@@ -72,6 +73,20 @@ def test_a_failed_collective_waits_for_the_news_of_who_is_gone(
     leave_at_once_on_failure("worker 1", lambda: peers, lambda code: None)
     sys.excepthook(type(error), error, None)
     assert peers.waited == waits
+
+
+def test_a_lifeline_that_does_not_end_the_process_does_not_keep_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    codes: list[int] = []
+    peers = Peers()
+    monkeypatch.setattr(peers, "claim_end", lambda: False)
+    monkeypatch.setattr(ending, "LAST_SECONDS", 0.0)
+    monkeypatch.setattr(sys, "excepthook", lambda kind, error, trace: None)
+    leave_at_once_on_failure("worker 1", lambda: peers, codes.append)
+    sys.excepthook(ValueError, ValueError(), None)
+    assert codes == [exits.FAILED]
+    assert "worker 1 failed" in capsys.readouterr().err
 
 
 def test_without_peers_only_a_failed_start_needs_our_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
