@@ -18,7 +18,7 @@ import numpy as np
 import optree
 
 from stratagem.core.errors import InputError, explain
-from stratagem.data.structure import Tree, component_names, flatten, map_leaves, stack, unstack
+from stratagem.data.structure import Tree, component_names, flatten, map_leaves, objects, stack, unstack
 
 Rows = slice | np.ndarray
 """Which rows of a block: a slice, or a vector of positions."""
@@ -73,7 +73,11 @@ def join(blocks: Sequence[Block]) -> Block:
 
 
 class Source(Protocol):
-    """Elements that can be read in any order: arrays, ranges; later record files."""
+    """Elements that can be read in any order: arrays, ranges, record files.
+
+    Several threads may call `take` at once. A source that is not plain data itself, such as open files, pickles as
+    what it takes to open them again.
+    """
 
     def __len__(self) -> int:
         """Number of elements."""
@@ -81,6 +85,11 @@ class Source(Protocol):
 
     def take(self, index: np.ndarray) -> Tree:
         """Return the elements at these positions, as columns that the caller owns."""
+        ...
+
+    @property
+    def spec(self) -> Tree:
+        """The tree of `TensorSpec` of an element."""
         ...
 
 
@@ -120,7 +129,7 @@ class HeldBlock(Block):
     @classmethod
     def of(cls, elements: Sequence[Tree]) -> HeldBlock:
         """Return the block of these elements."""
-        return cls(_objects(elements))
+        return cls(objects(elements))
 
     def __len__(self) -> int:
         return len(self._held)
@@ -146,14 +155,6 @@ class HeldBlock(Block):
 def hold(block: Block) -> Block:
     """Return a block that can be read again without calling a function of the user again."""
     return block if block.rereadable or isinstance(block, HeldBlock) else HeldBlock.of(block.elements())
-
-
-def _objects(items: Sequence[Any]) -> np.ndarray:
-    # One by one: NumPy would take a sequence of arrays or tuples apart.
-    out = np.empty(len(items), object)
-    for place, item in enumerate(items):
-        out[place] = item
-    return out
 
 
 class ColumnsBlock(Block):
@@ -299,7 +300,7 @@ class BatchBlock(Block):
     @classmethod
     def of(cls, batches: Sequence[Block]) -> BatchBlock:
         """Return the block whose elements are these batches."""
-        return cls(_objects(batches))
+        return cls(objects(batches))
 
     def __len__(self) -> int:
         return len(self._batches)

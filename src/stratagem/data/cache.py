@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Sequence
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -124,7 +124,11 @@ class _RememberedBlock(Block):
 
     def elements(self) -> list[Tree]:
         # Copies: a function of the user that works in place must not change what later passes see.
-        return [map_leaves(np.copy, element) for element in self._memory.read(self._index)]
+        return [map_leaves(_copy, element) for element in self._memory.read(self._index)]
 
     def gather(self) -> Tree:
         return stack(self._memory.read(self._index))
+
+
+def _copy(leaf: Any) -> Any:
+    return leaf if isinstance(leaf, bytes) else np.copy(leaf)

@@ -22,7 +22,7 @@ from stratagem.data.sequence import SHARD_HINT, Concatenate, Repeat, Shard, Skip
 from stratagem.data.shuffle import Shuffle
 from stratagem.data.sources import ArraySource, Generated, Indexed, RangeSource
 from stratagem.data.specs import TensorSpec, signature_of
-from stratagem.data.structure import Tree, as_array, as_arrays, flatten, map_leaves
+from stratagem.data.structure import Tree, as_array, as_arrays, flatten, map_leaves, stack
 from stratagem.data.transforms import Batched, Filter, Map, Unbatch
 
 
@@ -91,7 +91,7 @@ class Dataset:
             [array([1, 2], dtype=int32)]
         """
         element = as_arrays(tensors)
-        return Dataset(Indexed(ArraySource(map_leaves(lambda leaf: np.asarray(leaf)[np.newaxis], element))), Options())
+        return Dataset(Indexed(ArraySource(stack([element]))), Options())
 
     @staticmethod
     def from_generator(

@@ -28,4 +28,8 @@ class EagerArray(np.ndarray):
 
 def eager(element: Tree) -> Tree:
     """Return `element` with `.numpy()` on its arrays."""
-    return map_leaves(lambda leaf: np.asarray(leaf).view(EagerArray), element)
+    return map_leaves(_eager, element)
+
+
+def _eager(leaf: Any) -> EagerArray:
+    return np.asarray(leaf, object if isinstance(leaf, bytes) else None).view(EagerArray)

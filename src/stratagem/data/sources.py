@@ -1,4 +1,4 @@
-"""Where elements come from: arrays, ranges, generators."""
+"""Where elements come from: arrays, ranges, generators. Files stand in the folder `files`."""
 
 from __future__ import annotations
 
@@ -93,10 +93,10 @@ class Indexed(Node):
     """All elements of a source in their order.
 
     Args:
-        source: Elements that can be read by position, and their spec.
+        source: Elements that can be read by position.
     """
 
-    def __init__(self, source: ArraySource | RangeSource) -> None:
+    def __init__(self, source: Source) -> None:
         super().__init__()
         self._source = source
 
@@ -142,7 +142,7 @@ class Generated(Node):
         self._signature = signature
 
     def stream(self, key: Key) -> Stream:
-        return _GeneratedStream(self._elements())
+        return IteratorStream(self._elements())
 
     def cardinality(self) -> int:
         return UNKNOWN_CARDINALITY
@@ -170,10 +170,12 @@ class Generated(Node):
 
 def _own(element: Any) -> Tree:
     # Copies, as tf.data makes: generators like to fill one buffer again and again.
-    return map_leaves(lambda array: np.array(array)[()], as_arrays(element))
+    return map_leaves(lambda leaf: leaf if isinstance(leaf, bytes) else np.array(leaf)[()], as_arrays(element))
 
 
-class _GeneratedStream(Stream):
+class IteratorStream(Stream):
+    """Elements that come one after another."""
+
     def __init__(self, elements: Iterator[Tree]) -> None:
         self._elements = elements
 

@@ -50,7 +50,9 @@ class TensorSpec:
 
     @classmethod
     def of(cls, value: Any) -> TensorSpec:
-        """Return the spec of an array, or of anything with `shape` and `dtype` (such as `tf.TensorSpec`)."""
+        """Return the spec of an array, of bytes, or of anything with `shape` and `dtype` (such as `tf.TensorSpec`)."""
+        if isinstance(value, bytes):
+            return cls((), object)
         return value if isinstance(value, cls) else cls(value.shape, value.dtype, getattr(value, "name", None))
 
     def batched(self, size: int | None) -> TensorSpec:

@@ -15,7 +15,10 @@ import optree
 from stratagem.core.errors import InputError, explain
 
 Tree = Any
-"""A tree of arrays. Python cannot spell the type; the leaves are `numpy.ndarray` or NumPy scalars."""
+"""A tree of arrays. Python cannot spell the type; the leaves are `numpy.ndarray`, NumPy scalars, or bytes.
+
+Bytes stay Python's own objects, in columns of dtype `object`: NumPy's byte strings lose the zeros at their end.
+"""
 
 
 def _is_value(node: Any) -> bool:
@@ -49,7 +52,7 @@ def as_array(value: Any) -> Any:
     """Return `value` as NumPy: an array, or a NumPy scalar left as it is.
 
     Python numbers, and lists of them, become float32 and int32 as in TensorFlow (int64 where int32 is too small).
-    Whatever has a dtype keeps it: arrays of NumPy, JAX, pandas, PyTorch, TensorFlow.
+    Whatever has a dtype keeps it: arrays of NumPy, JAX, pandas, PyTorch, TensorFlow. Bytes stay as they are.
 
     A sparse matrix of SciPy is left as it is, for whoever reads its rows; one of JAX becomes dense.
 
@@ -59,10 +62,12 @@ def as_array(value: Any) -> Any:
     Raises:
         InputError: The value has no regular shape.
     """
-    if isinstance(value, np.ndarray | np.generic) or is_sparse(value):
+    if isinstance(value, np.ndarray | np.generic | bytes) or is_sparse(value):
         return value
     if hasattr(value, "todense"):
         value = value.todense()
+    if _holds_bytes(value):
+        return np.array(value, object)
     try:
         array = np.asarray(value)
     except ValueError as error:
@@ -88,9 +93,18 @@ def is_sparse(value: Any) -> bool:
     return hasattr(value, "tocsr")
 
 
-def _holds_python_numbers(value: Any) -> bool:
+def _first(value: Any) -> Any:
     while isinstance(value, list | tuple) and value:
         value = value[0]
+    return value
+
+
+def _holds_bytes(value: Any) -> bool:
+    return isinstance(_first(value), bytes)
+
+
+def _holds_python_numbers(value: Any) -> bool:
+    value = _first(value)
     # An empty list becomes float32, as in TensorFlow. numpy.float64 is a Python float too, but knows its dtype.
     return isinstance(value, int | float | list) and not isinstance(value, np.generic)
 
@@ -127,6 +141,9 @@ def stack(elements: Sequence[Tree]) -> Tree:
             )
     columns = []
     for place, column in enumerate(zip(*(leaves for leaves, _ in flat), strict=True)):
+        if isinstance(column[0], bytes):
+            columns.append(objects(column))
+            continue
         shapes = {array.shape for array in column}
         if len(shapes) > 1:
             raise InputError(
@@ -142,8 +159,16 @@ def stack(elements: Sequence[Tree]) -> Tree:
     return structure.unflatten(columns)
 
 
+def objects(items: Sequence[Any]) -> np.ndarray:
+    """Return a vector of objects. NumPy itself would take a sequence of arrays or tuples apart."""
+    out = np.empty(len(items), object)
+    for place, item in enumerate(items):
+        out[place] = item
+    return out
+
+
 def unstack(columns: Tree) -> list[Tree]:
-    """Return the elements that `columns` hold; the arrays are views, scalars are NumPy scalars."""
+    """Return the elements that `columns` hold; the arrays are views, scalars are NumPy scalars or bytes."""
     leaves, structure = flatten(columns)
     return [structure.unflatten(row) for row in zip(*leaves, strict=True)]
 

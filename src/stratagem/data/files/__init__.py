@@ -1,0 +1,1 @@
+"""Datasets of files, one module for each format."""

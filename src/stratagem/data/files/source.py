@@ -1,0 +1,218 @@
+"""Files as a part of a pipeline: records read by position, or in order where a file cannot be read otherwise.
+
+A format says how one file is read; everything about many files stands here. Of a file that can be read by position a
+worker reads the rows that it needs and no others, so that any number of workers share the same files. A compressed
+file has to be read from its beginning: then every worker reads all of it, or each its own files (`AutoShardPolicy`).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+
+from stratagem.core.errors import InputError, explain
+from stratagem.data.nodes import UNKNOWN_CARDINALITY, Key, Node, Stream
+from stratagem.data.sources import Indexed, IteratorStream
+from stratagem.data.specs import spec_of
+from stratagem.data.structure import Tree, map_leaves
+
+_MOST_OPEN = 256
+"""Files that a source holds open at once; a system allows a process about a thousand."""
+
+
+class RecordFile(Protocol):
+    """One open file. It closes when it is forgotten: another thread may still read from it."""
+
+    def take(self, index: np.ndarray) -> Tree:
+        """Return the records at these positions, in this order, as columns that the caller owns."""
+        ...
+
+
+class IndexedFormat(Protocol):
+    """How files are read whose records can be found by position. Small, and pickles."""
+
+    def scan(self, path: str) -> tuple[int, Any]:
+        """Return the number of records, and whatever `open` needs to find them, such as their offsets.
+
+        Raises:
+            InputError: The file is not of this format, or damaged.
+        """
+        ...
+
+    def open(self, path: str, layout: Any) -> RecordFile:
+        """Open a file that was scanned."""
+        ...
+
+    def spec(self, path: str) -> Tree:
+        """Return the tree of `TensorSpec` of a record."""
+        ...
+
+
+class StreamedFormat(Protocol):
+    """How files are read whose records come one after another only."""
+
+    def read(self, path: str) -> Iterator[Tree]:
+        """Yield the records, each a tree of arrays that the caller owns."""
+        ...
+
+
+class FileSource:
+    """The records of files, one file after another, read by position.
+
+    A file is scanned when its number of records is first needed, and once. Several threads may read at once.
+
+    Args:
+        paths: The files, in the order of their records.
+        format: How each is read.
+
+    Raises:
+        InputError: There is no file.
+    """
+
+    def __init__(self, paths: Sequence[str], format: IndexedFormat) -> None:
+        self.paths = checked_paths(paths)
+        self._format = format
+        self._open: OrderedDict[int, RecordFile] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # For another process: what was scanned goes along, open files do not.
+        state = {name: value for name, value in vars(self).items() if name != "_lock"}
+        return {**state, "_open": OrderedDict()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._lock = threading.Lock()
+
+    @cached_property
+    def _scanned(self) -> list[tuple[int, Any]]:
+        return [self._format.scan(path) for path in self.paths]
+
+    @cached_property
+    def counts(self) -> np.ndarray:
+        """Number of records of each file."""
+        return np.array([count for count, _ in self._scanned], np.int64)
+
+    @cached_property
+    def _ends(self) -> np.ndarray:
+        return np.cumsum(self.counts)
+
+    def __len__(self) -> int:
+        return int(self._ends[-1])
+
+    @cached_property
+    def spec(self) -> Tree:
+        """The tree of `TensorSpec` of a record, as the first file has it."""
+        return self._format.spec(self.paths[0])
+
+    def take(self, index: np.ndarray) -> Tree:
+        """Return the records at these positions over all files."""
+        file = np.searchsorted(self._ends, index, side="right")
+        place = index - (self._ends[file] - self.counts[file])
+        present = np.unique(file)
+        if len(present) == 1:
+            return self._file(int(present[0])).take(place)
+        rows = [np.flatnonzero(file == k) for k in present]
+        columns = [self._file(int(k)).take(place[mine]) for k, mine in zip(present, rows, strict=True)]
+        order = np.argsort(np.concatenate(rows), kind="stable")
+        return map_leaves(lambda *leaves: np.concatenate(leaves)[order], *columns)
+
+    def _file(self, number: int) -> RecordFile:
+        with self._lock:
+            if number not in self._open:
+                self._open[number] = self._format.open(self.paths[number], self._scanned[number][1])
+                if len(self._open) > _MOST_OPEN:
+                    self._open.popitem(last=False)
+            self._open.move_to_end(number)
+            return self._open[number]
+
+    def of_files(self, paths: Sequence[str]) -> FileSource:
+        """Return the source of some of these files; what was scanned of them is not scanned again."""
+        other = FileSource(paths, self._format)
+        if "_scanned" in vars(self):
+            known = dict(zip(self.paths, self._scanned, strict=True))
+            vars(other)["_scanned"] = [known[path] for path in other.paths]
+        return other
+
+
+class Files(Indexed):
+    """The records of files that can be read by position.
+
+    Args:
+        source: The files.
+    """
+
+    def __init__(self, source: FileSource) -> None:
+        super().__init__(source)
+        self._files = source
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The files, in the order of their records."""
+        return self._files.paths
+
+    def record_counts(self) -> list[int] | None:
+        """Number of records of each file, None where only reading can tell."""
+        return self._files.counts.tolist()
+
+    def of_files(self, paths: Sequence[str]) -> Files:
+        """Return the step that reads some of these files."""
+        return Files(self._files.of_files(paths))
+
+
+class StreamedFiles(Node):
+    """The records of files that can be read in order only.
+
+    Args:
+        paths: The files, in the order of their records.
+        format: How each is read.
+    """
+
+    def __init__(self, paths: Sequence[str], format: StreamedFormat) -> None:
+        super().__init__()
+        self.paths = checked_paths(paths)
+        self._format = format
+
+    def stream(self, key: Key) -> Stream:
+        return IteratorStream(record for path in self.paths for record in self._format.read(path))
+
+    def cardinality(self) -> int:
+        return UNKNOWN_CARDINALITY
+
+    def record_counts(self) -> list[int] | None:
+        """Number of records of each file, None where only reading can tell."""
+        return None
+
+    def of_files(self, paths: Sequence[str]) -> StreamedFiles:
+        """Return the step that reads some of these files."""
+        return StreamedFiles(paths, self._format)
+
+    def _make_spec(self) -> Tree:
+        for path in self.paths:
+            for record in self._format.read(path):
+                return spec_of(record)
+        raise InputError(
+            explain(
+                f"The {len(self.paths)} files of the dataset hold no record, the first is {self.paths[0]}.",
+                "What a record looks like is not known.",
+                "Give at least one file with a record in it.",
+            )
+        )
+
+
+def checked_paths(paths: Sequence[str]) -> tuple[str, ...]:
+    """Return the paths, of which there must be one."""
+    if not paths:
+        raise InputError(
+            explain(
+                "A dataset of files was given no file.",
+                "There is nothing to read.",
+                "Check the pattern or the folder that the list of files comes from.",
+            )
+        )
+    return tuple(paths)
