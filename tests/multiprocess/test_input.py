@@ -138,8 +138,8 @@ def test_each_worker_reads_its_own_stream() -> None:
     assert first["after state"] == first["steps"][1]
     assert second["after state"] == second["steps"][1]
     assert sorted(first["sharded"] + second["sharded"]) == list(range(8))
-    # Worker 0 reads 0 2 4, a part at each of two steps: [0], then [2 4]; worker 1 reads 1 3.
-    assert first["hinted"] == [[[0], []], [[2], [4]]]
+    # Worker 0 reads 0 2 4, a piece at each of two steps: [0 2], then [4]; worker 1 reads 1 3.
+    assert first["hinted"] == [[[0], [2]], [[4], []]]
     assert second["hinted"] == [[[1], []], [[3], []]]
 
 

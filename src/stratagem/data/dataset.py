@@ -16,6 +16,7 @@ from stratagem.data import batches as _batches
 from stratagem.data import check
 from stratagem.data.cache import Cache
 from stratagem.data.eager import eager
+from stratagem.data.files.source import FileStep
 from stratagem.data.nodes import Node, Stream, rewrite, walk
 from stratagem.data.options import AUTOTUNE, Options
 from stratagem.data.sequence import SHARD_HINT, Concatenate, Repeat, Shard, Skip, Take, Zip
@@ -570,3 +571,17 @@ class Dataset:
             return node.resolved(num_shards, index) if isinstance(node, Shard) and node.is_hint else node
 
         return self._then(rewrite(self._node, resolve))
+
+    @property
+    def files(self) -> list[FileStep]:
+        """The steps of the pipeline that read files, or lists of their names."""
+        return [node for node in walk(self._node) if isinstance(node, FileStep)]
+
+    def with_files_of(self, num_shards: int, index: int) -> Dataset:
+        """Return the dataset of every `num_shards`-th file, from number `index` on (`AutoShardPolicy.FILE`)."""
+        check.shard(num_shards, index)
+
+        def divide(node: Node) -> Node:
+            return node.of_files(node.paths[index::num_shards]) if isinstance(node, FileStep) else node
+
+        return self._then(rewrite(self._node, divide))

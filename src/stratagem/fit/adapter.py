@@ -14,9 +14,11 @@ from stratagem.data.dataset import Dataset
 from stratagem.fit import compat
 from stratagem.fit.batch import GlobalBatch, place_batch
 from stratagem.fit.keras_input import IndexedBatches, WholeBatches
-from stratagem.fit.sources import AgreedReader, DatasetSource, Source
+from stratagem.fit.reading import Steps, begin
+from stratagem.fit.sources import DatasetSource, Source
 from stratagem.replica.context import StrategyLike
 from stratagem.replica.mesh import Tree
+from stratagem.replica.split import Split
 
 
 class ShareIterator:
@@ -31,8 +33,8 @@ class ShareIterator:
     def __init__(self, source: Source, strategy: StrategyLike, taken: int = 0) -> None:
         # Begun with the first batch: Keras also asks for iterators that it never reads, and a pass of the
         # dataset that nobody sees would change the order of the next epoch.
-        self._begin = lambda: AgreedReader(source, strategy)
-        self._reader: AgreedReader | None = None
+        self._begin = lambda: begin(source, strategy)
+        self._reading: Steps | None = None
         self._mesh = strategy.mesh
         self._source = source
         self._peeked: list[tuple[State, GlobalBatch | None]] = []
@@ -76,24 +78,24 @@ class ShareIterator:
     @property
     def is_under_way(self) -> bool:
         """Whether the pass has begun and not ended."""
-        return (self._reader is not None or self.taken > 0) and not self._ended
+        return (self._reading is not None or self.taken > 0) and not self._ended
 
     def position(self) -> State:
         """Return where the pass stands, behind the last batch that was taken."""
         if self._peeked:
             return self._peeked[-1][0]
-        return self._source.position(None if self._reader is None else self._reader.reader)
+        return self._source.position(self._reading)
 
     def close(self) -> None:
         """Stop reading, in the background too."""
-        if self._reader is not None:
-            self._reader.close()
+        if self._reading is not None:
+            self._reading.close()
 
     def _read(self) -> GlobalBatch | None:
-        if self._reader is None:
-            self._reader = self._begin()
-        batch = next(self._reader, None)
-        return None if batch is None else place_batch(self._mesh, batch.rows, batch.data)
+        if self._reading is None:
+            self._reading = self._begin()
+        rows = next(self._reading, None)
+        return None if rows is None else place_batch(self._mesh, Split.of(rows.shares), rows.local)
 
 
 class Place(NamedTuple):

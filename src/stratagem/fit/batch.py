@@ -29,19 +29,18 @@ class GlobalBatch:
     split: Split
 
 
-def place_batch(mesh: ReplicaMesh, rows: int, local: Tree) -> GlobalBatch:
+def place_batch(mesh: ReplicaMesh, split: Split, local: Tree) -> GlobalBatch:
     """Put this worker's rows of a global batch on its devices.
 
     Args:
         mesh: Where to.
-        rows: Rows in the global batch.
-        local: Structure of NumPy arrays that hold this worker's rows (`mesh.local_rows(rows)`).
+        split: The shares of the replicas.
+        local: Structure of NumPy arrays that hold the shares of this worker's replicas one after another.
 
     Returns:
         The batch. Where shares are unequal, short ones are filled up with copies of a row; the step
         cuts them off again before anything is computed.
     """
-    split = Split(rows, mesh.size)
     blocks = in_blocks(local, [split.shares[replica] for replica in mesh.local_replicas], split.block)
     return GlobalBatch(jax.tree.map(mesh.shard_blocks, blocks), split)
 

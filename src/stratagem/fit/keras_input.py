@@ -17,7 +17,7 @@ from stratagem.data.batches import RowsOf, State
 from stratagem.data.specs import TensorSpec
 from stratagem.fit import compat
 from stratagem.fit.batch import as_numpy, count_rows
-from stratagem.fit.sources import READ_AHEAD, LocalRows, Reader
+from stratagem.fit.sources import READ_AHEAD, HasState, LocalRows, Reader
 from stratagem.replica.context import StrategyLike
 from stratagem.replica.mesh import Tree
 
@@ -39,6 +39,7 @@ class WholeBatches:
         self.adapter = adapter
         self.num_batches: int | None = adapter.num_batches
         self.may_end = adapter.num_batches is None
+        self.parts = 1
         self._rows_of = rows_of
         self._indexed = indexed
         self._peeked: tuple[Tree, Iterator[Tree]] | None = None
@@ -53,8 +54,8 @@ class WholeBatches:
         self._reader = _WholeReader(self._pass())
         return self._reader
 
-    def position(self, reader: Reader | None) -> State:
-        if reader is not None:
+    def position(self, reading: HasState | None) -> State:
+        if reading is not None:
             place = {"passes": self._read[:-1], "batches": self._read[-1]}
         else:
             place = {"passes": list(self._read), "batches": self._resumed_at}

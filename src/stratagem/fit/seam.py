@@ -33,11 +33,10 @@ from stratagem.fit.steps import PREDICT, TEST, TRAIN, State, Step, StepKind
 from stratagem.replica.context import StrategyLike, current_strategy
 from stratagem.replica.mesh import Tree
 from stratagem.replica.parts import holds_parts, make_whole
+from stratagem.replica.split import Split
 
 _strategies: weakref.WeakKeyDictionary[Any, StrategyLike] = weakref.WeakKeyDictionary()
 _keepers: weakref.WeakKeyDictionary[Any, StateKeeper] = weakref.WeakKeyDictionary()
-
-
 _session: contextvars.ContextVar[Session | None] = contextvars.ContextVar("stratagem_session", default=None)
 
 
@@ -118,7 +117,7 @@ class StepFunction:
         batch = as_numpy(next(iterator))
         rows = count_rows(batch)
         part = self.mesh.local_rows(rows)
-        return [place_batch(self.mesh, rows, jax.tree.map(lambda leaf: leaf[part], batch))]
+        return [place_batch(self.mesh, Split(rows, self.mesh.size), jax.tree.map(lambda leaf: leaf[part], batch))]
 
     def _fusible(self, batches: Sequence[GlobalBatch]) -> bool:
         """Whether one program can run all batches: a full set of equal, even ones."""

@@ -6,7 +6,6 @@ Keras, `strategy.input` to custom loops.
 
 from __future__ import annotations
 
-import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol
@@ -15,7 +14,7 @@ import jax
 import numpy as np
 import optree
 
-from stratagem.core.errors import InputError, PeerError, explain
+from stratagem.core.errors import InputError, explain
 from stratagem.core.log import announce_once
 from stratagem.data.autoshard import choose_policy
 from stratagem.data.batches import Batch, DatasetIterator, RowsOf, State, whole
@@ -26,28 +25,38 @@ from stratagem.fit import compat
 from stratagem.fit.batch import count_rows
 from stratagem.replica.context import StrategyLike
 from stratagem.replica.mesh import Tree
+from stratagem.replica.split import Split
 
 READ_AHEAD = 2
 """Batches read in the background while a step runs: one in use, one ready."""
 
 
 class LocalRows(NamedTuple):
-    """This worker's rows of one global batch."""
+    """What this worker reads at a time.
+
+    Args:
+        rows: Rows of the global batch, or of a piece of the worker's own stream.
+        data: Structure of arrays with this worker's rows.
+    """
 
     rows: int
     data: Tree
 
 
-class Reader(Protocol):
+class HasState(Protocol):
+    """A pass that knows where it stands."""
+
+    def get_state(self) -> State:
+        """Return the position after the last batch handed out, as plain JSON."""
+        ...
+
+
+class Reader(HasState, Protocol):
     """One pass over a source: an iterator over batches."""
 
     def __iter__(self) -> Iterator[LocalRows]: ...
 
     def __next__(self) -> LocalRows: ...
-
-    def get_state(self) -> State:
-        """Return the position after the last batch handed out, as plain JSON."""
-        ...
 
     def close(self) -> None:
         """End the pass, and its thread if it reads ahead."""
@@ -63,6 +72,9 @@ class Source(Protocol):
     may_end: bool
     """Whether the workers must ask each other before each batch if the data goes on."""
 
+    parts: int
+    """1 where all workers share each batch; else for how many steps a batch of a worker's own stream lasts."""
+
     def open(self, *, read_ahead: int = READ_AHEAD, state: State | None = None) -> Reader:
         """Begin an epoch.
 
@@ -76,8 +88,8 @@ class Source(Protocol):
         """Return arrays like those of the first global batch, without using it up."""
         ...
 
-    def position(self, reader: Reader | None) -> State:
-        """Return where reading goes on, as plain JSON: in the pass of a reader, or with None at the next pass."""
+    def position(self, reading: HasState | None) -> State:
+        """Return where reading goes on, as plain JSON: in the pass that is under way, or with None at the next pass."""
         ...
 
     def resume(self, state: State) -> None:
@@ -107,27 +119,30 @@ class DatasetSource:
         class_weight: dict[int, float] | None = None,
         structure: optree.PyTreeSpec | None = None,
     ) -> None:
-        policy, reason = choose_policy(dataset.options(), dataset, strategy.worker_count)
+        workers, worker = strategy.worker_count, strategy.worker_index
+        choice = choose_policy(dataset.options(), dataset, workers)
+        if workers > 1 and strategy.is_chief:
+            announce_once(f"data: {choice.reason}")
         self._given = dataset
-        self._hinted = policy is AutoShardPolicy.HINT
         self._resumed_at: State | None = None
         dataset = _agreed_order(dataset, strategy)
-        if policy is AutoShardPolicy.HINT:
-            dataset = dataset.with_shard_hint(strategy.worker_count, strategy.worker_index)
-        self.dataset = dataset
+        self._element_spec = lambda: dataset.element_spec  # of the whole: a worker's part of it may be empty
+        if choice.policy is AutoShardPolicy.HINT:
+            self.dataset = dataset.with_shard_hint(workers, worker)
+        elif choice.policy is AutoShardPolicy.FILE:
+            self.dataset = dataset.with_files_of(workers, worker)
+        else:
+            self.dataset = dataset
+        self._divided = self.dataset is not dataset
         self.class_weight = class_weight
         self._structure = structure
-        # Under OFF and HINT each worker reads a stream of its own, a part of a batch at each step.
-        own_stream = policy in (AutoShardPolicy.OFF, AutoShardPolicy.HINT)
-        self.parts = strategy.worker_count if own_stream else 1
+        self.parts = 1 if choice.policy is AutoShardPolicy.DATA else workers
         self._rows_of: RowsOf = whole if self.parts > 1 else strategy.mesh.local_rows
-        if strategy.worker_count > 1 and strategy.is_chief:
-            announce_once(f"data: {reason}")
-        cardinality = int(dataset.cardinality())
-        if policy is AutoShardPolicy.HINT:  # shards of a dataset may differ by a batch; all end with the shortest
-            cardinality = min(strategy.from_all("number of batches", cardinality))
-        self.num_batches = cardinality * self.parts if cardinality >= 0 else None
-        self.may_end = cardinality == UNKNOWN_CARDINALITY or policy is AutoShardPolicy.HINT
+        cardinality = int(self.dataset.cardinality())
+        self.may_end = cardinality == UNKNOWN_CARDINALITY or (self._divided and not choice.even)
+        self.num_batches = cardinality if cardinality >= 0 else None
+        if self.parts > 1:
+            self.num_batches = _steps_of_pieces(self.dataset, cardinality, strategy)
 
     def open(self, *, read_ahead: int = READ_AHEAD, state: State | None = None) -> Reader:
         if state is not None:
@@ -136,7 +151,12 @@ class DatasetSource:
             state, self._resumed_at = self._resumed_at, None
         # A thread for what is only a gather costs more than it saves: 0.15 ms a step on one core.
         ahead = read_ahead if self.dataset.runs_python else 0
-        return DatasetReader(self.dataset, self._rows_of, ahead, state, self._adapted, self.parts)
+        batches = self.dataset.batches(self._rows_of, prefetch=ahead)
+        if state is not None:
+            batches.set_state(state)
+        if self.parts > 1:
+            return PieceReader(batches, self._adapted, self.parts, state)
+        return DatasetReader(batches, self._adapted)
 
     def _adapted(self, data: Tree) -> Tree:
         if self._structure is not None:
@@ -146,7 +166,7 @@ class DatasetSource:
     def first(self) -> Tree:
         element = jax.tree.map(
             lambda spec: np.zeros([1 if size is None else size for size in spec.shape], spec.dtype),
-            self.dataset.element_spec,
+            self.element_spec,
             is_leaf=lambda leaf: hasattr(leaf, "shape"),
         )
         count_rows(element)
@@ -154,11 +174,11 @@ class DatasetSource:
 
     @property
     def element_spec(self) -> Tree:
-        return self.dataset.element_spec
+        return self._element_spec()
 
-    def position(self, reader: Reader | None) -> State:
-        if reader is not None:
-            return reader.get_state()
+    def position(self, reading: HasState | None) -> State:
+        if reading is not None:
+            return reading.get_state()
         if self._resumed_at is not None:
             return self._resumed_at
         state = self.dataset.next_pass()
@@ -167,7 +187,7 @@ class DatasetSource:
     def resume(self, state: State) -> None:
         self.dataset = resumed(self.dataset, state)
         self._resumed_at = state
-        if not self._hinted:  # a second `fit` on the same dataset goes on to the orders that come next
+        if not self._divided:  # a second `fit` on the same dataset goes on to the orders that come next
             _agreed[self._given] = self.dataset
 
 
@@ -190,57 +210,70 @@ def resumed(dataset: Dataset, state: State) -> Dataset:
 
 
 class DatasetReader:
-    """A pass over a dataset.
+    """A pass over a dataset that all workers share.
 
     Args:
-        dataset: A batched dataset.
-        rows_of: Which rows of a batch this worker needs.
-        read_ahead: Batches to read in the background.
-        state: Where to begin, or None.
+        batches: This worker's rows of each batch.
         adapt: What is done to each batch.
-        parts: For how many steps a batch lasts, a part of its rows at each.
     """
 
-    def __init__(
-        self,
-        dataset: Dataset,
-        rows_of: RowsOf,
-        read_ahead: int,
-        state: State | None = None,
-        adapt: Callable[[Tree], Tree] = lambda data: data,
-        parts: int = 1,
-    ) -> None:
-        self._batches: DatasetIterator[Batch] = dataset.batches(rows_of, prefetch=read_ahead)
+    def __init__(self, batches: DatasetIterator[Batch], adapt: Callable[[Tree], Tree] = lambda data: data) -> None:
+        self._batches = batches
         self._adapt = adapt
-        self._parts = parts
-        self._part = 0
-        self._current: Batch | None = None
-        if state is not None:
-            self._batches.set_state(state)
-            self._part = _checked_part(state, parts)
 
     def __iter__(self) -> DatasetReader:
         return self
 
     def __next__(self) -> LocalRows:
-        if self._current is None:
-            self._current = next(self._batches)
-        rows, data = self._current
-        if self._parts > 1:
-            piece = slice(rows * self._part // self._parts, rows * (self._part + 1) // self._parts)
-            data = jax.tree.map(lambda leaf: leaf[piece], data)
-            rows = (piece.stop - piece.start) * self._parts
-        self._part = (self._part + 1) % self._parts
-        if self._part == 0:
-            self._current = None
+        rows, data = next(self._batches)
         return LocalRows(rows, self._adapt(data))
 
     def get_state(self) -> State:
-        state = self._batches.get_state()
-        if self._parts > 1:
-            state["batches"] -= 0 if self._current is None else 1
-            state["part"] = [self._part, self._parts]
-        return state
+        return self._batches.get_state()
+
+    def close(self) -> None:
+        self._batches.close()
+
+
+class PieceReader:
+    """A pass over a worker's own stream, whose batches last for several steps, a piece at each.
+
+    Pieces are counted whether they have rows or not, and behind the end of the stream too: the position is that of
+    all workers, also of those whose streams are shorter.
+
+    Args:
+        batches: Whole batches of the stream.
+        adapt: What is done to each piece.
+        parts: Pieces of a batch.
+        state: Where the batches stand, or None at their beginning.
+    """
+
+    def __init__(
+        self, batches: DatasetIterator[Batch], adapt: Callable[[Tree], Tree], parts: int, state: State | None
+    ) -> None:
+        self._batches = batches
+        self._adapt = adapt
+        self._parts = parts
+        self._count = 0 if state is None else int(state["batches"]) * parts + _checked_part(state, parts)
+        self._current = None if state is None or self._count % parts == 0 else next(batches, None)
+
+    def __iter__(self) -> PieceReader:
+        return self
+
+    def __next__(self) -> LocalRows:
+        number = self._count % self._parts
+        self._count += 1
+        if number == 0:
+            self._current = next(self._batches, None)
+        if self._current is None:
+            raise StopIteration
+        split = Split(self._current.rows, self._parts)
+        piece = slice(split.start(number), split.start(number + 1))
+        return LocalRows(split.shares[number], self._adapt(jax.tree.map(lambda leaf: leaf[piece], self._current.data)))
+
+    def get_state(self) -> State:
+        batches, part = divmod(self._count, self._parts)
+        return {**self._batches.get_state(), "batches": batches, "part": [part, self._parts]}
 
     def close(self) -> None:
         self._batches.close()
@@ -252,68 +285,26 @@ def _checked_part(state: State, parts: int) -> int:
         raise InputError(
             explain(
                 f"The state was taken where a batch lasts for {of} step(s); here it lasts for {parts}.",
-                "Under AutoShardPolicy.OFF and HINT each worker reads a stream of its own, as many as there were.",
+                "Under AutoShardPolicy.OFF, HINT and FILE each worker reads a stream of its own.",
                 "Resume on the same number of workers, or use AutoShardPolicy.DATA, whose state fits any number.",
             )
         )
     return part
 
 
-class AgreedReader:
-    """The batches of a reader that have rows, ended on all workers when the data of one ends.
-
-    Args:
-        source: The batches.
-        strategy: Whose workers read them.
-        read_ahead: Batches to read in the background.
-        state: Where to begin, or None.
-    """
-
-    def __init__(
-        self, source: Source, strategy: StrategyLike, *, read_ahead: int = READ_AHEAD, state: State | None = None
-    ) -> None:
-        self.reader = source.open(read_ahead=read_ahead, state=state)
-        self._strategy = strategy
-        self._asks = source.may_end and strategy.worker_count > 1
-
-    def __iter__(self) -> AgreedReader:
-        return self
-
-    def get_state(self) -> State:
-        return self.reader.get_state()
-
-    def close(self) -> None:
-        self.reader.close()
-
-    def __next__(self) -> LocalRows:
-        while True:
-            batch = next(self.reader, None)
-            if self._asks:
-                self._ask(batch)
-            if batch is None:
-                raise StopIteration
-            if batch.rows:
-                return batch
-
-    def _ask(self, batch: LocalRows | None) -> None:
-        """End on all workers when the data of one ends: the others would wait in a collective for ever.
-
-        Only where the number of batches is not known beforehand; costs about 1 ms for each batch.
-        """
-        rows = self._strategy.from_all("rows of the next batch", 0 if batch is None else batch.rows)
-        if 0 in rows:
-            if set(rows) != {0}:
-                ended = ", ".join(f"worker {i}" for i, count in enumerate(rows) if count == 0)
-                warnings.warn(f"The data of {ended} ended first; all workers end here.", stacklevel=2)
-            raise StopIteration
-        if len(set(rows)) > 1:
-            raise PeerError(
-                explain(
-                    f"The workers read batches of different sizes: {rows} rows on workers 0 to {len(rows) - 1}.",
-                    "Each worker takes its part of one global batch, so all must read the same batches.",
-                    "Give every worker the same dataset or generator, with the same seed.",
-                )
-            )
+def _steps_of_pieces(dataset: Dataset, cardinality: int, strategy: StrategyLike) -> int | None:
+    """Return for how many steps the workers' own streams last, None where only reading can tell."""
+    last = 0
+    if cardinality > 0:
+        batch = next(dataset.skip(cardinality - 1).batches(lambda rows: slice(0)), None)
+        last = 0 if batch is None else batch.rows
+    told = strategy.from_all("batches of a stream", [cardinality, last])
+    longest = max(count for count, _ in told)
+    if min(count for count, _ in told) < 0:
+        return None
+    # A last batch with fewer rows than it has pieces leaves steps without rows, which are passed over.
+    full = longest == 0 or max(rows for count, rows in told if count == longest) >= len(told)
+    return longest * len(told) if full else None
 
 
 def _with_class_weight(data: Tree, class_weight: dict[int, float]) -> Tree:

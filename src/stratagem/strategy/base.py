@@ -20,7 +20,7 @@ from stratagem.replica.run import ReplicaRunner
 from stratagem.replica.values import local_results
 from stratagem.strategy.extended import StrategyExtended
 from stratagem.strategy.input import DistributedDataset, datasets_from_function, shared_dataset
-from stratagem.strategy.reading import values_from_function
+from stratagem.strategy.values import values_from_function
 
 
 class Strategy:

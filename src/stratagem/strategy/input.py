@@ -20,12 +20,12 @@ from stratagem.data.nodes import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from stratagem.data.specs import TensorSpec
 from stratagem.fit import compat
 from stratagem.fit.keras_input import WholeBatches
+from stratagem.fit.reading import OneBatchForEach, OwnSteps, Steps, begin, no_rows
 from stratagem.fit.sources import DatasetReader, DatasetSource, Reader, Source, resumed
 from stratagem.replica.blocks import per_replica
 from stratagem.replica.context import StrategyLike
 from stratagem.replica.mesh import ReplicaMesh, Tree
 from stratagem.replica.untraced import leave_tracing
-from stratagem.strategy.reading import GlobalSteps, OwnSteps, Steps, batch_for_all, batch_for_each
 
 
 class TransformationError(UsageError, AttributeError):
@@ -263,10 +263,8 @@ def shared_dataset(strategy: StrategyLike, dataset: Any, options: InputOptions |
         count = UNKNOWN_CARDINALITY if source.num_batches is None else source.num_batches
     spec = source.element_spec
     strategy.check_agreement("distributed dataset", {**_kinds(spec), "batches": count})
-    if isinstance(source, DatasetSource) and source.parts > 1:
-        return DistributedDataset(mesh, spec, _cardinality(source), _own_parts(source, strategy, ahead, spec))
     return DistributedDataset(
-        mesh, spec, _cardinality(source), lambda state: GlobalSteps(source, strategy, ahead, state)
+        mesh, spec, _cardinality(source), lambda state: begin(source, strategy, read_ahead=ahead, state=state)
     )
 
 
@@ -274,19 +272,6 @@ def _cardinality(source: Source) -> int:
     if source.num_batches is not None:
         return source.num_batches
     return UNKNOWN_CARDINALITY if source.may_end else INFINITE_CARDINALITY
-
-
-def _own_parts(
-    source: DatasetSource, strategy: StrategyLike, ahead: int, spec: Tree
-) -> Callable[[State | None], Steps]:
-    """Begin passes in which each worker reads the whole dataset, or its hinted part: policies OFF and HINT."""
-
-    def begin(state: State | None) -> Steps:
-        reader = source.open(read_ahead=ahead, state=None if state is None else _streams(state, 1)[0])
-        take = batch_for_all(reader, source.parts, len(strategy.mesh.local_replicas))
-        return OwnSteps([reader], take, strategy, spec)
-
-    return begin
 
 
 def _kinds(spec: Tree) -> dict[str, str | int]:
@@ -332,12 +317,14 @@ def datasets_from_function(
     spec = streams[0].element_spec
     strategy.check_agreement("datasets from function", _kinds(spec))
 
-    def begin(state: State | None) -> Steps:
+    empty = no_rows(spec)
+
+    def begin_own(state: State | None) -> Steps:
         states = [None] * len(streams) if state is None else _streams(state, len(streams))
         readers = [stream.open(at) for stream, at in zip(streams, states, strict=True)]
-        return OwnSteps(readers, batch_for_each(readers, replicas), strategy, spec)
+        return OwnSteps(OneBatchForEach(readers, replicas), strategy, empty, asks=True)
 
-    return DistributedDataset(mesh, spec, _function_cardinality(strategy, streams, replicas), begin)
+    return DistributedDataset(mesh, spec, _function_cardinality(strategy, streams, replicas), begin_own)
 
 
 class _Stream:
@@ -364,7 +351,10 @@ class _Stream:
             return self._source.open(state=state)
         if state is not None:
             self._source = resumed(self._source, state)
-        return DatasetReader(self._source, whole, self._read_ahead, state)
+        batches = self._source.batches(whole, prefetch=self._read_ahead)
+        if state is not None:
+            batches.set_state(state)
+        return DatasetReader(batches)
 
 
 def _function_cardinality(strategy: StrategyLike, streams: list[_Stream], replicas: int) -> int:

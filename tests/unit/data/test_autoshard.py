@@ -60,7 +60,7 @@ def options(policy: AutoShardPolicy) -> Options:
     ],
 )
 def test_choice(policy: AutoShardPolicy, dataset: Dataset, workers: int, chosen: AutoShardPolicy, reason: str) -> None:
-    assert choose_policy(options(policy), dataset, workers) == (chosen, reason)
+    assert choose_policy(options(policy), dataset, workers)[:2] == (chosen, reason)
 
 
 @pytest.mark.parametrize(

@@ -1,35 +1,26 @@
-"""Which rows a worker reads of each global batch, seen from each of several workers."""
+"""Which rows each worker reads at each step, under each policy."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 import pytest
+from tests.group import Group
 
 import stratagem
+from stratagem.core.errors import InputError
 from stratagem.data import AutoShardPolicy, Dataset, Options
 from stratagem.data.experimental import SHARD_HINT
+from stratagem.data.files.source import Files, FileSource
+from stratagem.data.specs import TensorSpec
 from stratagem.fit.adapter import make_adapter
+from stratagem.fit.reading import begin
 from stratagem.fit.sources import DatasetSource
-from stratagem.replica.mesh import ReplicaMesh
 
-
-class OtherWorker:
-    """Worker `index` of `count`, one replica on each, as far as a source can see."""
-
-    def __init__(self, index: int, count: int) -> None:
-        self.mesh = ReplicaMesh(jax.devices()[:count])
-        self.mesh.local_replicas = (index,)
-        self.worker_index, self.worker_count = index, count
-        self.is_chief = False
-
-    def from_chief(self, name: str, value: Any) -> Any:
-        return [7] * len(value)
-
-    def from_all(self, name: str, value: Any) -> list[Any]:
-        return [value] * self.worker_count
+Shares = list[list[list[int]]]
+"""At each step, the rows of each worker."""
 
 
 def _with_policy(dataset: Dataset, policy: AutoShardPolicy) -> Dataset:
@@ -38,9 +29,25 @@ def _with_policy(dataset: Dataset, policy: AutoShardPolicy) -> Dataset:
     return dataset.with_options(options)
 
 
-def _read(dataset: Dataset, index: int, count: int) -> list[tuple[int, list[int]]]:
-    source = DatasetSource(dataset, OtherWorker(index, count))  # pyright: ignore[reportArgumentType]
-    return [(rows, data.tolist()) for rows, data in source.open()]
+def _read(dataset: Dataset, workers: int, replicas_each: int = 1) -> Shares:
+    """Read a pass on a group of workers; check that all see the same shares, as many steps as were announced."""
+
+    def read(worker: Any) -> tuple[int | None, list[tuple[tuple[int, ...], list[int]]]]:
+        source = DatasetSource(dataset, worker)
+        steps = [(step.shares, np.ravel(step.local).tolist()) for step in begin(source, worker)]
+        for shares, local in steps:
+            assert sum(shares[replica] for replica in worker.mesh.local_replicas) == len(local)
+        return source.num_batches, steps
+
+    told = Group(workers, replicas_each).run(read)
+    assert len({(announced, tuple(shares for shares, _ in steps)) for announced, steps in told}) == 1
+    announced, steps = told[0]
+    assert announced in (None, len(steps))
+    return [[steps[step][1] for _, steps in told] for step in range(len(steps))]
+
+
+def _rows(shares: Shares) -> list[int]:
+    return [row for step in shares for own in step for row in own]
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 4])
@@ -48,29 +55,118 @@ def test_shares_put_together_are_the_global_batches(workers: int) -> None:
     def shuffled() -> Dataset:
         return Dataset.range(10).shuffle(10).with_random_seeds([7]).batch(4)
 
-    shares = [_read(shuffled(), worker, workers) for worker in range(workers)]
-    batches = [[row for share in shares for row in share[step][1]] for step in range(3)]
-    assert [len(batch) for batch in batches] == [4, 4, 2]
-    assert sorted(row for batch in batches for row in batch) == list(range(10))
+    batches = [[row for own in step for row in own] for step in _read(shuffled(), workers)]
     assert batches == [batch.data.tolist() for batch in shuffled().batches()]
+
+
+def test_all_workers_take_the_order_of_the_chief() -> None:
+    orders = Group(3).run(lambda worker: DatasetSource(Dataset.range(9).shuffle(9).batch(3), worker).dataset)
+    assert len({tuple(dataset.random_seeds()) for dataset in orders}) == 1
 
 
 def test_policy_off_gives_every_worker_everything() -> None:
     dataset = _with_policy(Dataset.range(8).batch(4), AutoShardPolicy.OFF)
-    for worker in (0, 1):
-        assert _read(dataset, worker, 2) == [(4, [0, 1]), (4, [2, 3]), (4, [4, 5]), (4, [6, 7])]
+    assert _read(dataset, 2) == [[[0, 1]] * 2, [[2, 3]] * 2, [[4, 5]] * 2, [[6, 7]] * 2]
+
+
+def test_a_piece_that_does_not_divide_is_shared_by_the_workers_own_replicas() -> None:
+    dataset = _with_policy(Dataset.range(6).batch(6), AutoShardPolicy.OFF)
+    assert _read(dataset, 2, replicas_each=2) == [[[0, 1, 2]] * 2, [[3, 4, 5]] * 2]
 
 
 def test_policy_hint_gives_each_worker_its_shard() -> None:
     dataset = _with_policy(Dataset.range(8).shard(SHARD_HINT, SHARD_HINT).batch(4), AutoShardPolicy.HINT)
-    assert _read(dataset, 0, 2) == [(4, [0, 2]), (4, [4, 6])]
-    assert _read(dataset, 1, 2) == [(4, [1, 3]), (4, [5, 7])]
+    assert _read(dataset, 2) == [[[0, 2], [1, 3]], [[4, 6], [5, 7]]]
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 4])
+@pytest.mark.parametrize("rows", [1, 3, 12, 13, 23])
+def test_policy_hint_reads_every_row_once(rows: int, workers: int) -> None:
+    dataset = _with_policy(Dataset.range(rows).shard(SHARD_HINT, SHARD_HINT).batch(4), AutoShardPolicy.HINT)
+    assert sorted(_rows(_read(dataset, workers))) == list(range(rows))
+
+
+class _Numbers:
+    """Files that hold their numbers, one after another, in int64."""
+
+    def scan(self, path: str) -> tuple[int, Any]:
+        return Path(path).stat().st_size // 8, None
+
+    def open(self, path: str, layout: Any) -> Any:
+        return np.fromfile(path, np.int64)
+
+    def spec(self, path: str) -> TensorSpec:
+        return TensorSpec((), np.int64)
+
+
+def _files(folder: Path, *counts: int) -> Dataset:
+    """Return the dataset of files with so many rows each, which are 0, 1, 2 ... in their order."""
+    ends = np.cumsum(counts).tolist()
+    for number, (count, end) in enumerate(zip(counts, ends, strict=True)):
+        np.arange(end - count, end).tofile(folder / f"{number}")
+    return Dataset(Files(FileSource([str(folder / f"{k}") for k in range(len(counts))], _Numbers())), Options())
+
+
+def test_policy_file_gives_each_worker_its_files(tmp_path: Path) -> None:
+    dataset = _with_policy(_files(tmp_path, 4, 4, 4, 4).batch(4), AutoShardPolicy.FILE)
+    assert _read(dataset, 2) == [
+        [[0, 1], [4, 5]],
+        [[2, 3], [6, 7]],
+        [[8, 9], [12, 13]],
+        [[10, 11], [14, 15]],
+    ]
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 4])
+@pytest.mark.parametrize("counts", [(3, 3, 3, 3), (5, 0, 1, 9, 2), (0, 0, 0, 1), (1, 1, 1, 1), (40, 1, 2, 3, 4, 5)])
+def test_policy_file_reads_every_row_once(counts: tuple[int, ...], workers: int, tmp_path: Path) -> None:
+    dataset = _files(tmp_path, *counts).map(lambda row: row).shuffle(7, seed=1).batch(4)
+    assert sorted(_rows(_read(_with_policy(dataset, AutoShardPolicy.FILE), workers))) == list(range(sum(counts)))
+
+
+@pytest.mark.parametrize("policy", [AutoShardPolicy.DATA, AutoShardPolicy.AUTO])
+def test_rows_of_files_are_those_of_the_global_batches(policy: AutoShardPolicy, tmp_path: Path) -> None:
+    dataset = _with_policy(_files(tmp_path, 5, 0, 1, 9, 2).shuffle(17, seed=3).batch(4), policy)
+    expected = [batch.data.tolist() for batch in dataset.batches()]
+    for workers in (1, 2, 3, 4):
+        again = dataset.with_random_seeds(dataset.random_seeds())
+        assert [[row for own in step for row in own] for step in _read(again, workers)] == expected
+
+
+def test_fewer_files_than_workers_is_an_error(tmp_path: Path) -> None:
+    dataset = _with_policy(_files(tmp_path, 4, 4).batch(4), AutoShardPolicy.FILE)
+    with pytest.raises(InputError, match=r"FILE, but 3 workers share 2 file\(s\)"):
+        _read(dataset, 3)
+
+
+@pytest.mark.parametrize("policy", [AutoShardPolicy.OFF, AutoShardPolicy.HINT, AutoShardPolicy.FILE])
+@pytest.mark.parametrize("taken", [0, 1, 2, 5, 7])
+def test_streams_of_unequal_length_go_on_where_they_were(policy: AutoShardPolicy, taken: int, tmp_path: Path) -> None:
+    """The chief's position is stored, and its stream is the shorter one."""
+    dataset = _files(tmp_path, 2, 20).map(lambda row: row)
+    if policy is AutoShardPolicy.HINT:
+        dataset = dataset.shard(SHARD_HINT, SHARD_HINT)
+    dataset = _with_policy(dataset.batch(3), policy)
+
+    def read(worker: Any) -> tuple[Any, Any]:
+        source = DatasetSource(dataset, worker)
+        steps = begin(source, worker)
+        for _ in range(taken):
+            next(steps)
+        state = worker.from_chief("state", steps.get_state())
+        again = DatasetSource(dataset, worker)
+        again.resume(state)
+        assert again.position(None) == state
+        return [step.local.tolist() for step in steps], [step.local.tolist() for step in begin(again, worker)]
+
+    for rest, resumed in Group(2).run(read):
+        assert resumed == rest
 
 
 def test_class_weight_becomes_sample_weight() -> None:
     x, y = np.arange(6, dtype="float32")[:, None], np.array([0, 1, 2, 0, 1, 2])
     dataset = Dataset.from_tensor_slices((x, y)).batch(3)
-    source = DatasetSource(dataset, OtherWorker(0, 1), {0: 1.0, 1: 0.5, 2: 4.0})  # pyright: ignore[reportArgumentType]
+    (source,) = Group(1).run(lambda worker: DatasetSource(dataset, worker, {0: 1.0, 1: 0.5, 2: 4.0}))
     (_, first), _ = source.open()
     np.testing.assert_array_equal(first[2], [1.0, 0.5, 4.0])
 

@@ -11,7 +11,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -58,6 +58,22 @@ class StreamedFormat(Protocol):
 
     def read(self, path: str) -> Iterator[Tree]:
         """Yield the records, each a tree of arrays that the caller owns."""
+        ...
+
+
+@runtime_checkable
+class FileStep(Protocol):
+    """A step of a pipeline that reads files, or names them: what `AutoShardPolicy.FILE` divides among workers."""
+
+    paths: tuple[str, ...]
+    """The files, in the order of their records."""
+
+    def record_counts(self) -> list[int] | None:
+        """Return the number of records of each file, None where only reading can tell."""
+        ...
+
+    def of_files(self, paths: Sequence[str]) -> Any:
+        """Return the same step with some of these files, perhaps none."""
         ...
 
 
@@ -150,18 +166,12 @@ class Files(Indexed):
     def __init__(self, source: FileSource) -> None:
         super().__init__(source)
         self._files = source
+        self.paths = source.paths
 
-    @property
-    def paths(self) -> tuple[str, ...]:
-        """The files, in the order of their records."""
-        return self._files.paths
-
-    def record_counts(self) -> list[int] | None:
-        """Number of records of each file, None where only reading can tell."""
+    def record_counts(self) -> list[int]:
         return self._files.counts.tolist()
 
     def of_files(self, paths: Sequence[str]) -> Files:
-        """Return the step that reads some of these files."""
         return Files(self._files.of_files(paths))
 
 
@@ -184,12 +194,10 @@ class StreamedFiles(Node):
     def cardinality(self) -> int:
         return UNKNOWN_CARDINALITY
 
-    def record_counts(self) -> list[int] | None:
-        """Number of records of each file, None where only reading can tell."""
+    def record_counts(self) -> None:
         return None
 
     def of_files(self, paths: Sequence[str]) -> StreamedFiles:
-        """Return the step that reads some of these files."""
         return StreamedFiles(paths, self._format)
 
     def _make_spec(self) -> Tree:

@@ -1,0 +1,53 @@
+"""Per-replica values that a function of the user makes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from stratagem.core.errors import InputError, explain
+from stratagem.core.types import ValueContext
+from stratagem.replica.blocks import per_replica, stacked
+from stratagem.replica.context import StrategyLike
+from stratagem.replica.mesh import Tree
+
+
+def values_from_function(strategy: StrategyLike, value_fn: Callable[[ValueContext], Tree]) -> Tree:
+    """Make a per-replica value (`Strategy.experimental_distribute_values_from_function`)."""
+    mesh = strategy.mesh
+    made = [value_fn(ValueContext(replica, mesh.size)) for replica in mesh.local_replicas]
+    structure = jax.tree.structure(made[0])
+    if any(jax.tree.structure(value) != structure for value in made):
+        raise InputError(
+            explain(
+                f"value_fn returned {' and '.join(str(jax.tree.structure(value)) for value in made)}.",
+                "The replicas' values could not be put side by side.",
+                "Return the same structure for every replica.",
+            )
+        )
+    columns = zip(*(jax.tree.leaves(value) for value in made), strict=True)
+    return structure.unflatten([_value(strategy, [np.asarray(leaf) for leaf in column]) for column in columns])
+
+
+def _value(strategy: StrategyLike, leaves: Sequence[np.ndarray]) -> Any:
+    """Return the per-replica value of one array for each local replica."""
+    told = strategy.from_all("shapes of a value", [[f"{leaf.dtype}", list(leaf.shape)] for leaf in leaves])
+    kinds = [kind for worker in told for kind in worker]
+    scalar = all(shape == [] for _, shape in kinds)
+    if not scalar and (any(shape == [] for _, shape in kinds) or len({(d, *s[1:]) for d, s in kinds}) > 1):
+        listed = ", ".join(f"{dtype}{shape}" for dtype, shape in kinds)
+        raise InputError(
+            explain(
+                f"value_fn returned arrays of {listed} for replicas 0 to {len(kinds) - 1}.",
+                "One compiled step runs on all replicas, so their values have one shape but for the first dimension.",
+                "Return arrays alike for every replica.",
+            )
+        )
+    if strategy.mesh.size == 1:
+        return per_replica(strategy.mesh, (), leaves[0])
+    if scalar:
+        return stacked(strategy.mesh, np.stack(leaves))
+    return per_replica(strategy.mesh, [shape[0] for _, shape in kinds], np.concatenate(leaves))
