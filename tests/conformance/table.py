@@ -192,6 +192,9 @@ _METRICS = [
 ROWS = {row.name: row for row in [*_MODELS, *_SHAPES, *_BOTH, *_METRICS]}
 """What does not depend on the number of replicas."""
 
+SHAPES = {row.name for row in _SHAPES}
+"""The rows that are there for the shape of their data."""
+
 EXCEPTIONS = {
     row.name: row
     for row in [
