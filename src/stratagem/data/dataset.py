@@ -265,6 +265,11 @@ class Dataset:
         dataset every order is equally likely. Only arrays of row numbers are moved, unless the elements come from a
         generator, a filter or batches: then the buffer holds those.
 
+        A buffer as large as a dataset of more than a million elements costs no memory either, where these can be read
+        at any position (arrays, ranges, files; also behind `map`, `zip`, `take`, `skip`, `shard`, `repeat`,
+        `concatenate`, `batch`): the order is a permutation that is computed position by position, and going to the
+        middle of 10**9 elements takes milliseconds.
+
         Args:
             buffer_size: Elements to draw from.
             seed: Makes the order reproducible. None draws a seed now, from Python's `random`, which

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Self
 
+import numpy as np
+
 from stratagem.data.blocks import Block, join
 from stratagem.data.structure import Tree
 
@@ -22,6 +24,9 @@ UNKNOWN_CARDINALITY = -2
 """`cardinality()` of a dataset whose length only a pass can tell."""
 
 Key = tuple[int, ...]
+
+Lookup = Callable[[np.ndarray], Block]
+"""Returns the elements at some positions of a pass, each at least 0 and below the cardinality. Reads nothing."""
 
 _CHUNK = 1 << 16
 
@@ -62,6 +67,23 @@ class BlockStream(Stream):
         return skipped
 
 
+def look_up_each(part: np.ndarray, place: np.ndarray, lookup_of: Callable[[int], Lookup]) -> Block:
+    """Return the elements that stand at `place` in several parts of a pass.
+
+    Args:
+        part: For each element, the number of its part.
+        place: For each element, its position in that part.
+        lookup_of: Returns how to look up in the part of a number.
+    """
+    numbers, which = np.unique(part, return_inverse=True)
+    if len(numbers) == 1:
+        return lookup_of(int(numbers[0]))(place)
+    by_part = np.argsort(which, kind="stable")
+    pieces = np.split(place[by_part], np.flatnonzero(np.diff(which[by_part])) + 1)
+    blocks = [lookup_of(number)(places) for number, places in zip(numbers.tolist(), pieces, strict=True)]
+    return join(blocks).select(np.argsort(by_part))
+
+
 def pull_exactly(stream: Stream, rows: int) -> Block | None:
     """Return the next `rows` elements, fewer only at the end, or None when there are none."""
     first = stream.pull(rows)
@@ -91,6 +113,13 @@ class Node(ABC):
     @abstractmethod
     def cardinality(self) -> int:
         """Number of elements, `INFINITE_CARDINALITY` or `UNKNOWN_CARDINALITY`, by tf.data's rules."""
+
+    def lookup(self, key: Key) -> Lookup | None:
+        """Return how to reach the elements of a pass at any position, or None where only reading in order can tell.
+
+        A step that has one knows its cardinality, and agrees with `stream`, position by position.
+        """
+        return None
 
     @cached_property
     def spec(self) -> Tree:

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import optree
 
-from stratagem.core.errors import UsageError, explain
+from stratagem.core.errors import InputError, UsageError, explain
 from stratagem.data.blocks import Block, ZipBlock
-from stratagem.data.nodes import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Key, Node, Stream, pull_exactly
-from stratagem.data.structure import Tree
+from stratagem.data.nodes import (
+    INFINITE_CARDINALITY,
+    UNKNOWN_CARDINALITY,
+    Key,
+    Lookup,
+    Node,
+    Stream,
+    look_up_each,
+    pull_exactly,
+)
+from stratagem.data.structure import Tree, component_names, flatten
 
 SHARD_HINT = -1
 """`tf.data.experimental.SHARD_HINT`: stands for the number of workers, or this worker's index, in `shard`."""
@@ -25,6 +35,9 @@ class Take(Node):
     def stream(self, key: Key) -> Stream:
         inner = self.inputs[0].stream(key)
         return inner if self._count < 0 else _TakeStream(inner, self._count)
+
+    def lookup(self, key: Key) -> Lookup | None:
+        return self.inputs[0].lookup(key)
 
     def cardinality(self) -> int:
         elements = self.inputs[0].cardinality()
@@ -63,6 +76,10 @@ class Skip(Node):
         inner.skip(self._count)
         return inner
 
+    def lookup(self, key: Key) -> Lookup | None:
+        inner = self.inputs[0].lookup(key)
+        return inner and (lambda positions: inner(positions + self._count))
+
     def cardinality(self) -> int:
         elements = self.inputs[0].cardinality()
         if self._count < 0:
@@ -98,6 +115,10 @@ class Shard(Node):
             )
         return _ShardStream(self.inputs[0].stream(key), self._count, self._index)
 
+    def lookup(self, key: Key) -> Lookup | None:
+        inner = None if self.is_hint else self.inputs[0].lookup(key)
+        return inner and (lambda positions: inner(positions * self._count + self._index))
+
     def cardinality(self) -> int:
         elements = self.inputs[0].cardinality()
         if elements < 0 or self.is_hint:
@@ -130,6 +151,18 @@ class Repeat(Node):
 
     def stream(self, key: Key) -> Stream:
         return _RepeatStream(self.inputs[0], key, self._count)
+
+    def lookup(self, key: Key) -> Lookup | None:
+        length = self.inputs[0].cardinality()
+        if length <= 0 or self.inputs[0].lookup((*key, 0)) is None:
+            return None
+
+        def repetition(number: int) -> Lookup:
+            lookup = self.inputs[0].lookup((*key, number))
+            assert lookup is not None, "whether a step has one does not depend on the key"
+            return lookup
+
+        return lambda positions: look_up_each(positions // length, positions % length, repetition)
 
     def cardinality(self) -> int:
         elements = self.inputs[0].cardinality()
@@ -199,11 +232,36 @@ class Concatenate(Node):
     def stream(self, key: Key) -> Stream:
         return _ConcatenateStream([node.stream(key) for node in self.inputs])
 
+    def lookup(self, key: Key) -> Lookup | None:
+        lookups = [lookup for node in self.inputs if (lookup := node.lookup(key)) is not None]
+        first = self.inputs[0].cardinality()
+        if len(lookups) < len(self.inputs) or first < 0:
+            return None
+
+        def look_up(positions: np.ndarray) -> Block:
+            part = (positions >= first).astype(np.intp)
+            return look_up_each(part, positions - first * part, lookups.__getitem__)
+
+        return look_up
+
     def cardinality(self) -> int:
         lengths = [node.cardinality() for node in self.inputs]
         if INFINITE_CARDINALITY in lengths:
             return INFINITE_CARDINALITY
         return UNKNOWN_CARDINALITY if UNKNOWN_CARDINALITY in lengths else sum(lengths)
+
+    def _make_spec(self) -> Tree:
+        (first, structure), (second, other) = (flatten(node.spec) for node in self.inputs)
+        if structure != other:
+            names = " and ".join(", ".join(component_names(node.spec)) for node in self.inputs)
+            raise InputError(
+                explain(
+                    f"concatenate got datasets whose elements are built differently: {names}.",
+                    "A step of training could not take the elements of both.",
+                    "Bring them to the same tuples and dicts first, with dataset.map(...).",
+                )
+            )
+        return structure.unflatten([spec.merged(later) for spec, later in zip(first, second, strict=True)])
 
 
 class _ConcatenateStream(Stream):
@@ -242,6 +300,12 @@ class Zip(Node):
 
     def stream(self, key: Key) -> Stream:
         return _ZipStream(self._structure, [node.stream(key) for node in self.inputs])
+
+    def lookup(self, key: Key) -> Lookup | None:
+        lookups = [lookup for node in self.inputs if (lookup := node.lookup(key)) is not None]
+        if len(lookups) < len(self.inputs):
+            return None
+        return lambda positions: ZipBlock(self._structure, [lookup(positions) for lookup in lookups])
 
     def cardinality(self) -> int:
         lengths = [node.cardinality() for node in self.inputs]

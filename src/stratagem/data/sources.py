@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 
 from stratagem.core.errors import InputError, explain
 from stratagem.data.blocks import Block, HeldBlock, IndexBlock, Source
-from stratagem.data.nodes import UNKNOWN_CARDINALITY, Key, Node, Stream
+from stratagem.data.nodes import UNKNOWN_CARDINALITY, Key, Lookup, Node, Stream
 from stratagem.data.specs import TensorSpec, spec_of
 from stratagem.data.structure import Tree, as_arrays, component_names, flatten, is_sparse, map_leaves
 
@@ -102,6 +103,9 @@ class Indexed(Node):
 
     def stream(self, key: Key) -> Stream:
         return _IndexedStream(self._source)
+
+    def lookup(self, key: Key) -> Lookup | None:
+        return functools.partial(IndexBlock, self._source)
 
     def cardinality(self) -> int:
         return len(self._source)

@@ -63,6 +63,18 @@ class TensorSpec:
         """Return the spec without its leading axis."""
         return TensorSpec(None if self.shape is None else self.shape[1:], self.dtype, self.name)
 
+    def merged(self, other: TensorSpec) -> TensorSpec:
+        """Return the spec that admits what either admits; the dtype and the name are this one's.
+
+        Example:
+            >>> TensorSpec((2, 3)).merged(TensorSpec((4, 3))).shape
+            (None, 3)
+        """
+        if self.shape is None or other.shape is None or len(self.shape) != len(other.shape):
+            return TensorSpec(None, self.dtype, self.name)
+        sizes = zip(self.shape, other.shape, strict=True)
+        return TensorSpec(tuple(a if a == b else None for a, b in sizes), self.dtype, self.name)
+
     def admits(self, shape: tuple[int, ...]) -> bool:
         """Whether an array of this shape fits."""
         if self.shape is None:

@@ -13,6 +13,7 @@ from stratagem.data.nodes import (
     UNKNOWN_CARDINALITY,
     BlockStream,
     Key,
+    Lookup,
     Node,
     Stream,
     pull_exactly,
@@ -36,6 +37,10 @@ class Map(Node):
 
     def stream(self, key: Key) -> Stream:
         return _MapStream(self.inputs[0].stream(key), self._apply)
+
+    def lookup(self, key: Key) -> Lookup | None:
+        inner = self.inputs[0].lookup(key)
+        return inner and (lambda positions: MapBlock(self._apply, inner(positions)))
 
     def cardinality(self) -> int:
         return self.inputs[0].cardinality()
@@ -135,6 +140,16 @@ class Batched(Node):
     def stream(self, key: Key) -> Stream:
         return _BatchStream(self.inputs[0].stream(key), self._size, self._drop_remainder)
 
+    def lookup(self, key: Key) -> Lookup | None:
+        inner, end = self.inputs[0].lookup(key), self.inputs[0].cardinality()
+        if inner is None:
+            return None
+
+        def batch(number: int) -> Block:
+            return inner(np.arange(number * self._size, min((number + 1) * self._size, end)))
+
+        return lambda positions: BatchBlock.of([batch(number) for number in positions.tolist()])
+
     def cardinality(self) -> int:
         elements = self.inputs[0].cardinality()
         if elements < 0:
@@ -180,8 +195,12 @@ class Unbatch(Node):
         if elements <= 0:
             return elements
         # What map returns is known from the first element only; another may have more rows.
-        mapped = any(isinstance(node, Map) for node in walk(self))
-        sizes = set() if mapped else {spec.shape[0] if spec.shape else None for spec in flatten(self.inputs[0].spec)[0]}
+        if any(isinstance(node, Map) for node in walk(self)):
+            return UNKNOWN_CARDINALITY
+        try:
+            sizes = {spec.shape[0] if spec.shape else None for spec in flatten(self.inputs[0].spec)[0]}
+        except InputError:  # a generator without a signature that yields nothing
+            return UNKNOWN_CARDINALITY
         size = sizes.pop() if len(sizes) == 1 else None
         return UNKNOWN_CARDINALITY if size is None else elements * size
 

@@ -147,6 +147,30 @@ def test_cardinality_without_reading(build: Callable[[], Dataset], cardinality: 
     assert experimental.cardinality(build()) == cardinality
 
 
+def test_batches_of_two_sizes_have_no_size_in_common() -> None:
+    """Found by random pipelines: 8 rows were claimed, by the size of the first dataset's batches; 10 come."""
+    both = r(4).batch(2, drop_remainder=True).concatenate(r(6).batch(3, drop_remainder=True))
+    assert both.element_spec == TensorSpec((None,), "int64")
+    assert both.unbatch().cardinality() == UNKNOWN
+    assert len(numbers(both.unbatch())) == 10
+    alike = r(4).batch(2, drop_remainder=True).concatenate(r(6).batch(2, drop_remainder=True))
+    assert (alike.element_spec, alike.unbatch().cardinality()) == (TensorSpec((2,), "int64"), 10)
+
+
+def test_concatenated_elements_that_are_built_differently() -> None:
+    both = r(2).concatenate(Dataset.from_tensor_slices({"a": [1], "b": [2]}))
+    with pytest.raises(InputError, match=r"built differently: element and \['a'\], \['b'\]\.\n  Why .*\n  What to do"):
+        _ = both.element_spec
+
+
+def test_cardinality_needs_no_generator_that_yields() -> None:
+    """Found by random pipelines: skipping asked for the shape of an element, of which an empty generator has none."""
+    empty = Dataset.from_generator(lambda: iter([]))
+    rebatched = empty.concatenate(r(16)).repeat().take(30).batch(2).unbatch()
+    assert rebatched.cardinality() == UNKNOWN
+    assert numbers(rebatched.skip(28)) == [12, 13]
+
+
 def test_len() -> None:
     assert len(r(10).batch(3)) == 4
     with pytest.raises(TypeError, match=r"no end\.\n  Why it matters: len.*\n  What to do: Use dataset\.cardinality"):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import tracemalloc
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -126,3 +128,157 @@ def test_order_does_not_depend_on_how_many_elements_are_asked_for() -> None:
 )
 def test_the_order_that_stored_states_rely_on(buffer_size: int, expected: list[int]) -> None:
     assert order(Dataset.range(10).shuffle(buffer_size, seed=42)) == expected
+
+
+LONG = 2**20 + 1
+"""The shortest dataset whose order is a permutation function instead of a sort."""
+
+
+def numbers(*args: int) -> Dataset:
+    return Dataset.range(*args)
+
+
+LONG_INPUTS: dict[str, tuple[Callable[[], Dataset], Callable[[np.ndarray], Any]]] = {
+    "range": (lambda: numbers(LONG), lambda i: i),
+    "mapped": (lambda: numbers(LONG).map(lambda x: x * 3), lambda i: i * 3),
+    "taken": (lambda: numbers(10**9).take(LONG), lambda i: i),
+    "skipped": (lambda: numbers(LONG + 7).skip(7), lambda i: i + 7),
+    "sharded": (lambda: numbers(3 * LONG).shard(3, 1), lambda i: 3 * i + 1),
+    "repeated": (lambda: numbers(LONG // 2 + 1).repeat(2).take(LONG), lambda i: i % (LONG // 2 + 1)),
+    "concatenated": (
+        lambda: numbers(5).concatenate(numbers(10, LONG + 5)),
+        lambda i: np.where(i < 5, i, i + 5),
+    ),
+    "numbered": (lambda: numbers(7, LONG + 7).enumerate(), lambda i: (i, i + 7)),
+    "nested": (lambda: numbers(2 * LONG).skip(1).shard(2, 0).take(LONG - 9).map(lambda x: -x), lambda i: -2 * i - 1),
+    "batched": (lambda: numbers(2 * LONG - 1).batch(2), lambda i: (2 * i, np.minimum(2 * i + 1, 2 * LONG - 2))),
+}
+
+
+@pytest.mark.parametrize("name", LONG_INPUTS)
+def test_a_long_input_is_read_at_any_position(name: str) -> None:
+    """The elements are those that a pass in order has at these positions."""
+    build, element = LONG_INPUTS[name]
+    length = int(build().cardinality())
+    places = np.random.default_rng(1).integers(length, size=50)
+    lookup = build()._node.lookup((0,))
+    assert lookup is not None
+    for place, found in zip(places.tolist(), lookup(places).elements(), strict=True):
+        stream = build()._node.stream((0,))
+        stream.skip(place)
+        block = stream.pull(1)
+        assert block is not None
+        (expected,) = block.elements()
+        assert np.array_equal(found, expected)
+        said = np.unique(np.asarray(element(np.asarray(place))))
+        assert np.array_equal(np.unique(np.asarray(expected)), said)
+
+
+@pytest.mark.parametrize("buffer_size", [LONG, 10**12])
+def test_a_long_shuffle_is_a_permutation_with_orders_of_its_own(buffer_size: int) -> None:
+    dataset = numbers(LONG).shuffle(buffer_size, seed=3).batch(2**17)
+    orders = [np.concatenate([batch.data for batch in dataset.batches(iteration=k)]) for k in (0, 1)]
+    for image in orders:
+        assert np.array_equal(np.bincount(image), np.ones(LONG))
+    assert (orders[0] == orders[1]).sum() <= 8, "one is expected"
+    other_seed = numbers(LONG).shuffle(buffer_size, seed=4).batch(2**17)
+    assert (next(other_seed.batches(iteration=0)).data == orders[0][: 2**17]).sum() <= 8
+
+
+def test_long_shuffles_of_shuffles_and_repetitions() -> None:
+    """A shuffle of a shuffle, of each repetition by itself, and of repetitions together: each element as often."""
+    once = numbers(LONG).shuffle(LONG, seed=1)
+    for dataset, times in ((once.shuffle(LONG, seed=2), 1), (once.repeat(2).shuffle(2 * LONG, seed=2), 2)):
+        image = np.concatenate([batch.data for batch in dataset.batch(2**17).batches()])
+        assert np.array_equal(np.bincount(image), np.full(LONG, times))
+    each = numbers(LONG).shuffle(LONG, seed=1).repeat(2).batch(LONG)
+    first, second = (batch.data for batch in each.batches())
+    assert np.array_equal(np.bincount(second), np.ones(LONG))
+    assert not np.array_equal(first, second)
+
+
+@pytest.mark.parametrize("sizes", [[1, 3, 100_000], [7], [20_000, 9]])
+def test_a_long_order_does_not_depend_on_how_it_is_read(sizes: list[int]) -> None:
+    whole = next(numbers(LONG).shuffle(LONG, seed=2).batch(60_000).batches()).data
+    stream = numbers(LONG).shuffle(LONG, seed=2)._node.stream((0,))
+    done = 0
+    for turn, size in enumerate(itertools.cycle(sizes)):
+        if turn % 3 == 2:
+            assert stream.skip(size) == size
+        else:
+            block = stream.pull(size)
+            assert block is not None
+            size = len(block)
+            until = min(done + size, len(whole))
+            assert np.array_equal(block.gather()[: until - done], whole[done:until])
+        done += size
+        if done >= min(len(whole), 300 * max(sizes)):
+            break
+    assert stream.skip(2 * LONG) == LONG - done
+    assert (stream.pull(1), stream.skip(1)) == (None, 0)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 8])
+def test_a_billion_elements_take_little_memory(workers: int) -> None:
+    """Begin, go to the middle, read, on every worker: under 50 MB, and no more than the arithmetic of one chunk."""
+    dataset = numbers(10**9).shuffle(10**9, seed=1).batch(128)
+    middle = {"iteration": 0, "batches": 3_906_250, "seeds": [1]}
+    tracemalloc.start()
+    try:
+        shares = []
+        for worker in range(workers):
+            iterator = dataset.batches(lambda n, w=worker: slice(n * w // workers, n * (w + 1) // workers))
+            iterator.set_state(middle)
+            shares.append(np.concatenate([next(iterator).data.reshape(1, -1) for _ in range(3)]))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 50e6
+    together = np.concatenate(shares, axis=1)
+    assert together.shape == (3, 128)
+    assert len(np.unique(together)) == 384
+    stream = numbers(10**9).shuffle(10**9, seed=1)._node.stream((0,))
+    assert stream.skip(128 * 3_906_250) == 500_000_000
+    block = stream.pull(384)
+    assert block is not None
+    assert np.array_equal(block.gather(), together.ravel())
+
+
+def test_the_longest_order_that_is_sorted_has_not_changed() -> None:
+    """One element more, and the order is computed; see the test below for why neither may ever change."""
+    image = next(numbers(2**20).shuffle(2**20, seed=42).batch(6).batches()).data
+    bits = np.random.Philox(np.random.SeedSequence(42, spawn_key=(0,))).random_raw(2**20)
+    assert image.tolist() == np.argsort(bits, kind="stable")[:6].tolist()
+
+
+def test_the_long_order_that_stored_states_rely_on() -> None:
+    """As above: a run stores seeds and a position, so an order that changes repeats and loses examples on resuming."""
+    dataset = numbers(LONG).shuffle(LONG, seed=42).repeat().batch(3)
+    assert next(dataset.batches(iteration=0)).data.tolist() == [353031, 440255, 688677]
+    assert next(dataset.batches(iteration=1)).data.tolist() == [511847, 16742, 689623]
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        pytest.param(lambda rows: rows.shuffle(64, seed=1), id="generator"),
+        pytest.param(lambda rows: rows.map(lambda x: x).shuffle(64, seed=1), id="mapped"),
+        pytest.param(lambda rows: rows.filter(lambda x: bool(x[0] % 2)).shuffle(64, seed=1), id="filtered"),
+        pytest.param(lambda rows: rows.shuffle(32, seed=1).shuffle(32, seed=2), id="shuffled twice"),
+        pytest.param(lambda rows: rows.batch(4).unbatch().shuffle(64, seed=1), id="rebatched"),
+    ],
+)
+def test_a_window_over_a_long_stream_stays_a_window(build: Callable[[Dataset], Dataset]) -> None:
+    """Of 5,000 elements (40 MB) no more are held than the buffer and the chunk on its way through it."""
+    tracemalloc.start()
+    try:
+        rows = Dataset.from_generator(lambda: (np.full(1000, number) for number in range(5_000)))
+        peaks = []
+        for count, _ in enumerate(build(rows).batch(8).as_numpy_iterator()):
+            if count in (100, 300):
+                peaks.append(tracemalloc.get_traced_memory()[1])
+                tracemalloc.reset_peak()
+        peaks.append(tracemalloc.get_traced_memory()[1])
+    finally:
+        tracemalloc.stop()
+    assert max(peaks) < 4 * 64 * 8000, peaks
