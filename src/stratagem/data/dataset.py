@@ -657,6 +657,7 @@ class Dataset:
 
         return self._then(rewrite(self._node, divide))
 
+
 def _dataset_of(function: Callable[..., Any], element: Tree) -> Node:
     dataset = call(function, element)
     if not isinstance(dataset, Dataset):
