@@ -5,6 +5,7 @@ from __future__ import annotations
 from stratagem.data import experimental
 from stratagem.data.batches import Batch, DatasetIterator
 from stratagem.data.dataset import Dataset
+from stratagem.data.files.arrays import NumpyDataset
 from stratagem.data.nodes import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from stratagem.data.options import AUTOTUNE, AutoShardPolicy, Options
 from stratagem.data.specs import TensorSpec
@@ -17,6 +18,7 @@ __all__ = [
     "Batch",
     "Dataset",
     "DatasetIterator",
+    "NumpyDataset",
     "Options",
     "TensorSpec",
     "experimental",
