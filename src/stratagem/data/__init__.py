@@ -6,6 +6,7 @@ from stratagem.data import experimental
 from stratagem.data.batches import Batch, DatasetIterator
 from stratagem.data.dataset import Dataset
 from stratagem.data.files.arrays import NumpyDataset
+from stratagem.data.files.parquet import ParquetDataset
 from stratagem.data.nodes import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from stratagem.data.options import AUTOTUNE, AutoShardPolicy, Options
 from stratagem.data.specs import TensorSpec
@@ -20,6 +21,7 @@ __all__ = [
     "DatasetIterator",
     "NumpyDataset",
     "Options",
+    "ParquetDataset",
     "TensorSpec",
     "experimental",
 ]

@@ -15,6 +15,7 @@ import numpy as np
 
 from stratagem.core.errors import InputError, explain
 from stratagem.data.dataset import Dataset
+from stratagem.data.files.names import paths_of
 from stratagem.data.files.source import Files, FileSource
 from stratagem.data.options import Options
 from stratagem.data.recent import Recent
@@ -48,7 +49,7 @@ class NumpyDataset(Dataset):
     """
 
     def __init__(self, filenames: Any) -> None:
-        super().__init__(Files(FileSource(filenames, _NumpyFormat())), Options())
+        super().__init__(Files(FileSource(paths_of(filenames), _NumpyFormat())), Options())
 
 
 class _Array(NamedTuple):

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from stratagem.core.errors import InputError, explain
+from stratagem.data.files.names import paths_of
 from stratagem.data.files.source import checked_paths
 from stratagem.data.sources import ArraySource, Indexed
 from stratagem.data.structure import objects
@@ -40,7 +41,7 @@ def matching_files(file_pattern: Any) -> list[str]:
     Raises:
         InputError: No file matches.
     """
-    patterns = checked_paths(file_pattern)
+    patterns = checked_paths(paths_of(file_pattern))
     found = sorted({path for pattern in patterns for path in glob.glob(pattern, include_hidden=True)})
     if not found:
         raise InputError(

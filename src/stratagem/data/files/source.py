@@ -7,7 +7,6 @@ file has to be read from its beginning: then every worker reads all of it, or ea
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
@@ -97,11 +96,12 @@ class FileSource:
 
     @cached_property
     def _scanned(self) -> list[tuple[int, Any]]:
+        first = self.spec
         for path in self.paths[1:]:
-            if self._format.spec(path) != self.spec:
+            if (spec := self._format.spec(path)) != first:
                 raise InputError(
                     explain(
-                        f"{path} holds elements of {self._format.spec(path)}, {self.paths[0]} of {self.spec}.",
+                        f"{path} holds elements of {spec}, {self.paths[0]} of {first}.",
                         "They could not be joined into one batch.",
                         "Give files of the same columns, shapes and dtypes, or make a dataset of each kind.",
                     )
@@ -217,22 +217,9 @@ class StreamedFiles(Node):
         )
 
 
-def checked_paths(paths: Any) -> tuple[str, ...]:
-    """Return the paths, of which there must be one, as strings.
-
-    Args:
-        paths: One path, or a sequence or array of them; each a string, bytes or `os.PathLike`.
-
-    Raises:
-        InputError: There is no path, or something is none.
-
-    Example:
-        >>> import pathlib
-        >>> checked_paths([b"a", pathlib.Path("b")])
-        ('a', 'b')
-    """
-    names = [paths] if isinstance(paths, str | bytes | os.PathLike) else list(paths)
-    if not names:
+def checked_paths(paths: Sequence[str]) -> tuple[str, ...]:
+    """Return the paths, of which there must be one."""
+    if not paths:
         raise InputError(
             explain(
                 "A dataset of files was given no file.",
@@ -240,13 +227,4 @@ def checked_paths(paths: Any) -> tuple[str, ...]:
                 "Check the pattern or the folder that the list of files comes from.",
             )
         )
-    try:
-        return tuple(os.fsdecode(name) for name in names)
-    except TypeError as error:
-        raise InputError(
-            explain(
-                f"A dataset of files was given {names!r}: {error}.",
-                "It names no file.",
-                "Give paths, such as sorted(pathlib.Path('data').glob('*.tfrecord')).",
-            )
-        ) from None
+    return tuple(paths)
