@@ -6,7 +6,9 @@ from stratagem.data import experimental
 from stratagem.data.batches import Batch, DatasetIterator
 from stratagem.data.dataset import Dataset
 from stratagem.data.files.arrays import NumpyDataset
+from stratagem.data.files.images import image_dataset_from_directory
 from stratagem.data.files.parquet import ParquetDataset
+from stratagem.data.files.texts import text_dataset_from_directory
 from stratagem.data.nodes import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from stratagem.data.options import AUTOTUNE, AutoShardPolicy, Options
 from stratagem.data.specs import TensorSpec
@@ -24,4 +26,6 @@ __all__ = [
     "ParquetDataset",
     "TensorSpec",
     "experimental",
+    "image_dataset_from_directory",
+    "text_dataset_from_directory",
 ]

@@ -620,8 +620,8 @@ class Dataset:
 
     @property
     def runs_python(self) -> bool:
-        """Whether reading calls the user's functions. Otherwise a batch is a gather, too cheap to read ahead."""
-        return any(isinstance(node, Map | Filter | Generated | Interleave) for node in walk(self._node))
+        """Whether reading runs functions of the user or opens files. Otherwise a batch is too cheap to read ahead."""
+        return any(isinstance(node, Map | Filter | Generated | Interleave | FileStep) for node in walk(self._node))
 
     @property
     def has_shard_hint(self) -> bool:
