@@ -5,6 +5,10 @@ from __future__ import annotations
 from stratagem.data import experimental
 from stratagem.data.batches import Batch, DatasetIterator
 from stratagem.data.dataset import Dataset
+from stratagem.data.files.arrays import NumpyDataset
+from stratagem.data.files.images import image_dataset_from_directory
+from stratagem.data.files.parquet import ParquetDataset
+from stratagem.data.files.texts import text_dataset_from_directory
 from stratagem.data.nodes import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from stratagem.data.options import AUTOTUNE, AutoShardPolicy, Options
 from stratagem.data.specs import TensorSpec
@@ -17,7 +21,11 @@ __all__ = [
     "Batch",
     "Dataset",
     "DatasetIterator",
+    "NumpyDataset",
     "Options",
+    "ParquetDataset",
     "TensorSpec",
     "experimental",
+    "image_dataset_from_directory",
+    "text_dataset_from_directory",
 ]

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from stratagem.core.errors import InputError, explain
-from stratagem.data.nodes import Node, Stream, rewrite, walk
+from stratagem.data.nodes import Node, Seeded, Stream, rewrite, walk
 from stratagem.data.prefetch import Prefetcher
-from stratagem.data.shuffle import Shuffle
 from stratagem.data.structure import Tree, without_rows
 
 RowsOf = Callable[[int], slice]
@@ -36,12 +35,12 @@ def whole(rows: int) -> slice:
 
 
 def random_seeds(node: Node) -> list[int]:
-    """Return the seed of every shuffle, in an order that equal pipelines share."""
-    return [step.seed for step in walk(node) if isinstance(step, Shuffle)]
+    """Return the seed of every step that draws, in an order that equal pipelines share."""
+    return [step.seed for step in walk(node) if isinstance(step, Seeded)]
 
 
 def with_random_seeds(node: Node, seeds: list[int]) -> Node:
-    """Return the pipeline with these seeds in its shuffles (see `random_seeds`)."""
+    """Return the pipeline with these seeds in the steps that draw (see `random_seeds`)."""
     present = random_seeds(node)
     if len(seeds) != len(present):
         raise InputError(
@@ -54,7 +53,7 @@ def with_random_seeds(node: Node, seeds: list[int]) -> Node:
     if seeds == present:
         return node
     left = iter(seeds)
-    return rewrite(node, lambda step: step.with_seed(next(left)) if isinstance(step, Shuffle) else step)
+    return rewrite(node, lambda step: step.with_seed(next(left)) if isinstance(step, Seeded) else step)
 
 
 Item = TypeVar("Item")

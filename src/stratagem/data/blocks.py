@@ -18,7 +18,7 @@ import numpy as np
 import optree
 
 from stratagem.core.errors import InputError, explain
-from stratagem.data.structure import Tree, component_names, flatten, map_leaves, objects, stack, unstack
+from stratagem.data.structure import Tree, component_names, flatten, joined, map_leaves, objects, stack, unstack
 
 Rows = slice | np.ndarray
 """Which rows of a block: a slice, or a vector of positions."""
@@ -84,7 +84,10 @@ class Source(Protocol):
         ...
 
     def take(self, index: np.ndarray) -> Tree:
-        """Return the elements at these positions, as columns that the caller owns."""
+        """Return the elements at these positions, as columns that the caller owns.
+
+        A component that differs in shape from element to element is a vector of arrays, of dtype `object`.
+        """
         ...
 
     @property
@@ -114,10 +117,10 @@ class IndexBlock(Block):
         return IndexBlock(self._source, self._index[rows])
 
     def elements(self) -> list[Tree]:
-        return unstack(self.gather())
+        return unstack(self._source.take(self._index))
 
     def gather(self) -> Tree:
-        return self._source.take(self._index)
+        return joined(self._source.take(self._index))
 
 
 class HeldBlock(Block):

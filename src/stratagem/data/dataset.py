@@ -5,6 +5,7 @@ Long, because every public operation carries its arguments, errors and a tested 
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -16,7 +17,9 @@ from stratagem.data import batches as _batches
 from stratagem.data import check
 from stratagem.data.cache import Cache
 from stratagem.data.eager import eager
+from stratagem.data.files.listing import FileList, matching_files
 from stratagem.data.files.source import FileStep
+from stratagem.data.interleave import DEFAULT_CYCLE_LENGTH, Interleave
 from stratagem.data.nodes import Node, Stream, rewrite, walk
 from stratagem.data.options import AUTOTUNE, Options
 from stratagem.data.sequence import SHARD_HINT, Concatenate, Repeat, Shard, Skip, Take, Zip
@@ -24,7 +27,7 @@ from stratagem.data.shuffle import Shuffle
 from stratagem.data.sources import ArraySource, Generated, Indexed, RangeSource
 from stratagem.data.specs import TensorSpec, signature_of
 from stratagem.data.structure import Tree, as_array, as_arrays, flatten, map_leaves, stack
-from stratagem.data.transforms import Batched, Filter, Map, Unbatch
+from stratagem.data.transforms import Batched, Filter, Map, Unbatch, call, name_of
 
 
 class Cardinality(int):
@@ -167,6 +170,27 @@ class Dataset:
         return Dataset(Indexed(RangeSource(numbers)), Options())
 
     @staticmethod
+    def list_files(file_pattern: Any, shuffle: bool | None = None, seed: int | None = None) -> Dataset:
+        """Make a dataset of the names of the files that match, as bytes, each once.
+
+        Unlike tf.data, the files are looked up now, and a file that matches two patterns comes once.
+
+        Args:
+            file_pattern: A pattern with `*`, `?` and `[...]` (which also match a leading dot), or a list of patterns.
+            shuffle: Whether each iteration has a random order of its own. None means yes; otherwise they are sorted.
+            seed: Makes the random order reproducible (see `shuffle`).
+
+        Raises:
+            InputError: No file matches.
+
+        Example:
+            >>> [name.decode() for name in Dataset.list_files("/et[c]", shuffle=False).as_numpy_iterator()]
+            ['/etc']
+        """
+        files = Dataset(FileList(matching_files(file_pattern)), Options())
+        return files if shuffle is not None and not shuffle else files.shuffle(len(files), seed)
+
+    @staticmethod
     def zip(*args: Any) -> Dataset:
         """Put the elements of several datasets side by side; it ends with the shortest.
 
@@ -241,6 +265,53 @@ class Dataset:
             [np.int64(0), np.int64(10), np.int64(20)]
         """
         return self._then(Map(self._node, check.function("map_func", map_func)))
+
+    def interleave(
+        self,
+        map_func: Callable[..., Dataset],
+        cycle_length: int | None = None,
+        block_length: int | None = None,
+        num_parallel_calls: int | None = None,
+        deterministic: bool | None = None,
+    ) -> Dataset:
+        """Make a dataset from each element, such as a file name, and read several of them in turn.
+
+        The order is tf.data's: `block_length` elements of one dataset, then of the next; a dataset that has ended is
+        replaced when its turn comes again. A worker reads the rows that it needs, as everywhere.
+
+        Args:
+            map_func: Takes an element as in `map`, returns a `Dataset`. Called once for each file name; a shuffle
+                without a seed in there gets one that all workers share.
+            cycle_length: Datasets to read in turn. None and `AUTOTUNE` mean 16, where tf.data takes the number of
+                cores: the order must not depend on the machine.
+            block_length: Elements of one dataset at a time; None means 1.
+            num_parallel_calls: Accepted for tf.data's sake.
+            deterministic: Accepted for tf.data's sake; the order never varies.
+
+        Raises:
+            InputError: A length is below 1. While reading: `map_func` returned no dataset.
+
+        Example:
+            >>> dataset = Dataset.range(1, 4).interleave(lambda n: Dataset.from_tensors(n).repeat(3), cycle_length=2)
+            >>> [int(x) for x in dataset]
+            [1, 2, 1, 2, 1, 2, 3, 3, 3]
+        """
+        automatic = cycle_length is None or cycle_length == AUTOTUNE
+        cycle = DEFAULT_CYCLE_LENGTH if automatic else cycle_length
+        cycle = check.integer("cycle_length", cycle, 1, "Write how many datasets to read in turn, or None.")
+        block = 1 if block_length is None else block_length
+        block = check.integer("block_length", block, 1, "Write how many elements of each to read at a time.")
+        part = functools.partial(_dataset_of, check.function("map_func", map_func))
+        return self._then(Interleave(self._node, part, cycle, block))
+
+    def flat_map(self, map_func: Callable[..., Dataset]) -> Dataset:
+        """Make a dataset from each element, and read them one after another (see `interleave`).
+
+        Example:
+            >>> [int(x) for x in Dataset.range(4).flat_map(lambda n: Dataset.range(n))]
+            [0, 0, 1, 0, 1, 2]
+        """
+        return self.interleave(map_func, cycle_length=1)
 
     def filter(self, predicate: Callable[..., Any]) -> Dataset:
         """Keep the elements for which `predicate` returns True.
@@ -537,14 +608,14 @@ class Dataset:
     # ------------------------------------------------------------------ for strategies
 
     def random_seeds(self) -> list[int]:
-        """Return the seed of every shuffle, in an order that equal pipelines share."""
+        """Return the seed of every step that draws, in an order that equal pipelines share."""
         return _batches.random_seeds(self._node)
 
     def with_random_seeds(self, seeds: list[int]) -> Dataset:
-        """Return the dataset with these seeds in its shuffles: the chief's, so that all workers see one order.
+        """Return the dataset with these seeds in its steps that draw: the chief's, so that all workers see one order.
 
         Raises:
-            InputError: The number of seeds is not the number of shuffles.
+            InputError: The number of seeds is not that of these steps.
 
         Example:
             >>> Dataset.range(3).shuffle(3).with_random_seeds([7]).random_seeds()
@@ -554,8 +625,8 @@ class Dataset:
 
     @property
     def runs_python(self) -> bool:
-        """Whether reading calls the user's functions. Otherwise a batch is a gather, too cheap to read ahead."""
-        return any(isinstance(node, Map | Filter | Generated) for node in walk(self._node))
+        """Whether reading runs functions of the user or opens files. Otherwise a batch is too cheap to read ahead."""
+        return any(isinstance(node, Map | Filter | Generated | Interleave | FileStep) for node in walk(self._node))
 
     @property
     def has_shard_hint(self) -> bool:
@@ -590,3 +661,16 @@ class Dataset:
             return node.of_files(node.paths[index::num_shards]) if isinstance(node, FileStep) else node
 
         return self._then(rewrite(self._node, divide))
+
+
+def _dataset_of(function: Callable[..., Any], element: Tree) -> Node:
+    dataset = call(function, element)
+    if not isinstance(dataset, Dataset):
+        raise InputError(
+            explain(
+                f"The function {name_of(function)} given to interleave or flat_map returned {type(dataset).__name__}.",
+                "Only a dataset has elements to read.",
+                "Return a stratagem.data.Dataset, such as TFRecordDataset(file_name); map takes any other function.",
+            )
+        )
+    return dataset._node

@@ -1,12 +1,14 @@
 """The contract of one step of a pipeline, and the graph that the steps form.
 
 A `Node` is immutable and describes; a `Stream` is one pass over it. The order of a pass is a function of the node
-and of the pass's *key* alone: the iteration, followed by one number for each `repeat` that the pass is inside of.
+and of the pass's *key* alone: the iteration, followed by one number for each `repeat` and `interleave` that the pass is
+inside of.
 """
 
 from __future__ import annotations
 
 import copy
+import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
@@ -134,6 +136,32 @@ class Node(ABC):
         other = copy.copy(self)
         other.inputs = tuple(inputs)
         return other
+
+
+class Seeded(Node):
+    """A step whose order is drawn.
+
+    Args:
+        inputs: The steps that it reads from.
+        seed: Any integer; None draws one now from Python's `random`, which `keras.utils.set_random_seed` seeds.
+    """
+
+    def __init__(self, inputs: Sequence[Node], seed: int | None) -> None:
+        super().__init__(inputs)
+        self.is_drawn = seed is None
+        self.seed = random.getrandbits(63) if seed is None else seed
+
+    def with_seed(self, seed: int) -> Self:
+        """Return the same step with another seed."""
+        other = copy.copy(self)
+        other.is_drawn, other.seed = False, seed
+        return other
+
+    def bits(self, key: Key) -> np.random.Philox:
+        """Return the random bits of a pass."""
+        # Raw bits, not numpy.random.Generator: NumPy keeps the bits of Philox and SeedSequence for ever, on every
+        # platform, while Generator's methods may change with a release, and a resumed run may meet another release.
+        return np.random.Philox(np.random.SeedSequence(self.seed & (2**64 - 1), spawn_key=key))
 
 
 def walk(root: Node) -> Iterator[Node]:

@@ -13,12 +13,10 @@ says what comes there, so that a pass begins, skips and holds no more memory wit
 
 from __future__ import annotations
 
-import random
-
 import numpy as np
 
 from stratagem.data.blocks import Block, join
-from stratagem.data.nodes import BlockStream, Key, Lookup, Node, Stream, pull_exactly
+from stratagem.data.nodes import BlockStream, Key, Lookup, Node, Seeded, Stream, pull_exactly
 from stratagem.data.permutation import ROUNDS, Permutation
 
 _LONGEST_CHUNK = 1 << 16
@@ -33,25 +31,20 @@ _COMPUTED = 1 << 13
 """Positions of a permutation computed together: NumPy's calls then cost less than the arithmetic (0.4 ms for all)."""
 
 
-class Shuffle(Node):
+class Shuffle(Seeded):
     """The elements in a random order, a function of the seed and of the pass's key.
 
     Args:
         inner: What to shuffle.
         buffer_size: Slots of the buffer.
-        seed: Any integer; None draws one now from Python's `random`, which `keras.utils.set_random_seed` seeds.
+        seed: See `Seeded`.
         reshuffle: Whether every iteration and repetition has an order of its own.
     """
 
     def __init__(self, inner: Node, buffer_size: int, seed: int | None, reshuffle: bool) -> None:
-        super().__init__([inner])
+        super().__init__([inner], seed)
         self._buffer_size = buffer_size
         self._reshuffle = reshuffle
-        self.seed = random.getrandbits(63) if seed is None else seed
-
-    def with_seed(self, seed: int) -> Shuffle:
-        """Return the same step with another seed."""
-        return Shuffle(self.inputs[0], self._buffer_size, seed, self._reshuffle)
 
     def stream(self, key: Key) -> Stream:
         inner = self._whole_input(key)
@@ -78,10 +71,7 @@ class Shuffle(Node):
         return self.inputs[0].cardinality()
 
     def _bits(self, key: Key) -> np.random.Philox:
-        # Raw bits, not numpy.random.Generator: NumPy keeps the bits of Philox and SeedSequence for ever, on every
-        # platform, while Generator's methods may change with a release, and a resumed run may meet another release.
-        entropy = self.seed & (2**64 - 1)
-        return np.random.Philox(np.random.SeedSequence(entropy, spawn_key=key if self._reshuffle else ()))
+        return self.bits(key if self._reshuffle else ())
 
 
 class _PermutedStream(Stream):

@@ -173,6 +173,17 @@ def unstack(columns: Tree) -> list[Tree]:
     return [structure.unflatten(row) for row in zip(*leaves, strict=True)]
 
 
+def joined(columns: Tree) -> Tree:
+    """Return columns in which lists of different lengths, which files hold as one array each, are joined too.
+
+    Raises:
+        InputError: They differ in length.
+    """
+    leaves, _ = flatten(columns)
+    apart = any(leaf.dtype == object and len(leaf) and isinstance(leaf[0], np.ndarray) for leaf in leaves)
+    return stack(unstack(columns)) if apart else columns
+
+
 def without_rows(columns: Tree) -> Tree:
     """Return columns of the same shapes and dtypes with no row."""
     return map_leaves(lambda array: np.empty((0, *array.shape[1:]), array.dtype), columns)

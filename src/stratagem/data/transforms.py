@@ -52,7 +52,7 @@ class Map(Node):
         if not leaves:
             raise InputError(
                 explain(
-                    f"The function {_name(self._function)} given to map returned {structure.unflatten([])!r}.",
+                    f"The function {name_of(self._function)} given to map returned {structure.unflatten([])!r}.",
                     "The dataset would have no content.",
                     "Return the new element from the function.",
                 )
@@ -64,7 +64,7 @@ class Map(Node):
         if first is None:
             raise InputError(
                 explain(
-                    f"The dataset is empty before map({_name(self._function)}).",
+                    f"The dataset is empty before map({name_of(self._function)}).",
                     "What the function returns is known only from calling it on an element.",
                     "Give map a dataset with at least one element.",
                 )
@@ -72,7 +72,8 @@ class Map(Node):
         return spec_of(first.elements()[0])
 
 
-def _name(function: Callable[..., Any]) -> str:
+def name_of(function: Callable[..., Any]) -> str:
+    """Return how a person knows a function."""
     return getattr(function, "__qualname__", repr(function))
 
 
@@ -107,7 +108,7 @@ class Filter(Node):
         if verdict.shape != () or verdict.dtype != np.bool_:
             raise InputError(
                 explain(
-                    f"The predicate {_name(self._predicate)} returned {verdict!r}.",
+                    f"The predicate {name_of(self._predicate)} returned {verdict!r}.",
                     "Whether to keep the element is one True or False.",
                     "Return one boolean, for example through numpy.all(...).",
                 )

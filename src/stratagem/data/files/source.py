@@ -7,9 +7,7 @@ file has to be read from its beginning: then every worker reads all of it, or ea
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
@@ -17,6 +15,7 @@ import numpy as np
 
 from stratagem.core.errors import InputError, explain
 from stratagem.data.nodes import UNKNOWN_CARDINALITY, Key, Node, Stream
+from stratagem.data.recent import Recent
 from stratagem.data.sources import Indexed, IteratorStream
 from stratagem.data.specs import spec_of
 from stratagem.data.structure import Tree, map_leaves
@@ -93,20 +92,20 @@ class FileSource:
     def __init__(self, paths: Sequence[str], format: IndexedFormat) -> None:
         self.paths = checked_paths(paths)
         self._format = format
-        self._open: OrderedDict[int, RecordFile] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def __getstate__(self) -> dict[str, Any]:
-        # For another process: what was scanned goes along, open files do not.
-        state = {name: value for name, value in vars(self).items() if name != "_lock"}
-        return {**state, "_open": OrderedDict()}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._lock = threading.Lock()
+        self._open: Recent[RecordFile] = Recent(_MOST_OPEN)
 
     @cached_property
     def _scanned(self) -> list[tuple[int, Any]]:
+        first = self.spec
+        for path in self.paths[1:]:
+            if (spec := self._format.spec(path)) != first:
+                raise InputError(
+                    explain(
+                        f"{path} holds elements of {spec}, {self.paths[0]} of {first}.",
+                        "They could not be joined into one batch.",
+                        "Give files of the same columns, shapes and dtypes, or make a dataset of each kind.",
+                    )
+                )
         return [self._format.scan(path) for path in self.paths]
 
     @cached_property
@@ -129,23 +128,11 @@ class FileSource:
     def take(self, index: np.ndarray) -> Tree:
         """Return the records at these positions over all files."""
         file = np.searchsorted(self._ends, index, side="right")
-        place = index - (self._ends[file] - self.counts[file])
-        present = np.unique(file)
-        if len(present) == 1:
-            return self._file(int(present[0])).take(place)
-        rows = [np.flatnonzero(file == k) for k in present]
-        columns = [self._file(int(k)).take(place[mine]) for k, mine in zip(present, rows, strict=True)]
-        order = np.argsort(np.concatenate(rows), kind="stable")
-        return map_leaves(lambda *leaves: np.concatenate(leaves)[order], *columns)
+        return take_each(file, index - (self._ends[file] - self.counts[file]), lambda k: self._file(k).take)
 
     def _file(self, number: int) -> RecordFile:
-        with self._lock:
-            if number not in self._open:
-                self._open[number] = self._format.open(self.paths[number], self._scanned[number][1])
-                if len(self._open) > _MOST_OPEN:
-                    self._open.popitem(last=False)
-            self._open.move_to_end(number)
-            return self._open[number]
+        path = self.paths[number]
+        return self._open.get(path, lambda: self._format.open(path, self._scanned[number][1]))
 
     def of_files(self, paths: Sequence[str]) -> FileSource:
         """Return the source of some of these files; what was scanned of them is not scanned again."""
@@ -154,6 +141,23 @@ class FileSource:
             known = dict(zip(self.paths, self._scanned, strict=True))
             vars(other)["_scanned"] = [known[path] for path in other.paths]
         return other
+
+
+def take_each(part: np.ndarray, place: np.ndarray, take_of: Callable[[int], Callable[[np.ndarray], Tree]]) -> Tree:
+    """Return rows of several parts, in the order given, as columns that the caller owns.
+
+    Args:
+        part: For each row, the number of its part.
+        place: For each row, its position in that part.
+        take_of: Returns how rows are taken from the part of a number.
+    """
+    present = np.unique(part)
+    if len(present) == 1:
+        return take_of(int(present[0]))(place)
+    rows = [np.flatnonzero(part == k) for k in present]
+    columns = [take_of(int(k))(place[mine]) for k, mine in zip(present, rows, strict=True)]
+    order = np.argsort(np.concatenate(rows), kind="stable")
+    return map_leaves(lambda *leaves: np.concatenate(leaves)[order], *columns)
 
 
 class Files(Indexed):

@@ -112,6 +112,15 @@ def test_bytes_from_lists_and_generators(paths: list[str]) -> None:
     assert list(Dataset.from_generator(lambda: iter([b"a\0"])).as_numpy_iterator()) == [b"a\0"]
 
 
+def test_files_of_different_kinds_are_an_error(paths: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    kinds = dict(zip(paths, [object, object, np.int8], strict=True))
+    monkeypatch.setattr(_Letters, "spec", lambda self, path: TensorSpec((), kinds[path]))
+    with pytest.raises(
+        InputError, match=r"b holds elements of .*int8.*a of .*\n.*\n  What to do: Give files of the same"
+    ):
+        len(FileSource(paths, _Letters()))
+
+
 def test_no_file_is_an_error() -> None:
     with pytest.raises(InputError, match="given no file"):
         FileSource([], _Letters())

@@ -1,0 +1,199 @@
+"""NumPy's own files: `.npy` mapped into memory, `.npz` as far as it is not compressed."""
+
+from __future__ import annotations
+
+import io
+import math
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stratagem.core.errors import InputError, explain
+from stratagem.data.dataset import Dataset
+from stratagem.data.files.names import paths_of
+from stratagem.data.files.source import Files, FileSource
+from stratagem.data.options import Options
+from stratagem.data.recent import Recent
+from stratagem.data.specs import TensorSpec
+from stratagem.data.structure import Tree, map_leaves
+
+_MOST_DECOMPRESSED = 1 << 28
+"""Bytes of decompressed arrays that a dataset keeps: a compressed array cannot be read by rows."""
+
+
+class NumpyDataset(Dataset):
+    """The rows of arrays in `.npy` and `.npz` files, along their first axis, one file after another.
+
+    Files are mapped into memory: a worker reads from disk the rows that it needs, so that they may be larger than
+    memory. An array that `numpy.savez_compressed` wrote is decompressed whole; 256 MB of such arrays are kept.
+
+    Args:
+        filenames: One path or several; strings, bytes or `pathlib.Path`. Of an `.npy` file an element is a row, of
+            an `.npz` file a dict of the rows of its arrays. All files hold the same kind of rows.
+
+    Raises:
+        InputError: There is no file. When a file is first needed: it is damaged, holds Python objects (which are code),
+            or the arrays of an `.npz` file differ in their first dimension.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     np.save(f"{folder}/x.npy", np.arange(6).reshape(3, 2))
+        ...     [row.tolist() for row in NumpyDataset(f"{folder}/x.npy").as_numpy_iterator()]
+        [[0, 1], [2, 3], [4, 5]]
+    """
+
+    def __init__(self, filenames: Any) -> None:
+        super().__init__(Files(FileSource(paths_of(filenames), _NumpyFormat())), Options())
+
+
+class _Array(NamedTuple):
+    """Where an array lies in a file. `offset` is None when it is compressed."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    fortran_order: bool
+    offset: int | None
+
+
+class _NumpyFormat:
+    def __init__(self) -> None:
+        self._decompressed: Recent[np.ndarray] = Recent(_MOST_DECOMPRESSED)
+
+    def scan(self, path: str) -> tuple[int, list[_Array] | _Array]:
+        arrays = _layout(path)
+        found = [arrays] if isinstance(arrays, _Array) else arrays
+        lengths = {array.shape[:1] for array in found}
+        if len(lengths) != 1 or () in lengths:
+            shapes = ", ".join(f"{array.name} {array.shape}" for array in found)
+            raise InputError(
+                explain(
+                    f"The arrays in {path} differ in their first dimension, or have none: {shapes or 'no array'}.",
+                    "Row number i could not be taken from each of them.",
+                    "Save arrays whose first dimension counts the same examples.",
+                )
+            )
+        return found[0].shape[0], arrays
+
+    def open(self, path: str, layout: list[_Array] | _Array) -> _OpenArrays:
+        if isinstance(layout, _Array):
+            return _OpenArrays(_mapped(path, layout))
+        return _OpenArrays({array.name: self._array(path, array) for array in layout})
+
+    def spec(self, path: str) -> Tree:
+        arrays = _layout(path)
+        if isinstance(arrays, _Array):
+            return TensorSpec(arrays.shape[1:], arrays.dtype)
+        return {array.name: TensorSpec(array.shape[1:], array.dtype) for array in arrays}
+
+    def _array(self, path: str, array: _Array) -> np.ndarray | _Compressed:
+        return _mapped(path, array) if array.offset is not None else _Compressed(path, array.name, self._decompressed)
+
+
+class _OpenArrays:
+    def __init__(self, arrays: Tree) -> None:
+        self._arrays = arrays
+
+    def take(self, index: np.ndarray) -> Tree:
+        return map_leaves(lambda array: np.asarray(array.take(index, axis=0)), self._arrays)
+
+
+class _Compressed:
+    """An array that is decompressed when rows of it are needed."""
+
+    def __init__(self, path: str, name: str, decompressed: Recent[np.ndarray]) -> None:
+        self._path = path
+        self._name = name
+        self._decompressed = decompressed
+
+    def take(self, index: np.ndarray, axis: int) -> np.ndarray:
+        array = self._decompressed.get((self._path, self._name), self._read, lambda array: array.nbytes)
+        return array.take(index, axis)
+
+    def _read(self) -> np.ndarray:
+        try:
+            with zipfile.ZipFile(self._path) as archive:
+                return np.lib.format.read_array(io.BytesIO(archive.read(f"{self._name}.npy")), allow_pickle=False)
+        except (OSError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+            raise _damaged(f"{self._path}, array {self._name!r},", error) from None
+
+
+def _mapped(path: str, array: _Array) -> np.ndarray:
+    if not math.prod(array.shape):
+        return np.empty(array.shape, array.dtype)  # an empty file part cannot be mapped
+    order = "F" if array.fortran_order else "C"
+    assert array.offset is not None
+    return np.memmap(path, array.dtype, "r", array.offset, array.shape, order)
+
+
+def _layout(path: str) -> list[_Array] | _Array:
+    """Return where the array of an `.npy` file lies, or the arrays of an `.npz` file."""
+    try:
+        arrays = _read_layout(path)
+    except (OSError, ValueError, EOFError, struct.error, zipfile.BadZipFile, zlib.error) as error:
+        raise _damaged(path, error) from None
+    for array in [arrays] if isinstance(arrays, _Array) else arrays:
+        if array.dtype.hasobject:
+            raise InputError(
+                explain(
+                    f"The array {array.name} in {path} holds Python objects.",
+                    "Reading it would run code that is stored in the file.",
+                    "Save numbers: numpy.asarray(rows, 'float32'), padded to one shape.",
+                )
+            )
+    return arrays
+
+
+def _read_layout(path: str) -> list[_Array] | _Array:
+    with open(path, "rb") as file:
+        is_archive = file.read(4) == b"PK\3\4"
+        file.seek(0)
+        if not is_archive:
+            return _header(Path(path).stem, file, Path(path).stat().st_size)
+        with zipfile.ZipFile(file) as archive:
+            return list(_members(file, archive))
+
+
+def _members(file: Any, archive: zipfile.ZipFile) -> Iterator[_Array]:
+    for member in archive.infolist():
+        name = member.filename.removesuffix(".npy")
+        if member.compress_type == zipfile.ZIP_STORED:
+            # The local header repeats the name, and may have another extra field than the directory at the end.
+            file.seek(member.header_offset + 26)
+            lengths = struct.unpack("<HH", file.read(4))
+            start = member.header_offset + 30 + sum(lengths)
+            file.seek(start)
+            yield _header(name, file, start + member.file_size)
+        else:
+            with archive.open(member) as content:
+                yield _header(name, content, None)
+
+
+def _header(name: str, file: Any, end: int | None) -> _Array:
+    """Read where an array lies that begins here and ends before `end`; None where it is compressed."""
+    version = np.lib.format.read_magic(file)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, fortran_order, dtype = read(file)
+    if end is None or dtype.hasobject:
+        return _Array(name, shape, dtype, fortran_order, None)
+    offset, needed = file.tell(), math.prod(shape) * dtype.itemsize
+    if end - offset < needed:
+        found = f"there are {end - offset} bytes from byte {offset} on"
+        raise ValueError(f"{found}, array {name} of shape {shape} and dtype {dtype} needs {needed}")
+    return _Array(name, shape, dtype, fortran_order, offset)
+
+
+def _damaged(where: str, error: Exception) -> InputError:
+    return InputError(
+        explain(
+            f"{where} cannot be read: {error}.",
+            "The file is no .npy or .npz file, or is damaged; its rows cannot be found.",
+            "Write the file again with numpy.save or numpy.savez, or leave it out of the list.",
+        )
+    )

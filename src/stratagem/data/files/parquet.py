@@ -1,0 +1,229 @@
+"""Parquet files, read by row groups."""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from stratagem.core import optional
+from stratagem.core.errors import InputError, explain
+from stratagem.data.dataset import Dataset
+from stratagem.data.files.names import paths_of
+from stratagem.data.files.source import Files, FileSource, take_each
+from stratagem.data.options import Options
+from stratagem.data.recent import Recent
+from stratagem.data.specs import TensorSpec
+from stratagem.data.structure import Tree, flatten, map_leaves, objects
+
+_MOST_DECODED = 1 << 28
+"""Bytes of decoded row groups that a dataset keeps: a row cannot be decoded without its whole row group."""
+
+_ARROW_ERRORS = (OSError, ValueError, NotImplementedError)
+"""What pyarrow's own errors are as well."""
+
+
+class ParquetDataset(Dataset):
+    """The rows of Parquet files as dicts from column to value, one file after another.
+
+    Numbers become NumPy scalars, text and binary data bytes, lists arrays, structs dicts, dictionaries what they stand
+    for. Lists of different lengths need `map` or `padded_batch` before they can be joined into a batch.
+
+    Rows are found by position, but a row group is decoded whole; 256 MB of decoded row groups are kept. A shuffle over
+    many more decodes the same ones again and again: read the files with `interleave` and shuffle with a buffer of some
+    row groups, or write the files with smaller ones (`pyarrow.parquet.write_table(..., row_group_size=1000)`).
+
+    Args:
+        filenames: One path or several; strings, bytes or `pathlib.Path`. All have the same columns.
+        columns: Names of the columns to read, `"image.bytes"` for a part of a struct; None reads all.
+
+    Raises:
+        InputError: There is no file, or pyarrow is not installed. When a file is first needed: it is damaged, has
+            other columns than the first, or a type that is no array. While reading: a value is missing (null).
+
+    Example:
+        >>> import tempfile, pyarrow, pyarrow.parquet
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     table = pyarrow.table({"x": [1, 2, 3], "name": ["a", "b", "c"]})
+        ...     pyarrow.parquet.write_table(table, f"{folder}/t.parquet")
+        ...     list(ParquetDataset(f"{folder}/t.parquet").skip(2).as_numpy_iterator())
+        [{'x': np.int64(3), 'name': b'c'}]
+    """
+
+    def __init__(self, filenames: Any, columns: list[str] | None = None) -> None:
+        names = None if columns is None else list(columns)
+        super().__init__(Files(FileSource(paths_of(filenames), _ParquetFormat(names))), Options())
+
+
+class _ParquetFormat:
+    def __init__(self, columns: list[str] | None) -> None:
+        self._columns = columns
+        self._decoded: Recent[Tree] = Recent(_MOST_DECODED)
+
+    def scan(self, path: str) -> tuple[int, np.ndarray]:
+        groups = _parquet_file(path).metadata
+        ends = np.cumsum([groups.row_group(k).num_rows for k in range(groups.num_row_groups)], dtype=np.int64)
+        return groups.num_rows, ends
+
+    def open(self, path: str, layout: np.ndarray) -> _OpenParquet:
+        return _OpenParquet(path, layout, self._columns, self._decoded)
+
+    def spec(self, path: str) -> Tree:
+        file = _parquet_file(path)
+        self._check_columns(path, [file.schema.column(k).path for k in range(len(file.schema))])
+        schema = file.read_row_groups([], columns=self._columns).schema
+        return {field.name: _spec(field.type, f"{path}, column {field.name!r},") for field in schema}
+
+    def _check_columns(self, path: str, leaves: list[str]) -> None:
+        unknown = [
+            name for name in self._columns or () if not any(f"{leaf}.".startswith(f"{name}.") for leaf in leaves)
+        ]
+        if unknown:
+            raise InputError(
+                explain(
+                    f"{path} has no column {' and no column '.join(unknown)}; its columns are {', '.join(leaves)}.",
+                    "There is nothing to read for these names.",
+                    "Write columns=[...] with names that the file has.",
+                )
+            )
+
+
+class _OpenParquet:
+    def __init__(self, path: str, ends: np.ndarray, columns: list[str] | None, decoded: Recent[Tree]) -> None:
+        self._path = path
+        self._ends = ends
+        self._columns = columns
+        self._decoded = decoded
+        self._file = _parquet_file(path)
+        self._lock = threading.Lock()  # one ParquetFile must not be read by two threads at once
+
+    def take(self, index: np.ndarray) -> Tree:
+        group = np.searchsorted(self._ends, index, side="right")
+        place = index - np.concatenate([[0], self._ends])[group]
+        return take_each(group, place, lambda number: partial(_rows, self._group(number)))
+
+    def _group(self, number: int) -> Tree:
+        return self._decoded.get((self._path, number), lambda: self._decode(number), _bytes_of)
+
+    def _decode(self, number: int) -> Tree:
+        try:
+            with self._lock:
+                table = self._file.read_row_group(number, columns=self._columns)
+        except _ARROW_ERRORS as error:
+            raise _damaged(f"{self._path}, row group {number},", error) from None
+        first = int(self._ends[number]) - table.num_rows
+        names = [f"{self._path}, column {name!r}," for name in table.column_names]
+        return {
+            name: _decoded(column.combine_chunks(), where, first)
+            for name, column, where in zip(table.column_names, table.columns, names, strict=True)
+        }
+
+
+def _rows(columns: Tree, index: np.ndarray) -> Tree:
+    return map_leaves(lambda column: _copied(column.take(index, axis=0)), columns)
+
+
+def _copied(column: np.ndarray) -> np.ndarray:
+    """Return a column that shares no array with the one that it was taken from."""
+    if column.dtype == object and len(column) and isinstance(column[0], np.ndarray):
+        return objects([row.copy() for row in column])
+    return column
+
+
+def _bytes_of(columns: Tree) -> int:
+    return sum(_column_bytes(column) for column in flatten(columns)[0])
+
+
+def _column_bytes(column: np.ndarray) -> int:
+    if column.dtype != object:
+        return column.nbytes
+    return column.nbytes + sum(len(row) if isinstance(row, bytes) else row.nbytes for row in column.flat)
+
+
+def _parquet_file(path: str) -> Any:
+    parquet = optional.load("pyarrow.parquet", "files", "ParquetDataset")
+    try:
+        return parquet.ParquetFile(path)
+    except _ARROW_ERRORS as error:
+        raise _damaged(path, error) from None
+
+
+def _spec(kind: Any, where: str) -> Tree:
+    """Return the spec of a value of an Arrow type."""
+    arrow = optional.load("pyarrow", "files", "ParquetDataset")
+    types = arrow.types
+    if isinstance(kind, arrow.BaseExtensionType):
+        return _spec(kind.storage_type, where)
+    if types.is_dictionary(kind):
+        return _spec(kind.value_type, where)
+    if types.is_struct(kind):
+        return {field.name: _spec(field.type, where) for field in kind}
+    if _is_bytes(types, kind):
+        return TensorSpec((), object)
+    size = kind.list_size if types.is_fixed_size_list(kind) else None
+    if size is not None or types.is_list(kind) or types.is_large_list(kind):
+        inner = _spec(kind.value_type, where)
+        if isinstance(inner, TensorSpec) and None not in (inner.shape or ()):
+            return inner.batched(size)
+    elif types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_temporal(kind):
+        return TensorSpec((), arrow.array([], kind).to_numpy(zero_copy_only=False).dtype)
+    raise InputError(
+        explain(
+            f"{where} has the type {kind}.",
+            "It is no array of numbers or bytes.",
+            "Leave it out with columns=[...], or write it as numbers, text, binary data or lists of numbers.",
+        )
+    )
+
+
+def _decoded(array: Any, where: str, first: int) -> Tree:
+    """Return an Arrow array, whose type has a spec and whose first row is number `first` of the file, as columns."""
+    arrow = optional.load("pyarrow", "files", "ParquetDataset")
+    types, kind = arrow.types, array.type
+    if array.null_count:
+        missing = first + array.is_null().to_numpy(zero_copy_only=False).argmax()
+        raise InputError(
+            explain(
+                f"{where} has no value (null) in row {missing}.",
+                "A batch is an array, which has a value everywhere.",
+                "Fill the gaps before writing (pyarrow.compute.fill_null), or leave the column out with columns=[...].",
+            )
+        )
+    if isinstance(kind, arrow.BaseExtensionType):
+        return _decoded(array.storage, where, first)
+    if types.is_dictionary(kind):
+        return _decoded(array.dictionary_decode(), where, first)
+    if types.is_struct(kind):
+        parts = zip(kind, array.flatten(), strict=True)
+        return {field.name: _decoded(part, where, first) for field, part in parts}
+    if _is_bytes(types, kind):
+        return array.cast(arrow.large_binary()).to_numpy(zero_copy_only=False)
+    if types.is_fixed_size_list(kind):
+        values = _decoded(array.flatten(), f"{where} inside its lists", first * kind.list_size)
+        return values.reshape(len(array), kind.list_size, *values.shape[1:])
+    if types.is_list(kind) or types.is_large_list(kind):
+        values = _decoded(array.flatten(), f"{where} inside its lists, from row {first} on", 0)
+        return objects(np.split(values, np.cumsum(array.value_lengths().to_numpy())[:-1]))
+    return array.to_numpy(zero_copy_only=False)
+
+
+def _is_bytes(types: Any, kind: Any) -> bool:
+    return (
+        types.is_string(kind)
+        or types.is_large_string(kind)
+        or types.is_binary(kind)
+        or types.is_large_binary(kind)
+        or types.is_fixed_size_binary(kind)
+    )
+
+
+def _damaged(where: str, error: Exception) -> InputError:
+    return InputError(
+        explain(
+            f"{where} cannot be read: {error}.",
+            "The file is no Parquet file, or is damaged; its rows are lost.",
+            "Write the file again, or leave it out of the list.",
+        )
+    )

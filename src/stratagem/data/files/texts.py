@@ -1,0 +1,98 @@
+"""Folders of texts (`keras.utils.text_dataset_from_directory`)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stratagem.core.errors import InputError, explain
+from stratagem.data import check
+from stratagem.data.files.folders import LabelMode, Subset, dataset_from_directory
+from stratagem.data.specs import TensorSpec
+
+
+def text_dataset_from_directory(
+    directory: str | bytes | os.PathLike[str],
+    labels: Any = "inferred",
+    label_mode: LabelMode | None = "int",
+    class_names: Sequence[str] | None = None,
+    batch_size: int | None = 32,
+    max_length: int | None = None,
+    shuffle: bool = True,
+    seed: int | None = None,
+    validation_split: float | None = None,
+    subset: Subset | None = None,
+    follow_links: bool = False,
+    verbose: bool = True,
+) -> Any:
+    """Make a dataset of the `.txt` files below a folder (`keras.utils.text_dataset_from_directory`).
+
+    Args:
+        directory: Has a subfolder for each class with its files. This and all other arguments are those of
+            `image_dataset_from_directory`.
+        labels: See there.
+        label_mode: See there.
+        class_names: See there.
+        batch_size: See there.
+        max_length: Bytes of a text to keep, from its beginning; None keeps all.
+        shuffle: See there.
+        seed: See there.
+        validation_split: See there.
+        subset: See there.
+        follow_links: See there.
+        verbose: See there.
+
+    Returns:
+        A dataset of texts, as bytes, or of pairs (texts, labels); see there.
+
+    Raises:
+        InputError: An argument is wrong, or there is no text. While reading: a file cannot be read.
+
+    Example:
+        >>> import tempfile, pathlib
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     for name, text in (("neg", "bad"), ("pos", "good")):
+        ...         pathlib.Path(folder, name).mkdir()
+        ...         _ = pathlib.Path(folder, name, "1.txt").write_text(text)
+        ...     dataset = text_dataset_from_directory(folder, shuffle=False, verbose=False)
+        ...     next(dataset.as_numpy_iterator())
+        (array([b'bad', b'good'], dtype=object), array([0, 1], dtype=int32))
+    """
+    if max_length is not None:
+        check.integer("max_length", max_length, 1, "Write how many bytes of a text to keep, or None.")
+    return dataset_from_directory(
+        directory,
+        (".txt",),
+        _Texts(max_length),
+        TensorSpec((), object),
+        labels=labels,
+        label_mode=label_mode,
+        class_names=class_names,
+        batch_size=batch_size,
+        shuffle=shuffle,
+        seed=seed,
+        validation_split=validation_split,
+        subset=subset,
+        follow_links=follow_links,
+        verbose=verbose,
+    )
+
+
+@dataclass(frozen=True)
+class _Texts:
+    max_length: int | None
+
+    def __call__(self, path: str) -> bytes:
+        try:
+            return Path(path).read_bytes()[: self.max_length]
+        except OSError as error:
+            raise InputError(
+                explain(
+                    f"The text {path} cannot be read: {error.strerror}.",
+                    "It would be missing in a batch.",
+                    "Check the rights of the file, or remove it, on every worker.",
+                )
+            ) from None
