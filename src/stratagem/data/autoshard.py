@@ -15,7 +15,7 @@ class Choice(NamedTuple):
     Args:
         policy: The policy, never AUTO.
         reason: One line for the log that says what happens and why.
-        even: Whether every worker is known to have as many rows at each step as the next.
+        even: Whether the workers' parts of a step are known to be equally large, and those of the same batch as always.
     """
 
     policy: AutoShardPolicy
@@ -59,7 +59,13 @@ def choose_policy(options: Options, dataset: Dataset, num_workers: int) -> Choic
         return Choice(policy, reason, False)
     if policy is AutoShardPolicy.OFF:
         return Choice(policy, f"auto-shard OFF: {workers} reads the whole dataset")
-    why = f" (AUTO, as {_why_not_files(dataset, num_workers)})" if policy is AutoShardPolicy.AUTO else ""
+    why = ""
+    if policy is AutoShardPolicy.AUTO:
+        uneven = dataset.why_uneven(num_workers)
+        if uneven is None and num_workers > 1:
+            why = "AUTO, as a batch takes as many records of each of them"
+            return Choice(AutoShardPolicy.FILE, f"auto-shard FILE ({why}): {workers} reads its files")
+        why = f" (AUTO, as {uneven})"
     return Choice(AutoShardPolicy.DATA, f"auto-shard DATA{why}: {workers} reads its rows of every batch")
 
 
@@ -94,18 +100,3 @@ def _check_files(dataset: Dataset, num_workers: int) -> None:
                 "rows of every global batch, from all files.",
             )
         )
-
-
-def _why_not_files(dataset: Dataset, num_workers: int) -> str:
-    """Say why the files cannot be divided among the workers without changing the batches."""
-    if not dataset.files:
-        return "there are no files"
-    fewest = min(len(step.paths) for step in dataset.files)
-    if fewest % num_workers:
-        return f"{fewest} files do not divide by {num_workers} workers"
-    counts = dataset.files[0].record_counts()
-    if counts is None:
-        return "only reading tells how many records a file has"
-    if len(set(counts)) > 1:
-        return f"the files have from {min(counts)} to {max(counts)} records"
-    return "by files the batches would depend on the number of workers"

@@ -17,6 +17,7 @@ from stratagem.data import batches as _batches
 from stratagem.data import check
 from stratagem.data.cache import Cache
 from stratagem.data.eager import eager
+from stratagem.data.even_files import why_uneven
 from stratagem.data.files.listing import FileList, matching_files
 from stratagem.data.files.source import FileStep
 from stratagem.data.interleave import DEFAULT_CYCLE_LENGTH, Interleave
@@ -653,11 +654,23 @@ class Dataset:
         """The steps of the pipeline that read files, or lists of their names."""
         return [node for node in walk(self._node) if isinstance(node, FileStep)]
 
-    def with_files_of(self, num_shards: int, index: int) -> Dataset:
-        """Return the dataset of every `num_shards`-th file, from number `index` on (`AutoShardPolicy.FILE`)."""
+    def why_uneven(self, num_workers: int) -> str | None:
+        """Say why the batches would change if each worker read files of its own; None if they would not."""
+        return why_uneven(self._node, num_workers)
+
+    def with_files_of(self, num_shards: int, index: int, *, divide_batches: bool) -> Dataset:
+        """Return the dataset of every `num_shards`-th file, from number `index` on (`AutoShardPolicy.FILE`).
+
+        Args:
+            num_shards: How many workers there are.
+            index: Which of them reads.
+            divide_batches: Whether a batch is to be the worker's part of one, rather than as large as before.
+        """
         check.shard(num_shards, index)
 
         def divide(node: Node) -> Node:
+            if divide_batches and isinstance(node, Batched):
+                return node.divided(num_shards)
             return node.of_files(node.paths[index::num_shards]) if isinstance(node, FileStep) else node
 
         return self._then(rewrite(self._node, divide))

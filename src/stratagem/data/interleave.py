@@ -56,8 +56,8 @@ class Interleave(Seeded):
     def __init__(self, inner: Node, function: Callable[[Tree], Node], cycle_length: int, block_length: int) -> None:
         super().__init__([inner], None)
         self._function = function
-        self._cycle_length = cycle_length
-        self._block_length = block_length
+        self.cycle_length = cycle_length
+        self.block_length = block_length
         self._made: Recent[Node] = Recent(_MOST_PARTS)
 
     def with_seed(self, seed: int) -> Self:
@@ -68,14 +68,14 @@ class Interleave(Seeded):
     def stream(self, key: Key) -> Stream:
         # Each dataset has a key of its own: equally long files that are shuffled with one seed differ in their order.
         parts = (_Part(node, (*key, number)) for number, node in enumerate(self._parts(key)))
-        return _InterleaveStream(parts, self._cycle_length, self._block_length)
+        return _InterleaveStream(parts, self.cycle_length, self.block_length)
 
     def cardinality(self) -> int:
         count = self.inputs[0].cardinality()
         if count == UNKNOWN_CARDINALITY or count > _MOST_PARTS:
             return UNKNOWN_CARDINALITY
         total = 0
-        for part in self._parts((0,)):
+        for part in self.parts():
             elements = part.cardinality()
             if elements > 0 and count == INFINITE_CARDINALITY:
                 return INFINITE_CARDINALITY
@@ -83,6 +83,10 @@ class Interleave(Seeded):
                 return elements if elements < 0 else UNKNOWN_CARDINALITY
             total += elements
         return total
+
+    def parts(self) -> Iterator[Node]:
+        """Yield the datasets of the first pass."""
+        return self._parts((0,))
 
     def _parts(self, key: Key) -> Iterator[Node]:
         stream = self.inputs[0].stream(key)
@@ -106,7 +110,7 @@ class Interleave(Seeded):
         return rewrite(self._function(element), settle)
 
     def _make_spec(self) -> Tree:
-        for part in self._parts((0,)):
+        for part in self.parts():
             return part.spec
         raise InputError(
             explain(

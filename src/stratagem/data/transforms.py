@@ -135,11 +135,11 @@ class Batched(Node):
 
     def __init__(self, inner: Node, size: int, drop_remainder: bool) -> None:
         super().__init__([inner])
-        self._size = size
-        self._drop_remainder = drop_remainder
+        self.size = size
+        self.drop_remainder = drop_remainder
 
     def stream(self, key: Key) -> Stream:
-        return _BatchStream(self.inputs[0].stream(key), self._size, self._drop_remainder)
+        return _BatchStream(self.inputs[0].stream(key), self.size, self.drop_remainder)
 
     def lookup(self, key: Key) -> Lookup | None:
         inner, end = self.inputs[0].lookup(key), self.inputs[0].cardinality()
@@ -147,18 +147,22 @@ class Batched(Node):
             return None
 
         def batch(number: int) -> Block:
-            return inner(np.arange(number * self._size, min((number + 1) * self._size, end)))
+            return inner(np.arange(number * self.size, min((number + 1) * self.size, end)))
 
         return lambda positions: BatchBlock.of([batch(number) for number in positions.tolist()])
+
+    def divided(self, parts: int) -> Batched:
+        """Return the step that makes batches of this part of the size."""
+        return Batched(self.inputs[0], self.size // parts, self.drop_remainder)
 
     def cardinality(self) -> int:
         elements = self.inputs[0].cardinality()
         if elements < 0:
             return elements
-        return elements // self._size if self._drop_remainder else -(-elements // self._size)
+        return elements // self.size if self.drop_remainder else -(-elements // self.size)
 
     def _make_spec(self) -> Tree:
-        size = self._size if self._drop_remainder else None
+        size = self.size if self.drop_remainder else None
         return map_leaves(lambda spec: spec.batched(size), self.inputs[0].spec)
 
 

@@ -39,7 +39,7 @@ class WholeBatches:
         self.adapter = adapter
         self.num_batches: int | None = adapter.num_batches
         self.may_end = adapter.num_batches is None
-        self.parts = 1
+        self.own = False
         self._rows_of = rows_of
         self._indexed = indexed
         self._peeked: tuple[Tree, Iterator[Tree]] | None = None

@@ -63,7 +63,7 @@ def begin(source: Source, strategy: StrategyLike, *, read_ahead: int = READ_AHEA
         state: Where to begin, or None.
     """
     reader = source.open(read_ahead=read_ahead, state=state)
-    if source.parts == 1:
+    if not source.own:
         return GlobalSteps(reader, strategy, asks=source.may_end)
     pieces = OnePieceForAll(reader, len(strategy.mesh.local_replicas))
     return OwnSteps(pieces, strategy, no_rows(source.first()), asks=source.may_end)

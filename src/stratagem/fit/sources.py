@@ -72,8 +72,8 @@ class Source(Protocol):
     may_end: bool
     """Whether the workers must ask each other before each batch if the data goes on."""
 
-    parts: int
-    """1 where all workers share each batch; else for how many steps a batch of a worker's own stream lasts."""
+    own: bool
+    """Whether each worker reads a stream of its own; otherwise all workers share each batch."""
 
     def open(self, *, read_ahead: int = READ_AHEAD, state: State | None = None) -> Reader:
         """Begin an epoch.
@@ -130,18 +130,20 @@ class DatasetSource:
         if choice.policy is AutoShardPolicy.HINT:
             self.dataset = dataset.with_shard_hint(workers, worker)
         elif choice.policy is AutoShardPolicy.FILE:
-            self.dataset = dataset.with_files_of(workers, worker)
+            self.dataset = dataset.with_files_of(workers, worker, divide_batches=choice.even)
         else:
             self.dataset = dataset
         self._divided = self.dataset is not dataset
         self.class_weight = class_weight
         self._structure = structure
-        self.parts = 1 if choice.policy is AutoShardPolicy.DATA else workers
-        self._rows_of: RowsOf = whole if self.parts > 1 else strategy.mesh.local_rows
+        self.own = workers > 1 and choice.policy is not AutoShardPolicy.DATA
+        # A batch of a worker's own stream lasts for several steps, unless the batches were divided already.
+        self._pieces = 1 if choice.policy is AutoShardPolicy.FILE and choice.even else workers
+        self._rows_of: RowsOf = whole if self.own else strategy.mesh.local_rows
         cardinality = int(self.dataset.cardinality())
         self.may_end = cardinality == UNKNOWN_CARDINALITY or (self._divided and not choice.even)
         self.num_batches = cardinality if cardinality >= 0 else None
-        if self.parts > 1:
+        if self.own and self._pieces > 1:
             self.num_batches = _steps_of_pieces(self.dataset, cardinality, strategy)
 
     def open(self, *, read_ahead: int = READ_AHEAD, state: State | None = None) -> Reader:
@@ -154,8 +156,8 @@ class DatasetSource:
         batches = self.dataset.batches(self._rows_of, prefetch=ahead)
         if state is not None:
             batches.set_state(state)
-        if self.parts > 1:
-            return PieceReader(batches, self._adapted, self.parts, state)
+        if self.own:
+            return PieceReader(batches, self._adapted, self._pieces, state)
         return DatasetReader(batches, self._adapted)
 
     def _adapted(self, data: Tree) -> Tree:
@@ -182,7 +184,7 @@ class DatasetSource:
         if self._resumed_at is not None:
             return self._resumed_at
         state = self.dataset.next_pass()
-        return {**state, "part": [0, self.parts]} if self.parts > 1 else state
+        return {**state, "part": [0, self._pieces]} if self.own and self._pieces > 1 else state
 
     def resume(self, state: State) -> None:
         self.dataset = resumed(self.dataset, state)
@@ -273,7 +275,8 @@ class PieceReader:
 
     def get_state(self) -> State:
         batches, part = divmod(self._count, self._parts)
-        return {**self._batches.get_state(), "batches": batches, "part": [part, self._parts]}
+        state = {**self._batches.get_state(), "batches": batches}
+        return {**state, "part": [part, self._parts]} if self._parts > 1 else state
 
     def close(self) -> None:
         self._batches.close()

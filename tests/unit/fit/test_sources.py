@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from tests.group import Group
 import stratagem
 from stratagem.core.errors import InputError
 from stratagem.data import AutoShardPolicy, Dataset, Options
+from stratagem.data.autoshard import choose_policy
 from stratagem.data.experimental import SHARD_HINT
 from stratagem.data.files.source import Files, FileSource
 from stratagem.data.specs import TensorSpec
@@ -131,6 +133,71 @@ def test_rows_of_files_are_those_of_the_global_batches(policy: AutoShardPolicy, 
     for workers in (1, 2, 3, 4):
         again = dataset.with_random_seeds(dataset.random_seeds())
         assert [[row for own in step for row in own] for step in _read(again, workers)] == expected
+
+
+def _in_turn(folder: Path, *counts: int) -> Dataset:
+    _files(folder, *counts)
+    names = Dataset.list_files([str(folder / f"{number}") for number in range(len(counts))], shuffle=False)
+    return names.interleave(lambda name: Dataset(Files(FileSource([name.decode()], _Numbers())), Options()))
+
+
+@pytest.mark.parametrize("rows", [8, 6, 7])
+def test_auto_divides_by_files_where_no_batch_changes(rows: int, tmp_path: Path) -> None:
+    """Also with a last batch that is not full; with 7 rows in each file it has 4 rows, one of each."""
+    dataset = _in_turn(tmp_path, *[rows] * 4).map(lambda row: row).batch(8)
+    expected = [batch.data.tolist() for batch in dataset.batches()]
+    for workers in (1, 2, 4):
+        shares = _read(dataset, workers)
+        assert [sorted(row for own in step for row in own) for step in shares] == [sorted(batch) for batch in expected]
+        for worker in range(workers):
+            files = {row // rows for step in shares for row in step[worker]}
+            assert files == set(range(worker, 4, workers))
+
+
+@pytest.mark.parametrize(
+    ("change", "workers", "reason"),
+    [
+        (lambda dataset: dataset.batch(8), 3, "4 files do not divide by 3 workers"),
+        (lambda dataset: dataset.batch(6), 2, "a batch of 6 does not take as many records of each of 4 files"),
+        (lambda dataset: dataset.shuffle(9, seed=1).batch(8), 2, "shuffle\\(\\) mixes the rows of the files"),
+        (lambda dataset: dataset.batch(8).map(lambda rows: rows), 2, "batch\\(\\) is not the last step"),
+    ],
+)
+def test_auto_says_why_it_does_not_divide_by_files(change: Any, workers: int, reason: str, tmp_path: Path) -> None:
+    dataset = change(_in_turn(tmp_path, 6, 6, 6, 6))
+    choice = choose_policy(dataset.options(), dataset, workers)
+    assert choice.policy is AutoShardPolicy.DATA
+    assert re.search(rf"auto-shard DATA \(AUTO, as {reason}\)", choice.reason)
+    assert [[row for own in step for row in own] for step in _read(dataset, workers)] == [
+        batch.data.tolist() for batch in dataset.batches(iteration=0)
+    ]
+
+
+def test_files_of_unequal_length_are_divided_by_rows(tmp_path: Path) -> None:
+    dataset = _in_turn(tmp_path, 6, 5).batch(4)
+    assert "the files have from 5 to 6 records" in choose_policy(dataset.options(), dataset, 2).reason
+
+
+def test_a_position_by_files_is_one_by_rows(tmp_path: Path) -> None:
+    """Two workers read by files, three go on by rows."""
+    dataset = _in_turn(tmp_path, 6, 6, 6, 6).batch(4)
+
+    def begun(worker: Any) -> Any:
+        steps = begin(DatasetSource(dataset, worker), worker)
+        next(steps)
+        next(steps)
+        return steps.get_state()
+
+    state, _ = Group(2).run(begun)
+
+    def rest(worker: Any) -> list[list[int]]:
+        source = DatasetSource(dataset, worker)
+        source.resume(state)
+        return [step.local.tolist() for step in begin(source, worker)]
+
+    shares = Group(3).run(rest)
+    expected = [batch.data.tolist() for batch in dataset.batches(iteration=0)][2:]
+    assert [[row for own in step for row in own] for step in zip(*shares, strict=True)] == expected
 
 
 def test_fewer_files_than_workers_is_an_error(tmp_path: Path) -> None:
