@@ -5,6 +5,11 @@ from __future__ import annotations
 from stratagem.data import experimental
 from stratagem.data.batches import Batch, DatasetIterator
 from stratagem.data.dataset import Dataset
+from stratagem.data.files.array_record import ArrayRecordDataset
+from stratagem.data.files.fixed_length import FixedLengthRecordDataset
+from stratagem.data.files.text import TextLineDataset
+from stratagem.data.files.tfrecord import TFRecordDataset
+from stratagem.data.files.writers import TFRecordWriter, write_array_record, write_tfrecord
 from stratagem.data.nodes import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from stratagem.data.options import AUTOTUNE, AutoShardPolicy, Options
 from stratagem.data.specs import TensorSpec
@@ -13,11 +18,18 @@ __all__ = [
     "AUTOTUNE",
     "INFINITE_CARDINALITY",
     "UNKNOWN_CARDINALITY",
+    "ArrayRecordDataset",
     "AutoShardPolicy",
     "Batch",
     "Dataset",
     "DatasetIterator",
+    "FixedLengthRecordDataset",
     "Options",
+    "TFRecordDataset",
+    "TFRecordWriter",
     "TensorSpec",
+    "TextLineDataset",
     "experimental",
+    "write_array_record",
+    "write_tfrecord",
 ]
