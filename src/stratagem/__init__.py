@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from stratagem import data as data
     from stratagem import errors as errors
     from stratagem import experimental as experimental
+    from stratagem import io as io
     from stratagem import nn as nn
     from stratagem import testing as testing
     from stratagem import train as train
@@ -89,7 +90,7 @@ _HOMES = {
 }
 """Where each public name lives."""
 
-_MODULES = ("callbacks", "cluster_resolver", "data", "errors", "experimental", "nn", "testing", "train")
+_MODULES = ("callbacks", "cluster_resolver", "data", "errors", "experimental", "io", "nn", "testing", "train")
 """Public modules."""
 
 __all__ = [*_HOMES, *_MODULES]  # noqa: PLE0604  # pyright: ignore[reportUnsupportedDunderAll]

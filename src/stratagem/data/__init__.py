@@ -5,10 +5,15 @@ from __future__ import annotations
 from stratagem.data import experimental
 from stratagem.data.batches import Batch, DatasetIterator
 from stratagem.data.dataset import Dataset
+from stratagem.data.files.array_record import ArrayRecordDataset
 from stratagem.data.files.arrays import NumpyDataset
+from stratagem.data.files.fixed_length import FixedLengthRecordDataset
 from stratagem.data.files.images import image_dataset_from_directory
 from stratagem.data.files.parquet import ParquetDataset
+from stratagem.data.files.text import TextLineDataset
 from stratagem.data.files.texts import text_dataset_from_directory
+from stratagem.data.files.tfrecord import TFRecordDataset
+from stratagem.data.files.writers import TFRecordWriter, write_array_record, write_tfrecord
 from stratagem.data.nodes import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from stratagem.data.options import AUTOTUNE, AutoShardPolicy, Options
 from stratagem.data.specs import TensorSpec
@@ -17,15 +22,22 @@ __all__ = [
     "AUTOTUNE",
     "INFINITE_CARDINALITY",
     "UNKNOWN_CARDINALITY",
+    "ArrayRecordDataset",
     "AutoShardPolicy",
     "Batch",
     "Dataset",
     "DatasetIterator",
+    "FixedLengthRecordDataset",
     "NumpyDataset",
     "Options",
     "ParquetDataset",
+    "TFRecordDataset",
+    "TFRecordWriter",
     "TensorSpec",
+    "TextLineDataset",
     "experimental",
     "image_dataset_from_directory",
     "text_dataset_from_directory",
+    "write_array_record",
+    "write_tfrecord",
 ]

@@ -1,7 +1,10 @@
-"""Checkpoints that open under any strategy, on any number of devices: the counterpart of `tf.train`."""
+"""Checkpoints that open under any strategy, on any number of devices, and `Example`: the counterpart of `tf.train`."""
 
 from __future__ import annotations
 
+from typing import Any
+
+from stratagem.core.example import MESSAGES, message
 from stratagem.train.checkpoint import Checkpoint, CheckpointOptions
 from stratagem.train.following import checkpoints_iterator
 from stratagem.train.manager import CheckpointManager
@@ -10,14 +13,34 @@ from stratagem.train.restoration import CheckpointLoadStatus
 from stratagem.train.sidecar import SidecarEvaluator
 from stratagem.train.state_file import latest_checkpoint
 
+BytesList: Any
+Example: Any
+Feature: Any
+Features: Any
+FloatList: Any
+Int64List: Any
+
 __all__ = [
+    "BytesList",
     "Checkpoint",
     "CheckpointLoadStatus",
     "CheckpointManager",
     "CheckpointOptions",
+    "Example",
+    "Feature",
+    "Features",
+    "FloatList",
+    "Int64List",
     "PreemptionCheckpointHandler",
     "SidecarEvaluator",
     "TerminationConfig",
     "checkpoints_iterator",
     "latest_checkpoint",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # The messages are made by protobuf, which only who uses them needs.
+    if name in MESSAGES:
+        return message(name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -22,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stratagem.core.errors import CheckpointError, InputError, explain
+from stratagem.core.files import draft_of
 
 SUFFIX: Final = ".safetensors"
 """What the name of a checkpoint's file adds to the path that programs see."""
@@ -177,21 +178,11 @@ def replacing(file: Path) -> Iterator[Any]:
     Raises:
         CheckpointError: The file cannot be written; the old one stays.
     """
-    draft = file.with_name(f".{file.name}.{os.getpid()}.tmp")
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
         for left_over in file.parent.glob(f".{glob.escape(file.name)}.*.tmp"):  # of a process that was killed here
             left_over.unlink(missing_ok=True)
-        try:
-            with draft.open("wb") as stream:
-                yield stream
-                stream.flush()
-                os.fsync(stream.fileno())
-            draft.replace(file)
-        except BaseException:
-            draft.unlink(missing_ok=True)
-            raise
-        _sync_folder(file.parent)
+        with draft_of(file) as draft, draft.open("wb") as stream:
+            yield stream
     except OSError as error:
         raise CheckpointError(
             explain(
@@ -200,17 +191,6 @@ def replacing(file: Path) -> Iterator[Any]:
                 "Make room on the disk, or choose a folder that this process may write to.",
             )
         ) from error
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make a rename last: the name of a file is data of its folder."""
-    if os.name != "posix":
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _header(metadata: str, arrays: Mapping[str, np.ndarray]) -> bytes:

@@ -1,0 +1,102 @@
+"""ArrayRecord files, which Grain reads too: made to be read by position.
+
+The library keeps silent on some faults: a file that is missing, cut short or of another kind has no record for it, and
+a file that was cut short while it is open has empty ones. So those are looked for here.
+https://github.com/google/array_record
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from stratagem.core import optional
+from stratagem.core.errors import InputError, explain
+from stratagem.data.dataset import Dataset
+from stratagem.data.files.byte_file import BYTES, ByteFile
+from stratagem.data.files.names import paths_of
+from stratagem.data.files.source import Files, FileSource
+from stratagem.data.options import Options
+from stratagem.data.specs import TensorSpec
+from stratagem.data.structure import objects
+
+_OPTIONS = "readahead_buffer_size:0,max_parallelism:0"
+"""Without reading ahead in threads of its own: the library's default waits on locks when records are read by position
+(https://github.com/google/grain/issues/808)."""
+
+
+class ArrayRecordDataset(Dataset):
+    """The records of ArrayRecord files as bytes, read by position.
+
+    Args:
+        filenames: A name, or a list of names; the records come file after file.
+
+    Raises:
+        InputError: Something is no name. While reading: a file is missing, no ArrayRecord file, or damaged.
+
+    Example:
+        >>> from stratagem.data.files.writers import write_array_record
+        >>> file = getfixture("tmp_path") / "digits.arrayrecord"
+        >>> write_array_record(file, [b"three", b"four"])
+        >>> list(ArrayRecordDataset(file).as_numpy_iterator())
+        [b'three', b'four']
+    """
+
+    def __init__(self, filenames: Any) -> None:
+        super().__init__(Files(FileSource(paths_of(filenames), _ArrayRecords())), Options())
+
+
+class _ArrayRecords:
+    def scan(self, path: str) -> tuple[int, None]:
+        return len(_OpenRecords(path)), None
+
+    def open(self, path: str, layout: None) -> _OpenRecords:
+        return _OpenRecords(path)
+
+    def spec(self, path: str) -> TensorSpec:
+        return BYTES
+
+
+class _OpenRecords:
+    def __init__(self, path: str) -> None:
+        self._file = ByteFile(path)
+        library = optional.load("array_record.python.array_record_module", "files", "An ArrayRecord file")
+        self._reader = library.ArrayRecordReader(path, _OPTIONS)
+        if not self._reader.ok():
+            raise _damaged(path, "has no index", self._fault(0))
+
+    def __len__(self) -> int:
+        return self._reader.num_records()
+
+    def take(self, index: np.ndarray) -> np.ndarray:
+        numbers = index.tolist()
+        first, stop = numbers[0], numbers[-1] + 1
+        try:
+            # As a range, records come up to twice as fast as by a list.
+            is_range = numbers == list(range(first, stop))
+            records = self._reader.read(first, stop) if is_range else self._reader.read(numbers)
+        except RuntimeError as error:
+            number = next((number for number in numbers if self._fault(number)), None)
+            raise _damaged(self._file.path, f"is damaged at record {number}", error) from None
+        if not all(records):
+            self._file.read(self._file.size - 1, 1)  # an error if the file was cut short
+        return objects(records)
+
+    def _fault(self, number: int) -> str:
+        """Return why a record cannot be read, nothing if it can."""
+        try:
+            self._reader.read([number])
+        except RuntimeError as error:
+            return str(error)
+        return ""
+
+
+def _damaged(path: str, found: str, reason: object) -> InputError:
+    return InputError(
+        explain(
+            f"{path} {found}, or is no ArrayRecord file: {reason}.",
+            "Its records cannot be trusted, or not be found.",
+            "Copy the file again, or make it again with stratagem.data.write_array_record.",
+        )
+    )

@@ -1,0 +1,140 @@
+"""Arrays from encoded bytes (`tf.io.decode_raw`, `tf.io.decode_jpeg`, ...). Images through Pillow."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+
+from stratagem.core import optional
+from stratagem.core.errors import InputError, explain
+
+_MODES = {1: "L", 3: "RGB", 4: "RGBA"}
+"""Pillow's names for the numbers of channels."""
+
+_NATURAL = {"1": "L", "L": "L", "LA": "LA", "RGBA": "RGBA"}
+"""What an image keeps; all else becomes RGB."""
+
+
+def decode_raw(input_bytes: Any, out_type: Any, little_endian: bool = True) -> np.ndarray:
+    r"""Return the numbers that bytes hold (`tf.io.decode_raw`).
+
+    Args:
+        input_bytes: Bytes, or an array of equally long ones, of shape (...).
+        out_type: The dtype of the numbers.
+        little_endian: The order of the bytes of a number.
+
+    Returns:
+        An array of shape (..., n).
+
+    Raises:
+        InputError: The bytes do not divide into such numbers, or differ in length.
+
+    Example:
+        >>> decode_raw(b"\x01\x00\x02\x00", "int16")
+        array([1, 2], dtype=int16)
+    """
+    dtype = np.dtype(getattr(out_type, "as_numpy_dtype", out_type))
+    stored = dtype.newbyteorder("<" if little_endian else ">")
+    items = np.asarray(input_bytes, object)
+    try:
+        rows = [np.frombuffer(item, stored) for item in items.flat]
+        return np.array(rows, dtype).reshape(*items.shape, -1)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            explain(
+                f"decode_raw cannot read {dtype} numbers of {dtype.itemsize} bytes: {error}.",
+                "The numbers would not be those that were written.",
+                "Correct out_type; elements of different lengths are decoded one by one, before batch().",
+            )
+        ) from None
+
+
+def decode_image(
+    contents: Any, channels: int | None = None, dtype: Any = np.uint8, expand_animations: bool = True
+) -> np.ndarray:
+    r"""Return the pixels of an image of any format that Pillow reads: JPEG, PNG, GIF, BMP (`tf.io.decode_image`).
+
+    Args:
+        contents: The bytes of the file.
+        channels: 1 for grey, 3 for colour, 4 for colour and opacity; None and 0 for what the image has.
+        dtype: uint8; or float32, from 0 to 1.
+        expand_animations: Whether a GIF has an axis for its frames, also where it has only one.
+
+    Returns:
+        An array of shape (height, width, channels), or (frames, height, width, channels).
+
+    Raises:
+        InputError: The bytes are no image, the image is damaged, or an argument is none of these.
+
+    Example:
+        >>> decode_image(b"P5 2 1 255 \x07\x09").tolist()
+        [[[7], [9]]]
+    """
+    dtype = np.dtype(getattr(dtype, "as_numpy_dtype", dtype))
+    if channels not in (None, 0, 1, 3, 4) or dtype not in (np.uint8, np.float32):
+        raise InputError(
+            explain(
+                f"An image is decoded with channels={channels!r} and dtype={dtype}.",
+                "It could not be made.",
+                "Write channels=0, 1, 3 or 4, and dtype uint8 or float32.",
+            )
+        )
+    content = contents if isinstance(contents, bytes) else np.asarray(contents).item()
+    pillow = optional.load("PIL.Image", "files", "decode_image")
+    try:
+        with pillow.open(io.BytesIO(content)) as image:
+            if image.format == "GIF" and expand_animations:
+                pixels = np.stack([_pixels(image, channels or 3, frame) for frame in range(image.n_frames)])
+            else:
+                pixels = _pixels(image, channels)
+    except (OSError, SyntaxError, TypeError, ValueError, EOFError, pillow.DecompressionBombError) as error:
+        raise InputError(
+            explain(
+                f"Bytes that begin with {content[:8]!r} are no image, or a damaged one: {error}.",
+                "There are no pixels.",
+                "Give the whole contents of an image file.",
+            )
+        ) from None
+    return pixels if dtype == np.uint8 else pixels.astype(np.float32) / np.float32(255)
+
+
+def _pixels(image: Any, channels: int | None, frame: int = 0) -> np.ndarray:
+    if frame:
+        image.seek(frame)
+    mode = _MODES[channels] if channels else _NATURAL.get(image.mode, "RGB")
+    pixels = np.array(image if image.mode == mode else image.convert(mode))
+    return pixels.reshape(*pixels.shape[:2], -1)
+
+
+def decode_jpeg(contents: Any, channels: int = 0) -> np.ndarray:
+    """Return the pixels of a JPEG image (`tf.io.decode_jpeg`; as there, other formats are read too).
+
+    Args:
+        contents: The bytes of the file.
+        channels: 1 for grey, 3 for colour, 0 for what the image has.
+
+    Returns:
+        A uint8 array of shape (height, width, channels).
+
+    Raises:
+        InputError: The bytes are no image, the image is damaged, or `channels` is none of these.
+    """
+    return decode_image(contents, channels, expand_animations=False)
+
+
+def decode_png(contents: Any, channels: int = 0) -> np.ndarray:
+    """Return the pixels of a PNG image with 8 bits a channel (`tf.io.decode_png`).
+
+    Args:
+        contents: The bytes of the file.
+        channels: 1 for grey, 3 for colour, 4 for colour and opacity, 0 for what the image has.
+
+    Returns:
+        A uint8 array of shape (height, width, channels).
+
+    Raises:
+        InputError: The bytes are no image, the image is damaged, or `channels` is none of these.
+    """
+    return decode_image(contents, channels, expand_animations=False)

@@ -1,0 +1,307 @@
+"""Reading `tf.train.Example` records as arrays (`tf.io.parse_single_example`)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from stratagem.core import optional
+from stratagem.core.errors import InputError, explain
+from stratagem.core.example import message
+from stratagem.data.structure import objects
+
+
+class _Kind(NamedTuple):
+    """What values a feature holds."""
+
+    name: str
+    field: str
+    dtype: np.dtype
+    scalar: type
+    """Of one value."""
+
+    def array(self, values: Any) -> np.ndarray:
+        """Return the values along one axis."""
+        return objects(values) if self.scalar is bytes else np.array(values, self.dtype)
+
+
+_INT64 = _Kind("int64", "int64_list", np.dtype(np.int64), np.int64)
+_FLOAT32 = _Kind("float32", "float_list", np.dtype(np.float32), np.float32)
+_STRING = _Kind("string", "bytes_list", np.dtype(object), bytes)
+
+
+def _kind_of(dtype: Any) -> _Kind:
+    name = dtype if isinstance(dtype, str) else getattr(dtype, "name", None) or getattr(dtype, "__name__", None)
+    for kind in (_INT64, _FLOAT32, _STRING):
+        if name == kind.name:
+            return kind
+    if name in ("bytes", "str", "object"):
+        return _STRING
+    raise InputError(
+        explain(
+            f"The dtype of a feature is {dtype!r}.",
+            "A tf.train.Example holds int64, float32 and bytes.",
+            'Write "int64", "float32" or "string", and convert the array afterwards.',
+        )
+    )
+
+
+class FeatureConfiguration(Protocol):
+    """How one feature of an example becomes an array."""
+
+    def parse(self, key: str, features: Any) -> Any:
+        """Return the value of the feature `key` of one example, whose features are given as a protobuf map."""
+        ...
+
+    def join(self, values: list[Any]) -> np.ndarray:
+        """Return the values of several examples as one array."""
+        ...
+
+
+class FixedLenFeature:
+    """A feature that has as many values in every example (`tf.io.FixedLenFeature`).
+
+    Args:
+        shape: Of its array; () for one value.
+        dtype: "int64", "float32" or "string"; or such a dtype of NumPy or TensorFlow, or `bytes`.
+        default_value: What it is where an example lacks it, of this shape or one value. None makes that an error.
+
+    Raises:
+        InputError: The dtype is not one of these, or `default_value` does not have the shape.
+    """
+
+    def __init__(self, shape: Sequence[int], dtype: Any, default_value: Any = None) -> None:
+        self.shape = tuple(shape)
+        self.dtype = dtype
+        self.default_value = default_value
+        self._kind = _kind_of(dtype)
+        self._size = math.prod(self.shape)
+        self._default = None if default_value is None else self._filled(default_value)
+
+    def _filled(self, value: Any) -> Any:
+        try:
+            array = np.array(value, self._kind.dtype)
+            return np.broadcast_to(array, self.shape)[()]
+        except (TypeError, ValueError) as error:
+            raise InputError(
+                explain(
+                    f"default_value is {value!r}: {error}.",
+                    f"The feature has shape {self.shape} and dtype {self._kind.name}.",
+                    "Write one value, or an array of that shape.",
+                )
+            ) from None
+
+    def parse(self, key: str, features: Any) -> Any:
+        values = _values(key, features, self._kind)
+        if values is None:
+            if self._default is None:
+                raise _missing(key, features)
+            return self._default if self.shape == () else self._default.copy()
+        if len(values) != self._size:
+            raise InputError(
+                explain(
+                    f"The feature {key!r} of an example has {len(values)} values, shape {self.shape} has {self._size}.",
+                    "They do not fill the array.",
+                    "Correct the shape. Where the number varies, write VarLenFeature.",
+                )
+            )
+        if self.shape == ():
+            return self._kind.scalar(values[0])
+        return self._kind.array(values).reshape(self.shape)
+
+    def join(self, values: list[Any]) -> np.ndarray:
+        return np.array(values, self._kind.dtype)
+
+
+class VarLenFeature:
+    """A feature whose number of values varies: an array of its own length (`tf.io.VarLenFeature`).
+
+    TensorFlow makes a sparse tensor of it. Here one example has a vector, empty where it lacks the feature, and a
+    batch has a vector of vectors, of dtype `object`.
+
+    Args:
+        dtype: As for `FixedLenFeature`.
+    """
+
+    def __init__(self, dtype: Any) -> None:
+        self.dtype = dtype
+        self._kind = _kind_of(dtype)
+
+    def parse(self, key: str, features: Any) -> np.ndarray:
+        return self._kind.array(_values(key, features, self._kind) or ())
+
+    def join(self, values: list[Any]) -> np.ndarray:
+        return objects(values)
+
+
+class RaggedFeature(VarLenFeature):
+    """A `VarLenFeature` under a name of its own (`tf.io.RaggedFeature` without partitions).
+
+    Args:
+        dtype: As for `FixedLenFeature`.
+        value_key: The name in the example; None for the key in `features`.
+    """
+
+    def __init__(self, dtype: Any, value_key: str | None = None) -> None:
+        super().__init__(dtype)
+        self.value_key = value_key
+
+    def parse(self, key: str, features: Any) -> np.ndarray:
+        return super().parse(self.value_key or key, features)
+
+
+class FixedLenSequenceFeature:
+    """A feature that is a sequence of arrays of one shape (`tf.io.FixedLenSequenceFeature`).
+
+    One example has an array of shape (steps, *shape); in a batch the shorter ones are padded.
+
+    Args:
+        shape: Of one step.
+        dtype: As for `FixedLenFeature`.
+        allow_missing: Whether an example that lacks the feature has no step; else that is an error.
+        default_value: What pads; None for 0 and b"".
+    """
+
+    def __init__(
+        self, shape: Sequence[int], dtype: Any, allow_missing: bool = False, default_value: Any = None
+    ) -> None:
+        self.shape = tuple(shape)
+        self.dtype = dtype
+        self.allow_missing = allow_missing
+        self.default_value = default_value
+        self._kind = _kind_of(dtype)
+
+    def parse(self, key: str, features: Any) -> np.ndarray:
+        values = _values(key, features, self._kind)
+        if values is None:
+            if not self.allow_missing:
+                raise _missing(key, features)
+            values = ()
+        steps, left = divmod(len(values), math.prod(self.shape))
+        if left:
+            raise InputError(
+                explain(
+                    f"The feature {key!r} of an example has {len(values)} values; a step has {math.prod(self.shape)}.",
+                    "They do not divide into steps.",
+                    "Correct the shape.",
+                )
+            )
+        return self._kind.array(values).reshape(steps, *self.shape)
+
+    def join(self, values: list[Any]) -> np.ndarray:
+        shape = (len(values), max(map(len, values)), *self.shape)
+        padding = self._kind.scalar() if self.default_value is None else self.default_value
+        joined = np.full(shape, padding, values[0].dtype)
+        for row, value in zip(joined, values, strict=True):
+            row[: len(value)] = value
+        return joined
+
+
+Features = Mapping[str, FeatureConfiguration]
+
+
+def parse_single_example(
+    serialized: Any, features: Features, example_names: Any = None, name: str | None = None
+) -> dict[str, Any]:
+    """Read one `tf.train.Example` (`tf.io.parse_single_example`).
+
+    Args:
+        serialized: What `SerializeToString` of an Example returned: bytes, or an array without axes that holds them.
+        features: For each key, how the feature is read. Features of the example that are not named are left out.
+        example_names: Accepted for TensorFlow's sake.
+        name: Accepted for TensorFlow's sake.
+
+    Returns:
+        An array, a NumPy scalar or bytes for each key.
+
+    Raises:
+        InputError: The bytes are no Example, or a feature is missing, of another dtype or of another size.
+
+    Example:
+        >>> from stratagem.train import Example, Feature, Features, Int64List
+        >>> label = Feature(int64_list=Int64List(value=[3]))
+        >>> record = Example(features=Features(feature={"label": label})).SerializeToString()
+        >>> parse_single_example(record, {"label": FixedLenFeature([], "int64")})
+        {'label': np.int64(3)}
+    """
+    found = _features_of(serialized)
+    return {key: configuration.parse(key, found) for key, configuration in features.items()}
+
+
+def parse_example(
+    serialized: Iterable[Any], features: Features, example_names: Any = None, name: str | None = None
+) -> dict[str, np.ndarray]:
+    """Read a batch of `tf.train.Example` (`tf.io.parse_example`).
+
+    Args:
+        serialized: At least one example, each as for `parse_single_example`: what a dataset of records gives after
+            `batch`.
+        features: For each key, how the feature is read.
+        example_names: Accepted for TensorFlow's sake.
+        name: Accepted for TensorFlow's sake.
+
+    Returns:
+        For each key an array whose first axis counts the examples.
+
+    Raises:
+        InputError: As for `parse_single_example`.
+
+    Example:
+        >>> parse_example([b"", b""], {"label": FixedLenFeature([], "int64", default_value=-1)})
+        {'label': array([-1, -1])}
+    """
+    found = [_features_of(record) for record in serialized]
+    return {
+        key: configuration.join([configuration.parse(key, example) for example in found])
+        for key, configuration in features.items()
+    }
+
+
+def _features_of(serialized: Any) -> Any:
+    record = serialized if isinstance(serialized, bytes) else np.asarray(serialized).item()
+    error_class = optional.load("google.protobuf.message", "files", "tf.train.Example").DecodeError
+    try:
+        return message("Example").FromString(record).features.feature
+    except (error_class, TypeError) as error:
+        raise InputError(
+            explain(
+                f"A record of {len(record) if isinstance(record, bytes) else type(record).__name__} bytes is no "
+                f"tf.train.Example: {error}.",
+                "Its features cannot be read.",
+                "Parse what SerializeToString of an Example returned, record by record; a batch goes to parse_example.",
+            )
+        ) from None
+
+
+def _values(key: str, features: Any, kind: _Kind) -> Any:
+    """Return the values of a feature, None where the example lacks it."""
+    if key not in features:
+        return None
+    feature = features[key]
+    values = getattr(feature, kind.field).value
+    if not values:
+        held = feature.WhichOneof("kind")
+        if held is None:
+            return None
+        if held != kind.field:
+            raise InputError(
+                explain(
+                    f"The feature {key!r} of an example is a {held}; it is read as {kind.name}.",
+                    "Values of another kind are not converted.",
+                    "Correct the dtype: int64 for int64_list, float32 for float_list, string for bytes_list.",
+                )
+            )
+    return values
+
+
+def _missing(key: str, features: Any) -> InputError:
+    return InputError(
+        explain(
+            f"An example has no feature {key!r}; it has {', '.join(map(repr, sorted(features))) or 'none'}.",
+            "There is nothing to make the array of.",
+            "Correct the key, or write default_value=... for examples that lack it.",
+        )
+    )

@@ -1,0 +1,218 @@
+"""TFRecord files: by position where they are not compressed, else in order."""
+
+from __future__ import annotations
+
+import itertools
+from array import array
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import numpy as np
+
+from stratagem.core.errors import InputError, explain
+from stratagem.core.log import announce
+from stratagem.data.dataset import Dataset
+from stratagem.data.files.byte_file import BYTES, ByteFile
+from stratagem.data.files.compressed import ByteStream, checked_compression, decompressed
+from stratagem.data.files.names import paths_of
+from stratagem.data.files.source import Files, FileSource, StreamedFiles
+from stratagem.data.files.tfrecord_format import HEADER_BYTES, data_of, next_intact, size_of
+from stratagem.data.options import Options
+from stratagem.data.specs import TensorSpec
+
+_BLOCK = 1 << 18
+_MANY = 64
+"""Lengths are read in blocks where that many records fit into one, else one by one."""
+
+_LENGTH = "the length has a wrong checksum"
+_DATA = "the data have a wrong checksum"
+_END = "the end is missing"
+
+
+class TFRecordDataset(Dataset):
+    """The records of TFRecord files as bytes (`tf.data.TFRecordDataset`).
+
+    Uncompressed files are read by position, so that a worker reads only its own records and a shuffle moves
+    positions: every length in a file is read once, when the number of records is first needed (2,000,000 a second).
+    Compressed files are read in order. Checksums are verified.
+
+    Args:
+        filenames: A name, or a list of names; the records come file after file.
+        compression_type: "GZIP", "ZLIB", or None.
+        buffer_size: Accepted for tf.data's sake.
+        num_parallel_reads: Accepted for tf.data's sake, where it mixes the files. Here `Dataset.interleave` does.
+        on_corrupt: What becomes of a damaged record: "error" raises where it is met; "skip" leaves it out. To skip,
+            uncompressed files are read whole before the first pass, so that all workers count the same records.
+
+    Raises:
+        InputError: An argument is wrong. While reading: a file is missing, no TFRecord file, or damaged; the message
+            names the file, the record and the byte.
+
+    Example:
+        >>> from stratagem.data.files.writers import TFRecordWriter
+        >>> file = getfixture("tmp_path") / "digits.tfrecord"
+        >>> with TFRecordWriter(file) as writer:
+        ...     writer.write(b"three")
+        ...     writer.write(b"four")
+        >>> list(TFRecordDataset(file).as_numpy_iterator())
+        [b'three', b'four']
+    """
+
+    def __init__(
+        self,
+        filenames: Any,
+        compression_type: str | None = None,
+        buffer_size: int | None = None,
+        num_parallel_reads: int | None = None,
+        *,
+        on_corrupt: Literal["error", "skip"] = "error",
+    ) -> None:
+        if on_corrupt not in ("error", "skip"):
+            raise InputError(
+                explain(
+                    f"on_corrupt is {on_corrupt!r}.",
+                    "What to do with a damaged record is not known.",
+                    'Write "error" or "skip".',
+                )
+            )
+        paths, compression = paths_of(filenames), checked_compression(compression_type)
+        self._damage = _Damage(skip=on_corrupt == "skip")
+        if compression is None:
+            super().__init__(Files(FileSource(paths, _Positioned(self._damage))), Options())
+        else:
+            super().__init__(StreamedFiles(paths, _Streamed(compression, self._damage)), Options())
+
+    @property
+    def skipped_records(self) -> dict[str, int]:
+        """How many damaged records were left out of which file, in the files that were looked at so far.
+
+        Where the end of a damaged record cannot be told, it counts as one with all that lies before the next.
+        """
+        return dict(self._damage.skipped)
+
+
+class _Damage:
+    """What becomes of damaged records, and how many there were."""
+
+    def __init__(self, skip: bool) -> None:
+        self.skip = skip
+        self.skipped: dict[str, int] = {}
+
+    def count(self, path: str, records: int) -> None:
+        if records and self.skipped.get(path) != records:
+            announce(f"{path}: {records} damaged record{'s' if records > 1 else ''} left out (on_corrupt='skip').")
+            self.skipped[path] = records
+
+
+def _damaged(path: str, record: int, place: int, what: str) -> InputError:
+    return InputError(
+        explain(
+            f"{path} is damaged, or no TFRecord file: {what} in record {record} at byte {place}.",
+            "What stands there is not what was written; it must not be trained on.",
+            "Copy or make the file again; compressed files need compression_type. TFRecordDataset(..., "
+            'on_corrupt="skip") leaves damaged records out and counts them.',
+        )
+    )
+
+
+class _Positioned:
+    """Uncompressed files. Of a scanned file is kept where each record begins and ends."""
+
+    def __init__(self, damage: _Damage) -> None:
+        self._damage = damage
+
+    def scan(self, path: str) -> tuple[int, tuple[np.ndarray, np.ndarray]]:
+        file = ByteFile(path)
+        starts, gaps = self._walk(file)
+        ends = np.append(starts[1:], file.size)[: len(starts)]
+        for gap in gaps:
+            ends[: np.searchsorted(starts, gap)][-1:] = gap
+        if self._damage.skip:
+            pieces = file.pieces(starts, ends)
+            is_intact = np.fromiter((data_of(*piece) is not None for piece in pieces), bool, len(starts))
+            self._damage.count(path, len(gaps) + int(np.sum(~is_intact)))
+            starts, ends = starts[is_intact], ends[is_intact]
+        return len(starts), (starts, ends)
+
+    def _walk(self, file: ByteFile) -> tuple[np.ndarray, list[int]]:
+        """Go from length to length; return where records begin, and where stretches begin that hold none."""
+        starts, gaps = array("q"), []
+        sizes: dict[bytes, int | None] = {}  # lengths repeat, and the checksum of one costs more than to look it up
+        block, base, place, size = b"", 0, 0, 0
+        while place < file.size:
+            header = block[place - base : place - base + HEADER_BYTES]
+            if len(header) < HEADER_BYTES:
+                ahead = _BLOCK if size * _MANY < _BLOCK else HEADER_BYTES
+                block, base = file.read(place, min(ahead, file.size - place)), place
+                header = block[:HEADER_BYTES]
+            if header not in sizes:
+                sizes[header] = size_of(header)
+            size = sizes[header] or 0
+            if size and place + size <= file.size:
+                starts.append(place)
+                place += size
+            elif self._damage.skip:
+                gaps.append(place)
+                place = file.size if size else next_intact(file, place + 1)
+            else:
+                what = _LENGTH if not size and len(header) == HEADER_BYTES else _END
+                raise _damaged(file.path, len(starts), place, what)
+        return np.array(starts, np.int64), gaps
+
+    def open(self, path: str, layout: tuple[np.ndarray, np.ndarray]) -> _OpenRecords:
+        return _OpenRecords(ByteFile(path), *layout)
+
+    def spec(self, path: str) -> TensorSpec:
+        return BYTES
+
+
+class _OpenRecords:
+    def __init__(self, file: ByteFile, starts: np.ndarray, ends: np.ndarray) -> None:
+        self._file = file
+        self._starts = starts
+        self._ends = ends
+
+    def take(self, index: np.ndarray) -> np.ndarray:
+        records = np.empty(len(index), object)
+        for row, piece in enumerate(self._file.pieces(self._starts[index], self._ends[index])):
+            records[row] = data = data_of(*piece)
+            if data is None:
+                number = int(index[row])
+                raise _damaged(self._file.path, number, int(self._starts[number]), _DATA)
+        return records
+
+
+class _Streamed:
+    """Compressed files."""
+
+    def __init__(self, compression_type: str, damage: _Damage) -> None:
+        self._compression_type = compression_type
+        self._damage = damage
+
+    def read(self, path: str) -> Iterator[bytes]:
+        stream = ByteStream(decompressed(path, self._compression_type))
+        skipped = 0
+        try:
+            for record in itertools.count():
+                place = stream.place
+                header = stream.read(HEADER_BYTES)
+                if not header:
+                    break
+                size = size_of(header)
+                if size is None:
+                    raise _damaged(path, record, place, _LENGTH)
+                frame = header + stream.read(size - HEADER_BYTES)
+                if len(frame) < size:
+                    raise _damaged(path, record, place, _END)
+                data = data_of(frame, 0, size)
+                if data is not None:
+                    yield data
+                elif self._damage.skip:
+                    skipped += 1
+                else:
+                    raise _damaged(path, record, place, _DATA)
+        except InputError:
+            if not self._damage.skip:
+                raise
+            skipped += 1  # where the next record begins cannot be told
+        self._damage.count(path, skipped)

@@ -1,0 +1,169 @@
+"""Writers of record files. A file gets its name when it is whole, so that nobody reads half a file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from stratagem.core import optional
+from stratagem.core.errors import InputError, UsageError, explain
+from stratagem.core.files import draft_of
+from stratagem.data.files.compressed import checked_compression, compressor
+from stratagem.data.files.tfrecord_format import framed
+
+
+class TFRecordWriter:
+    """Writes records to a TFRecord file (`tf.io.TFRecordWriter`).
+
+    Other than TensorFlow's it writes to a draft, which takes the name of the file in `close`: when the program fails
+    or is killed before that, an old file stays as it was.
+
+    Args:
+        path: The file. Folders are made.
+        options: "GZIP", "ZLIB", or None; or an object that has it as `compression_type` (`tf.io.TFRecordOptions`).
+
+    Raises:
+        InputError: The file cannot be written, or the compression is unknown.
+
+    Example:
+        >>> with TFRecordWriter(getfixture("tmp_path") / "digits.tfrecord", "GZIP") as writer:
+        ...     writer.write(b"three")
+    """
+
+    def __init__(self, path: str | os.PathLike[str], options: Any = None) -> None:
+        compression = checked_compression(getattr(options, "compression_type", options))
+        self._path = Path(path)
+        self._compressor = None if compression is None else compressor(compression)
+        with _explained(self._path), ExitStack() as stack:
+            draft = stack.enter_context(draft_of(self._path))
+            self._file = stack.enter_context(draft.open("wb"))
+            self._finish = stack.pop_all()
+
+    def write(self, record: bytes) -> None:
+        """Append a record.
+
+        Raises:
+            InputError: The record is not bytes, or the disk is full.
+            UsageError: The writer is closed.
+        """
+        if self._file.closed:
+            raise UsageError(
+                explain(
+                    f"A record is written to {self._path} after close().",
+                    "The file is complete; the record would be lost.",
+                    "Write inside `with TFRecordWriter(...) as writer:`.",
+                )
+            )
+        frame = framed(_checked(record))
+        with _explained(self._path):
+            self._file.write(frame if self._compressor is None else self._compressor.compress(frame))
+
+    def flush(self) -> None:
+        """Hand what was written to the system. The file still has its name only after `close`."""
+        with _explained(self._path):
+            self._file.flush()
+
+    def close(self) -> None:
+        """Complete the file. A second call does nothing."""
+        self.__exit__(None, None, None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Complete the file, or drop it after an exception."""
+        if self._file.closed:
+            return
+        if error is not None:
+            self._finish.__exit__(kind, error, traceback)
+            return
+        with _explained(self._path), self._finish:
+            if self._compressor is not None:
+                self._file.write(self._compressor.flush())
+
+
+def write_tfrecord(path: str | os.PathLike[str], records: Iterable[bytes], compression_type: str | None = None) -> None:
+    """Write a TFRecord file. It has its name when all records are in it.
+
+    Args:
+        path: The file. Folders are made.
+        records: The records; a `stratagem.train.Example` becomes one by `SerializeToString()`.
+        compression_type: "GZIP", "ZLIB", or None, which alone can be read by position.
+
+    Raises:
+        InputError: The file cannot be written, the compression is unknown, or a record is not bytes.
+
+    Example:
+        >>> write_tfrecord(getfixture("tmp_path") / "digits.tfrecord", [b"three", b"four"])
+    """
+    with TFRecordWriter(path, compression_type) as writer:
+        for record in records:
+            writer.write(record)
+
+
+def write_array_record(path: str | os.PathLike[str], records: Iterable[bytes], options: str = "group_size:1") -> None:
+    """Write an ArrayRecord file. It has its name when all records are in it.
+
+    Args:
+        path: The file. Folders are made.
+        records: The records.
+        options: What `ArrayRecordWriter` takes, separated by commas. Records are compressed in groups; to read one, its
+            whole group is decompressed, so that a group of 1 is best for a shuffle. "uncompressed" reads twice as fast
+            where records are small or do not get smaller, such as JPEG images.
+
+    Raises:
+        InputError: The file cannot be written, the options are unknown, or a record is not bytes.
+
+    Example:
+        >>> write_array_record(getfixture("tmp_path") / "digits.arrayrecord", [b"three", b"four"])
+    """
+    library = optional.load("array_record.python.array_record_module", "files", "An ArrayRecord file")
+    with _explained(Path(path)), draft_of(Path(path)) as draft:
+        try:
+            writer = library.ArrayRecordWriter(str(draft), options)
+        except ValueError as error:
+            raise InputError(
+                explain(
+                    f"options is {options!r}: {error}.",
+                    "The file could not be written.",
+                    'Write options such as "group_size:1" or "group_size:1,uncompressed".',
+                )
+            ) from None
+        try:
+            for record in records:
+                writer.write(_checked(record))
+        finally:
+            writer.close()
+
+
+def _checked(record: Any) -> bytes:
+    if isinstance(record, bytes | bytearray | memoryview):
+        return bytes(record)
+    raise InputError(
+        explain(
+            f"A record is of type {type(record).__name__}.",
+            "A record file holds bytes.",
+            "Write bytes: example.SerializeToString(), text.encode(), or array.tobytes().",
+        )
+    )
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Turn the system's errors, and those of the ArrayRecord library, into ours."""
+    try:
+        yield
+    except (OSError, RuntimeError) as error:
+        raise InputError(
+            explain(
+                f"{path} cannot be written: {error}.",
+                "Records would be missing. An old file of that name is as it was.",
+                "Make room on the disk, or choose a folder that this process may write to.",
+            )
+        ) from error

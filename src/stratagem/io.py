@@ -1,0 +1,28 @@
+"""Reading and writing records, and what is in them (`tf.io`)."""
+
+from __future__ import annotations
+
+from stratagem.data.files.decode import decode_image, decode_jpeg, decode_png, decode_raw
+from stratagem.data.files.example import (
+    FixedLenFeature,
+    FixedLenSequenceFeature,
+    RaggedFeature,
+    VarLenFeature,
+    parse_example,
+    parse_single_example,
+)
+from stratagem.data.files.writers import TFRecordWriter
+
+__all__ = [
+    "FixedLenFeature",
+    "FixedLenSequenceFeature",
+    "RaggedFeature",
+    "TFRecordWriter",
+    "VarLenFeature",
+    "decode_image",
+    "decode_jpeg",
+    "decode_png",
+    "decode_raw",
+    "parse_example",
+    "parse_single_example",
+]
