@@ -73,13 +73,13 @@ class GrainIteratorInput(Input):
 
     def begin(self, earlier: Sequence[int], first: int) -> Pass:
         self._reading, self._opened = self._open(), None
-        return telling_of_death(self._reading, type(self._dataset).__name__)
+        return self._reading
 
     def sample(self, earlier: Sequence[int], first: int) -> Tree:
         self._opened = self._open()
         if self._opened.has_next():
             return self._opened.peek()
-        another = _GrainPass(iter(self._dataset))  # resumed at the very end of a pass
+        another = _begin_pass(self._dataset)  # resumed at the very end of a pass
         try:
             if not another.has_next():
                 raise no_batch()
@@ -105,11 +105,19 @@ class GrainIteratorInput(Input):
 
     def _open(self) -> _GrainPass:
         if self._opened is None:
-            self._opened = _GrainPass(iter(self._dataset))
+            self._opened = _begin_pass(self._dataset)
             if self._recalled is not None:
                 self._opened.set_state(self._recalled)
                 self._recalled = None
         return self._opened
+
+
+def _begin_pass(dataset: Any) -> _GrainPass:
+    # Before it starts processes Grain asks absl for its flags, which only programs made with absl.app have parsed.
+    flags = sys.modules["absl.flags"].FLAGS
+    if not flags.is_parsed():
+        flags.mark_as_parsed()
+    return _GrainPass(iter(dataset))
 
 
 class _GrainPass:
@@ -121,19 +129,20 @@ class _GrainPass:
 
     def __init__(self, iterator: Any) -> None:
         self._iterator = iterator
+        self._batches = telling_of_death(iterator, "Grain dataset")
         self._seen: list[tuple[State, Tree]] = []
 
     def __iter__(self) -> Iterator[Tree]:
         return self
 
     def __next__(self) -> Tree:
-        return self._seen.pop()[1] if self._seen else next(self._iterator)
+        return self._seen.pop()[1] if self._seen else next(self._batches)
 
     def has_next(self) -> bool:
         """Whether there is a batch to peek at."""
         if not self._seen:
             state = self.get_state()
-            self._seen.extend((state, batch) for batch in itertools.islice(self._iterator, 1))
+            self._seen.extend((state, batch) for batch in itertools.islice(self._batches, 1))
         return bool(self._seen)
 
     def peek(self) -> Tree:

@@ -54,7 +54,7 @@ class TorchInput(Input):
 
     def begin(self, earlier: Sequence[int], first: int) -> Pass:
         batches, self._opened = self._open(len(earlier), first), None
-        return telling_of_death(batches, "torch DataLoader")
+        return batches
 
     def sample(self, earlier: Sequence[int], first: int) -> Tree:
         # Resumed at the very end of a pass there is no batch left to look at: the one before it is read once more.
@@ -96,7 +96,7 @@ class TorchInput(Input):
             self._order.begin(generator, first)
             if self._user_loader.generator is None:
                 self._loader.generator = generator  # seeds the processes that read
-            self._opened = Peekable(iter(self._loader))
+            self._opened = Peekable(telling_of_death(iter(self._loader), "torch DataLoader"))
         return self._opened
 
     def _now(self) -> list[str]:
