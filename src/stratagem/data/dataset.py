@@ -23,6 +23,7 @@ from stratagem.data.files.listing import FileList, matching_files
 from stratagem.data.files.source import FileStep
 from stratagem.data.interleave import DEFAULT_CYCLE_LENGTH, Interleave
 from stratagem.data.nodes import Node, Stream, rewrite, walk
+from stratagem.data.objects import ObjectSource
 from stratagem.data.options import AUTOTUNE, Options
 from stratagem.data.readers import ReaderPool
 from stratagem.data.sequence import SHARD_HINT, Concatenate, Repeat, Shard, Skip, Take, Zip
@@ -59,7 +60,7 @@ class Dataset:
     operation returns a new one, and reading it again begins anew. Its order is a function of the dataset, its seeds
     and the iteration (how often it was read before), never of the number of workers.
 
-    Make one with `from_tensor_slices`, `from_tensors`, `from_generator`, `range` or `zip`.
+    Make one with `from_tensor_slices`, `from_tensors`, `from_source`, `from_generator`, `range` or `zip`.
 
     Example:
         >>> dataset = Dataset.from_tensor_slices(([1, 2, 3], [4.0, 5.0, 6.0])).batch(2)
@@ -158,6 +159,26 @@ class Dataset:
             output_signature = map_leaves(TensorSpec.of, output_signature)
         arrays = tuple(as_array(argument) for argument in args or ())
         return Dataset(Generated(generator, arrays, output_signature), Options())
+
+    @staticmethod
+    def from_source(source: Any) -> Dataset:
+        """Make a dataset of an object whose elements are read by position, by the worker that needs them.
+
+        Such are Hugging Face datasets (`dataset.with_format("numpy")`), map-style datasets of torch and random-access
+        sources of Grain. TensorFlow has nothing like it.
+
+        Args:
+            source: Has `__len__` and `__getitem__(int)`; where it has `__getitems__(list)`, that one is called. Several
+                threads may call it at once. An element is a tree of arrays or numbers.
+
+        Raises:
+            InputError: It has no length or no elements by position.
+
+        Example:
+            >>> list(Dataset.from_source("ab").map(ord).batch(2).as_numpy_iterator())
+            [array([97, 98], dtype=int32)]
+        """
+        return Dataset(Indexed(ObjectSource(source)), Options())
 
     @staticmethod
     def range(*args: int) -> Dataset:
