@@ -43,9 +43,8 @@ class Padding:
         names = component_names(elements[0])
         try:
             shapes = [None] * len(names) if self.shapes is None else structure.flatten_up_to(self.shapes)
-            given: Any = self.values
-            nested = isinstance(given, dict | tuple)
-            values = structure.flatten_up_to(given) if nested else [given] * len(names)
+            nested = type(self.values) in (dict, tuple)
+            values = structure.flatten_up_to(self.values) if nested else [self.values] * len(names)
             rows = [structure.flatten_up_to(element) for element in elements]
         except ValueError as error:
             raise InputError(

@@ -76,11 +76,10 @@ def test_files_that_are_no_longer_held_open_are_opened_again(paths: list[str], m
     held = Recent(1)
     monkeypatch.setattr("stratagem.data.files.source._OPEN", held)
     sources = [FileSource(paths, _Letters()) for _ in range(2)]
-    for source in sources * 2:
-        assert source.take(np.array([3, 0])).tolist() == [b"d", b"a"]
+    for number in (0, 1, 0, 1):
+        assert sources[number].take(np.array([3, 0])).tolist() == [b"d", b"a"]
         assert len(held) == 1, "over all datasets of the process"
     sources.clear()
-    del source
     gc.collect()
     assert len(held) == 0, "with the dataset its files are closed"
 
