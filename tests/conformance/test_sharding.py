@@ -210,6 +210,6 @@ def test_each_worker_reads_everything_or_its_shard(size: str, kind: str, workers
     everything = _read(_with_policy(dataset.batch(BATCH), AutoShardPolicy.OFF), workers, None)
     for worker in range(workers):
         assert sorted(_of_worker(everything, worker)) == list(range(rows))
-    hinted = _with_policy(dataset.shard(SHARD_HINT, SHARD_HINT).batch(BATCH), AutoShardPolicy.HINT)
+    hinted = _with_policy(dataset.shard(SHARD_HINT, SHARD_HINT).map(lambda row: row).batch(BATCH), AutoShardPolicy.HINT)
     shards = _read(hinted, workers, None)
     assert sorted(itertools.chain(*_as_one_batch(shards))) == list(range(rows))
