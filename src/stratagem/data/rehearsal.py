@@ -55,18 +55,17 @@ class Rehearsal:
         self.first = self.make(1, 0)
         """What one worker alone would read, made once."""
         self._seeds = self.first.random_seeds() if isinstance(self.first, Dataset) else []
-        self.policy, self.reason = self._choose()
+        self.policy, self.reason, self.even = self._choose()
         self.own_streams = self.takes_context or self.policy not in (None, AutoShardPolicy.DATA)
         """Whether each worker reads a stream of its own instead of its rows of the global batches."""
 
-    def _choose(self) -> tuple[AutoShardPolicy | None, str]:
+    def _choose(self) -> tuple[AutoShardPolicy | None, str, bool]:
         each = f"each of {self.workers} workers reads"
         if self.takes_context:
-            return None, f"{each} the dataset that the function returns for its InputContext"
+            return None, f"{each} the dataset that the function returns for its InputContext", False
         if isinstance(self.first, Dataset):
-            choice = choose_policy(self.first.options(), self.first, self.workers)
-            return choice.policy, choice.reason
-        return None, f"{each} whole batches of the {type(self.first).__name__}, and keeps its rows"
+            return choose_policy(self.first.options(), self.first, self.workers)
+        return None, f"{each} whole batches of the {type(self.first).__name__}, and keeps its rows", True
 
     def make(self, workers: int, worker: int) -> Any:
         """Return the input as the program of a worker makes it: anew, if a function does."""
@@ -83,7 +82,9 @@ class Rehearsal:
             made = made.with_random_seeds(self._seeds)
         if self.policy is AutoShardPolicy.HINT:
             return made.with_shard_hint(workers, worker)
-        return made.with_files_of(workers, worker) if self.policy is AutoShardPolicy.FILE else made
+        if self.policy is AutoShardPolicy.FILE:
+            return made.with_files_of(workers, worker, divide_batches=self.even)
+        return made
 
     def batches(
         self, part: Any, rows_of: RowsOf = whole, state: State | None = None

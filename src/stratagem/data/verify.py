@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -339,6 +340,8 @@ class _Verification:
                 f"{self._workers} times",
                 "That is what OFF means. AutoShardPolicy.AUTO lets each worker read its part.",
             )
+        if self._input.policy is AutoShardPolicy.FILE and self._input.even:
+            return self._check_even_files(streams)
         if not complete:
             return self._pass("shares", "not compared, as the workers' streams were not read to their end")
         rows = _joined(self._reference)
@@ -354,6 +357,21 @@ class _Verification:
             else "Give every worker the same dataset, with the same seeds, up to where it is divided.",
         )
 
+    def _check_even_files(self, streams: list[Steps]) -> bool:
+        """See that at each step the workers' files have the rows of the global batch, in whatever order."""
+        for step, batches in enumerate(itertools.zip_longest(self._reference, *streams, fillvalue=_NO_ROWS)):
+            twice, never = twice_and_never(batches[0], np.concatenate(batches[1:]))
+            if twice or never:
+                return self._fail(
+                    "shares",
+                    f"at step {step} the workers read {twice} rows too often and {never} never of the global batch",
+                    "Use AutoShardPolicy.DATA: each worker then reads its rows of every batch.",
+                    Place(step, None, 0),
+                )
+        return self._pass("shares", f"at each step the workers' rows are the global batch ({_counted(streams)} rows)")
+
+
+_NO_ROWS: Final = np.empty(0, np.uint64)
 
 _REPAIRS: Final = {
     "order": "Seed what shuffles where a pass begins, rng = numpy.random.default_rng(7) inside the generator; or leave "
@@ -365,7 +383,7 @@ _REPAIRS: Final = {
 
 
 def _joined(steps: Steps) -> np.ndarray:
-    return np.concatenate([np.empty(0, np.uint64), *steps])
+    return np.concatenate([_NO_ROWS, *steps])
 
 
 def _rows(steps: Steps, rows_of: RowsOf) -> Steps:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -14,7 +15,7 @@ import pytest
 from stratagem.core.errors import InputError
 from stratagem.core.findings import Finding
 from stratagem.core.types import InputContext
-from stratagem.data import AutoShardPolicy, Dataset, Options, ShardingReport, verify_sharding
+from stratagem.data import AutoShardPolicy, Dataset, NumpyDataset, Options, ShardingReport, verify_sharding
 from stratagem.data.digests import row_digests
 from stratagem.data.experimental import SHARD_HINT
 
@@ -235,6 +236,35 @@ def test_off_lets_each_read_all() -> None:
     report = verify_sharding(with_policy(Dataset.range(8).batch(4), AutoShardPolicy.OFF), workers=3)
     assert (report.ok, verdicts(report)["shares"]) == (True, "warn")
     assert "each worker reads the whole dataset (8 + 8 + 8 examples)" in report.findings[-2].found
+
+
+def files(folder: Path, *counts: int) -> list[str]:
+    paths = [str(folder / f"{number}.npy") for number in range(len(counts))]
+    ends = np.cumsum(counts).tolist()
+    for path, count, end in zip(paths, counts, ends, strict=True):
+        np.save(path, np.arange(end - count, end))
+    return paths
+
+
+def test_file_gives_each_its_files(tmp_path: Path) -> None:
+    dataset = NumpyDataset(files(tmp_path, 5, 3, 1)).shuffle(4).batch(4)
+    report = verify_sharding(with_policy(dataset, AutoShardPolicy.FILE), workers=2)
+    assert set(verdicts(report).values()) == {"ok"}, str(report)
+    assert report.policy is AutoShardPolicy.FILE
+    assert "together the workers read each example once (6 + 3)" in str(report)
+    twice = NumpyDataset([str(tmp_path / name) for name in ("0.npy", "1.npy", "0.npy")]).batch(4)
+    assert verify_sharding(with_policy(twice, AutoShardPolicy.FILE), workers=2).distinct == 8
+
+
+@pytest.mark.parametrize("max_batches", [None, 2])
+def test_files_read_in_turn_give_the_global_batches(tmp_path: Path, max_batches: int | None) -> None:
+    names = Dataset.list_files(files(tmp_path, 6, 6, 6, 6), shuffle=False)
+    dataset = names.interleave(lambda name: NumpyDataset(name)).batch(8)
+    report = verify_sharding(dataset, workers=2, max_batches=max_batches)
+    assert report.policy is AutoShardPolicy.FILE
+    assert set(verdicts(report).values()) == {"ok"}, str(report)
+    rows = "12 + 12" if max_batches is None else "8 + 8"
+    assert f"at each step the workers' rows are the global batch ({rows} rows)" in str(report)
 
 
 def test_a_function_of_a_context() -> None:
