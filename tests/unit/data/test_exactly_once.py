@@ -19,7 +19,7 @@ import pytest
 from stratagem.data import Dataset
 from stratagem.data import shuffle as shuffling
 
-PIPELINES = 60
+PIPELINES = 100
 """Random pipelines of each seed. About half of them have elements in a known order, most of the rest a shuffle."""
 
 
@@ -203,28 +203,6 @@ def batches_shuffled(rng: random.Random, dataset: Dataset, parts: list[Part]) ->
     return dataset.batch(2).shuffle(4, seed=rng.randrange(9)).unbatch(), merged(parts), "batch(2).shuffle.unbatch()"
 
 
-def flat_mapped(rng: random.Random, dataset: Dataset, parts: list[Part]) -> tuple[Dataset, list[Part], str] | None:
-    if length(parts) > 30:
-        return None
-    out = [
-        Part(
-            part.pool + part.pool,
-            2 * part.count,
-            None if part.order is None else tuple(x for x in part.order for _ in range(2)),
-        )
-        for part in parts
-    ]
-    return dataset.flat_map(lambda x: Dataset.from_tensors(x).repeat(2)), out, "flat_map(twice)"
-
-
-def interleaved(rng: random.Random, dataset: Dataset, parts: list[Part]) -> tuple[Dataset, list[Part], str] | None:
-    if (doubled := flat_mapped(rng, dataset, parts)) is None:
-        return None
-    cycle, block, seed = rng.choice([1, 3, 16]), rng.choice([1, 2]), rng.randrange(9)
-    made = dataset.interleave(lambda x: Dataset.from_tensors(x).repeat(2).shuffle(2, seed=seed), cycle, block)
-    return made, merged(doubled[1]), f"interleave({cycle}, {block})"
-
-
 def zipped(rng: random.Random, dataset: Dataset, parts: list[Part]) -> tuple[Dataset, list[Part], str]:
     other = rng.choice([3, 10, 1000])
     both = Dataset.zip((Dataset.range(other), dataset)).map(lambda number, x: x)
@@ -252,8 +230,6 @@ STEPS: dict[str, Step] = {
         flattened,
         dropped,
         batches_shuffled,
-        flat_mapped,
-        interleaved,
         zipped,
         cached,
     )
