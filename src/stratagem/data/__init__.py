@@ -17,6 +17,7 @@ from stratagem.data.files.writers import TFRecordWriter, write_array_record, wri
 from stratagem.data.nodes import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from stratagem.data.options import AUTOTUNE, AutoShardPolicy, Options
 from stratagem.data.specs import TensorSpec
+from stratagem.data.verify import ShardingReport, verify_sharding
 
 __all__ = [
     "AUTOTUNE",
@@ -31,6 +32,7 @@ __all__ = [
     "NumpyDataset",
     "Options",
     "ParquetDataset",
+    "ShardingReport",
     "TFRecordDataset",
     "TFRecordWriter",
     "TensorSpec",
@@ -38,6 +40,7 @@ __all__ = [
     "experimental",
     "image_dataset_from_directory",
     "text_dataset_from_directory",
+    "verify_sharding",
     "write_array_record",
     "write_tfrecord",
 ]
