@@ -23,7 +23,7 @@ class Choice(NamedTuple):
     even: bool = True
 
 
-def choose_policy(options: Options, dataset: Dataset, num_workers: int) -> Choice:
+def choose_policy(options: Options, dataset: Dataset, num_workers: int, *, in_order: bool = False) -> Choice:
     r"""Choose how `dataset` is divided among workers.
 
     Semantics: `tf.data.experimental.AutoShardPolicy`, but for AUTO: TensorFlow's divides by files wherever there are
@@ -34,6 +34,7 @@ def choose_policy(options: Options, dataset: Dataset, num_workers: int) -> Choic
         options: The options to follow, usually `dataset.options()`.
         dataset: The global dataset.
         num_workers: How many workers read it.
+        in_order: Whether the rows within a batch must keep their order; AUTO then divides by rows.
 
     Raises:
         InputError: The policy cannot be followed: FILE without files or with fewer files than workers, HINT without
@@ -61,7 +62,7 @@ def choose_policy(options: Options, dataset: Dataset, num_workers: int) -> Choic
         return Choice(policy, f"auto-shard OFF: {workers} reads the whole dataset")
     why = ""
     if policy is AutoShardPolicy.AUTO:
-        uneven = dataset.why_uneven(num_workers)
+        uneven = "the order of the rows matters" if in_order else dataset.why_uneven(num_workers)
         if uneven is None and num_workers > 1:
             why = "AUTO, as a batch takes as many records of each of them"
             return Choice(AutoShardPolicy.FILE, f"auto-shard FILE ({why}): {workers} reads its files")

@@ -215,19 +215,21 @@ class ShareAdapter(compat.DataAdapter):
         return None
 
 
-def make_adapter(strategy: StrategyLike, arguments: dict[str, Any]) -> ShareAdapter:
+def make_adapter(strategy: StrategyLike, arguments: dict[str, Any], *, in_order: bool = False) -> ShareAdapter:
     """Choose how the input of `fit`, `evaluate` or `predict` is read.
 
     Args:
         strategy: Whose workers share it.
         arguments: x, y, sample_weight, batch_size, steps_per_epoch, shuffle, class_weight, as Keras
             hands them to its own choice of adapter.
+        in_order: Whether the rows within a batch must keep their order, as for `predict`.
     """
     x, y, sample_weight = arguments["x"], arguments.get("y"), arguments.get("sample_weight")
     class_weight, steps = arguments.get("class_weight"), arguments.get("steps_per_epoch")
     if isinstance(x, Dataset):
         _check_alone(x, y, sample_weight)
-        return ShareAdapter(DatasetSource(x, strategy, class_weight), strategy, steps_per_epoch=steps)
+        source = DatasetSource(x, strategy, class_weight, in_order=in_order)
+        return ShareAdapter(source, strategy, steps_per_epoch=steps)
     if compat.is_array_input(x, y, sample_weight):
         arrays, batch_size = compat.array_inputs(
             x,

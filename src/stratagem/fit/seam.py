@@ -209,7 +209,7 @@ def _choosing_adapter(original: Callable) -> Callable:
         if session is None or isinstance(arguments["x"], compat.DataAdapter):
             return original(*args, **kwargs)
         strategy = session.strategy
-        adapter = make_adapter(strategy, arguments)
+        adapter = make_adapter(strategy, arguments, in_order=session.method == "predict")
         session.add(adapter)
         strategy.check_agreement(f"data of {session.method}", _facts(session.model, adapter, arguments))
         compat.build_from_batch(session.model, adapter.source.first(), inputs_only=session.method == "predict")

@@ -128,6 +128,7 @@ class DatasetSource:
         strategy: Whose workers share it.
         class_weight: Weight of each class, turned into sample weights; or None.
         structure: How the arrays of a batch nest, where the dataset holds them in a flat tuple; or None.
+        in_order: Whether the rows within a batch must keep their order, as for `predict`.
     """
 
     def __init__(
@@ -136,9 +137,11 @@ class DatasetSource:
         strategy: StrategyLike,
         class_weight: dict[int, float] | None = None,
         structure: optree.PyTreeSpec | None = None,
+        *,
+        in_order: bool = False,
     ) -> None:
         workers, worker = strategy.worker_count, strategy.worker_index
-        choice = choose_policy(dataset.options(), dataset, workers)
+        choice = choose_policy(dataset.options(), dataset, workers, in_order=in_order)
         if workers > 1 and strategy.is_chief:
             announce_once(f"data: {choice.reason}")
         self._given = dataset
