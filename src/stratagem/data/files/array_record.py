@@ -13,11 +13,8 @@ import numpy as np
 
 from stratagem.core import optional
 from stratagem.core.errors import InputError, explain
-from stratagem.data.dataset import Dataset
 from stratagem.data.files.byte_file import BYTES, ByteFile
-from stratagem.data.files.names import paths_of
-from stratagem.data.files.source import Files, FileSource
-from stratagem.data.options import Options
+from stratagem.data.files.dataset import FileDataset
 from stratagem.data.specs import TensorSpec
 from stratagem.data.structure import objects
 
@@ -26,11 +23,11 @@ _OPTIONS = "readahead_buffer_size:0,max_parallelism:0"
 (https://github.com/google/grain/issues/808)."""
 
 
-class ArrayRecordDataset(Dataset):
+class ArrayRecordDataset(FileDataset):
     """The records of ArrayRecord files as bytes, read by position.
 
     Args:
-        filenames: A name, or a list of names; the records come file after file.
+        filenames: A name, a list of names, or a dataset of names; the records come file after file.
 
     Raises:
         InputError: Something is no name. While reading: a file is missing, no ArrayRecord file, or damaged.
@@ -44,7 +41,7 @@ class ArrayRecordDataset(Dataset):
     """
 
     def __init__(self, filenames: Any) -> None:
-        super().__init__(Files(FileSource(paths_of(filenames), _ArrayRecords())), Options())
+        super().__init__(filenames, _ArrayRecords())
 
 
 class _ArrayRecords:

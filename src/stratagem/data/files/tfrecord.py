@@ -11,13 +11,10 @@ import numpy as np
 
 from stratagem.core.errors import InputError, explain
 from stratagem.core.log import announce
-from stratagem.data.dataset import Dataset
 from stratagem.data.files.byte_file import BYTES, ByteFile
 from stratagem.data.files.compressed import ByteStream, checked_compression, decompressed
-from stratagem.data.files.names import paths_of
-from stratagem.data.files.source import Files, FileSource, StreamedFiles
+from stratagem.data.files.dataset import FileDataset
 from stratagem.data.files.tfrecord_format import HEADER_BYTES, data_of, next_intact, size_of
-from stratagem.data.options import Options
 from stratagem.data.specs import TensorSpec
 
 _BLOCK = 1 << 18
@@ -29,7 +26,7 @@ _DATA = "the data have a wrong checksum"
 _END = "the end is missing"
 
 
-class TFRecordDataset(Dataset):
+class TFRecordDataset(FileDataset):
     """The records of TFRecord files as bytes (`tf.data.TFRecordDataset`).
 
     Uncompressed files are read by position, so that a worker reads only its own records and a shuffle moves
@@ -37,7 +34,7 @@ class TFRecordDataset(Dataset):
     Compressed files are read in order. Checksums are verified.
 
     Args:
-        filenames: A name, or a list of names; the records come file after file.
+        filenames: A name, a list of names, or a dataset of names; the records come file after file.
         compression_type: "GZIP", "ZLIB", or None.
         buffer_size: Accepted for tf.data's sake.
         num_parallel_reads: Accepted for tf.data's sake, where it mixes the files. Here `Dataset.interleave` does.
@@ -75,12 +72,11 @@ class TFRecordDataset(Dataset):
                     'Write "error" or "skip".',
                 )
             )
-        paths, compression = paths_of(filenames), checked_compression(compression_type)
+        compression = checked_compression(compression_type)
         self._damage = _Damage(skip=on_corrupt == "skip")
-        if compression is None:
-            super().__init__(Files(FileSource(paths, _Positioned(self._damage))), Options())
-        else:
-            super().__init__(StreamedFiles(paths, _Streamed(compression, self._damage)), Options())
+        super().__init__(
+            filenames, _Positioned(self._damage) if compression is None else _Streamed(compression, self._damage)
+        )
 
     @property
     def skipped_records(self) -> dict[str, int]:

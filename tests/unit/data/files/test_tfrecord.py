@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from stratagem.core.errors import InputError, UsageError
-from stratagem.data import TFRecordDataset, TFRecordWriter, write_tfrecord
+from stratagem.data import Dataset, TFRecordDataset, TFRecordWriter, write_tfrecord
 from stratagem.data.files.tfrecord_format import framed
 from stratagem.data.nodes import walk
 
@@ -223,3 +223,24 @@ def test_what_cannot_be_written(tmp_path: Path) -> None:
         write_tfrecord(tmp_path / "file" / "a", [])
     with pytest.raises(InputError, match="compression_type is 'LZ4'"):
         TFRecordWriter(tmp_path / "a", "LZ4")
+
+
+def test_a_dataset_names_the_files(tmp_path: Path) -> None:
+    for number in range(3):
+        write_tfrecord(tmp_path / f"{number}.tfrecord", [b"%d%d" % (number, k) for k in range(2)])
+        write_tfrecord(tmp_path / f"{number}.gz", [b"%d%d" % (number, k) for k in range(2)], "GZIP")
+    for pattern, kind in (("*.tfrecord", None), ("*.gz", "GZIP")):
+        names = Dataset.list_files(tmp_path / pattern, seed=3)
+        dataset = TFRecordDataset(names, kind)
+        orders = [[record.decode() for record in dataset.as_numpy_iterator()] for _ in range(4)]
+        assert sorted(orders[0]) == ["00", "01", "10", "11", "20", "21"]
+        assert [order[0][0] for order in orders] == [Path(next(iter(names)).numpy().decode()).name[0] for _ in range(4)]
+        assert len({tuple(order) for order in orders}) > 1
+    mixed = Dataset.list_files(tmp_path / "*.tfrecord", shuffle=False).interleave(TFRecordDataset, cycle_length=3)
+    assert list(mixed.as_numpy_iterator()) == [b"00", b"10", b"20", b"01", b"11", b"21"]
+
+
+def test_damaged_records_of_files_that_a_dataset_names(file: Path) -> None:
+    dataset = TFRecordDataset(Dataset.from_tensor_slices([changed(file, place_of(1) + 12)]), on_corrupt="skip")
+    assert list(dataset.as_numpy_iterator()) == RECORDS[:1] + RECORDS[2:]
+    assert dataset.skipped_records == {str(file): 1}
