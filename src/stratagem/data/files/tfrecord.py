@@ -39,7 +39,8 @@ class TFRecordDataset(FileDataset):
         buffer_size: Accepted for tf.data's sake.
         num_parallel_reads: Accepted for tf.data's sake, where it mixes the files. Here `Dataset.interleave` does.
         on_corrupt: What becomes of a damaged record: "error" raises where it is met; "skip" leaves it out. To skip,
-            uncompressed files are read whole before the first pass, so that all workers count the same records.
+            uncompressed files are read whole before the first pass, so that all workers count the same records. A
+            file without any record is an error all the same.
 
     Raises:
         InputError: An argument is wrong. While reading: a file is missing, no TFRecord file, or damaged; the message
@@ -147,12 +148,15 @@ class _Positioned:
             if size and place + size <= file.size:
                 starts.append(place)
                 place += size
-            elif self._damage.skip:
-                gaps.append(place)
-                place = file.size if size else next_intact(file, place + 1)
             else:
                 what = _LENGTH if not size and len(header) == HEADER_BYTES else _END
-                raise _damaged(file.path, len(starts), place, what)
+                fault = _damaged(file.path, len(starts), place, what)
+                if not self._damage.skip:
+                    raise fault
+                gaps.append(place)
+                place = file.size if size else next_intact(file, place + 1)
+                if place == file.size and not size and not starts:
+                    raise fault  # nothing in the file is a record: it is something else
         return np.array(starts, np.int64), gaps
 
     def open(self, path: str, layout: tuple[np.ndarray, np.ndarray]) -> _OpenRecords:
@@ -187,7 +191,7 @@ class _Streamed:
 
     def read(self, path: str) -> Iterator[bytes]:
         stream = ByteStream(decompressed(path, self._compression_type))
-        skipped = 0
+        skipped, is_tfrecord = 0, False
         try:
             for record in itertools.count():
                 place = stream.place
@@ -197,6 +201,7 @@ class _Streamed:
                 size = size_of(header)
                 if size is None:
                     raise _damaged(path, record, place, _LENGTH)
+                is_tfrecord = True
                 frame = header + stream.read(size - HEADER_BYTES)
                 if len(frame) < size:
                     raise _damaged(path, record, place, _END)
@@ -208,7 +213,7 @@ class _Streamed:
                 else:
                     raise _damaged(path, record, place, _DATA)
         except InputError:
-            if not self._damage.skip:
+            if not (self._damage.skip and is_tfrecord):
                 raise
             skipped += 1  # where the next record begins cannot be told
         self._damage.count(path, skipped)
