@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from stratagem.data.dataset import Dataset
@@ -24,13 +25,18 @@ class FileDataset(Dataset):
     """
 
     def __init__(self, filenames: Any, format: IndexedFormat | StreamedFormat) -> None:
-        def read(paths: Sequence[str]) -> Node:
-            if isinstance(format, StreamedFormat):
-                return StreamedFiles(paths, format)
-            return Files(FileSource(paths, format))
-
         if isinstance(filenames, Dataset):
-            records = filenames.flat_map(lambda name: Dataset(read(paths_of(name)), Options()))
+            records = filenames.flat_map(partial(_one_file, format))
             super().__init__(records._node, records._options)
         else:
-            super().__init__(read(paths_of(filenames)), Options())
+            super().__init__(_step(format, paths_of(filenames)), Options())
+
+
+def _one_file(format: IndexedFormat | StreamedFormat, name: Any) -> Dataset:
+    return Dataset(_step(format, paths_of(name)), Options())
+
+
+def _step(format: IndexedFormat | StreamedFormat, paths: Sequence[str]) -> Node:
+    if isinstance(format, StreamedFormat):
+        return StreamedFiles(paths, format)
+    return Files(FileSource(paths, format))

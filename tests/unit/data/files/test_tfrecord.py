@@ -243,6 +243,7 @@ def test_a_dataset_names_the_files(tmp_path: Path) -> None:
     for pattern, kind in (("*.tfrecord", None), ("*.gz", "GZIP")):
         names = Dataset.list_files(tmp_path / pattern, seed=3)
         dataset = TFRecordDataset(names, kind)
+        pickle.dumps(dataset._node)  # reader processes need that
         orders = [[record.decode() for record in dataset.as_numpy_iterator()] for _ in range(4)]
         assert sorted(orders[0]) == ["00", "01", "10", "11", "20", "21"]
         assert [order[0][0] for order in orders] == [Path(next(iter(names)).numpy().decode()).name[0] for _ in range(4)]
