@@ -32,6 +32,14 @@ def test_records_by_position(file: Path) -> None:
     assert list(next(iter(dataset.skip(999).batch(4).as_numpy_iterator()))) == RECORDS[999:] + RECORDS[:1]
 
 
+def test_large_records(tmp_path: Path) -> None:
+    large = [bytes([number]) * 100_000 for number in range(9)]
+    write_array_record(tmp_path / "a", large, "group_size:1,uncompressed")
+    dataset = ArrayRecordDataset(tmp_path / "a")
+    order = [int(i) for i in dataset.range(9).shuffle(9, seed=2)]
+    assert list(dataset.shuffle(9, seed=2).as_numpy_iterator()) == [large[i] for i in order]
+
+
 def test_threads_and_other_processes(tmp_path: Path) -> None:
     write_array_record(tmp_path / "a", RECORDS)
     (node,) = walk(ArrayRecordDataset(tmp_path / "a")._node)
