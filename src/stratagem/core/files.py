@@ -12,7 +12,8 @@ from pathlib import Path
 def draft_of(file: Path) -> Iterator[Path]:
     """Give a path to write to; what is there takes the name of `file` at the end, at once, and lasts a power cut.
 
-    After an exception the draft is gone and an old file stays. So does one of a process that was killed.
+    After an exception the draft is gone, and an old file is as it was. The draft of a process that is killed stays,
+    under its own name (hidden, with the process number in it).
 
     Args:
         file: The file. Folders are made.

@@ -14,10 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stratagem.core.errors import InputError, explain
-from stratagem.data.dataset import Dataset
-from stratagem.data.files.names import paths_of
-from stratagem.data.files.source import Files, FileSource
-from stratagem.data.options import Options
+from stratagem.data.files.dataset import FileDataset
 from stratagem.data.recent import Recent
 from stratagem.data.specs import TensorSpec
 from stratagem.data.structure import Tree, map_leaves
@@ -26,7 +23,7 @@ _DECOMPRESSED: Recent[np.ndarray] = Recent(1 << 28)
 """Decompressed arrays that this process keeps, by bytes: a compressed array cannot be read by rows."""
 
 
-class NumpyDataset(Dataset):
+class NumpyDataset(FileDataset):
     """The rows of arrays in `.npy` and `.npz` files, along their first axis, one file after another.
 
     Files are mapped into memory: a worker reads from disk the rows that it needs, so that they may be larger than
@@ -49,7 +46,7 @@ class NumpyDataset(Dataset):
     """
 
     def __init__(self, filenames: Any) -> None:
-        super().__init__(Files(FileSource(paths_of(filenames), _NumpyFormat())), Options())
+        super().__init__(filenames, _NumpyFormat())
 
 
 class _Array(NamedTuple):

@@ -9,21 +9,18 @@ import numpy as np
 
 from stratagem.core.errors import InputError, explain
 from stratagem.data import check
-from stratagem.data.dataset import Dataset
 from stratagem.data.files.byte_file import BYTES, ByteFile
 from stratagem.data.files.compressed import ByteStream, checked_compression, decompressed
-from stratagem.data.files.names import paths_of
-from stratagem.data.files.source import Files, FileSource, StreamedFiles
-from stratagem.data.options import Options
+from stratagem.data.files.dataset import FileDataset
 from stratagem.data.specs import TensorSpec
 from stratagem.data.structure import objects
 
 
-class FixedLengthRecordDataset(Dataset):
+class FixedLengthRecordDataset(FileDataset):
     """The records of files in which all have one length, as bytes (`tf.data.FixedLengthRecordDataset`).
 
     Args:
-        filenames: A name, or a list of names; the records come file after file.
+        filenames: A name, a list of names, or a dataset of names; the records come file after file.
         record_bytes: Bytes of a record.
         header_bytes: Bytes to leave out at the beginning of each file.
         footer_bytes: Bytes to leave out at the end of each file.
@@ -51,15 +48,14 @@ class FixedLengthRecordDataset(Dataset):
         compression_type: str | None = None,
         num_parallel_reads: int | None = None,
     ) -> None:
-        paths, compression = paths_of(filenames), checked_compression(compression_type)
+        compression = checked_compression(compression_type)
         record = check.integer("record_bytes", record_bytes, 1, "Write the number of bytes of a record.")
         header = check.integer("header_bytes", header_bytes or 0, 0, "Write a number of bytes, or None.")
         footer = check.integer("footer_bytes", footer_bytes or 0, 0, "Write a number of bytes, or None.")
         lengths = _Lengths(header, record, footer)
-        if compression is None:
-            super().__init__(Files(FileSource(paths, _FixedLength(lengths))), Options())
-        else:
-            super().__init__(StreamedFiles(paths, _StreamedFixedLength(lengths, compression)), Options())
+        super().__init__(
+            filenames, _FixedLength(lengths) if compression is None else _StreamedFixedLength(lengths, compression)
+        )
 
 
 class _Lengths(NamedTuple):

@@ -10,10 +10,8 @@ import numpy as np
 
 from stratagem.core import optional
 from stratagem.core.errors import InputError, explain
-from stratagem.data.dataset import Dataset
-from stratagem.data.files.names import paths_of
-from stratagem.data.files.source import Files, FileSource, take_each
-from stratagem.data.options import Options
+from stratagem.data.files.dataset import FileDataset
+from stratagem.data.files.source import take_each
 from stratagem.data.recent import Recent
 from stratagem.data.specs import TensorSpec
 from stratagem.data.structure import Tree, flatten, map_leaves, objects
@@ -25,7 +23,7 @@ _ARROW_ERRORS = (OSError, ValueError, NotImplementedError)
 """What pyarrow's own errors are as well."""
 
 
-class ParquetDataset(Dataset):
+class ParquetDataset(FileDataset):
     """The rows of Parquet files as dicts from column to value, one file after another.
 
     Numbers become NumPy scalars, text and binary data bytes, lists arrays, structs dicts, dictionaries what they stand
@@ -55,7 +53,7 @@ class ParquetDataset(Dataset):
 
     def __init__(self, filenames: Any, columns: str | list[str] | None = None) -> None:
         names = [columns] if isinstance(columns, str) else None if columns is None else list(columns)
-        super().__init__(Files(FileSource(paths_of(filenames), _ParquetFormat(names))), Options())
+        super().__init__(filenames, _ParquetFormat(names))
 
 
 class _ParquetFormat:

@@ -52,6 +52,7 @@ class IndexedFormat(Protocol):
         ...
 
 
+@runtime_checkable
 class StreamedFormat(Protocol):
     """How files are read whose records come one after another only."""
 

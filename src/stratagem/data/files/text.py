@@ -7,26 +7,23 @@ from typing import Any
 
 import numpy as np
 
-from stratagem.data.dataset import Dataset
 from stratagem.data.files.byte_file import BYTES, ByteFile
 from stratagem.data.files.compressed import checked_compression, decompressed
-from stratagem.data.files.names import paths_of
-from stratagem.data.files.source import Files, FileSource, StreamedFiles
-from stratagem.data.options import Options
+from stratagem.data.files.dataset import FileDataset
 from stratagem.data.specs import TensorSpec
 
 _BLOCK = 1 << 20
 _NEWLINE = ord("\n")
 
 
-class TextLineDataset(Dataset):
+class TextLineDataset(FileDataset):
     r"""The lines of text files as bytes (`tf.data.TextLineDataset`).
 
     A line has neither its newline nor carriage returns before that; the last needs no newline. Uncompressed files
     are read by position: each is read once when its number of lines is first needed, and 8 bytes a line are kept.
 
     Args:
-        filenames: A name, or a list of names; the lines come file after file.
+        filenames: A name, a list of names, or a dataset of names; the lines come file after file.
         compression_type: "GZIP", "ZLIB", or None. Compressed files are read in order.
         buffer_size: Accepted for tf.data's sake.
         num_parallel_reads: Accepted for tf.data's sake, where it mixes the files. Here `Dataset.interleave` does.
@@ -48,11 +45,8 @@ class TextLineDataset(Dataset):
         buffer_size: int | None = None,
         num_parallel_reads: int | None = None,
     ) -> None:
-        paths, compression = paths_of(filenames), checked_compression(compression_type)
-        if compression is None:
-            super().__init__(Files(FileSource(paths, _Lines())), Options())
-        else:
-            super().__init__(StreamedFiles(paths, _StreamedLines(compression)), Options())
+        compression = checked_compression(compression_type)
+        super().__init__(filenames, _Lines() if compression is None else _StreamedLines(compression))
 
 
 class _Lines:

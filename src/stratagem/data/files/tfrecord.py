@@ -11,13 +11,10 @@ import numpy as np
 
 from stratagem.core.errors import InputError, explain
 from stratagem.core.log import announce
-from stratagem.data.dataset import Dataset
 from stratagem.data.files.byte_file import BYTES, ByteFile
 from stratagem.data.files.compressed import ByteStream, checked_compression, decompressed
-from stratagem.data.files.names import paths_of
-from stratagem.data.files.source import Files, FileSource, StreamedFiles
+from stratagem.data.files.dataset import FileDataset
 from stratagem.data.files.tfrecord_format import HEADER_BYTES, data_of, next_intact, size_of
-from stratagem.data.options import Options
 from stratagem.data.specs import TensorSpec
 
 _BLOCK = 1 << 18
@@ -29,7 +26,7 @@ _DATA = "the data have a wrong checksum"
 _END = "the end is missing"
 
 
-class TFRecordDataset(Dataset):
+class TFRecordDataset(FileDataset):
     """The records of TFRecord files as bytes (`tf.data.TFRecordDataset`).
 
     Uncompressed files are read by position, so that a worker reads only its own records and a shuffle moves
@@ -37,12 +34,13 @@ class TFRecordDataset(Dataset):
     Compressed files are read in order. Checksums are verified.
 
     Args:
-        filenames: A name, or a list of names; the records come file after file.
+        filenames: A name, a list of names, or a dataset of names; the records come file after file.
         compression_type: "GZIP", "ZLIB", or None.
         buffer_size: Accepted for tf.data's sake.
         num_parallel_reads: Accepted for tf.data's sake, where it mixes the files. Here `Dataset.interleave` does.
         on_corrupt: What becomes of a damaged record: "error" raises where it is met; "skip" leaves it out. To skip,
-            uncompressed files are read whole before the first pass, so that all workers count the same records.
+            uncompressed files are read whole before the first pass, so that all workers count the same records. A
+            file without any record is an error all the same.
 
     Raises:
         InputError: An argument is wrong. While reading: a file is missing, no TFRecord file, or damaged; the message
@@ -75,12 +73,11 @@ class TFRecordDataset(Dataset):
                     'Write "error" or "skip".',
                 )
             )
-        paths, compression = paths_of(filenames), checked_compression(compression_type)
+        compression = checked_compression(compression_type)
         self._damage = _Damage(skip=on_corrupt == "skip")
-        if compression is None:
-            super().__init__(Files(FileSource(paths, _Positioned(self._damage))), Options())
-        else:
-            super().__init__(StreamedFiles(paths, _Streamed(compression, self._damage)), Options())
+        super().__init__(
+            filenames, _Positioned(self._damage) if compression is None else _Streamed(compression, self._damage)
+        )
 
     @property
     def skipped_records(self) -> dict[str, int]:
@@ -151,12 +148,15 @@ class _Positioned:
             if size and place + size <= file.size:
                 starts.append(place)
                 place += size
-            elif self._damage.skip:
-                gaps.append(place)
-                place = file.size if size else next_intact(file, place + 1)
             else:
                 what = _LENGTH if not size and len(header) == HEADER_BYTES else _END
-                raise _damaged(file.path, len(starts), place, what)
+                fault = _damaged(file.path, len(starts), place, what)
+                if not self._damage.skip:
+                    raise fault
+                gaps.append(place)
+                place = file.size if size else next_intact(file, place + 1)
+                if place == file.size and not size and not starts:
+                    raise fault  # nothing in the file is a record: it is something else
         return np.array(starts, np.int64), gaps
 
     def open(self, path: str, layout: tuple[np.ndarray, np.ndarray]) -> _OpenRecords:
@@ -191,7 +191,7 @@ class _Streamed:
 
     def read(self, path: str) -> Iterator[bytes]:
         stream = ByteStream(decompressed(path, self._compression_type))
-        skipped = 0
+        skipped, is_tfrecord = 0, False
         try:
             for record in itertools.count():
                 place = stream.place
@@ -201,6 +201,7 @@ class _Streamed:
                 size = size_of(header)
                 if size is None:
                     raise _damaged(path, record, place, _LENGTH)
+                is_tfrecord = True
                 frame = header + stream.read(size - HEADER_BYTES)
                 if len(frame) < size:
                     raise _damaged(path, record, place, _END)
@@ -212,7 +213,7 @@ class _Streamed:
                 else:
                     raise _damaged(path, record, place, _DATA)
         except InputError:
-            if not self._damage.skip:
+            if not (self._damage.skip and is_tfrecord):
                 raise
             skipped += 1  # where the next record begins cannot be told
         self._damage.count(path, skipped)

@@ -32,15 +32,24 @@ def test_records_by_position(file: Path) -> None:
     assert list(next(iter(dataset.skip(999).batch(4).as_numpy_iterator()))) == RECORDS[999:] + RECORDS[:1]
 
 
+def test_large_records(tmp_path: Path) -> None:
+    large = [bytes([number]) * 100_000 for number in range(9)]
+    write_array_record(tmp_path / "a", large, "group_size:1,uncompressed")
+    dataset = ArrayRecordDataset(tmp_path / "a")
+    order = [int(i) for i in dataset.range(9).shuffle(9, seed=2)]
+    assert list(dataset.shuffle(9, seed=2).as_numpy_iterator()) == [large[i] for i in order]
+
+
 def test_threads_and_other_processes(tmp_path: Path) -> None:
     write_array_record(tmp_path / "a", RECORDS)
     (node,) = walk(ArrayRecordDataset(tmp_path / "a")._node)
-    copy = pickle.loads(pickle.dumps(node))
+    block = pickle.loads(pickle.dumps(node)).stream((0,)).pull(len(RECORDS))
     wrong = []
 
     def read(seed: int) -> None:
         for index in np.random.default_rng(seed).integers(0, len(RECORDS), (50, 8)):
-            wrong.extend(i for i, record in zip(index, copy.source.take(index), strict=True) if record != RECORDS[i])
+            found = block.select(index).elements()
+            wrong.extend(i for i, record in zip(index, found, strict=True) if record != RECORDS[i])
 
     threads = [threading.Thread(target=read, args=[seed]) for seed in range(4)]
     for thread in threads:

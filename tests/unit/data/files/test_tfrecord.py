@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from stratagem.core.errors import InputError, UsageError
-from stratagem.data import TFRecordDataset, TFRecordWriter, write_tfrecord
+from stratagem.data import Dataset, TFRecordDataset, TFRecordWriter, write_tfrecord
 from stratagem.data.files.tfrecord_format import framed
 from stratagem.data.nodes import walk
 
@@ -89,12 +89,13 @@ def test_threads_and_other_processes(file: Path) -> None:
     dataset = TFRecordDataset(file)
     (node,) = walk(dataset._node)
     copy = pickle.loads(pickle.dumps(node))
-    assert copy.stream((0,)).pull(9).elements() == RECORDS
+    block = copy.stream((0,)).pull(9)
+    assert block.elements() == RECORDS
     wrong = []
 
     def read(seed: int) -> None:
         order = np.random.default_rng(seed).integers(0, len(RECORDS), 500)
-        found = copy.source.take(order)
+        found = block.select(order).elements()
         wrong.extend(k for k, i in enumerate(order) if found[k] != RECORDS[i])
 
     threads = [threading.Thread(target=read, args=[seed]) for seed in range(4)]
@@ -174,12 +175,22 @@ def test_files_that_are_none(tmp_path: Path) -> None:
         records(tmp_path / "garbage")
     with pytest.raises(InputError, match="garbage cannot be decompressed as ZLIB"):
         records(tmp_path / "garbage", "ZLIB")
-    assert records(tmp_path / "garbage", on_corrupt="skip") == []
+    for compression in (None, "ZLIB"):
+        with pytest.raises(InputError, match="garbage"):
+            records(tmp_path / "garbage", compression, on_corrupt="skip")
     with pytest.raises(InputError, match="is a folder"):
         records(tmp_path)
     for compression in (None, "GZIP"):
         with pytest.raises(InputError, match=r"missing cannot be read: No such file"):
-            records(tmp_path / "missing", compression)
+            records(tmp_path / "missing", compression, on_corrupt="skip")
+
+
+def test_a_wrong_compression_is_no_damage(file: Path) -> None:
+    with pytest.raises(InputError, match="cannot be decompressed as GZIP"):
+        records(file, "GZIP", on_corrupt="skip")
+    file.write_bytes(gzip.compress(file.read_bytes()))
+    with pytest.raises(InputError, match="compressed files need compression_type"):
+        records(file, on_corrupt="skip")
 
 
 def test_a_file_that_is_cut_short_while_it_is_read(file: Path) -> None:
@@ -223,3 +234,25 @@ def test_what_cannot_be_written(tmp_path: Path) -> None:
         write_tfrecord(tmp_path / "file" / "a", [])
     with pytest.raises(InputError, match="compression_type is 'LZ4'"):
         TFRecordWriter(tmp_path / "a", "LZ4")
+
+
+def test_a_dataset_names_the_files(tmp_path: Path) -> None:
+    for number in range(3):
+        write_tfrecord(tmp_path / f"{number}.tfrecord", [b"%d%d" % (number, k) for k in range(2)])
+        write_tfrecord(tmp_path / f"{number}.gz", [b"%d%d" % (number, k) for k in range(2)], "GZIP")
+    for pattern, kind in (("*.tfrecord", None), ("*.gz", "GZIP")):
+        names = Dataset.list_files(tmp_path / pattern, seed=3)
+        dataset = TFRecordDataset(names, kind)
+        pickle.dumps(dataset._node)  # reader processes need that
+        orders = [[record.decode() for record in dataset.as_numpy_iterator()] for _ in range(4)]
+        assert sorted(orders[0]) == ["00", "01", "10", "11", "20", "21"]
+        assert [order[0][0] for order in orders] == [Path(next(iter(names)).numpy().decode()).name[0] for _ in range(4)]
+        assert len({tuple(order) for order in orders}) > 1
+    mixed = Dataset.list_files(tmp_path / "*.tfrecord", shuffle=False).interleave(TFRecordDataset, cycle_length=3)
+    assert list(mixed.as_numpy_iterator()) == [b"00", b"10", b"20", b"01", b"11", b"21"]
+
+
+def test_damaged_records_of_files_that_a_dataset_names(file: Path) -> None:
+    dataset = TFRecordDataset(Dataset.from_tensor_slices([changed(file, place_of(1) + 12)]), on_corrupt="skip")
+    assert list(dataset.as_numpy_iterator()) == RECORDS[:1] + RECORDS[2:]
+    assert dataset.skipped_records == {str(file): 1}
