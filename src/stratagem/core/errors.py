@@ -36,6 +36,10 @@ class OutOfRangeError(StratagemError, LookupError):
     """The data has ended (`tf.errors.OutOfRangeError`). Remedy: leave the loop, or begin a new pass."""
 
 
+class ReaderError(StratagemError, RuntimeError):
+    """A reader process ended. Remedy: mend the function of the dataset, give it more memory, or use none."""
+
+
 class CheckpointError(StratagemError, OSError):
     """A checkpoint cannot be written or read. Remedy: mend the disk, or choose another checkpoint."""
 

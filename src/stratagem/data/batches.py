@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from stratagem.core.errors import InputError, explain
+from stratagem.data.blocks import Block
 from stratagem.data.nodes import Node, Seeded, Stream, rewrite, walk
 from stratagem.data.prefetch import Prefetcher
+from stratagem.data.readers import BlockReader, ReaderPool, ReadsHere
 from stratagem.data.structure import Tree, without_rows
 
 RowsOf = Callable[[int], slice]
@@ -66,12 +71,16 @@ class DatasetIterator(Generic[Item]):
     counts the elements that were handed out, not those read ahead, and fits an iterator of any other kind or share
     over the same dataset, so that a `stratagem.train.Checkpoint` can hold it. An exception while reading ends the
     iterator.
+
+    Args:
+        node: The last step of the pipeline.
+        read: Given a stream, and the number of its next element in the pass, returns the items.
+        iteration: Which pass it is.
     """
 
-    def __init__(self, node: Node, read: Callable[[Stream], Iterator[Item]], prefetch: int, iteration: int) -> None:
+    def __init__(self, node: Node, read: Callable[[Stream, int], Iterator[Item]], iteration: int) -> None:
         self._node = node
         self._read = read
-        self._prefetch = prefetch
         self._iteration = iteration
         self._consumed = 0
         self._items: Iterator[Item] | None = None
@@ -86,8 +95,7 @@ class DatasetIterator(Generic[Item]):
         if self._items is None:
             stream = self._node.stream((self._iteration,))
             stream.skip(self._consumed)
-            items = self._read(stream)
-            self._items = Prefetcher(items, self._prefetch) if self._prefetch else items
+            self._items = self._read(stream, self._consumed)
         item = next(self._items)
         self._consumed += 1
         return item
@@ -120,7 +128,7 @@ class DatasetIterator(Generic[Item]):
         self._node, self._iteration, self._consumed = node, iteration, consumed
 
     def close(self) -> None:
-        """End the iterator, and its thread if it reads ahead. A second call does nothing."""
+        """End the iterator, and what reads ahead for it. A second call does nothing."""
         self._stop()
         self._closed = True
 
@@ -130,26 +138,67 @@ class DatasetIterator(Generic[Item]):
         self._items = None
 
 
-def read_elements(stream: Stream) -> Iterator[Tree]:
+def read_elements(stream: Stream, _first: int = 0) -> Iterator[Tree]:
     """Yield whole elements as NumPy arrays."""
     # One at a time: a generator of the user may wait for the program to use what it yielded before.
     while (block := stream.pull(1)) is not None:
         yield block.elements()[0]
 
 
-def read_batches(stream: Stream, rows_of: RowsOf) -> Iterator[Batch]:
-    """Yield elements as global batches, as far as this worker needs them."""
-    without: Tree | None = None
-    while (block := stream.pull(1)) is not None:
-        rows = block.inside()
+@dataclass(frozen=True)
+class ReadAhead:
+    """How batches are read before they are asked for.
+
+    Args:
+        batches: How many to hold ready; 0 reads each when it is asked for.
+        threads: How many are read at the same time, in one thread each.
+        processes: Reader processes that read them instead.
+        readers: The processes, where they are to outlive the pass.
+    """
+
+    batches: int = 0
+    threads: int = 1
+    processes: int = 0
+    readers: ReaderPool | None = None
+
+
+def read_batches(stream: Stream, first: int, *, rows_of: RowsOf, ahead: ReadAhead) -> Iterator[Batch]:
+    """Return the elements, from number `first` of the pass on, as global batches: what this worker needs of them."""
+    plans = itertools.starmap(_Plan, enumerate(iter(functools.partial(stream.pull, 1), None), first))
+    reading = _BatchReading(rows_of)
+    if not ahead.batches:
+        return map(reading, plans)
+    if not ahead.processes:
+        return Prefetcher(plans, ahead.batches, [reading] * ahead.threads)
+    readers = ahead.readers or ReaderPool(ahead.processes)
+    reads = [functools.partial(reading, by=process) for process in readers.processes]
+    return Prefetcher(plans, ahead.batches, reads, None if ahead.readers else readers.close)
+
+
+_here = ReadsHere()
+
+
+class _Plan(NamedTuple):
+    number: int
+    element: Block
+
+
+class _BatchReading:
+    """Reads batches. Which one comes when plays no part, so that several threads may read at once."""
+
+    def __init__(self, rows_of: RowsOf) -> None:
+        self._rows_of = rows_of
+        self._without: Tree | None = None
+
+    def __call__(self, plan: _Plan, by: BlockReader = _here) -> Batch:
+        rows = by.inside(plan.element, plan.number)
         count = len(rows)
-        share = rows.select(rows_of(count))
+        share = rows.select(self._rows_of(count))
         if len(share):
-            data = share.gather()
-            without = without_rows(data) if without is None else without
-        else:
-            if without is None:
-                # Only rows can tell shapes and dtypes. A worker whose first share is empty reads one row for that.
-                without = without_rows(rows.select(slice(1)).gather())
-            data = without
-        yield Batch(count, data)
+            data = by.gather(share, plan.number)
+            self._without = without_rows(data) if self._without is None else self._without
+            return Batch(count, data)
+        if self._without is None:
+            # Only rows can tell shapes and dtypes. A worker whose first share is empty reads one row for that.
+            self._without = without_rows(by.gather(rows.select(slice(1)), plan.number))
+        return Batch(count, self._without)

@@ -61,6 +61,25 @@ class Block(ABC):
         """Whether reading again costs no more than a copy, and gives arrays that nobody else has."""
         return True
 
+    @property
+    def local(self) -> bool:
+        """Whether this process is the one to read it: its rows are in memory here, or are to be kept here."""
+        return False
+
+    @property
+    def in_batches(self) -> bool:
+        """Whether `inside` reads nothing."""
+        return False
+
+    def portable(self) -> Block:
+        """Return the block as it goes to another process to be read: with its rows, where this process holds them."""
+        return self
+
+    @property
+    def constants(self) -> tuple[object, ...]:
+        """What many blocks refer to, so that it goes to another process once: sources and functions."""
+        return ()
+
 
 def join(blocks: Sequence[Block]) -> Block:
     """Return `blocks` (at least one) one after another, as one block."""
@@ -78,6 +97,9 @@ class Source(Protocol):
     Several threads may call `take` at once. A source that is not plain data itself, such as open files, pickles as
     what it takes to open them again.
     """
+
+    in_memory: bool
+    """Whether `take` is no more than a copy. If not, the source can be pickled, and its pickle is small."""
 
     def __len__(self) -> int:
         """Number of elements."""
@@ -122,6 +144,17 @@ class IndexBlock(Block):
     def gather(self) -> Tree:
         return joined(self._source.take(self._index))
 
+    @property
+    def local(self) -> bool:
+        return self._source.in_memory
+
+    def portable(self) -> Block:
+        return ColumnsBlock(self.gather()) if self.local else self
+
+    @property
+    def constants(self) -> tuple[object, ...]:
+        return (self._source,)
+
 
 class HeldBlock(Block):
     """Elements in memory, one object each, so that a row that is dropped frees its memory."""
@@ -153,6 +186,10 @@ class HeldBlock(Block):
     @property
     def rereadable(self) -> bool:
         return False
+
+    @property
+    def local(self) -> bool:
+        return True
 
 
 def hold(block: Block) -> Block:
@@ -198,6 +235,10 @@ class ColumnsBlock(Block):
         # Its rows are views: one row kept in a shuffle buffer would keep the whole batch. Better held one by one.
         return False
 
+    @property
+    def local(self) -> bool:
+        return True
+
 
 def _common_length(columns: Tree) -> int:
     leaves, _ = flatten(columns)
@@ -242,6 +283,13 @@ class MapBlock(Block):
     @property
     def rereadable(self) -> bool:
         return False
+
+    def portable(self) -> Block:
+        return MapBlock(self._function, self._inner.portable())
+
+    @property
+    def constants(self) -> tuple[object, ...]:
+        return (self._function,)
 
 
 class ZipBlock(Block):
@@ -293,6 +341,17 @@ class ZipBlock(Block):
     def rereadable(self) -> bool:
         return all(block.rereadable for block in self._inner)
 
+    @property
+    def local(self) -> bool:
+        return all(block.local for block in self._inner)
+
+    @property
+    def in_batches(self) -> bool:
+        return all(block.in_batches for block in self._inner)
+
+    def portable(self) -> Block:
+        return ZipBlock(self._structure, [block.portable() for block in self._inner])
+
 
 class BatchBlock(Block):
     """Elements that are batches, each a block of rows."""
@@ -331,6 +390,17 @@ class BatchBlock(Block):
     @property
     def rereadable(self) -> bool:
         return all(batch.rereadable for batch in self._batches)
+
+    @property
+    def local(self) -> bool:
+        return all(batch.local for batch in self._batches)
+
+    @property
+    def in_batches(self) -> bool:
+        return True
+
+    def portable(self) -> Block:
+        return self.each(lambda batch: batch.portable())
 
 
 class JoinedBlock(Block):
@@ -411,6 +481,13 @@ class JoinedBlock(Block):
     @property
     def rereadable(self) -> bool:
         return all(piece.rereadable for piece in self._parts)
+
+    @property
+    def local(self) -> bool:
+        return all(piece.local for piece in self._parts)
+
+    def portable(self) -> Block:
+        return JoinedBlock([piece.portable() for piece in self._parts], self._part, self._place)
 
 
 def _alone(block: Block) -> JoinedBlock:

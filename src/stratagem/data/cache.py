@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from stratagem.data.blocks import BatchBlock, Block, Rows, join
+from stratagem.data.blocks import BatchBlock, Block, HeldBlock, Rows, join
 from stratagem.data.nodes import BlockStream, Key, Node, Stream
 from stratagem.data.structure import Tree, map_leaves, stack
 
@@ -128,6 +128,13 @@ class _RememberedBlock(Block):
 
     def gather(self) -> Tree:
         return stack(self._memory.read(self._index))
+
+    @property
+    def local(self) -> bool:
+        return True  # to be kept here, a row is read here
+
+    def portable(self) -> Block:
+        return HeldBlock.of(self._memory.read(self._index))
 
 
 def _copy(leaf: Any) -> Any:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import operator
+import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -23,12 +24,20 @@ from stratagem.data.files.source import FileStep
 from stratagem.data.interleave import DEFAULT_CYCLE_LENGTH, Interleave
 from stratagem.data.nodes import Node, Stream, rewrite, walk
 from stratagem.data.options import AUTOTUNE, Options
+from stratagem.data.readers import ReaderPool
 from stratagem.data.sequence import SHARD_HINT, Concatenate, Repeat, Shard, Skip, Take, Zip
 from stratagem.data.shuffle import Shuffle
 from stratagem.data.sources import ArraySource, Generated, Indexed, RangeSource
 from stratagem.data.specs import TensorSpec, signature_of
 from stratagem.data.structure import Tree, as_array, as_arrays, flatten, map_leaves, stack
 from stratagem.data.transforms import Batched, Filter, Map, Unbatch, call, name_of
+
+
+def _calls_at_once(num_parallel_calls: int | None) -> int:
+    if num_parallel_calls == AUTOTUNE:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    remedy = "Write how many batches may be read at the same time, or stratagem.data.AUTOTUNE."
+    return 1 if num_parallel_calls is None else check.integer("num_parallel_calls", num_parallel_calls, 1, remedy)
 
 
 class Cardinality(int):
@@ -258,14 +267,20 @@ class Dataset:
 
         Args:
             map_func: Takes and returns elements. A list that it returns counts as a tuple, as in tf.data.
-            num_parallel_calls: Accepted for tf.data's sake; training reads ahead in a thread of its own.
+            num_parallel_calls: How many batches are read at the same time, each in a thread of its own, where something
+                reads ahead, as `fit` does; `map_func` is then called from several threads. AUTOTUNE: as many as this
+                process has cores. It pays where the function leaves Python: NumPy, image decoding, files. None: one.
             deterministic: Accepted for tf.data's sake; the order never varies.
+
+        Raises:
+            InputError: `num_parallel_calls` is neither AUTOTUNE nor at least 1.
 
         Example:
             >>> list(Dataset.range(3).map(lambda x: x * 10).as_numpy_iterator())
             [np.int64(0), np.int64(10), np.int64(20)]
         """
-        return self._then(Map(self._node, check.function("map_func", map_func)))
+        function = check.function("map_func", map_func)
+        return self._then(Map(self._node, function, _calls_at_once(num_parallel_calls)))
 
     def interleave(
         self,
@@ -550,7 +565,7 @@ class Dataset:
     # ------------------------------------------------------------------ reading
 
     def __iter__(self) -> _batches.DatasetIterator[Any]:
-        return self._pass(lambda stream: map(eager, _batches.read_elements(stream)))
+        return self._pass(lambda stream, _: map(eager, _batches.read_elements(stream)))
 
     def as_numpy_iterator(self) -> _batches.DatasetIterator[Any]:
         """Iterate over the elements as plain NumPy arrays and scalars."""
@@ -562,14 +577,17 @@ class Dataset:
         *,
         prefetch: int = 0,
         iteration: int | None = None,
+        readers: ReaderPool | None = None,
     ) -> _batches.DatasetIterator[_batches.Batch]:
         """Iterate over the global batches, reading only some rows of each: the seam to training.
 
         Args:
             rows_of: Given the number of rows of a global batch, returns the contiguous part that is needed.
-            prefetch: Batches to read ahead in a background thread; 0 reads in the caller.
+            prefetch: Batches to hold ready, read ahead in background threads, or in reader processes where the
+                options say so; 0 reads in the caller.
             iteration: Which pass this is, for the order of unfixed shuffles. None continues the count of this
                 dataset object, which every `iter` and `batches` advances.
+            readers: Reader processes (`reader_pool`) that outlive the pass; None starts them for this pass alone.
 
         Returns:
             An iterator of `Batch(rows, data)` with `get_state`, `set_state` and `close`.
@@ -583,12 +601,18 @@ class Dataset:
             [(4, [2, 3]), (1, [4])]
         """
         check.integer("prefetch", prefetch, 0, "Write how many batches to read ahead, or 0.")
-        return self._pass(lambda stream: _batches.read_batches(stream, rows_of), prefetch, iteration)
+        calls = max((node.parallel_calls for node in walk(self._node) if isinstance(node, Map)), default=1)
+        ahead = _batches.ReadAhead(prefetch, calls, self._options.reader_processes, readers)
+        return self._pass(functools.partial(_batches.read_batches, rows_of=rows_of, ahead=ahead), iteration)
+
+    def reader_pool(self) -> ReaderPool | None:
+        """Return as many reader processes as the options say, none of them started yet; None where they say 0."""
+        return ReaderPool(self._options.reader_processes) if self._options.reader_processes else None
 
     def _pass(
-        self, read: Callable[[Stream], Iterator[Any]], prefetch: int = 0, iteration: int | None = None
+        self, read: Callable[[Stream, int], Iterator[Any]], iteration: int | None = None
     ) -> _batches.DatasetIterator[Any]:
-        return _batches.DatasetIterator(self._node, read, prefetch, self._begin(iteration))
+        return _batches.DatasetIterator(self._node, read, self._begin(iteration))
 
     def next_pass(self) -> _batches.State:
         """Return the state of `batches()` as it would be now, without beginning that pass.
@@ -625,9 +649,9 @@ class Dataset:
         return self._then(_batches.with_random_seeds(self._node, seeds))
 
     @property
-    def runs_python(self) -> bool:
-        """Whether reading runs functions of the user or opens files. Otherwise a batch is too cheap to read ahead."""
-        return any(isinstance(node, Map | Filter | Generated | Interleave | FileStep) for node in walk(self._node))
+    def in_memory(self) -> bool:
+        """Whether a batch is no more than a gather from arrays, too cheap to read ahead."""
+        return all(step.in_memory for step in walk(self._node))
 
     @property
     def has_shard_hint(self) -> bool:

@@ -131,6 +131,11 @@ class Node(ABC):
     def _make_spec(self) -> Tree:
         return self.inputs[0].spec
 
+    @property
+    def in_memory(self) -> bool:
+        """Whether this step, apart from its inputs, calls no function of the user and reads no file."""
+        return True
+
     def with_inputs(self, inputs: Sequence[Node]) -> Self:
         """Return the same step on other inputs."""
         other = copy.copy(self)

@@ -6,6 +6,7 @@ import enum
 from typing import Any
 
 from stratagem.core.errors import InputError, explain
+from stratagem.data import check
 
 AUTOTUNE = -1
 """Stands for "as the library thinks best" in `num_parallel_calls` and `buffer_size`."""
@@ -67,7 +68,9 @@ class DistributeOptions:
 class Options:
     """Options of a dataset (`tf.data.Options`).
 
-    `deterministic` may be set as in tf.data; the order of elements is deterministic either way.
+    `deterministic` may be set as in tf.data; the order of elements is deterministic either way. `reader_processes` is
+    the number of processes that read batches for each worker where something reads ahead, as `fit` does; 0, the
+    default, reads in threads of the worker.
 
     Example:
         >>> options = Options()
@@ -76,26 +79,45 @@ class Options:
         'OFF'
     """
 
-    __slots__ = ("deterministic", "experimental_distribute")
+    __slots__ = ("_reader_processes", "deterministic", "experimental_distribute")
 
     def __init__(self) -> None:
         self.deterministic = True
         self.experimental_distribute = DistributeOptions()
+        object.__setattr__(self, "_reader_processes", None)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name not in self.__slots__:
+        if name not in _ATTRIBUTES:
             raise AttributeError(
                 explain(
                     f"Options has no attribute {name!r}.",
                     "Setting it would have no effect.",
-                    f"Remove the line; the attributes are {' and '.join(self.__slots__)}.",
+                    f"Remove the line; the attributes are {', '.join(_ATTRIBUTES)}.",
                 )
             )
         object.__setattr__(self, name, value)
+
+    @property
+    def reader_processes(self) -> int:
+        """How many processes read batches for each worker; 0 unless set."""
+        return self._reader_processes or 0
+
+    @reader_processes.setter
+    def reader_processes(self, count: int) -> None:
+        remedy = "Write how many processes each worker may start, such as 2, or 0."
+        object.__setattr__(self, "_reader_processes", check.integer("reader_processes", count, 0, remedy))
 
     def merged(self, later: Options) -> Options:
         """Return a copy of these options with those that `later` sets replaced."""
         out = Options()
         out.deterministic = later.deterministic
         out.experimental_distribute = self.experimental_distribute.merged(later.experimental_distribute)
+        object.__setattr__(
+            out,
+            "_reader_processes",
+            self._reader_processes if later._reader_processes is None else later._reader_processes,
+        )
         return out
+
+
+_ATTRIBUTES = ("deterministic", "experimental_distribute", "reader_processes")

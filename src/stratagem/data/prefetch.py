@@ -1,12 +1,12 @@
-"""Reading ahead in a background thread."""
+"""Reading ahead in background threads: in order, bounded, and ended by close or by forgetting."""
 
 from __future__ import annotations
 
 import threading
 import weakref
 from collections import deque
-from collections.abc import Iterator
-from typing import Generic, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Generic, TypeVar
 
 from stratagem.core.clock import Deadline
 from stratagem.core.errors import UsageError, explain
@@ -19,77 +19,172 @@ _CLOSE_SECONDS = 5.0
 
 
 class Prefetcher(Generic[T]):
-    """An iterator that a daemon thread keeps `depth` items ahead.
+    """An iterator that daemon threads keep ahead of its reader.
 
-    An exception of the thread is raised, with its traceback, by the `next` that would have returned the item. The
-    thread holds no reference to this object, so that it ends when the iterator is closed or forgotten.
+    One thread goes through what is to be read, in order. With one way to read, it reads too; with several, each way
+    has a thread of its own, and the results still come in order. An exception is raised, with its traceback, by the
+    `next` that would have returned the item, and ends the iterator. The threads hold no reference to this object, so
+    that they end when the iterator is closed or forgotten.
 
     Args:
-        items: What to iterate; only the thread touches it.
+        plans: What is to be read; only one thread touches it.
         depth: Items to hold ready, at least 1.
+        reads: How to read a plan, once for each read that may go on at the same time.
+        on_close: Called when the iterator is closed or forgotten, so that a read which waits for something ends.
+
+    Example:
+        >>> items = Prefetcher(iter(range(5)), depth=2, reads=[lambda plan: plan * 10] * 3)
+        >>> list(items)
+        [0, 10, 20, 30, 40]
     """
 
-    def __init__(self, items: Iterator[T], depth: int) -> None:
-        self._channel: _Channel[T] = _Channel(depth)
-        self._thread = threading.Thread(
-            target=_produce, args=(items, self._channel), name="stratagem-prefetch", daemon=True
-        )
-        self._finalizer = weakref.finalize(self, self._channel.close)
-        self._thread.start()
+    def __init__(
+        self,
+        plans: Iterator[Any],
+        depth: int,
+        reads: Sequence[Callable[[Any], T]],
+        on_close: Callable[[], None] | None = None,
+    ) -> None:
+        alone = len(reads) == 1
+        self._channel: _Channel[T] = _Channel(depth if alone else depth + len(reads))
+        channel = self._channel
+        self._threads = [_thread(_read_all, plans, reads[0], channel)] if alone else [_thread(_plan, plans, channel)]
+        self._threads += [] if alone else [_thread(_read_planned, read, channel) for read in reads]
+        self._finalizer = weakref.finalize(self, _close, channel, on_close)
+        for thread in self._threads:
+            thread.start()
 
     def __iter__(self) -> Iterator[T]:
         return self
 
     def __next__(self) -> T:
-        return self._channel.get(self._thread)
+        try:
+            return self._channel.get(self._threads)
+        except Exception:  # the end, or an error; not the user's Ctrl-C, after which the program may go on
+            self._finalizer()
+            raise
 
     def close(self) -> None:
-        """Stop the thread. Waits for the item that it is reading, but not for long."""
+        """Stop the threads. Waits for the items that they are reading, but not for long."""
         self._finalizer()
         deadline = Deadline(_CLOSE_SECONDS)
-        self._thread.join(deadline.remaining)
-        if self._thread.is_alive():
+        for thread in self._threads:
+            thread.join(deadline.remaining)
+        if any(thread.is_alive() for thread in self._threads):
             logger.warning("The prefetch thread is still inside the input function; it ends when that returns.")
 
 
-def _produce(items: Iterator[T], channel: _Channel[T]) -> None:
+def _close(channel: _Channel[Any], then: Callable[[], None] | None) -> None:
+    channel.close()
+    if then is not None:
+        then()
+
+
+def _thread(target: Callable[..., None], *args: Any) -> threading.Thread:
+    # Daemon threads: one that is stuck in a function of the user must not keep the program from ending.
+    return threading.Thread(target=target, args=args, name="stratagem-prefetch", daemon=True)
+
+
+def _read_all(plans: Iterator[Any], read: Callable[[Any], T], channel: _Channel[T]) -> None:
     try:
-        for item in items:
-            if not channel.put(item):
+        for plan in plans:
+            if not channel.put(read(plan)):
                 return
         channel.end(None)
     except BaseException as error:
         channel.end(error)
 
 
+def _plan(plans: Iterator[Any], channel: _Channel[T]) -> None:
+    try:
+        for plan in plans:
+            if not channel.plan(plan):
+                return
+        channel.end(None)
+    except BaseException as error:
+        channel.end(error)
+
+
+def _read_planned(read: Callable[[Any], T], channel: _Channel[T]) -> None:
+    while (place := channel.take()) is not None:
+        try:
+            item = read(place.plan)
+        except BaseException as error:
+            channel.fail(place, error)
+        else:
+            channel.fill(place, item)
+
+
+class _Place(Generic[T]):
+    """The place of an item in the order, taken before the item is there."""
+
+    __slots__ = ("error", "filled", "item", "plan")
+
+    def __init__(self, plan: Any) -> None:
+        self.plan = plan
+        self.item: T | None = None
+        self.error: BaseException | None = None
+        self.filled = False
+
+
 class _Channel(Generic[T]):
-    """A bounded queue with an end, which either side may close."""
+    """A bounded queue whose places are taken in order and filled in any. It has an end; either side may close it."""
 
     def __init__(self, depth: int) -> None:
         self._depth = depth
-        self._items: deque[T] = deque()
+        self._places: deque[_Place[T]] = deque()
+        self._unread: deque[_Place[T]] = deque()
         self._ended = False
         self._closed = False
         self._error: BaseException | None = None
-        # The lock is re-entrant: garbage collection may call `close` in a thread that is inside `put` or `get`.
+        # The lock is re-entrant: garbage collection may call `close` in a thread that is inside another method.
         self._changed = threading.Condition(threading.RLock())
 
     def put(self, item: T) -> bool:
         """Add an item, waiting for room; return False when the other side has closed."""
+        place: _Place[T] = _Place(None)
+        place.item, place.filled = item, True
+        return self._add(place)
+
+    def plan(self, plan: Any) -> bool:
+        """Take a place for what someone will read, waiting for room; return False when the other side has closed."""
+        return self._add(_Place(plan))
+
+    def _add(self, place: _Place[T]) -> bool:
         with self._changed:
             # No deadline: the consumer may pause for as long as it likes, and `close` always wakes this thread.
-            self._changed.wait_for(lambda: self._closed or len(self._items) < self._depth)
+            self._changed.wait_for(lambda: self._closed or len(self._places) < self._depth)
             if not self._closed:
-                self._items.append(item)
+                self._places.append(place)
+                if not place.filled:
+                    self._unread.append(place)
                 self._changed.notify_all()
             return not self._closed
 
-    def get(self, producer: threading.Thread) -> T:
-        """Return the next item, waiting for it as long as `producer` lives; StopIteration at the end."""
+    def take(self) -> _Place[T] | None:
+        """Return the next place to fill, waiting for one; None when there will be none."""
         with self._changed:
-            while not (self._items or self._ended or self._closed):
+            self._changed.wait_for(lambda: self._closed or self._ended or self._unread)
+            return self._unread.popleft() if self._unread and not self._closed else None
+
+    def fill(self, place: _Place[T], item: T) -> None:
+        """Put an item into its place."""
+        with self._changed:
+            place.item, place.plan, place.filled = item, None, True
+            self._changed.notify_all()
+
+    def fail(self, place: _Place[T], error: BaseException) -> None:
+        """Let the order end at a place, with an error."""
+        with self._changed:
+            place.error, place.filled = error, True
+            self._changed.notify_all()
+
+    def get(self, threads: Sequence[threading.Thread]) -> T:
+        """Return the next item, waiting for it as long as one of `threads` lives; StopIteration at the end."""
+        with self._changed:
+            while not self._has_news():
                 self._changed.wait(_CHECK_SECONDS)
-                if not (self._items or self._ended or self._closed or producer.is_alive()):
+                if not self._has_news() and not any(thread.is_alive() for thread in threads):
                     raise UsageError(
                         explain(
                             "The thread that reads the dataset ahead is gone.",
@@ -97,26 +192,34 @@ class _Channel(Generic[T]):
                             "Make the iterator in the process that uses it, or use prefetch=0.",
                         )
                     )
-            if self._items and not self._closed:
-                item = self._items.popleft()
+            if self._places and not self._closed:
+                place = self._places.popleft()
                 self._changed.notify_all()
-                return item
+                if place.error is None:
+                    return place.item  # type: ignore[return-value]
+                raise place.error
             error, self._error = self._error, None
         if error is not None:
             raise error
         raise StopIteration
 
+    def _has_news(self) -> bool:
+        if self._closed:
+            return True
+        return self._places[0].filled if self._places else self._ended
+
     def end(self, error: BaseException | None) -> None:
-        """Say that no item follows, because of `error` if there is one."""
+        """Say that no place follows, because of `error` if there is one."""
         with self._changed:
             self._ended = True
             self._error = error
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Drop what is there and let both sides go."""
+        """Drop what is there and let all sides go."""
         with self._changed:
             self._closed = True
             self._error = None
-            self._items.clear()
+            self._places.clear()
+            self._unread.clear()
             self._changed.notify_all()

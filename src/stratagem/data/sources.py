@@ -41,6 +41,8 @@ class ArraySource:
         InputError: There is no array, one has no axis, or they differ in length.
     """
 
+    in_memory = True
+
     def __init__(self, columns: Tree) -> None:
         leaves, self._structure = flatten(as_arrays(columns))
         self._leaves = [_SparseRows(leaf) if is_sparse(leaf) else np.asarray(leaf) for leaf in leaves]
@@ -74,6 +76,8 @@ class ArraySource:
 class RangeSource:
     """The numbers of `range(start, stop, step)` as int64."""
 
+    in_memory = True
+
     def __init__(self, numbers: range) -> None:
         self._numbers = numbers
 
@@ -99,19 +103,23 @@ class Indexed(Node):
 
     def __init__(self, source: Source) -> None:
         super().__init__()
-        self._source = source
+        self.source = source
 
     def stream(self, key: Key) -> Stream:
-        return _IndexedStream(self._source)
+        return _IndexedStream(self.source)
 
     def lookup(self, key: Key) -> Lookup | None:
         return functools.partial(IndexBlock, self._source)
 
     def cardinality(self) -> int:
-        return len(self._source)
+        return len(self.source)
+
+    @property
+    def in_memory(self) -> bool:
+        return self.source.in_memory
 
     def _make_spec(self) -> Tree:
-        return self._source.spec
+        return self.source.spec
 
 
 class _IndexedStream(Stream):
@@ -150,6 +158,10 @@ class Generated(Node):
 
     def cardinality(self) -> int:
         return UNKNOWN_CARDINALITY
+
+    @property
+    def in_memory(self) -> bool:
+        return False
 
     def _elements(self) -> Iterator[Tree]:
         elements = self._function(*self._args)

@@ -28,24 +28,17 @@ def call(function: Callable[..., Any], element: Tree) -> Any:
     return function(*element) if type(element) is tuple else function(element)
 
 
-class Map(Node):
-    """`function` applied to each element when it is read."""
+class MapFunction:
+    """A function of the user as `map` applies it. Apart from the step, so that it goes to another process alone."""
 
-    def __init__(self, inner: Node, function: Callable[..., Any]) -> None:
-        super().__init__([inner])
+    def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
 
-    def stream(self, key: Key) -> Stream:
-        return _MapStream(self.inputs[0].stream(key), self._apply)
+    def __str__(self) -> str:
+        return f"map({name_of(self._function)})"
 
-    def lookup(self, key: Key) -> Lookup | None:
-        inner = self.inputs[0].lookup(key)
-        return inner and (lambda positions: MapBlock(self._apply, inner(positions)))
-
-    def cardinality(self) -> int:
-        return self.inputs[0].cardinality()
-
-    def _apply(self, element: Tree) -> Tree:
+    def __call__(self, element: Tree) -> Tree:
+        """Return the element that the function makes of this one."""
         result = call(self._function, element)
         # tf.data's rule, for functions that return several arrays in a list. Elsewhere a list is one array.
         leaves, structure = flatten(tuple(result) if isinstance(result, list) else result)
@@ -59,12 +52,41 @@ class Map(Node):
             )
         return structure.unflatten([as_array(leaf) for leaf in leaves])
 
+
+class Map(Node):
+    """A function applied to each element when it is read.
+
+    Args:
+        inner: The elements.
+        function: What to apply.
+        parallel_calls: How many batches may be read at once, each in a thread of its own.
+    """
+
+    def __init__(self, inner: Node, function: Callable[..., Any], parallel_calls: int = 1) -> None:
+        super().__init__([inner])
+        self.function = MapFunction(function)
+        self.parallel_calls = parallel_calls
+
+    def stream(self, key: Key) -> Stream:
+        return _MapStream(self.inputs[0].stream(key), self.function)
+
+    def lookup(self, key: Key) -> Lookup | None:
+        inner = self.inputs[0].lookup(key)
+        return inner and (lambda positions: MapBlock(self.function, inner(positions)))
+
+    def cardinality(self) -> int:
+        return self.inputs[0].cardinality()
+
+    @property
+    def in_memory(self) -> bool:
+        return False
+
     def _make_spec(self) -> Tree:
         first = self.stream((0,)).pull(1)
         if first is None:
             raise InputError(
                 explain(
-                    f"The dataset is empty before map({name_of(self._function)}).",
+                    f"The dataset is empty before {self.function}.",
                     "What the function returns is known only from calling it on an element.",
                     "Give map a dataset with at least one element.",
                 )
@@ -102,6 +124,10 @@ class Filter(Node):
 
     def cardinality(self) -> int:
         return UNKNOWN_CARDINALITY
+
+    @property
+    def in_memory(self) -> bool:
+        return False
 
     def _keeps(self, element: Tree) -> bool:
         verdict = np.asarray(call(self._predicate, element))

@@ -136,13 +136,18 @@ class ShareAdapter(compat.DataAdapter):
         self._skipped = (0, 0)
 
     def get_jax_iterator(self) -> ShareIterator:
-        self.close()
+        self._stop_reading()
         self._reading = ShareIterator(self.source, self.strategy, self._taken)
         self._taken = 0
         return self._reading
 
     def close(self) -> None:
-        """Stop reading. Without this the thread that reads ahead in endless data would stay after `fit`."""
+        """End what reads ahead. Without this the thread that reads in endless data would stay after `fit`."""
+        if isinstance(self.source, DatasetSource):
+            self.source.close()
+        self._stop_reading()
+
+    def _stop_reading(self) -> None:
         if self._reading is not None:
             self._reading.close()
 

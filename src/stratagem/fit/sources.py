@@ -134,6 +134,7 @@ class DatasetSource:
         else:
             self.dataset = dataset
         self._divided = self.dataset is not dataset
+        self._readers = dataset.reader_pool()  # for all passes: a process starts in a third of a second or more
         self.class_weight = class_weight
         self._structure = structure
         self.own = workers > 1 and choice.policy is not AutoShardPolicy.DATA
@@ -152,8 +153,8 @@ class DatasetSource:
         else:
             state, self._resumed_at = self._resumed_at, None
         # A thread for what is only a gather costs more than it saves: 0.15 ms a step on one core.
-        ahead = read_ahead if self.dataset.runs_python else 0
-        batches = self.dataset.batches(self._rows_of, prefetch=ahead)
+        ahead = 0 if self.dataset.in_memory else read_ahead
+        batches = self.dataset.batches(self._rows_of, prefetch=ahead, readers=self._readers)
         if state is not None:
             batches.set_state(state)
         if self.own:
@@ -177,6 +178,11 @@ class DatasetSource:
     @property
     def element_spec(self) -> Tree:
         return self._element_spec()
+
+    def close(self) -> None:
+        """End the reader processes. There will be no further pass."""
+        if self._readers is not None:
+            self._readers.close()
 
     def position(self, reading: HasState | None) -> State:
         if reading is not None:

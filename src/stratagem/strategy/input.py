@@ -338,6 +338,7 @@ class _Stream:
         if isinstance(dataset, Dataset):
             alike = all(len(other) == len(seeds[0]) for other in seeds)
             self._source: Dataset | WholeBatches = dataset.with_random_seeds(seeds[0]) if alike else dataset
+            self._readers = dataset.reader_pool()
             self.cardinality = int(dataset.cardinality())
         else:
             self._source = WholeBatches(_adapter(dataset), whole)
@@ -351,7 +352,7 @@ class _Stream:
             return self._source.open(state=state)
         if state is not None:
             self._source = resumed(self._source, state)
-        batches = self._source.batches(whole, prefetch=self._read_ahead)
+        batches = self._source.batches(whole, prefetch=self._read_ahead, readers=self._readers)
         if state is not None:
             batches.set_state(state)
         return DatasetReader(batches)

@@ -6,11 +6,12 @@ import gc
 import threading
 import traceback
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from stratagem.core.errors import UsageError
-from stratagem.data import Dataset
+from stratagem.core.errors import InputError, UsageError
+from stratagem.data import AUTOTUNE, Dataset
 from stratagem.data.prefetch import Prefetcher
 
 WAIT = 20.0
@@ -29,6 +30,10 @@ def no_thread_left() -> Iterator[None]:
     assert prefetch_threads() == []
 
 
+def reading(items: Iterator[Any], depth: int) -> Prefetcher[Any]:
+    return Prefetcher(items, depth, [lambda item: item])
+
+
 class Counting:
     """Yields 0, 1, 2, ... and tells when it has begun to make a number."""
 
@@ -42,7 +47,7 @@ class Counting:
 
 
 def test_items_come_in_order_and_end() -> None:
-    items = Prefetcher(iter(range(100)), depth=3)
+    items = reading(iter(range(100)), depth=3)
     assert list(items) == list(range(100))
     with pytest.raises(StopIteration):
         next(items)
@@ -50,7 +55,7 @@ def test_items_come_in_order_and_end() -> None:
 
 def test_reads_ahead_no_further_than_its_depth() -> None:
     source = Counting(10)
-    items = Prefetcher(iter(source), depth=2)
+    items = reading(iter(source), depth=2)
     # Two items wait in the queue, and the thread holds a third.
     assert source.begun[2].wait(WAIT)
     assert not source.begun[3].is_set()
@@ -77,7 +82,7 @@ def test_error_comes_in_its_place_with_its_traceback() -> None:
 
 def test_close_ends_a_thread_that_waits_for_room() -> None:
     source = Counting(5)
-    items = Prefetcher(iter(source), depth=1)
+    items = reading(iter(source), depth=1)
     assert source.begun[1].wait(WAIT)
     items.close()
     assert prefetch_threads() == []
@@ -123,7 +128,7 @@ def test_close_does_not_wait_for_ever_for_a_stuck_function(
         release.wait(WAIT)
         return x
 
-    items = Prefetcher(map(stuck, range(2)), depth=1)
+    items = reading(map(stuck, range(2)), depth=1)
     reader = threading.Thread(target=lambda: next(items, None))
     reader.start()
     assert entered.wait(WAIT)
@@ -138,6 +143,96 @@ def test_a_thread_that_is_gone_is_an_error_not_a_hang(monkeypatch: pytest.Monkey
     monkeypatch.setattr("stratagem.data.prefetch._CHECK_SECONDS", 0.01)
     # What os.fork() leaves behind: an iterator whose thread is not running and never said that it ended.
     monkeypatch.setattr(threading.Thread, "start", lambda thread: None)
-    items = Prefetcher(iter([1]), depth=1)
+    items = reading(iter([1]), depth=1)
     with pytest.raises(UsageError, match=r"(?s)is gone.*os\.fork.*What to do: Make the iterator in the process"):
         next(items)
+
+
+def numbers_of(batches: Iterator[Any]) -> list[list[int]]:
+    return [batch.data.tolist() for batch in batches]
+
+
+def test_parallel_calls_read_batches_at_the_same_time_and_in_order() -> None:
+    both = threading.Barrier(2)
+    threads: set[int] = set()
+
+    def meet(x: int) -> int:
+        both.wait(WAIT)  # breaks unless two batches are read at once
+        threads.add(threading.get_ident())
+        return x
+
+    dataset = Dataset.range(8).shuffle(8, seed=3).batch(1).map(meet, num_parallel_calls=2)
+    batches = dataset.batches(prefetch=2)
+    expected = numbers_of(Dataset.range(8).shuffle(8, seed=3).batch(1).batches())
+    assert numbers_of(batches) == expected
+    assert len(threads) == 2
+    assert batches.get_state()["batches"] == 8
+
+
+def test_parallel_calls_finish_out_of_order_and_come_in_order() -> None:
+    second = threading.Event()
+
+    def late(x: int) -> int:
+        if x == 0:
+            assert second.wait(WAIT)
+        if x == 1:
+            second.set()
+        return x
+
+    assert numbers_of(Dataset.range(5).map(late, num_parallel_calls=2).batch(1).batches(prefetch=1)) == [
+        [0],
+        [1],
+        [2],
+        [3],
+        [4],
+    ]
+
+
+def test_parallel_calls_are_bounded() -> None:
+    source = Counting(20)
+    items = Prefetcher(iter(source), 2, [lambda item: item] * 3)
+    # Five places: two ready and three being read. The first thread holds a plan beyond them.
+    assert source.begun[5].wait(WAIT)
+    assert not source.begun[6].is_set()
+    assert next(items) == 0
+    assert source.begun[6].wait(WAIT)
+    assert not source.begun[7].is_set()
+    items.close()
+    assert prefetch_threads() == []
+
+
+def test_error_of_a_parallel_call_comes_in_its_place() -> None:
+    def break_at_three(x: int) -> int:
+        if x == 3:
+            raise RuntimeError("the third")
+        return x
+
+    batches = Dataset.range(9).map(break_at_three, num_parallel_calls=3).batch(1).batches(prefetch=4)
+    assert [next(batches).data.tolist() for _ in range(3)] == [[0], [1], [2]]
+    with pytest.raises(RuntimeError, match="the third") as caught:
+        next(batches)
+    assert "break_at_three" in {frame.name for frame in traceback.extract_tb(caught.tb)}
+    assert list(batches) == [], "an error ends the iterator"
+
+
+def test_parallel_calls_begin_anywhere() -> None:
+    dataset = Dataset.range(10).map(lambda x: x, num_parallel_calls=2).batch(1)
+    batches = dataset.batches(prefetch=2)
+    assert [next(batches).data.tolist() for _ in range(3)] == [[0], [1], [2]]
+    again = dataset.batches(prefetch=3)
+    again.set_state(batches.get_state())
+    assert numbers_of(again) == [[3], [4], [5], [6], [7], [8], [9]] == numbers_of(batches)
+
+
+def test_forgetting_an_iterator_with_parallel_calls_ends_its_threads() -> None:
+    batches = Dataset.range(10).repeat().map(lambda x: x, num_parallel_calls=2).batch(2).batches(prefetch=2)
+    assert next(batches).data.tolist() == [0, 1]
+    assert len(prefetch_threads()) == 3
+    del batches
+    gc.collect()  # the fixture waits for the threads
+
+
+def test_number_of_parallel_calls() -> None:
+    with pytest.raises(InputError, match=r"(?s)num_parallel_calls is 0.*stratagem\.data\.AUTOTUNE"):
+        Dataset.range(1).map(lambda x: x, num_parallel_calls=0)
+    assert numbers_of(Dataset.range(3).map(lambda x: x, AUTOTUNE).batch(3).batches(prefetch=1)) == [[0, 1, 2]]

@@ -89,6 +89,8 @@ class FileSource:
         InputError: There is no file.
     """
 
+    in_memory = False
+
     def __init__(self, paths: Sequence[str], format: IndexedFormat) -> None:
         self.paths = checked_paths(paths)
         self._format = format
@@ -197,6 +199,10 @@ class StreamedFiles(Node):
 
     def cardinality(self) -> int:
         return UNKNOWN_CARDINALITY
+
+    @property
+    def in_memory(self) -> bool:
+        return False
 
     def record_counts(self) -> None:
         return None
