@@ -109,7 +109,7 @@ class Indexed(Node):
         return _IndexedStream(self.source)
 
     def lookup(self, key: Key) -> Lookup | None:
-        return functools.partial(IndexBlock, self._source)
+        return functools.partial(IndexBlock, self.source)
 
     def cardinality(self) -> int:
         return len(self.source)
