@@ -15,7 +15,7 @@ import numpy as np
 
 from stratagem.core.errors import InputError, explain
 from stratagem.data import batches as _batches
-from stratagem.data import check
+from stratagem.data import check, waiting
 from stratagem.data.cache import Cache
 from stratagem.data.eager import eager
 from stratagem.data.even_files import why_uneven
@@ -33,9 +33,13 @@ from stratagem.data.structure import Tree, as_array, as_arrays, flatten, map_lea
 from stratagem.data.transforms import Batched, Filter, Map, Unbatch, call, name_of
 
 
+def _available_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def _calls_at_once(num_parallel_calls: int | None) -> int:
     if num_parallel_calls == AUTOTUNE:
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return _available_cores()
     remedy = "Write how many batches may be read at the same time, or stratagem.data.AUTOTUNE."
     return 1 if num_parallel_calls is None else check.integer("num_parallel_calls", num_parallel_calls, 1, remedy)
 
@@ -652,6 +656,15 @@ class Dataset:
     def in_memory(self) -> bool:
         """Whether a batch is no more than a gather from arrays, too cheap to read ahead."""
         return all(step.in_memory for step in walk(self._node))
+
+    def faster(self) -> str:
+        """Return what makes reading slow, and what to write instead, in one clause.
+
+        Example:
+            >>> "map(<lambda>)" in Dataset.range(2).map(lambda x: x).faster()
+            True
+        """
+        return waiting.faster(self._node, self._options.reader_processes, _available_cores())
 
     @property
     def has_shard_hint(self) -> bool:
