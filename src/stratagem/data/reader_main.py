@@ -76,6 +76,8 @@ def _answer(request: Message, constants: dict[int, object]) -> Message:
 
 def _read(request: Message, constants: dict[int, object]) -> Tree:
     method, new, block = pickle.loads(request.pickled)
+    if 0 in new:
+        constants.clear()
     for number, pickled in new.items():
         constants[number] = pickle.loads(pickled)
     unpickler = _Unpickler(io.BytesIO(block), buffers=request.buffers)

@@ -251,3 +251,10 @@ def test_one_pool_serves_several_passes() -> None:
     pool.close()
     with pytest.raises(ReaderError):
         next(dataset.batches(prefetch=2, readers=pool))
+
+
+def test_functions_without_end_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stratagem.data.readers._MOST_CONSTANTS", 2)
+    dataset = Dataset.range(8).interleave(lambda n: Dataset.range(2).map(lambda i: 10 * int(n) + i), cycle_length=1)
+    batches = read_by(1, dataset.batch(2)).batches(prefetch=1)
+    assert [batch.data.tolist() for batch in batches] == [[10 * n, 10 * n + 1] for n in range(8)]

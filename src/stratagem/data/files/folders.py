@@ -87,6 +87,8 @@ class LabelledFiles(Indexed):
 
 
 class _LabelledSource:
+    in_memory = False
+
     def __init__(self, paths: tuple[str, ...], labels: np.ndarray | None, load: Load, spec: TensorSpec) -> None:
         self._paths = paths
         self._labels = labels

@@ -40,7 +40,7 @@ def test_threads_and_other_processes(tmp_path: Path) -> None:
 
     def read(seed: int) -> None:
         for index in np.random.default_rng(seed).integers(0, len(RECORDS), (50, 8)):
-            wrong.extend(i for i, record in zip(index, copy._source.take(index), strict=True) if record != RECORDS[i])
+            wrong.extend(i for i, record in zip(index, copy.source.take(index), strict=True) if record != RECORDS[i])
 
     threads = [threading.Thread(target=read, args=[seed]) for seed in range(4)]
     for thread in threads:

@@ -94,7 +94,7 @@ def test_threads_and_other_processes(file: Path) -> None:
 
     def read(seed: int) -> None:
         order = np.random.default_rng(seed).integers(0, len(RECORDS), 500)
-        found = copy._source.take(order)
+        found = copy.source.take(order)
         wrong.extend(k for k, i in enumerate(order) if found[k] != RECORDS[i])
 
     threads = [threading.Thread(target=read, args=[seed]) for seed in range(4)]
