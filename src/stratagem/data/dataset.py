@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import functools
 import operator
-import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
+from stratagem.core.cores import available_cores
 from stratagem.core.errors import InputError, explain
 from stratagem.data import batches as _batches
 from stratagem.data import check, waiting
@@ -33,13 +33,9 @@ from stratagem.data.structure import Tree, as_array, as_arrays, flatten, map_lea
 from stratagem.data.transforms import Batched, Filter, Map, Unbatch, call, name_of
 
 
-def _available_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def _calls_at_once(num_parallel_calls: int | None) -> int:
     if num_parallel_calls == AUTOTUNE:
-        return _available_cores()
+        return available_cores()
     remedy = "Write how many batches may be read at the same time, or stratagem.data.AUTOTUNE."
     return 1 if num_parallel_calls is None else check.integer("num_parallel_calls", num_parallel_calls, 1, remedy)
 
@@ -664,7 +660,7 @@ class Dataset:
             >>> "map(<lambda>)" in Dataset.range(2).map(lambda x: x).faster()
             True
         """
-        return waiting.faster(self._node, self._options.reader_processes, _available_cores())
+        return waiting.faster(self._node, self._options.reader_processes, available_cores())
 
     @property
     def has_shard_hint(self) -> bool:

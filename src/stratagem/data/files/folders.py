@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from stratagem.core.cores import available_cores
 from stratagem.core.errors import InputError, explain
 from stratagem.core.log import announce
 from stratagem.data import check
@@ -103,7 +104,7 @@ class _LabelledSource:
         return files if self._labels is None else (files, self._labels[index])
 
     def _loaded(self, paths: list[str]) -> Iterator[Any]:
-        threads = min(len(paths), _cores())
+        threads = min(len(paths), available_cores())
         if threads == 1:
             yield from map(self._load, paths)
             return
@@ -116,10 +117,6 @@ class _LabelledSource:
         return (
             self._spec if self._labels is None else (self._spec, TensorSpec(self._labels.shape[1:], self._labels.dtype))
         )
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def dataset_from_directory(
