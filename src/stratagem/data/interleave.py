@@ -79,10 +79,6 @@ class Interleave(Seeded):
         parts = (_Part(node, (*key, number)) for number, node in enumerate(self._parts(key)))
         return _InterleaveStream(parts, self.cycle_length, self.block_length)
 
-    @property
-    def in_memory(self) -> bool:
-        return False
-
     def cardinality(self) -> int:
         count = self.inputs[0].cardinality()
         if count == UNKNOWN_CARDINALITY or count > _MOST_PARTS:
