@@ -85,6 +85,14 @@ def _dataset(
     return {"x": dataset.batch(BATCH)}
 
 
+def _interleaved() -> dict[str, Any]:
+    def part(first: np.int64) -> Dataset:
+        numbers = np.arange(first, ROWS, 3)
+        return Dataset.from_tensor_slices((np.ones((len(numbers), 1), "float32"), numbers)).shuffle(10)
+
+    return {"x": Dataset.range(3).interleave(part, cycle_length=2, block_length=2).batch(BATCH)}
+
+
 def _generator() -> dict[str, Any]:
     def batches() -> Iterator[Any]:
         while True:
@@ -114,6 +122,7 @@ INPUTS: dict[str, Callable[[], dict[str, Any]]] = {
     "shuffled, repeated dataset": lambda: _dataset(shuffle=True, repeat=True),
     "dataset of a generator": lambda: _dataset(generator=True),
     "shuffled dataset of a generator": lambda: _dataset(shuffle=True, generator=True),
+    "interleaved datasets, each shuffled without a seed": _interleaved,
     "generator": _generator,
     "PyDataset": lambda: {"x": _Sequence()},
     "PyDataset with threads": lambda: {"x": _Sequence(workers=2)},

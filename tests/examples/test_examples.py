@@ -117,6 +117,20 @@ def test_resnet_on_two_workers() -> None:
     assert progress(other) == []
 
 
+def test_images_on_two_workers() -> None:
+    chief, other = run("images.py", "--epochs", "2", workers=2)
+
+    assert "found 1437 files belonging to 10 classes" in chief
+    assert "using 1150 files for training and 287 for validation" in chief
+    first, second = progress(chief)
+    assert second.loss < first.loss
+    accuracies = [float(accuracy) for accuracy in re.findall(r"val_accuracy: (\d\.\d+)", chief)]
+    assert len(accuracies) == 2
+    assert accuracies[1] > 0.75
+    assert progress(other) == []
+    assert "found" not in other
+
+
 def epochs_of(output: str) -> list[tuple[float, float, float, float]]:
     """Return (loss, accuracy, test loss, test accuracy) of each epoch of the custom loop."""
     number = r"(\d+\.\d+)"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import functools
 import math
+import multiprocessing
 import os
 import socket
 import threading
@@ -88,7 +89,8 @@ def join(resolver: ClusterResolver, timeout_seconds: float | None = None) -> Mem
         ClusterError: The resolver contradicts itself, or the tasks describe different clusters.
         StartupError: Tasks are missing, or the port of the first one is busy.
         PeerError: The tasks run different versions.
-        UsageError: JAX is already in use, the cluster changed, or the task does not train.
+        UsageError: JAX is already in use, the cluster changed, the task does not train, or this process is one that
+            the program started to read data, and is importing the program.
 
     Example:
         >>> from stratagem.cluster.detect import detect
@@ -97,6 +99,7 @@ def join(resolver: ClusterResolver, timeout_seconds: float | None = None) -> Mem
         (1, True)
     """
     global _joined
+    _check_not_importing()
     with _lock:
         cluster = resolver.cluster_spec()
         task = _own_task(resolver, cluster)
@@ -281,6 +284,20 @@ def _seconds_error(timeout_seconds: float | None, variable: str) -> InputError:
             f"Write a positive number of seconds, or leave it out for {default}.",
         )
     )
+
+
+def _check_not_importing() -> None:
+    """Refuse to join from a process that reads data: the cluster has its task already, and would wait or break."""
+    # What multiprocessing itself looks at before it starts a process; set while a spawned one imports the program.
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise UsageError(
+            explain(
+                f"A strategy is made while process {os.getpid()} imports the program, to run a part of it for process "
+                f"{os.getppid()}, such as reading data.",
+                "It would join the cluster as the same task once more.",
+                'Make the strategy, and train, under `if __name__ == "__main__":`.',
+            )
+        )
 
 
 def _check_jax_unused(task: Task, cluster: ClusterSpec) -> None:

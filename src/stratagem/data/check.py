@@ -42,3 +42,20 @@ def shard(num_shards: Any, index: Any) -> None:
                 f"Write an index from 0 to {count - 1}.",
             )
         )
+
+
+def weights(value: Any, count: int) -> list[float]:
+    """Return `count` weights, of which at least one is above 0; equal ones for None."""
+    try:
+        numbers = [1.0] * count if value is None else [float(weight) for weight in value]
+    except TypeError:
+        numbers = []
+    if len(numbers) != count or not all(0 <= weight < float("inf") for weight in numbers) or not any(numbers):
+        raise InputError(
+            explain(
+                f"weights is {value!r}, for {count} datasets.",
+                "How often to draw from each is not known.",
+                "Write a list with one number for each, 0 or above, not all of them 0.",
+            )
+        )
+    return numbers

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,13 +17,16 @@ from stratagem.core.errors import InputError, explain
 from stratagem.data import batches as _batches
 from stratagem.data import check, waiting
 from stratagem.data.cache import Cache
+from stratagem.data.choose import Choose, RandomNumbers
 from stratagem.data.eager import eager
 from stratagem.data.even_files import why_uneven
 from stratagem.data.files.listing import FileList, matching_files
 from stratagem.data.files.source import FileStep
 from stratagem.data.interleave import DEFAULT_CYCLE_LENGTH, Interleave
 from stratagem.data.nodes import Node, Stream, rewrite, walk
+from stratagem.data.objects import ObjectSource
 from stratagem.data.options import AUTOTUNE, Options
+from stratagem.data.padding import Padded, Padding
 from stratagem.data.readers import ReaderPool
 from stratagem.data.sequence import SHARD_HINT, Concatenate, Repeat, Shard, Skip, Take, Zip
 from stratagem.data.shuffle import Shuffle
@@ -59,7 +62,7 @@ class Dataset:
     operation returns a new one, and reading it again begins anew. Its order is a function of the dataset, its seeds
     and the iteration (how often it was read before), never of the number of workers.
 
-    Make one with `from_tensor_slices`, `from_tensors`, `from_generator`, `range` or `zip`.
+    Make one with `from_tensor_slices`, `from_tensors`, `from_source`, `from_generator`, `range` or `zip`.
 
     Example:
         >>> dataset = Dataset.from_tensor_slices(([1, 2, 3], [4.0, 5.0, 6.0])).batch(2)
@@ -160,6 +163,26 @@ class Dataset:
         return Dataset(Generated(generator, arrays, output_signature), Options())
 
     @staticmethod
+    def from_source(source: Any) -> Dataset:
+        """Make a dataset of an object whose elements are read by position, by the worker that needs them.
+
+        Such are Hugging Face datasets (`dataset.with_format("numpy")`), map-style datasets of torch and random-access
+        sources of Grain. TensorFlow has nothing like it.
+
+        Args:
+            source: Has `__len__` and `__getitem__(int)`; where it has `__getitems__(list)`, that one is called. Several
+                threads may call it at once. An element is a tree of arrays or numbers.
+
+        Raises:
+            InputError: It has no length or no elements by position.
+
+        Example:
+            >>> list(Dataset.from_source("ab").map(ord).batch(2).as_numpy_iterator())
+            [array([97, 98], dtype=int32)]
+        """
+        return Dataset(Indexed(ObjectSource(source)), Options())
+
+    @staticmethod
     def range(*args: int) -> Dataset:
         """Make a dataset of the int64 numbers of Python's `range`: `range(stop)`, `range(start, stop[, step])`.
 
@@ -228,6 +251,62 @@ class Dataset:
         for leaf in leaves:
             options = options.merged(leaf._options)
         return Dataset(Zip(structure, [leaf._node for leaf in leaves]), options)
+
+    @staticmethod
+    def choose_from_datasets(
+        datasets: Sequence[Dataset], choice_dataset: Dataset, stop_on_empty_dataset: bool = True
+    ) -> Dataset:
+        """Take each element from the dataset that a number names.
+
+        Args:
+            datasets: What is chosen from; their elements are built alike.
+            choice_dataset: Integers from 0 to `len(datasets) - 1`.
+            stop_on_empty_dataset: Whether all ends where a dataset is chosen that has ended; otherwise such a choice
+                is left out.
+
+        Raises:
+            InputError: Something is not a dataset. While reading: a number names no dataset.
+
+        Example:
+            >>> choices = Dataset.from_tensor_slices([0, 1, 1, 0])
+            >>> [int(x) for x in Dataset.choose_from_datasets([Dataset.range(3), Dataset.range(7, 9)], choices)]
+            [0, 7, 8, 1]
+        """
+        nodes = _nodes("choose_from_datasets", [choice_dataset, *datasets])
+        return Dataset(Choose(nodes[0], nodes[1:], stop_on_empty_dataset), datasets[0].options())
+
+    @staticmethod
+    def sample_from_datasets(
+        datasets: Sequence[Dataset],
+        weights: Sequence[float] | None = None,
+        seed: int | None = None,
+        stop_on_empty_dataset: bool = False,
+        rerandomize_each_iteration: bool | None = True,
+    ) -> Dataset:
+        """Take each element from a dataset that is drawn at random.
+
+        Args:
+            datasets: What is drawn from; their elements are built alike.
+            weights: How likely each is, up to a factor; None means equally.
+            seed: Makes the draws reproducible; None draws a seed now (see `shuffle`).
+            stop_on_empty_dataset: Whether all ends where a dataset is drawn that has ended; otherwise the others go
+                on.
+            rerandomize_each_iteration: Whether each iteration and each repetition has draws of its own.
+
+        Raises:
+            InputError: Something is not a dataset, or `weights` are no weights of them.
+
+        Example:
+            >>> mixed = Dataset.sample_from_datasets([Dataset.range(3), Dataset.range(7, 9)], [0.9, 0.1], seed=1)
+            >>> sorted(int(x) for x in mixed)
+            [0, 1, 2, 7, 8]
+        """
+        nodes = _nodes("sample_from_datasets", datasets)
+        weights = check.weights(weights, len(nodes))
+        seed = None if seed is None else check.integer("seed", seed, None, "Write an integer, or None.")
+        drawn = [(node, weight) for node, weight in zip(nodes, weights, strict=True) if weight]
+        numbers = RandomNumbers([weight for _, weight in drawn], seed, rerandomize_each_iteration is not False)
+        return Dataset(Choose(numbers, [node for node, _ in drawn], stop_on_empty_dataset), datasets[0].options())
 
     # ------------------------------------------------------------------ operations
 
@@ -407,6 +486,32 @@ class Dataset:
         size = check.integer("batch_size", batch_size, 1, "Write the number of examples in a global batch, such as 32.")
         return self._then(Batched(self._node, size, bool(drop_remainder)))
 
+    def padded_batch(
+        self, batch_size: int, padded_shapes: Any = None, padding_values: Any = None, drop_remainder: bool = False
+    ) -> Dataset:
+        """Join consecutive elements of different shapes along a new first axis, filled up to one shape.
+
+        Where `padded_shapes` has a size for every axis, a worker reads only its rows. Otherwise the size is that of
+        the largest row of the global batch, and every worker reads all of them; a new shape also compiles a new step.
+
+        Args:
+            batch_size: Elements in a batch.
+            padded_shapes: The shape of each component, nested like an element; None or -1 for the largest of a batch.
+            padding_values: What to fill up with, one number or nested like an element; None means zero.
+            drop_remainder: Whether to leave out a last batch that is not full.
+
+        Raises:
+            InputError: `batch_size` is below 1. While reading: an element is larger than `padded_shapes`.
+
+        Example:
+            >>> dataset = Dataset.range(1, 4).map(lambda n: np.full(n, n)).padded_batch(2)
+            >>> [batch.tolist() for batch in dataset]
+            [[[1, 0], [2, 2]], [[3, 3, 3]]]
+        """
+        batches = self.batch(batch_size, drop_remainder)._node
+        size = batch_size if drop_remainder else None
+        return self._then(Padded(batches, Padding(padded_shapes, padding_values), size))
+
     def unbatch(self) -> Dataset:
         """Split each element into its rows.
 
@@ -489,6 +594,39 @@ class Dataset:
         if buffer_size is not None:
             check.integer("buffer_size", buffer_size, -1, "Write how many elements, or stratagem.data.AUTOTUNE.")
         return self._then(self._node)
+
+    def apply(self, transformation_func: Callable[[Dataset], Dataset]) -> Dataset:
+        """Return `transformation_func(self)`, so that functions of datasets stand in a chain of operations.
+
+        Raises:
+            InputError: The function returned no dataset.
+
+        Example:
+            >>> [int(x) for x in Dataset.range(9).apply(lambda dataset: dataset.skip(7))]
+            [7, 8]
+        """
+        dataset = check.function("transformation_func", transformation_func)(self)
+        _nodes("apply", [dataset])
+        return dataset
+
+    def reduce(self, initial_state: Any, reduce_func: Callable[[Any, Any], Any]) -> Any:
+        """Combine all elements into one: `state = reduce_func(state, element)` for each of them, now.
+
+        Args:
+            initial_state: An array or a tree of them.
+            reduce_func: Takes the state and an element (a tuple as one argument), returns the new state.
+
+        Returns:
+            The last state.
+
+        Example:
+            >>> Dataset.range(5).reduce(np.int64(0), lambda state, element: state + element).numpy()
+            np.int64(10)
+        """
+        state = as_arrays(initial_state)
+        for element in self.as_numpy_iterator():
+            state = as_arrays(check.function("reduce_func", reduce_func)(state, element))
+        return eager(state)
 
     def with_options(self, options: Options) -> Dataset:
         """Return the dataset with the options that were set in `options`.
@@ -707,6 +845,19 @@ class Dataset:
             return node.of_files(node.paths[index::num_shards]) if isinstance(node, FileStep) else node
 
         return self._then(rewrite(self._node, divide))
+
+
+def _nodes(operation: str, datasets: Iterable[Any]) -> list[Node]:
+    found = list(datasets)
+    if not found or not all(isinstance(dataset, Dataset) for dataset in found):
+        raise InputError(
+            explain(
+                f"{operation} got {', '.join(type(dataset).__name__ for dataset in found) or 'no dataset'}.",
+                "Only datasets have elements.",
+                "Make a dataset of arrays first: Dataset.from_tensor_slices(...).",
+            )
+        )
+    return [dataset._node for dataset in found]
 
 
 def _dataset_of(function: Callable[..., Any], element: Tree) -> Node:

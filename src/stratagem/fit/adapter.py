@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import keras
 import numpy as np
 import optree
 
@@ -13,7 +12,8 @@ from stratagem.data.batches import State
 from stratagem.data.dataset import Dataset
 from stratagem.fit import compat
 from stratagem.fit.batch import GlobalBatch, place_batch
-from stratagem.fit.keras_input import IndexedBatches, WholeBatches
+from stratagem.fit.inputs.choose import input_of
+from stratagem.fit.keras_input import WholeBatches
 from stratagem.fit.reading import Steps, begin
 from stratagem.fit.sources import DatasetSource, Source
 from stratagem.replica.context import StrategyLike
@@ -144,6 +144,18 @@ class ShareAdapter(compat.DataAdapter):
         self._reading: ShareIterator | None = None
         self._taken = 0
         self._skipped = (0, 0)
+        self._in_epoch = False
+
+    def on_epoch_begin(self) -> None:
+        self._in_epoch = True
+        if isinstance(self.source, WholeBatches):
+            self.source.input.on_epoch_begin()
+
+    def on_epoch_end(self) -> None:
+        # Keras says so before the first epoch too.
+        if self._in_epoch and isinstance(self.source, WholeBatches):
+            self.source.input.on_epoch_end()
+        self._in_epoch = False
 
     def get_jax_iterator(self) -> ShareIterator:
         self._stop_reading()
@@ -153,8 +165,7 @@ class ShareAdapter(compat.DataAdapter):
 
     def close(self) -> None:
         """End what reads ahead. Without this the thread that reads in endless data would stay after `fit`."""
-        if isinstance(self.source, DatasetSource):
-            self.source.close()
+        self.source.close()
         self._stop_reading()
 
     def _stop_reading(self) -> None:
@@ -225,7 +236,7 @@ def make_adapter(strategy: StrategyLike, arguments: dict[str, Any]) -> ShareAdap
     x, y, sample_weight = arguments["x"], arguments.get("y"), arguments.get("sample_weight")
     class_weight, steps = arguments.get("class_weight"), arguments.get("steps_per_epoch")
     if isinstance(x, Dataset):
-        _check_alone(y, sample_weight)
+        _check_alone(x, y, sample_weight)
         return ShareAdapter(DatasetSource(x, strategy, class_weight), strategy, steps_per_epoch=steps)
     if compat.is_array_input(x, y, sample_weight):
         arrays, batch_size = compat.array_inputs(
@@ -240,12 +251,9 @@ def make_adapter(strategy: StrategyLike, arguments: dict[str, Any]) -> ShareAdap
         leaves, structure = optree.tree_flatten(arrays)
         dataset = _array_dataset(tuple(leaves), batch_size, arguments.get("shuffle", False))
         return ShareAdapter(DatasetSource(dataset, strategy, structure=structure), strategy, batch_size, steps)
-    indexed = None
-    if isinstance(x, keras.utils.PyDataset):
-        indexed = IndexedBatches(x, bool(arguments.get("shuffle")), strategy)
-        arguments = {**arguments, "x": indexed, "shuffle": False}
-    source = WholeBatches(compat.keras_adapter(arguments), strategy.mesh.local_rows, indexed)
-    return ShareAdapter(source, strategy, steps_per_epoch=steps)
+    _check_alone(x, y, sample_weight)
+    batches = input_of(x, strategy.from_chief, strategy.worker_count, shuffle=bool(arguments.get("shuffle")))
+    return ShareAdapter(WholeBatches(batches, strategy.mesh.local_rows, class_weight), strategy, steps_per_epoch=steps)
 
 
 def _array_dataset(arrays: tuple[Any, ...], batch_size: int, shuffle: bool | str) -> Dataset:
@@ -260,13 +268,14 @@ def _array_dataset(arrays: tuple[Any, ...], batch_size: int, shuffle: bool | str
     return dataset.batch(batch_size)
 
 
-def _check_alone(y: Any, sample_weight: Any) -> None:
+def _check_alone(x: Any, y: Any, sample_weight: Any) -> None:
     for name, value in (("y", y), ("sample_weight", sample_weight)):
         if value is not None:
             raise InputError(
                 explain(
-                    f"`x` is a dataset, and `{name}` was given too.",
+                    f"`x` is a {type(x).__name__}, and `{name}` was given too.",
                     "Rows of the two could not be paired: a dataset may be shuffled.",
-                    f"Put `{name}` into the dataset: `Dataset.from_tensor_slices((x, y))`, with sample weights third.",
+                    f"Put `{name}` into the dataset, which yields tuples (x, y, sample_weight): "
+                    "`Dataset.from_tensor_slices((x, y))`.",
                 )
             )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import keras
 import numpy as np
 
@@ -53,7 +55,7 @@ def valid_rows(split: Split) -> np.ndarray:
 
 
 def as_numpy(batch: Tree) -> Tree:
-    """Return a batch with its arrays in host memory: those of any library, sparse ones made dense.
+    """Return a batch with its arrays in host memory: those of any library, sparse and ragged ones made dense.
 
     Args:
         batch: Structure of arrays; None entries stay.
@@ -62,11 +64,26 @@ def as_numpy(batch: Tree) -> Tree:
 
 
 def _as_numpy(leaf: Any) -> Any:
-    if leaf is None:
-        return None
+    if leaf is None or isinstance(leaf, np.ndarray):
+        return leaf
     if hasattr(leaf, "toarray"):  # SciPy
         return leaf.toarray()
-    return np.asarray(leaf.todense() if hasattr(leaf, "todense") else leaf)  # jax.experimental.sparse
+    if hasattr(leaf, "todense"):  # jax.experimental.sparse
+        return np.asarray(leaf.todense())
+    if hasattr(leaf, "row_splits"):  # tf.RaggedTensor: filled up with zeros, as Keras does
+        return leaf.to_tensor().numpy()
+    if hasattr(leaf, "dense_shape"):  # tf.SparseTensor
+        return sys.modules["tensorflow"].sparse.to_dense(leaf).numpy()
+    return _from_torch(leaf) if hasattr(leaf, "detach") else np.asarray(leaf)
+
+
+def _from_torch(tensor: Any) -> np.ndarray:
+    tensor = tensor.detach().cpu()
+    if tensor.layout is not sys.modules["torch"].strided:
+        tensor = tensor.to_dense()
+    if tensor.dtype is sys.modules["torch"].bfloat16:  # which NumPy cannot name
+        return tensor.view(sys.modules["torch"].uint16).numpy().view(jnp.bfloat16)
+    return tensor.numpy()
 
 
 def count_rows(data: Tree) -> int:

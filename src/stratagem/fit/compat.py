@@ -9,7 +9,7 @@ made. What it wraps does exactly what Keras does for models that belong to no st
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -23,7 +23,6 @@ from keras.src.trainers import trainer as base_trainer
 from keras.src.trainers.data_adapters import array_data_adapter, array_slicing, data_adapter_utils
 from keras.src.trainers.data_adapters.data_adapter import DataAdapter
 
-from stratagem.core.errors import InputError, explain
 from stratagem.replica.mesh import Tree
 
 Trainer = jax_trainer.JAXTrainer
@@ -46,8 +45,6 @@ __all__ = [
     "count_steps",
     "is_array_input",
     "iterations_index",
-    "keras_adapter",
-    "numpy_batches",
     "replace",
     "unpack",
 ]
@@ -144,25 +141,6 @@ def array_inputs(x: Any, y: Any, sample_weight: Any, batch_size: int | None, ste
     sliceable = array_slicing.convert_to_sliceable(adapter._inputs, target_backend="numpy")
     arrays = keras.tree.map_structure(lambda s: None if s is None else s.convert_to_numpy(s[:]), sliceable)
     return arrays, adapter.batch_size
-
-
-def keras_adapter(arguments: dict[str, Any]) -> DataAdapter:
-    """Return the adapter Keras itself would use."""
-    try:
-        return _originals[data_adapters, "get_data_adapter"](**arguments)
-    except (IndexError, StopIteration):  # Keras looks at the first batch of a generator
-        raise InputError(
-            explain(
-                "The input yields no batch at all.",
-                "There is nothing to train on, and the model could not be built.",
-                "Check the generator; one that was used up must be made anew.",
-            )
-        ) from None
-
-
-def numpy_batches(adapter: DataAdapter) -> Iterator[Tree]:
-    """Iterate over an adapter's batches as NumPy arrays."""
-    return iter(adapter.get_numpy_iterator())
 
 
 # Models ------------------------------------------------------------------------------------------

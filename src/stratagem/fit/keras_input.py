@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
-import random
-from collections.abc import Generator, Iterator
-from typing import Any
-
 import jax
-import keras
 import numpy as np
 
-from stratagem.core.errors import InputError, UsageError, explain
-from stratagem.core.log import logger
+from stratagem.core.errors import InputError, explain
 from stratagem.data.batches import RowsOf, State
 from stratagem.data.specs import TensorSpec
-from stratagem.fit import compat
+from stratagem.fit.alike import check_alike
 from stratagem.fit.batch import as_numpy, count_rows
-from stratagem.fit.sources import READ_AHEAD, HasState, LocalRows, Reader
+from stratagem.fit.inputs.base import Input, Pass
+from stratagem.fit.sources import READ_AHEAD, HasState, LocalRows, Reader, with_class_weight
 from stratagem.replica.context import StrategyLike
 from stratagem.replica.mesh import Tree
 
@@ -25,186 +19,164 @@ from stratagem.replica.mesh import Tree
 class WholeBatches:
     """Any input that Keras accepts: every worker reads whole batches and keeps its rows.
 
-    All workers must read the same batches in the same order. Batches are read when they are asked
-    for: what Keras, torch and tf.data read ahead, they read ahead by themselves, and what is read
-    ahead of a generator would be lost between two epochs.
+    All workers must read the same batches in the same order (`fit.alike` compares the first of each pass). Batches
+    are read when they are asked for; what reads ahead is the input itself.
 
     Args:
-        adapter: Keras's own adapter of the input.
+        batches: The input.
         rows_of: Which rows of a batch this worker needs.
-        indexed: The input, if its batches have numbers.
+        class_weight: Weight of each class, turned into sample weights; or None.
+        pass_is_epoch: Whether the input hears of an epoch at each pass, as in a custom loop; Keras says so itself.
     """
 
-    def __init__(self, adapter: Any, rows_of: RowsOf, indexed: IndexedBatches | None = None) -> None:
-        self.adapter = adapter
-        self.num_batches: int | None = adapter.num_batches
-        self.may_end = adapter.num_batches is None
-        self.own = False
+    own = False
+
+    def __init__(
+        self,
+        batches: Input,
+        rows_of: RowsOf,
+        class_weight: dict[int, float] | None = None,
+        *,
+        pass_is_epoch: bool = False,
+    ) -> None:
+        self.input = batches
+        self.class_weight = class_weight
         self._rows_of = rows_of
-        self._indexed = indexed
-        self._peeked: tuple[Tree, Iterator[Tree]] | None = None
-        self._reader = _WholeReader(rows for rows in ())
-        self._read: list[int] = []  # batches read in each pass
-        self._resumed_at = 0
+        self._pass_is_epoch = pass_is_epoch
+        self._reader: _WholeReader | None = None
+        self._earlier: list[int] = []  # batches read in each pass that was begun
+        self._first = 0
+        self._sample: Tree = None
+        self._batch: Tree = None
+
+    @property
+    def num_batches(self) -> int | None:
+        return self.input.num_batches
+
+    @property
+    def may_end(self) -> bool:
+        return self.input.may_end
 
     def open(self, *, read_ahead: int = READ_AHEAD, state: State | None = None) -> Reader:
         if state is not None:
-            raise _no_state()
-        self._reader.close()
-        self._reader = _WholeReader(self._pass())
+            self.resume(state)
+        self._end_reader()
+        self._reader = _WholeReader(self)
         return self._reader
 
     def position(self, reading: HasState | None) -> State:
         if reading is not None:
-            place = {"passes": self._read[:-1], "batches": self._read[-1]}
-        else:
-            place = {"passes": list(self._read), "batches": self._resumed_at}
-        return place if self._indexed is None else {**place, "seed": self._indexed.seed}
+            return reading.get_state()
+        return {"passes": list(self._earlier), "batches": self._first, **self.input.note(in_pass=False)}
 
     def resume(self, state: State) -> None:
-        """Go to a position: by number where batches have one, else by reading again all that came before."""
-        passes, batches = list(state["passes"]), int(state["batches"])
-        if self._indexed is not None:
-            self._indexed.resume(state["seed"], len(passes), batches)
-            self._read = passes
-        else:
-            if passes or batches:
-                logger.info("Reading %d batches of the input again, to go on from there", sum(passes) + batches)
-            for count in passes:
-                again = self._pass()
-                for _ in range(count):
-                    next(again, None)
-                again.close()
-        self._resumed_at = batches
-
-    def _pass(self) -> Generator[LocalRows, None, None]:
-        self.adapter.on_epoch_begin()
         try:
-            peeked, self._peeked = self._peeked, None
-            first, rest = ((), self._begin()) if peeked is None else ((peeked[0],), peeked[1])
-            self._read.append(self._resumed_at)
-            self._resumed_at = 0
-            for batch in itertools.chain(first, rest):
-                self._read[-1] += 1
-                yield self._own(batch)
-        finally:  # a PyDataset refuses to begin an epoch before the last one ended
-            self.adapter.on_epoch_end()
-
-    def _begin(self) -> Iterator[Tree]:
-        """Begin a pass of the input itself, behind what was read before the program was restarted."""
-        batches = map(as_numpy, compat.numpy_batches(self.adapter))
-        for _ in range(0 if self._indexed is not None else self._resumed_at):
-            if next(batches, None) is None:
-                raise InputError(
-                    explain(
-                        f"The input ended before batch {self._resumed_at}, where training was interrupted.",
-                        "It is not the input that was trained on, and training cannot go on from there.",
-                        "Give `fit` the same input as before, a generator anew from its beginning.",
-                    )
+            earlier, first = [int(count) for count in state["passes"]], int(state["batches"])
+        except (KeyError, TypeError, ValueError):
+            raise InputError(
+                explain(
+                    f"The state of an input is {state!r}.",
+                    "Where to go on is not known; examples would be repeated or lost.",
+                    "Give set_state what get_state returned, for an input of the same kind.",
                 )
-        return batches
-
-    def _own(self, batch: Tree) -> LocalRows:
-        rows = count_rows(batch)
-        part = self._rows_of(rows)
-        return LocalRows(rows, jax.tree.map(lambda leaf: leaf[part], batch))
+            ) from None
+        self._end_reader()
+        self.input.recall(state)
+        self._earlier, self._first = earlier, first
 
     def first(self) -> Tree:
-        if self._peeked is None:
-            batches = self._begin()
-            try:
-                self._peeked = (next(batches), batches)
-            except StopIteration:
-                raise InputError(
-                    explain(
-                        "The input yields no batch at all.",
-                        "There is nothing to train on, and the model could not be built.",
-                        "Check the generator or dataset; a generator that was used up must be made anew.",
-                    )
-                ) from None
-        return self._peeked[0]
+        if self._sample is None:
+            sample = self._adapted(_standard(self.input.sample(self._earlier, self._first)))
+            count_rows(sample)
+            self._sample = jax.tree.map(np.zeros_like, sample)  # shapes and dtypes are all that is asked for
+        return self._sample
 
     @property
     def element_spec(self) -> Tree:
         return jax.tree.map(lambda leaf: TensorSpec((None, *np.shape(leaf)[1:]), leaf.dtype), self.first())
 
+    def close(self) -> None:
+        """End what the input has started: threads, processes. It may be read again."""
+        self._end_reader()
+        self.input.close()
+
+    def begin(self) -> Pass:
+        """Begin the next pass, for a reader."""
+        if self._pass_is_epoch:
+            self.input.on_epoch_begin()
+        batches = self.input.begin(self._earlier, self._first)
+        self._earlier.append(self._first)
+        self._first = 0
+        return batches
+
+    def take(self, batches: Pass) -> LocalRows:
+        """Return this worker's rows of the next batch, for the reader of the present pass."""
+        batch = self._batch = _standard(next(batches))
+        self._earlier[-1] += 1
+        rows = count_rows(batch)
+        part = self._rows_of(rows)
+        return LocalRows(rows, self._adapted(jax.tree.map(lambda leaf: leaf[part], batch)))
+
+    def check_alike(self, strategy: StrategyLike) -> None:
+        """Compare the last batch with those of the other workers."""
+        check_alike(strategy, self._batch, self.input.alike)
+
+    def ended(self) -> None:
+        """Hear that the present pass is over."""
+        if self._pass_is_epoch:
+            self.input.on_epoch_end()
+
+    def place(self) -> State:
+        """Return where the present pass stands."""
+        return {"passes": self._earlier[:-1], "batches": self._earlier[-1], **self.input.note(in_pass=True)}
+
+    def _end_reader(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+
+    def _adapted(self, data: Tree) -> Tree:
+        return data if self.class_weight is None else with_class_weight(data, self.class_weight)
+
 
 class _WholeReader:
-    def __init__(self, batches: Generator[LocalRows, None, None]) -> None:
-        self._batches = batches
+    """One pass over `WholeBatches`, begun with its first batch."""
+
+    def __init__(self, source: WholeBatches) -> None:
+        self._source = source
+        self._batches: Pass | None = None
+        self._last: State | None = None  # where it stood when it ended
 
     def __iter__(self) -> _WholeReader:
         return self
 
     def __next__(self) -> LocalRows:
-        return next(self._batches)
+        if self._last is not None:
+            raise StopIteration
+        if self._batches is None:
+            self._batches = self._source.begin()
+        try:
+            return self._source.take(self._batches)
+        except BaseException:  # also the end
+            self.close()
+            raise
 
     def get_state(self) -> State:
-        raise _no_state()
+        if self._last is not None:
+            return self._last
+        return self._source.position(None) if self._batches is None else self._source.place()
+
+    def check_alike(self, strategy: StrategyLike) -> None:
+        self._source.check_alike(strategy)
 
     def close(self) -> None:
-        self._batches.close()
+        if self._last is None:
+            self._last = self.get_state()
+            if self._batches is not None:
+                self._batches.close()
+                self._source.ended()
 
 
-def _no_state() -> UsageError:
-    return UsageError(
-        explain(
-            "The position of an input that is no stratagem.data.Dataset was asked for.",
-            "Where a generator, a PyDataset or a loader stands cannot be stored: a resumed run would repeat examples.",
-            "Make a dataset of it, for example with stratagem.data.Dataset.from_generator(make_examples).",
-        )
-    )
-
-
-class IndexedBatches(keras.utils.PyDataset):
-    """A PyDataset in an order that depends on a seed and the number of the pass alone.
-
-    Keras draws the order of a shuffled PyDataset from Python's `random` at each pass: workers would each have
-    their own, and a restarted program another one.
-
-    Args:
-        dataset: The user's.
-        shuffle: Whether the order of its batches is random.
-        strategy: Whose workers read it.
-    """
-
-    def __init__(self, dataset: keras.utils.PyDataset, shuffle: bool, strategy: StrategyLike) -> None:
-        super().__init__(dataset.workers, dataset.use_multiprocessing, dataset.max_queue_size)
-        # Python's generator follows keras.utils.set_random_seed, as Keras's own shuffle does.
-        self.seed: int | None = strategy.from_chief("order of a PyDataset", random.getrandbits(31) if shuffle else None)
-        self._dataset = dataset
-        self._pass = 0
-        self._first = 0
-        self._order = self._order_of_pass()
-
-    @property
-    def num_batches(self) -> int | None:  # pyright: ignore[reportIncompatibleMethodOverride]  None is for no end
-        count = self._dataset.num_batches
-        return None if count is None else count - self._first
-
-    def __getitem__(self, index: int) -> Any:
-        index += self._first
-        return self._dataset[index if self._order is None else int(self._order[index])]
-
-    def on_epoch_begin(self) -> None:
-        self._dataset.on_epoch_begin()
-
-    def on_epoch_end(self) -> None:
-        self._dataset.on_epoch_end()
-        self._pass, self._first = self._pass + 1, 0
-        self._order = self._order_of_pass()
-
-    def resume(self, seed: int | None, passes: int, first: int) -> None:
-        """Let the next pass be that of a number, from a batch on. The dataset hears of the passes before."""
-        self.seed, self._pass = seed, 0
-        for _ in range(passes):
-            self.on_epoch_begin()
-            self.on_epoch_end()
-        self._first, self._order = first, self._order_of_pass()
-
-    def _order_of_pass(self) -> np.ndarray | None:
-        count = self._dataset.num_batches
-        if self.seed is None or count is None:
-            return None
-        bits = np.random.Philox(np.random.SeedSequence(self.seed, spawn_key=(self._pass,)))
-        return np.argsort(bits.random_raw(count), kind="stable")
+def _standard(batch: Tree) -> Tree:
+    """Return a batch as Keras nests one, in host memory: inputs, targets and weights in a tuple."""
+    return as_numpy(tuple(batch) if isinstance(batch, list) else batch)

@@ -72,6 +72,8 @@ def begin(source: Source, strategy: StrategyLike, *, read_ahead: int = READ_AHEA
 class GlobalSteps:
     """Each step is a global batch. The pass ends on all workers when the data of one ends.
 
+    Where each worker reads whole batches, they compare the first one: see `fit.alike`.
+
     Args:
         reader: The batches.
         strategy: Whose replicas share them.
@@ -82,6 +84,7 @@ class GlobalSteps:
         self._reader = reader
         self._strategy = strategy
         self._asks = asks and strategy.worker_count > 1
+        self._compares = strategy.worker_count > 1
 
     def __iter__(self) -> GlobalSteps:
         return self
@@ -93,6 +96,9 @@ class GlobalSteps:
                 self._ask(batch)
             if batch is None:
                 raise StopIteration
+            if self._compares:
+                self._reader.check_alike(self._strategy)
+                self._compares = False
             if batch.rows:
                 return StepRows(Split(batch.rows, self._strategy.mesh.size).shares, batch.data)
 

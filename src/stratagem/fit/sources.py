@@ -58,6 +58,14 @@ class Reader(HasState, Protocol):
 
     def __next__(self) -> LocalRows: ...
 
+    def check_alike(self, strategy: StrategyLike) -> None:
+        """Compare the last batch with those of the other workers, where each reads whole ones. All call it together.
+
+        Raises:
+            PeerError: They differ.
+        """
+        ...
+
     def close(self) -> None:
         """End the pass, and its thread if it reads ahead."""
         ...
@@ -66,14 +74,24 @@ class Reader(HasState, Protocol):
 class Source(Protocol):
     """Batches as a worker reads them."""
 
-    num_batches: int | None
-    """Batches in an epoch, None if unknown or endless."""
+    @property
+    def num_batches(self) -> int | None:
+        """Batches in an epoch, None if unknown or endless."""
+        ...
 
-    may_end: bool
-    """Whether the workers must ask each other before each batch if the data goes on."""
+    @property
+    def may_end(self) -> bool:
+        """Whether the workers must ask each other before each batch if the data goes on."""
+        ...
 
-    own: bool
-    """Whether each worker reads a stream of its own; otherwise all workers share each batch."""
+    @property
+    def own(self) -> bool:
+        """Whether each worker reads a stream of its own; otherwise all workers share each batch."""
+        ...
+
+    def close(self) -> None:
+        """End what the source has started: threads, processes."""
+        ...
 
     def open(self, *, read_ahead: int = READ_AHEAD, state: State | None = None) -> Reader:
         """Begin an epoch.
@@ -164,7 +182,7 @@ class DatasetSource:
     def _adapted(self, data: Tree) -> Tree:
         if self._structure is not None:
             data = self._structure.unflatten(data)
-        return data if self.class_weight is None else _with_class_weight(data, self.class_weight)
+        return data if self.class_weight is None else with_class_weight(data, self.class_weight)
 
     def first(self) -> Tree:
         element = jax.tree.map(
@@ -239,6 +257,9 @@ class DatasetReader:
     def get_state(self) -> State:
         return self._batches.get_state()
 
+    def check_alike(self, strategy: StrategyLike) -> None:
+        """Do nothing: a worker reads its own rows only."""
+
     def close(self) -> None:
         self._batches.close()
 
@@ -284,6 +305,9 @@ class PieceReader:
         state = {**self._batches.get_state(), "batches": batches}
         return {**state, "part": [part, self._parts]} if self._parts > 1 else state
 
+    def check_alike(self, strategy: StrategyLike) -> None:
+        """Do nothing: a worker's own stream is like no other."""
+
     def close(self) -> None:
         self._batches.close()
 
@@ -316,7 +340,8 @@ def _steps_of_pieces(dataset: Dataset, cardinality: int, strategy: StrategyLike)
     return longest * len(told) if full else None
 
 
-def _with_class_weight(data: Tree, class_weight: dict[int, float]) -> Tree:
+def with_class_weight(data: Tree, class_weight: dict[int, float]) -> Tree:
+    """Return a batch with the weights of classes multiplied into its sample weights."""
     x, y, sample_weight = compat.unpack(data)
     weights = np.asarray(compat.class_weight_to_sample_weights(y, class_weight))
     return x, y, weights if sample_weight is None else weights * np.asarray(sample_weight)

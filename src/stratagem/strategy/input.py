@@ -6,19 +6,19 @@ Source of the semantics: https://www.tensorflow.org/tutorials/distribute/input
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
-import keras
 
 from stratagem.core.errors import InputError, OutOfRangeError, UsageError, explain
 from stratagem.core.types import InputContext, InputOptions, InputReplicationMode
-from stratagem.data.batches import State, whole
+from stratagem.data.batches import RowsOf, State, whole
 from stratagem.data.dataset import Cardinality, Dataset
 from stratagem.data.nodes import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from stratagem.data.specs import TensorSpec
 from stratagem.fit import compat
+from stratagem.fit.inputs.choose import input_of
 from stratagem.fit.keras_input import WholeBatches
 from stratagem.fit.reading import OneBatchForEach, OwnSteps, Steps, begin, no_rows
 from stratagem.fit.sources import DatasetReader, DatasetSource, Reader, Source, resumed
@@ -259,8 +259,8 @@ def shared_dataset(strategy: StrategyLike, dataset: Any, options: InputOptions |
         source: Source = DatasetSource(dataset, strategy)
         count = int(dataset.cardinality())
     else:
-        source = WholeBatches(_adapter(dataset), mesh.local_rows)
-        count = UNKNOWN_CARDINALITY if source.num_batches is None else source.num_batches
+        source = _whole_batches(dataset, strategy, mesh.local_rows, strategy.worker_count)
+        count = _cardinality(source)
     spec = source.element_spec
     strategy.check_agreement("distributed dataset", {**_kinds(spec), "batches": count})
     return DistributedDataset(
@@ -341,9 +341,8 @@ class _Stream:
             self._readers = dataset.reader_pool()
             self.cardinality = int(dataset.cardinality())
         else:
-            self._source = WholeBatches(_adapter(dataset), whole)
-            count = self._source.num_batches
-            self.cardinality = UNKNOWN_CARDINALITY if count is None else count
+            self._source = _whole_batches(dataset, strategy, whole, worker_count=1)
+            self.cardinality = _cardinality(self._source)
         self.element_spec = self._source.element_spec
 
     def open(self, state: State | None) -> Reader:
@@ -368,34 +367,15 @@ def _function_cardinality(strategy: StrategyLike, streams: list[_Stream], replic
     return INFINITE_CARDINALITY if INFINITE_CARDINALITY in counts else max(-(-count // each) for count in counts)
 
 
-class _Iterable:
-    """An iterable of batches in the shape of Keras's adapters, which take tuples only."""
+def _whole_batches(dataset: Any, strategy: StrategyLike, rows_of: RowsOf, worker_count: int) -> WholeBatches:
+    """Return how an input that is no `Dataset` is read.
 
-    def __init__(self, batches: Iterable[Tree]) -> None:
-        self._batches = batches
-        self.num_batches: int | None = len(batches) if hasattr(batches, "__len__") else None  # type: ignore[arg-type]
-
-    def on_epoch_begin(self) -> None: ...
-
-    def on_epoch_end(self) -> None: ...
-
-    def get_numpy_iterator(self) -> Iterator[Tree]:
-        empty = True
-        for batch in self._batches:
-            empty = False
-            yield batch
-        if empty and isinstance(self._batches, Iterator):
-            raise UsageError(
-                explain(
-                    f"A pass over a distributed {type(self._batches).__name__} found it used up.",
-                    "An iterator can be read once; this epoch would have no batch at all.",
-                    "Use stratagem.data.Dataset.from_generator(make_batches), which begins anew for every pass.",
-                )
-            )
-
-
-def _adapter(dataset: Any) -> Any:
-    """Return how an input that is no `Dataset` is read."""
+    Args:
+        dataset: The input.
+        strategy: Whose workers read it.
+        rows_of: Which rows of a batch this worker needs.
+        worker_count: How many workers read the same.
+    """
     if isinstance(dataset, DistributedDataset):
         raise InputError(
             explain(
@@ -404,9 +384,8 @@ def _adapter(dataset: Any) -> Any:
                 "Give the dataset itself, or iterate over the distributed one.",
             )
         )
-    if isinstance(dataset, Iterator):
-        return _Iterable(dataset)
-    if isinstance(dataset, dict | list | tuple | str) or compat.is_array_input(dataset, None, None):
+    arrays = isinstance(dataset, dict | list | tuple | str)
+    if arrays or (not isinstance(dataset, Iterator) and compat.is_array_input(dataset, None, None)):
         raise InputError(
             explain(
                 f"A dataset was expected, and {type(dataset).__name__} was given.",
@@ -414,13 +393,4 @@ def _adapter(dataset: Any) -> Any:
                 "Write stratagem.data.Dataset.from_tensor_slices(arrays).batch(GLOBAL_BATCH_SIZE).",
             )
         )
-    if isinstance(dataset, keras.utils.PyDataset) or not isinstance(dataset, Iterable):
-        return compat.keras_adapter({"x": dataset})
-    return _keras_or_iterable(dataset)
-
-
-def _keras_or_iterable(dataset: Iterable[Tree]) -> Any:
-    try:
-        return compat.keras_adapter({"x": dataset})
-    except ValueError:  # Keras does not know the kind; it can be iterated all the same
-        return _Iterable(dataset)
+    return WholeBatches(input_of(dataset, strategy.from_chief, worker_count), rows_of, pass_is_epoch=True)

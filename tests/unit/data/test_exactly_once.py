@@ -88,9 +88,11 @@ def length(parts: list[Part]) -> int:
 def source(rng: random.Random) -> Pipeline:
     count = rng.choice([0, 1, 2, 5, 9, 16, 23])
     values = list(range(1000, 1000 + count))
-    kind = rng.choice(["range", "arrays", "generator", "rebatched", "cached"])
+    kind = rng.choice(["range", "arrays", "generator", "rebatched", "cached", "interleaved"])
     if kind == "range":
         dataset = Dataset.range(1000, 1000 + count)
+    elif kind == "interleaved":
+        dataset = Dataset.range(1000, 1003).interleave(lambda first: Dataset.range(first, 1000 + count, 3), 3)
     elif kind == "generator":
         dataset = Dataset.from_generator(lambda: iter(values))
     else:
@@ -187,6 +189,11 @@ def rebatched(rng: random.Random, dataset: Dataset, parts: list[Part]) -> tuple[
     return dataset.batch(size).unbatch(), parts, f"batch({size}).unbatch()"
 
 
+def flattened(rng: random.Random, dataset: Dataset, parts: list[Part]) -> tuple[Dataset, list[Part], str]:
+    flat = dataset.batch(3).flat_map(lambda batch: Dataset.from_tensor_slices(batch).prefetch())
+    return flat, parts, "batch(3).flat_map"
+
+
 def dropped(rng: random.Random, dataset: Dataset, parts: list[Part]) -> tuple[Dataset, list[Part], str]:
     whole = length(parts) // 4 * 4
     return dataset.batch(4, drop_remainder=True).unbatch(), cut(parts, 0, whole), "batch(4, drop).unbatch()"
@@ -220,6 +227,7 @@ STEPS: dict[str, Step] = {
         concatenated,
         with_itself,
         rebatched,
+        flattened,
         dropped,
         batches_shuffled,
         zipped,

@@ -154,8 +154,12 @@ def test_other_inputs() -> None:
     for epoch in (1, 2):
         assert [rows(y) for _, y in distributed] == [[[0, 1], [4]], [[9, 16], [25]]]
         assert data.ends == epoch
-    with pytest.raises(UsageError, match="from_generator"):
-        iter(distributed).get_state()
+    iterator = iter(distributed)
+    next(iterator)
+    state = iterator.get_state()
+    again = iter(mirrored(3).experimental_distribute_dataset(Squares()))
+    again.set_state(state)
+    assert [rows(y) for _, y in again] == [[[9], [16], [25]]]
 
     def generator() -> Iterator[np.ndarray]:
         yield np.arange(3)

@@ -22,15 +22,15 @@ from stratagem.data.recent import Recent
 from stratagem.data.specs import TensorSpec
 from stratagem.data.structure import Tree, map_leaves
 
-_MOST_DECOMPRESSED = 1 << 28
-"""Bytes of decompressed arrays that a dataset keeps: a compressed array cannot be read by rows."""
+_DECOMPRESSED: Recent[np.ndarray] = Recent(1 << 28)
+"""Decompressed arrays that this process keeps, by bytes: a compressed array cannot be read by rows."""
 
 
 class NumpyDataset(Dataset):
     """The rows of arrays in `.npy` and `.npz` files, along their first axis, one file after another.
 
     Files are mapped into memory: a worker reads from disk the rows that it needs, so that they may be larger than
-    memory. An array that `numpy.savez_compressed` wrote is decompressed whole; 256 MB of such arrays are kept.
+    memory. An array that `numpy.savez_compressed` wrote is decompressed whole; a process keeps 256 MB of such.
 
     Args:
         filenames: One path or several; strings, bytes or `pathlib.Path`. Of an `.npy` file an element is a row, of
@@ -63,9 +63,6 @@ class _Array(NamedTuple):
 
 
 class _NumpyFormat:
-    def __init__(self) -> None:
-        self._decompressed: Recent[np.ndarray] = Recent(_MOST_DECOMPRESSED)
-
     def scan(self, path: str) -> tuple[int, list[_Array] | _Array]:
         arrays = _layout(path)
         found = [arrays] if isinstance(arrays, _Array) else arrays
@@ -93,7 +90,7 @@ class _NumpyFormat:
         return {array.name: TensorSpec(array.shape[1:], array.dtype) for array in arrays}
 
     def _array(self, path: str, array: _Array) -> np.ndarray | _Compressed:
-        return _mapped(path, array) if array.offset is not None else _Compressed(path, array.name, self._decompressed)
+        return _mapped(path, array) if array.offset is not None else _Compressed(path, array.name)
 
 
 class _OpenArrays:
@@ -107,13 +104,12 @@ class _OpenArrays:
 class _Compressed:
     """An array that is decompressed when rows of it are needed."""
 
-    def __init__(self, path: str, name: str, decompressed: Recent[np.ndarray]) -> None:
+    def __init__(self, path: str, name: str) -> None:
         self._path = path
         self._name = name
-        self._decompressed = decompressed
 
     def take(self, index: np.ndarray, axis: int) -> np.ndarray:
-        array = self._decompressed.get((self._path, self._name), self._read, lambda array: array.nbytes)
+        array = _DECOMPRESSED.get(None, self._read, lambda array: array.nbytes, owner=self)
         return array.take(index, axis)
 
     def _read(self) -> np.ndarray:

@@ -18,8 +18,8 @@ from stratagem.data.recent import Recent
 from stratagem.data.specs import TensorSpec
 from stratagem.data.structure import Tree, flatten, map_leaves, objects
 
-_MOST_DECODED = 1 << 28
-"""Bytes of decoded row groups that a dataset keeps: a row cannot be decoded without its whole row group."""
+_DECODED: Recent[Tree] = Recent(1 << 28)
+"""Decoded row groups that this process keeps, by bytes: a row cannot be decoded without its whole row group."""
 
 _ARROW_ERRORS = (OSError, ValueError, NotImplementedError)
 """What pyarrow's own errors are as well."""
@@ -31,9 +31,10 @@ class ParquetDataset(Dataset):
     Numbers become NumPy scalars, text and binary data bytes, lists arrays, structs dicts, dictionaries what they stand
     for. Lists of different lengths need `map` or `padded_batch` before they can be joined into a batch.
 
-    Rows are found by position, but a row group is decoded whole; 256 MB of decoded row groups are kept. A shuffle over
-    many more decodes the same ones again and again: read the files with `interleave` and shuffle with a buffer of some
-    row groups, or write the files with smaller ones (`pyarrow.parquet.write_table(..., row_group_size=1000)`).
+    Rows are found by position, but a row group is decoded whole; a process keeps 256 MB of them. A shuffle over many
+    more decodes the same ones again and again. Then read files in turn, as many as fit, and shuffle a window:
+    `Dataset.list_files(pattern).interleave(ParquetDataset, cycle_length=4).shuffle(10000)`; or write smaller row
+    groups, `pyarrow.parquet.write_table(table, path, row_group_size=256)` (docs/data.md has figures).
 
     Args:
         filenames: One path or several; strings, bytes or `pathlib.Path`. All have the same columns.
@@ -60,7 +61,6 @@ class ParquetDataset(Dataset):
 class _ParquetFormat:
     def __init__(self, columns: list[str] | None) -> None:
         self._columns = columns
-        self._decoded: Recent[Tree] = Recent(_MOST_DECODED)
 
     def scan(self, path: str) -> tuple[int, np.ndarray]:
         groups = _parquet_file(path).metadata
@@ -68,7 +68,7 @@ class _ParquetFormat:
         return groups.num_rows, ends
 
     def open(self, path: str, layout: np.ndarray) -> _OpenParquet:
-        return _OpenParquet(path, layout, self._columns, self._decoded)
+        return _OpenParquet(path, layout, self._columns)
 
     def spec(self, path: str) -> Tree:
         file = _parquet_file(path)
@@ -91,11 +91,10 @@ class _ParquetFormat:
 
 
 class _OpenParquet:
-    def __init__(self, path: str, ends: np.ndarray, columns: list[str] | None, decoded: Recent[Tree]) -> None:
+    def __init__(self, path: str, ends: np.ndarray, columns: list[str] | None) -> None:
         self._path = path
         self._ends = ends
         self._columns = columns
-        self._decoded = decoded
         self._file = _parquet_file(path)
         self._lock = threading.Lock()  # one ParquetFile must not be read by two threads at once
 
@@ -105,7 +104,7 @@ class _OpenParquet:
         return take_each(group, place, lambda number: partial(_rows, self._group(number)))
 
     def _group(self, number: int) -> Tree:
-        return self._decoded.get((self._path, number), lambda: self._decode(number), _bytes_of)
+        return _DECODED.get(number, lambda: self._decode(number), _bytes_of, owner=self)
 
     def _decode(self, number: int) -> Tree:
         try:

@@ -20,8 +20,8 @@ from stratagem.data.sources import Indexed, IteratorStream
 from stratagem.data.specs import spec_of
 from stratagem.data.structure import Tree, map_leaves
 
-_MOST_OPEN = 256
-"""Files that a source holds open at once; a system allows a process about a thousand."""
+_OPEN: Recent[RecordFile] = Recent(256)
+"""Files that the datasets of this process hold open; a system allows a process about a thousand."""
 
 
 class RecordFile(Protocol):
@@ -94,7 +94,6 @@ class FileSource:
     def __init__(self, paths: Sequence[str], format: IndexedFormat) -> None:
         self.paths = checked_paths(paths)
         self._format = format
-        self._open: Recent[RecordFile] = Recent(_MOST_OPEN)
 
     @cached_property
     def _scanned(self) -> list[tuple[int, Any]]:
@@ -134,7 +133,7 @@ class FileSource:
 
     def _file(self, number: int) -> RecordFile:
         path = self.paths[number]
-        return self._open.get(path, lambda: self._format.open(path, self._scanned[number][1]))
+        return _OPEN.get(path, lambda: self._format.open(path, self._scanned[number][1]), owner=self)
 
     def of_files(self, paths: Sequence[str]) -> FileSource:
         """Return the source of some of these files; what was scanned of them is not scanned again."""

@@ -12,6 +12,7 @@ import pytest
 
 from stratagem.core.errors import InputError
 from stratagem.data import Dataset, NumpyDataset, TensorSpec
+from stratagem.data.recent import Recent
 
 draw = np.random.default_rng(0)
 
@@ -53,7 +54,7 @@ def test_decompressed_arrays_are_kept_up_to_a_limit(tmp_path: Path, monkeypatch:
     opened: list[str] = []
     whole = np.lib.format.read_array
     monkeypatch.setattr(np.lib.format, "read_array", lambda *a, **k: opened.append("x") or whole(*a, **k))
-    monkeypatch.setattr("stratagem.data.files.arrays._MOST_DECOMPRESSED", 100)
+    monkeypatch.setattr("stratagem.data.files.arrays._DECOMPRESSED", Recent(100))
     paths = [tmp_path / f"{k}.npz" for k in range(3)]
     for path in paths:
         np.savez_compressed(path, x=np.arange(6))  # 48 bytes

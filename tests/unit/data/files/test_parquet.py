@@ -14,6 +14,7 @@ import pytest
 
 from stratagem.core.errors import InputError
 from stratagem.data import Dataset, ParquetDataset, TensorSpec
+from stratagem.data.recent import Recent
 
 
 def write(path: Path, rows_in_group: int | None = None, **columns: Any) -> Path:
@@ -86,14 +87,14 @@ def test_row_groups_are_decoded_once_as_long_as_they_fit(tmp_path: Path, monkeyp
     path = write(tmp_path / "t.parquet", 100, x=np.arange(400))  # 800 bytes in a row group
     list(ParquetDataset(path).repeat(2).batch(10).as_numpy_iterator())
     assert decoded == [0, 1, 2, 3]
-    monkeypatch.setattr("stratagem.data.files.parquet._MOST_DECODED", 1700)
+    monkeypatch.setattr("stratagem.data.files.parquet._DECODED", Recent(1700))
     decoded.clear()
     list(ParquetDataset(path).repeat(2).batch(10).as_numpy_iterator())
     assert decoded == [0, 1, 2, 3] * 2
 
 
 def test_several_threads_read_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stratagem.data.files.parquet._MOST_DECODED", 100)
+    monkeypatch.setattr("stratagem.data.files.parquet._DECODED", Recent(100))
     dataset = ParquetDataset(write(tmp_path / "t.parquet", 10, x=np.arange(200)))
     results: list[list[int]] = []
     threads = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from stratagem.core.errors import InputError
 from stratagem.data.dataset import Dataset
 from stratagem.data.files.source import Files, FileSource, StreamedFiles
 from stratagem.data.options import Options
+from stratagem.data.recent import Recent
 from stratagem.data.specs import TensorSpec
 from stratagem.data.structure import objects
 
@@ -71,18 +73,21 @@ def test_a_file_is_scanned_once(paths: list[str]) -> None:
 
 
 def test_files_that_are_no_longer_held_open_are_opened_again(paths: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stratagem.data.files.source._MOST_OPEN", 1)
-    source = FileSource(paths, _Letters())
-    for _ in range(2):
-        assert source.take(np.array([3, 0])).tolist() == [b"d", b"a"]
-    assert len(source._open) == 1
+    held = Recent(1)
+    monkeypatch.setattr("stratagem.data.files.source._OPEN", held)
+    sources = [FileSource(paths, _Letters()) for _ in range(2)]
+    for number in (0, 1, 0, 1):
+        assert sources[number].take(np.array([3, 0])).tolist() == [b"d", b"a"]
+        assert len(held) == 1, "over all datasets of the process"
+    sources.clear()
+    gc.collect()
+    assert len(held) == 0, "with the dataset its files are closed"
 
 
 def test_another_process_gets_the_scan_but_no_open_file(paths: list[str]) -> None:
     source = FileSource(paths, _Letters())
     source.take(np.array([0]))
     copy = pickle.loads(pickle.dumps(source))
-    assert not copy._open
     assert "_scanned" in vars(copy)
     assert copy.take(np.array([4])).tolist() == [b"e"]
 
