@@ -11,7 +11,6 @@ import pickle
 import queue
 import signal
 import socket
-import sys
 import threading
 import traceback
 from typing import Any
@@ -57,8 +56,7 @@ def _listen(end: socket.socket, requests: queue.SimpleQueue[Message], worker: in
     try:
         while True:
             requests.put(messages.receive(end, check))
-    except (EOFError, OSError):
-        sys.stdout.flush()
+    finally:
         os._exit(0)
 
 

@@ -214,8 +214,10 @@ _PROGRAM: Final = "import sys; sys.path[:] = {path!r}; from stratagem.data.reade
 
 def _environment() -> dict[str, str]:
     variables = {name: value for name, value in os.environ.items() if name not in _CLUSTER}
+    # A process may end at any moment, and what its functions print must not be in a buffer then.
+    variables |= {environment.JAX_PLATFORMS: "cpu", environment.PYTHONUNBUFFERED: "1"}
     # One thread each: there are as many processes as cores that the program wants to give them.
-    return variables | {environment.JAX_PLATFORMS: "cpu"} | dict.fromkeys(environment.THREAD_COUNTS, "1")
+    return variables | dict.fromkeys(environment.THREAD_COUNTS, "1")
 
 
 class _Pickler(cloudpickle.Pickler):
