@@ -28,6 +28,10 @@ def unshared():
     options = Options()
     options.experimental_distribute.auto_shard_policy = AutoShardPolicy.OFF
     return Dataset.from_tensor_slices(np.arange(40)).batch(6).with_options(options)
+def shuffled_by_hand():
+    def rows():
+        yield from np.random.permutation(40)
+    return Dataset.from_generator(rows).batch(6)
 """
 
 
@@ -52,10 +56,17 @@ def test_two_workers(tmp_path: Path) -> None:
         "backup",
         "all-reduce",
         "dataset",
+        "sharding",
+        "examples",
+        "determinism",
+        "shares",
+        "steps",
+        "resume",
     ]
     assert {verdict for check, (verdict, _) in found.items() if check != "all-reduce"} == {"ok"}, chief.output
     assert found["meeting"][1].startswith("2 tasks met: worker 0 (host ")
     assert found["dataset"][1] == "each of 40 examples once (shares: 20, 20)"
+    assert found["shares"][1] == "at each step the workers' rows are the global batch (20 + 20 rows)"
     assert re.match(r"\d+\.\d ms for one value, \d+\.\d\d GiB/s for 16 MiB", found["all-reduce"][1])
     assert "check" not in other.output
 
@@ -69,6 +80,20 @@ def test_data_that_every_worker_reads_whole(tmp_path: Path) -> None:
     verdict, found = rows(results[0].output)["dataset"]
     assert (verdict, found) == ("FAIL", "40 examples, of which the workers read 80 (shares: 40, 40)")
     assert "-> Some come twice or never." in results[0].output
+
+
+def test_one_command_proves_a_dataset_of_a_file(tmp_path: Path) -> None:
+    """Without a cluster: as two workers would read it. The mistake is named with its repair, and the exit code is 1."""
+    file = tmp_path / "their_data.py"
+    file.write_text(DATASETS)
+    command = [sys.executable, "-m", "stratagem", "doctor", "--dataset", f"{file}:shuffled_by_hand"]
+    done = subprocess.run(command, env=os.environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stdout + done.stderr
+    found = rows(done.stdout)
+    assert found["determinism"][0] == "FAIL"
+    assert found["determinism"][1].startswith("a second pass gives the same examples in another order, from step ")
+    assert found["examples"] == ("ok", "40 in 7 batches")
+    assert "-> Seed what shuffles where a pass begins, rng = numpy.random.default_rng(7)" in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from stratagem.data.files.writers import TFRecordWriter, write_array_record, wri
 from stratagem.data.nodes import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from stratagem.data.options import AUTOTUNE, AutoShardPolicy, Options
 from stratagem.data.specs import TensorSpec
+from stratagem.data.verify import ShardingReport, verify_sharding
 from stratagem.data.waiting import waited_for_input
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "NumpyDataset",
     "Options",
     "ParquetDataset",
+    "ShardingReport",
     "TFRecordDataset",
     "TFRecordWriter",
     "TensorSpec",
@@ -39,6 +41,7 @@ __all__ = [
     "experimental",
     "image_dataset_from_directory",
     "text_dataset_from_directory",
+    "verify_sharding",
     "waited_for_input",
     "write_array_record",
     "write_tfrecord",

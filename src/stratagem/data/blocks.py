@@ -452,14 +452,17 @@ class JoinedBlock(Block):
 
     def select(self, rows: Rows) -> Block:
         part, place = self._part[rows], self._place[rows]
-        parts: list[Block] = []
+        # One sort, not a search for each part: the pool of a shuffle may come from a thousand files.
+        by_part = np.argsort(part, kind="stable")
+        present, counts = np.unique(part[by_part], return_counts=True)
+        starts = np.cumsum(counts) - counts
+        parts = [
+            self._parts[k].select(place[by_part[start : start + count]])
+            for k, start, count in zip(present.tolist(), starts.tolist(), counts.tolist(), strict=True)
+        ]
         number, renumbered = np.empty_like(part), np.empty_like(place)
-        for k, piece in enumerate(self._parts):
-            mine = np.flatnonzero(part == k)
-            if len(mine):
-                number[mine] = len(parts)
-                renumbered[mine] = np.arange(len(mine))
-                parts.append(piece.select(place[mine]))
+        number[by_part] = np.repeat(np.arange(len(parts)), counts)
+        renumbered[by_part] = np.arange(len(part)) - np.repeat(starts, counts)
         if len(parts) == 1:
             return parts[0]
         return JoinedBlock(parts, number, renumbered)

@@ -821,6 +821,16 @@ class Dataset:
         return self._then(rewrite(self._node, resolve))
 
     @property
+    def shards(self) -> list[tuple[int, int]]:
+        """The number and the index of every `shard(number, index)` in the pipeline, hints aside."""
+        steps = [node for node in walk(self._node) if isinstance(node, Shard) and not node.is_hint]
+        return [(step.count, step.index) for step in steps]
+
+    def unread(self) -> Dataset:
+        """Return the dataset as another process would have it: no pass was begun, and nothing is cached."""
+        return self._then(rewrite(self._node, lambda node: node))
+
+    @property
     def files(self) -> list[FileStep]:
         """The steps of the pipeline that read files, or lists of their names."""
         return [node for node in walk(self._node) if isinstance(node, FileStep)]

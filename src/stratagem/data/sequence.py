@@ -92,13 +92,13 @@ class Shard(Node):
 
     def __init__(self, inner: Node, count: int, index: int) -> None:
         super().__init__([inner])
-        self._count = count
-        self._index = index
+        self.count = count
+        self.index = index
 
     @property
     def is_hint(self) -> bool:
         """Whether the numbers are still to be filled in for a worker."""
-        return self._count == SHARD_HINT
+        return self.count == SHARD_HINT
 
     def resolved(self, count: int, index: int) -> Shard:
         """Return the step with the numbers filled in."""
@@ -113,17 +113,17 @@ class Shard(Node):
                     "Give it to strategy.experimental_distribute_dataset with AutoShardPolicy.HINT.",
                 )
             )
-        return _ShardStream(self.inputs[0].stream(key), self._count, self._index)
+        return _ShardStream(self.inputs[0].stream(key), self.count, self.index)
 
     def lookup(self, key: Key) -> Lookup | None:
         inner = None if self.is_hint else self.inputs[0].lookup(key)
-        return inner and (lambda positions: inner(positions * self._count + self._index))
+        return inner and (lambda positions: inner(positions * self.count + self.index))
 
     def cardinality(self) -> int:
         elements = self.inputs[0].cardinality()
         if elements < 0 or self.is_hint:
             return elements
-        return len(range(self._index, elements, self._count))
+        return len(range(self.index, elements, self.count))
 
 
 class _ShardStream(Stream):

@@ -180,7 +180,7 @@ def joined(columns: Tree) -> Tree:
         InputError: They differ in length.
     """
     leaves, _ = flatten(columns)
-    apart = any(leaf.dtype == object and len(leaf) and isinstance(leaf[0], np.ndarray) for leaf in leaves)
+    apart = any(leaf.dtype.hasobject and len(leaf) and isinstance(leaf[0], np.ndarray) for leaf in leaves)
     return stack(unstack(columns)) if apart else columns
 
 

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
-from typing import Any
 
 import click
 
 from stratagem.cluster.bootstrap import current_peers
 from stratagem.cluster.detect import detect
 from stratagem.cluster.resolver import ClusterResolver
-from stratagem.core.errors import InputError, StratagemError, explain
+from stratagem.core.errors import StratagemError
+from stratagem.core.findings import Finding, has_failed, passed, table
 from stratagem.core.types import CommunicationOptions
-from stratagem.data import Dataset
-from stratagem.doctor import facts, measure
-from stratagem.doctor.findings import Finding, has_failed, passed, table
+from stratagem.doctor import datasets, facts, measure
 from stratagem.strategy.multi_worker_mirrored import MultiWorkerMirroredStrategy
 
 
@@ -64,26 +61,8 @@ def _look_together(
     findings.append(measure.measure_sums(strategy))
     if dataset is not None:
         everybody = (lambda said: [said]) if peers is None else (lambda said: peers.from_all("examples", said))
-        findings.append(measure.check_dataset(strategy, _dataset_of(dataset), everybody))
+        findings += datasets.check_dataset(strategy, dataset, everybody)
     return strategy.is_chief
-
-
-def _dataset_of(place: str) -> Dataset:
-    """Call the function that `module:function` names."""
-    module, _, function = place.partition(":")
-    try:
-        made: Any = getattr(importlib.import_module(module), function)()
-    except (ImportError, AttributeError, ValueError) as error:
-        made = error
-    if isinstance(made, Dataset):
-        return made
-    raise InputError(
-        explain(
-            f"--dataset {place} gives {made!r}.",
-            "No examples could be counted.",
-            "Name a function without arguments that returns a batched stratagem.data.Dataset: --dataset train:dataset",
-        )
-    )
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import jax
 
 from stratagem.cluster.hello import name_some
 from stratagem.cluster.spec import ClusterSpec, split_address
-from stratagem.doctor.findings import Finding, passed
+from stratagem.core.findings import Finding, passed
 
 Facts = Mapping[str, Any]
 """What one task says, in JSON: `task`, `versions`, `devices`, `clock`, and of the backup folder `free` and `fault`."""

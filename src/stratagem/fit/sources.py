@@ -144,7 +144,8 @@ class DatasetSource:
         self._given = dataset
         self._resumed_at: State | None = None
         dataset = _agreed_order(dataset, strategy)
-        self._element_spec = lambda: dataset.element_spec  # of the whole: a worker's part of it may be empty
+        whole_dataset = dataset.with_shard_hint(1, 0)  # a worker's part of it may be empty
+        self._element_spec = lambda: whole_dataset.element_spec
         if choice.policy is AutoShardPolicy.HINT:
             self.dataset = dataset.with_shard_hint(workers, worker)
         elif choice.policy is AutoShardPolicy.FILE:

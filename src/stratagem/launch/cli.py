@@ -189,7 +189,8 @@ def _run(
 @click.option(
     "--dataset",
     metavar="MODULE:FUNCTION",
-    help="Function that returns the global dataset: see that every example is read once.",
+    help="Function that returns the global dataset, of a module or path/to/file.py: see that every example is read "
+    "once, in an order that does not depend on the number of workers, and alike in a second pass.",
 )
 @click.option(
     "--timeout", default=60.0, show_default=True, metavar="SECONDS", help="How long tasks wait for one another."

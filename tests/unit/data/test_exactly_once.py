@@ -19,7 +19,7 @@ import pytest
 from stratagem.data import Dataset
 from stratagem.data import shuffle as shuffling
 
-PIPELINES = 250
+PIPELINES = 100
 """Random pipelines of each seed. About half of them have elements in a known order, most of the rest a shuffle."""
 
 

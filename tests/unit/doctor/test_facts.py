@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from stratagem.cluster.spec import ClusterSpec
+from stratagem.core.findings import Finding, has_failed, passed, table
 from stratagem.doctor import facts
-from stratagem.doctor.findings import Finding, has_failed, passed, table
 
 
 def task(number: int, **changes: Any) -> dict[str, Any]:

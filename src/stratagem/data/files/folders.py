@@ -19,7 +19,7 @@ from stratagem.data.nodes import Node
 from stratagem.data.options import Options
 from stratagem.data.sources import Indexed
 from stratagem.data.specs import TensorSpec
-from stratagem.data.structure import Tree, stack
+from stratagem.data.structure import Tree
 
 LabelMode = Literal["int", "categorical", "binary"]
 Subset = Literal["training", "validation", "both"]
@@ -100,17 +100,21 @@ class _LabelledSource:
         return len(self._paths)
 
     def take(self, index: np.ndarray) -> Tree:
-        files = stack(list(self._loaded([self._paths[k] for k in index.tolist()])))
-        return files if self._labels is None else (files, self._labels[index])
+        shape: Any = self._spec.shape
+        files = np.empty((len(index), *shape), self._spec.dtype)
 
-    def _loaded(self, paths: list[str]) -> Iterator[Any]:
-        threads = min(len(paths), available_cores())
+        def load(row: int) -> None:
+            files[row] = self._load(self._paths[index[row]])
+
+        threads = min(len(index), available_cores())
         if threads == 1:
-            yield from map(self._load, paths)
-            return
-        # Reading and decoding release Python's lock. A pool for each batch costs less than 1 ms and leaves no thread.
-        with ThreadPoolExecutor(threads, "stratagem-load") as pool:
-            yield from pool.map(self._load, paths)
+            for row in range(len(index)):
+                load(row)
+        else:
+            # Reading and decoding release Python's lock. A pool for each batch costs under 1 ms and leaves no thread.
+            with ThreadPoolExecutor(threads, "stratagem-load") as pool:
+                list(pool.map(load, range(len(index))))
+        return files if self._labels is None else (files, self._labels[index])
 
     @property
     def spec(self) -> Tree:

@@ -38,7 +38,7 @@ class ParquetDataset(Dataset):
 
     Args:
         filenames: One path or several; strings, bytes or `pathlib.Path`. All have the same columns.
-        columns: Names of the columns to read, `"image.bytes"` for a part of a struct; None reads all.
+        columns: Name or names of the columns to read, `"image.bytes"` for a part of a struct; None reads all.
 
     Raises:
         InputError: There is no file, or pyarrow is not installed. When a file is first needed: it is damaged, has
@@ -53,8 +53,8 @@ class ParquetDataset(Dataset):
         [{'x': np.int64(3), 'name': b'c'}]
     """
 
-    def __init__(self, filenames: Any, columns: list[str] | None = None) -> None:
-        names = None if columns is None else list(columns)
+    def __init__(self, filenames: Any, columns: str | list[str] | None = None) -> None:
+        names = [columns] if isinstance(columns, str) else None if columns is None else list(columns)
         super().__init__(Files(FileSource(paths_of(filenames), _ParquetFormat(names))), Options())
 
 
@@ -80,11 +80,12 @@ class _ParquetFormat:
         unknown = [
             name for name in self._columns or () if not any(f"{leaf}.".startswith(f"{name}.") for leaf in leaves)
         ]
-        if unknown:
+        if unknown or not (leaves if self._columns is None else self._columns):
+            wanted = f"no column {' and no column '.join(unknown)}" if unknown else "no column that is to be read"
             raise InputError(
                 explain(
-                    f"{path} has no column {' and no column '.join(unknown)}; its columns are {', '.join(leaves)}.",
-                    "There is nothing to read for these names.",
+                    f"{path} has {wanted}; its columns are {', '.join(leaves) or 'none'}.",
+                    "An element would have no content for it.",
                     "Write columns=[...] with names that the file has.",
                 )
             )

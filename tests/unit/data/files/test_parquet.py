@@ -132,6 +132,11 @@ def test_missing_values_are_an_error_with_the_row(tmp_path: Path) -> None:
     assert [row["image"]["bytes"] for row in part.as_numpy_iterator()] == [b"a"] * 4
     with pytest.raises(InputError, match=r"t\.parquet has no column img; its columns are x, image\.bytes, image\.path"):
         len(ParquetDataset(path, columns=["img", "x"]))
+    with pytest.raises(
+        InputError, match=r"t\.parquet has no column that is to be read; its columns are x, image\.bytes"
+    ):
+        len(ParquetDataset(path, columns=[]))
+    assert int(next(ParquetDataset(path, columns="x").as_numpy_iterator())["x"]) == 1
 
 
 def test_types_that_are_no_arrays_are_named(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What the doctor says: one line for each check, with a verdict and the repair."""
+"""What a check found, with a verdict and the repair, and a table of such findings for a person."""
 
 from __future__ import annotations
 

@@ -1,0 +1,180 @@
+"""Whether the dataset that a function makes is read once by all workers together, and divided rightly."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import importlib
+import importlib.util
+import itertools
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import jax
+import numpy as np
+
+from stratagem.core.errors import InputError, PeerError, StratagemError, explain
+from stratagem.core.findings import Finding, passed
+from stratagem.data.dataset import Dataset
+from stratagem.data.digests import row_digests
+from stratagem.data.rehearsal import Rehearsal
+from stratagem.data.verify import MOST_BATCHES, verify_sharding
+from stratagem.strategy.base import Strategy
+
+Everybody = Callable[[Any], Sequence[Any]]
+"""Returns what every worker says, in order."""
+
+
+def check_dataset(strategy: Strategy, place: str, everybody: Everybody) -> list[Finding]:
+    """Return what is found about the dataset that a function makes. All workers call it.
+
+    Args:
+        strategy: What distributes it.
+        place: `module:function` or `path/to/file.py:function`.
+        everybody: Lets the workers tell each other.
+    """
+    try:
+        function = load(place)
+        try:
+            together = read_together(strategy, function, everybody)
+        except PeerError as error:  # the workers' datasets do not fit together; what follows may tell why
+            together = Finding("dataset", "FAIL", str(error))
+        return [together, *verify_sharding(function, max(2, strategy.worker_count)).findings]
+    except StratagemError as error:
+        return [Finding("dataset", "FAIL", str(error))]
+    except Exception as error:  # of the program: the table says it, and goes on to what else was found
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        raised = f"{place} raised {type(error).__name__}: {error} ({last.filename}, line {last.lineno})"
+        return [Finding("dataset", "FAIL", raised, "See that the function runs by itself.")]
+
+
+def load(place: str) -> Callable[..., Any]:
+    """Return the function that `module:function` or `path/to/file.py:function` names.
+
+    Raises:
+        InputError: There is no such module, file or function.
+    """
+    where, _, name = place.rpartition(":")
+    if not where or not name:
+        raise _cannot_load(place, "it does not name a module and a function")
+    module = _module_of(place, where)
+    function = getattr(module, name, None)
+    if callable(function):
+        return function
+    if function is not None:
+        raise _cannot_load(place, f"{name} is no function but {type(function).__name__}")
+    functions = [other for other, value in vars(module).items() if callable(value)]
+    alike = difflib.get_close_matches(name, functions)
+    raise _cannot_load(place, f"{where} has no {name}" + (f"; it has {', '.join(alike)}" if alike else ""))
+
+
+def _module_of(place: str, where: str) -> ModuleType:
+    if not where.endswith(".py"):
+        try:
+            return importlib.import_module(where)
+        except ModuleNotFoundError as error:
+            if error.name is None or not f"{where}.".startswith(f"{error.name}."):
+                raise  # the module is there, and imports one that is not
+            raise _cannot_load(place, f"there is no module {error.name}") from None
+    path = Path(where)
+    if not path.is_file():
+        raise _cannot_load(place, f"there is no file {path.absolute()}")
+    sys.path.insert(0, str(path.parent.absolute()))  # what Python itself puts there for a script
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module  # where functions of the module are looked up when they go to other processes
+    spec.loader.exec_module(module)
+    return module
+
+
+def _cannot_load(place: str, found: str) -> InputError:
+    return InputError(
+        explain(
+            f"--dataset {place}: {found}.",
+            "No examples could be read.",
+            "Name a function that returns the batched global dataset: --dataset train:dataset, or "
+            "--dataset path/to/train.py:dataset. A module is looked for in the folder of the command, too.",
+        )
+    )
+
+
+def read_together(strategy: Strategy, function: Callable[..., Any], everybody: Everybody) -> Finding:
+    """Read one pass of a dataset as training would, on all workers at once, and compare with reading it alone.
+
+    Args:
+        strategy: What distributes it.
+        function: Makes the dataset, of an `InputContext` if it takes one.
+        everybody: Lets the workers tell each other.
+    """
+    rehearsal = Rehearsal(function, strategy.worker_count, None)
+    made = rehearsal.first
+    with contextlib.closing(rehearsal.batches(rehearsal.part(made, 1, 0))) as batches:
+        alone = _digest(jax.tree.leaves(batch.data) for batch in itertools.islice(batches, MOST_BATCHES))
+        is_longer = next(batches, None) is not None
+    if is_longer and rehearsal.own_streams:
+        return Finding(
+            "dataset",
+            "warn",
+            f"not compared: there are more than {MOST_BATCHES} batches, and each worker reads a stream of its own",
+            "Let the function return a shorter dataset, without repeat().",
+        )
+    if rehearsal.takes_context:
+        distributed = strategy.distribute_datasets_from_function(function)
+    else:
+        again = made.unread() if isinstance(made, Dataset) else rehearsal.make(1, 0)
+        distributed = strategy.experimental_distribute_dataset(again)
+    steps = iter(distributed)
+    own = _digest(
+        jax.tree.leaves(part)
+        for batch in itertools.islice(steps, MOST_BATCHES if is_longer else None)
+        for part in strategy.experimental_local_results(batch)
+    )
+    steps.close()
+    said = everybody([own[0], str(own[1]), alone[0], str(alone[1])])
+    return _judge(said, is_longer)
+
+
+def _judge(said: Sequence[Any], is_longer: bool) -> Finding:
+    """Compare what the workers read together with what each says that there is."""
+    datasets = [(rows, int(total)) for _, _, rows, total in said]
+    shares = ", ".join(str(share) for share, *_ in said)
+    other = next((worker for worker, dataset in enumerate(datasets) if dataset != datasets[0]), None)
+    if other is not None and not is_longer:
+        return Finding(
+            "dataset",
+            "FAIL",
+            f"worker {other} makes another dataset than worker 0: {datasets[other][0]} and {datasets[0][0]} examples, "
+            f"not the same ones (shares: {shares})",
+            "Give the global dataset, the same on every worker, and let it be sharded.",
+        )
+    if (sum(share for share, *_ in said), sum(int(total) for _, total, *_ in said) % 2**64) == datasets[0]:
+        first = f" of the first {MOST_BATCHES} batches" if is_longer else ""
+        return passed("dataset", f"each of {datasets[0][0]} examples{first} once (shares: {shares})")
+    return Finding(
+        "dataset",
+        "FAIL",
+        f"{datasets[0][0]} examples, of which the workers read {sum(share for share, *_ in said)} (shares: {shares})",
+        "Some come twice or never. Give the global dataset, the same on every worker, and let it be sharded; "
+        "with AutoShardPolicy.OFF each worker has to take its own part.",
+    )
+
+
+def _digest(batches: Iterable[Sequence[Any]]) -> tuple[int, int]:
+    """Return the number of examples, and the sum of their digests, which does not depend on their order."""
+    rows = total = 0
+    for leaves in batches:
+        digests = row_digests([_as_on_devices(np.asarray(leaf)) for leaf in leaves])
+        rows += len(digests)
+        total += sum(digests.tolist())
+    return rows, total % 2**64
+
+
+def _as_on_devices(values: np.ndarray) -> np.ndarray:
+    """Return values in the dtype that JAX would give them (float32 for float64)."""
+    return np.ascontiguousarray(values, jax.dtypes.canonicalize_dtype(values.dtype))
