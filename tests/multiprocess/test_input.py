@@ -26,9 +26,14 @@ def _rows(strategy: Any, element: Any) -> list[list[float]]:
 
 def shared_batches() -> dict[str, Any]:
     import stratagem
-    from stratagem.data import Dataset
+    from stratagem.data import Dataset, Options
 
     strategy = _strategy()
+    options = Options()
+    options.reader_processes = 1
+    worker = os.getpid()
+    elsewhere = Dataset.range(7).map(lambda i: i if os.getpid() != worker else -1).batch(4).with_options(options)
+    in_processes = strategy.experimental_distribute_dataset(elsewhere)
     plain = strategy.experimental_distribute_dataset(Dataset.range(7).batch(4))
     shuffled = strategy.experimental_distribute_dataset(Dataset.range(10).shuffle(10).batch(4))
     orders = [
@@ -61,6 +66,7 @@ def shared_batches() -> dict[str, Any]:
         "totals": totals,
         "endless": [steps(endless, 7), steps(endless, 3)],
         "plain": [_rows(strategy, element) for element in plain],
+        "in processes": [[_rows(strategy, element) for element in in_processes] for _ in range(2)],
         "orders": orders,
         "state": state,
         "restored": [_rows(strategy, element) for element in iterator] == rest,
@@ -77,6 +83,8 @@ def test_workers_share_one_global_dataset() -> None:
     assert first["endless"] == second["endless"] == [84, 31]
     assert first["plain"] == [[[0], [1]], [[4], [5]]]
     assert second["plain"] == [[[2], [3]], [[6], []]]
+    assert first["in processes"] == [first["plain"]] * 2
+    assert second["in processes"] == [second["plain"]] * 2
     assert first["orders"] == second["orders"]
     assert [sorted(order) for order in first["orders"]] == [list(range(10))] * 2
     assert first["orders"][0] != first["orders"][1]

@@ -65,6 +65,7 @@ class Progress:
         self._now = self.clock.now
         self.mark = Mark(Phase.OUTSIDE, 0, self._now())
         self.longest_step = 0.0
+        self.waited_for_input = 0.0
         self._file = file
 
     def enter(self, phase: Phase, more_steps: int = 0) -> None:
@@ -92,22 +93,24 @@ class Progress:
 class _During:
     """A phase with an end. A class, because a generator would cost three times as much."""
 
-    __slots__ = ("_outer", "_phase", "_progress", "_steps")
+    __slots__ = ("_outer", "_phase", "_progress", "_steps", "seconds")
 
     def __init__(self, progress: Progress, phase: Phase, steps: int) -> None:
         self._progress = progress
         self._phase = phase
         self._steps = steps
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> _During:
         self._outer = self._progress.mark[0]
         self._progress.enter(self._phase)
+        return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         progress, began = self._progress, self._progress.mark[2]
         progress.enter(self._outer, self._steps if kind is None else 0)
+        self.seconds = progress.mark[2] - began
         if self._phase is Phase.STEP:
-            progress.longest_step = max(progress.longest_step, progress.mark[2] - began)
+            progress.longest_step = max(progress.longest_step, self.seconds)
 
 
 class StepFile:

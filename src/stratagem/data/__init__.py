@@ -18,6 +18,7 @@ from stratagem.data.nodes import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from stratagem.data.options import AUTOTUNE, AutoShardPolicy, Options
 from stratagem.data.specs import TensorSpec
 from stratagem.data.verify import ShardingReport, verify_sharding
+from stratagem.data.waiting import waited_for_input
 
 __all__ = [
     "AUTOTUNE",
@@ -41,6 +42,7 @@ __all__ = [
     "image_dataset_from_directory",
     "text_dataset_from_directory",
     "verify_sharding",
+    "waited_for_input",
     "write_array_record",
     "write_tfrecord",
 ]

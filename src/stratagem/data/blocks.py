@@ -149,7 +149,7 @@ class IndexBlock(Block):
         return self._source.in_memory
 
     def portable(self) -> Block:
-        return ColumnsBlock(self.gather()) if self.local else self
+        return ColumnsBlock(self._source.take(self._index)) if self.local else self
 
     @property
     def constants(self) -> tuple[object, ...]:

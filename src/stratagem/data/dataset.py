@@ -15,7 +15,7 @@ import numpy as np
 from stratagem.core.cores import available_cores
 from stratagem.core.errors import InputError, explain
 from stratagem.data import batches as _batches
-from stratagem.data import check
+from stratagem.data import check, waiting
 from stratagem.data.cache import Cache
 from stratagem.data.choose import Choose, RandomNumbers
 from stratagem.data.eager import eager
@@ -380,7 +380,7 @@ class Dataset:
             cycle_length: Datasets to read in turn. None and `AUTOTUNE` mean 16, where tf.data takes the number of
                 cores: the order must not depend on the machine.
             block_length: Elements of one dataset at a time; None means 1.
-            num_parallel_calls: Accepted for tf.data's sake.
+            num_parallel_calls: How many batches are read at the same time, as in `map`.
             deterministic: Accepted for tf.data's sake; the order never varies.
 
         Raises:
@@ -397,7 +397,7 @@ class Dataset:
         block = 1 if block_length is None else block_length
         block = check.integer("block_length", block, 1, "Write how many elements of each to read at a time.")
         part = functools.partial(_dataset_of, check.function("map_func", map_func))
-        return self._then(Interleave(self._node, part, cycle, block))
+        return self._then(Interleave(self._node, part, cycle, block, _calls_at_once(num_parallel_calls)))
 
     def flat_map(self, map_func: Callable[..., Dataset]) -> Dataset:
         """Make a dataset from each element, and read them one after another (see `interleave`).
@@ -739,7 +739,7 @@ class Dataset:
             [(4, [2, 3]), (1, [4])]
         """
         check.integer("prefetch", prefetch, 0, "Write how many batches to read ahead, or 0.")
-        calls = max((node.parallel_calls for node in walk(self._node) if isinstance(node, Map)), default=1)
+        calls = max(node.parallel_calls for node in walk(self._node))
         ahead = _batches.ReadAhead(prefetch, calls, self._options.reader_processes, readers)
         return self._pass(functools.partial(_batches.read_batches, rows_of=rows_of, ahead=ahead), iteration)
 
@@ -790,6 +790,15 @@ class Dataset:
     def in_memory(self) -> bool:
         """Whether a batch is no more than a gather from arrays, too cheap to read ahead."""
         return all(step.in_memory for step in walk(self._node))
+
+    def faster(self) -> str:
+        """Return what makes reading slow, and what to write instead, in one clause.
+
+        Example:
+            >>> "map(<lambda>)" in Dataset.range(2).map(lambda x: x).faster()
+            True
+        """
+        return waiting.faster(self._node, self._options.reader_processes, available_cores())
 
     @property
     def has_shard_hint(self) -> bool:

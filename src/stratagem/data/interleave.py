@@ -51,10 +51,19 @@ class Interleave(Seeded):
         function: Makes a dataset's last step from an element. Called once for an element that is bytes.
         cycle_length: Datasets to read in turn.
         block_length: Elements of one dataset at a time.
+        parallel_calls: How many batches may be read at the same time.
     """
 
-    def __init__(self, inner: Node, function: Callable[[Tree], Node], cycle_length: int, block_length: int) -> None:
+    def __init__(
+        self,
+        inner: Node,
+        function: Callable[[Tree], Node],
+        cycle_length: int,
+        block_length: int,
+        parallel_calls: int = 1,
+    ) -> None:
         super().__init__([inner], None)
+        self.parallel_calls = parallel_calls
         self._function = function
         self.cycle_length = cycle_length
         self.block_length = block_length
@@ -70,10 +79,6 @@ class Interleave(Seeded):
         parts = (_Part(node, (*key, number)) for number, node in enumerate(self._parts(key)))
         return _InterleaveStream(parts, self.cycle_length, self.block_length)
 
-    @property
-    def in_memory(self) -> bool:
-        return False
-
     def cardinality(self) -> int:
         count = self.inputs[0].cardinality()
         if count == UNKNOWN_CARDINALITY or count > _MOST_PARTS:
@@ -87,6 +92,10 @@ class Interleave(Seeded):
                 return elements if elements < 0 else UNKNOWN_CARDINALITY
             total += elements
         return total
+
+    @property
+    def in_memory(self) -> bool:
+        return False
 
     def parts(self) -> Iterator[Node]:
         """Yield the datasets of the first pass."""

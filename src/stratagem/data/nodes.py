@@ -105,6 +105,9 @@ class Node(ABC):
         inputs: The steps that it reads from.
     """
 
+    parallel_calls = 1
+    """How many batches may be read at the same time, each in a thread of its own."""
+
     def __init__(self, inputs: Sequence[Node] = ()) -> None:
         self.inputs = tuple(inputs)
 

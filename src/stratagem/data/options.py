@@ -84,7 +84,7 @@ class Options:
     def __init__(self) -> None:
         self.deterministic = True
         self.experimental_distribute = DistributeOptions()
-        object.__setattr__(self, "_reader_processes", None)
+        self._reader_processes: int | None = None
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in _ATTRIBUTES and name not in self.__slots__:  # a pickle sets the slots
@@ -105,18 +105,14 @@ class Options:
     @reader_processes.setter
     def reader_processes(self, count: int) -> None:
         remedy = "Write how many processes each worker may start, such as 2, or 0."
-        object.__setattr__(self, "_reader_processes", check.integer("reader_processes", count, 0, remedy))
+        self._reader_processes = check.integer("reader_processes", count, 0, remedy)
 
     def merged(self, later: Options) -> Options:
         """Return a copy of these options with those that `later` sets replaced."""
         out = Options()
         out.deterministic = later.deterministic
         out.experimental_distribute = self.experimental_distribute.merged(later.experimental_distribute)
-        object.__setattr__(
-            out,
-            "_reader_processes",
-            self._reader_processes if later._reader_processes is None else later._reader_processes,
-        )
+        out._reader_processes = self._reader_processes if later._reader_processes is None else later._reader_processes
         return out
 
 

@@ -11,7 +11,6 @@ import pickle
 import queue
 import signal
 import socket
-import sys
 import threading
 import traceback
 from typing import Any
@@ -57,8 +56,7 @@ def _listen(end: socket.socket, requests: queue.SimpleQueue[Message], worker: in
     try:
         while True:
             requests.put(messages.receive(end, check))
-    except (EOFError, OSError):
-        sys.stdout.flush()
+    finally:
         os._exit(0)
 
 
@@ -76,6 +74,8 @@ def _answer(request: Message, constants: dict[int, object]) -> Message:
 
 def _read(request: Message, constants: dict[int, object]) -> Tree:
     method, new, block = pickle.loads(request.pickled)
+    if 0 in new:
+        constants.clear()
     for number, pickled in new.items():
         constants[number] = pickle.loads(pickled)
     unpickler = _Unpickler(io.BytesIO(block), buffers=request.buffers)

@@ -31,6 +31,9 @@ from stratagem.data.structure import Tree
 _END_SECONDS = 1.0
 """A process whose worker has closed the connection ends at once; after this time it is killed."""
 
+_MOST_CONSTANTS: Final = 1000
+"""Functions and sources that a process remembers."""
+
 _CLUSTER: Final = (
     environment.TF_CONFIG,
     environment.SLURM_PROCID,
@@ -143,7 +146,8 @@ class ReaderProcess:
     def _request(self, method: str, block: Block) -> tuple[Message, dict[int, tuple[int, object]]]:
         file, buffers = io.BytesIO(), []
         pickler = _Pickler(file, protocol=5, buffer_callback=buffers.append)
-        pickler.sent, pickler.new = dict(self._sent), {}
+        # Datasets that interleave makes bring new functions for ever. Number 0 tells the process to forget the rest.
+        pickler.sent, pickler.new = {} if len(self._sent) > _MOST_CONSTANTS else dict(self._sent), {}
         pickler.dump(block.portable())
         return Message(pickle.dumps((method, pickler.new, file.getvalue())), buffers), pickler.sent
 
@@ -210,8 +214,10 @@ _PROGRAM: Final = "import sys; sys.path[:] = {path!r}; from stratagem.data.reade
 
 def _environment() -> dict[str, str]:
     variables = {name: value for name, value in os.environ.items() if name not in _CLUSTER}
+    # A process may end at any moment, and what its functions print must not be in a buffer then.
+    variables |= {environment.JAX_PLATFORMS: "cpu", environment.PYTHONUNBUFFERED: "1"}
     # One thread each: there are as many processes as cores that the program wants to give them.
-    return variables | {environment.JAX_PLATFORMS: "cpu"} | dict.fromkeys(environment.THREAD_COUNTS, "1")
+    return variables | dict.fromkeys(environment.THREAD_COUNTS, "1")
 
 
 class _Pickler(cloudpickle.Pickler):

@@ -39,6 +39,8 @@ class ShareIterator:
         self._source = source
         self._peeked: list[tuple[State, GlobalBatch | None]] = []
         self._ended = False
+        # Not an input that makes its batches when they are asked for: what is read of a generator is lost to others.
+        self.fetches_ahead = strategy.mesh.fetches_ahead and isinstance(source, DatasetSource)
         self.taken = taken
 
     def __iter__(self) -> ShareIterator:
@@ -70,10 +72,18 @@ class ShareIterator:
 
     def is_at_end(self) -> bool:
         """Whether there is no further batch; reads it where that is not known. All workers ask at the same point."""
+        self._peek()
+        return self._peeked[-1][1] is None
+
+    def fetch_ahead(self) -> None:
+        """Put the next batch on the devices, where a step runs now that was just begun. All workers do it alike."""
+        if not self._ended:
+            self._peek()
+
+    def _peek(self) -> None:
         if not self._peeked:
             position = self.position()
             self._peeked.append((position, self._read()))
-        return self._peeked[-1][1] is None
 
     @property
     def is_under_way(self) -> bool:

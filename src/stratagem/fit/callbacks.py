@@ -9,7 +9,9 @@ import keras
 
 from stratagem.core import environment
 from stratagem.core.errors import UsageError, explain
+from stratagem.core.log import announce
 from stratagem.fit import compat
+from stratagem.fit.resuming import Session
 from stratagem.replica.context import StrategyLike
 from stratagem.replica.parts import make_whole
 
@@ -48,14 +50,33 @@ class _Whole(keras.callbacks.Callback):
         make_whole(self.model)
 
 
-def whole_at_epoch_ends(arguments: dict[str, Any]) -> None:
-    """Let the callbacks of `fit` see whole values at the end of each epoch: change its arguments in place.
+class _ReportsInput(keras.callbacks.Callback):
+    """Says once, after an epoch that waited much for data, how much and what to write."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__()
+        self._session = session
+        self._said = False
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self._session.wait.begin_epoch()
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        if self._session.wait.is_bottleneck and not self._said:
+            self._said = True
+            announce(self._session.wait.report(epoch, self._session.adapters[0].source))
+
+
+def with_own(arguments: dict[str, Any], session: Session) -> None:
+    """Put our callbacks before those of `fit`, which see whole values at the end of each epoch then.
 
     Args:
-        arguments: The bound arguments, with `callbacks`.
+        arguments: The bound arguments, with `callbacks`; changed in place.
+        session: The call of `fit`.
     """
     if not isinstance(arguments["callbacks"], keras.callbacks.CallbackList):
-        arguments["callbacks"] = [_Whole(), *compat.flattened_callbacks(arguments["callbacks"])]
+        own = [_Whole(), _ReportsInput(session)] if session.strategy.is_chief else [_Whole()]
+        arguments["callbacks"] = [*own, *compat.flattened_callbacks(arguments["callbacks"])]
 
 
 def _refuse_keras_backup(callbacks: Any) -> None:

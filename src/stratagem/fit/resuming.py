@@ -10,6 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 from stratagem.core.errors import UsageError, explain
 from stratagem.fit import compat
 from stratagem.fit.adapter import Place, ShareAdapter
+from stratagem.fit.waiting import InputWait
 from stratagem.replica.context import StrategyLike
 from stratagem.replica.parts import make_whole
 
@@ -25,6 +26,7 @@ class Session:
         adapters: Its inputs so far, that of training first, that of validation second.
         resumed_at: Where its inputs begin, for those that do not begin at their beginning.
         skipped: Batches of the first epoch that were trained on before.
+        wait: How long its training loop stood still for input.
     """
 
     model: Any
@@ -33,6 +35,10 @@ class Session:
     adapters: list[ShareAdapter] = field(default_factory=list)
     resumed_at: Sequence[Place] = ()
     skipped: int = 0
+    wait: InputWait = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.wait = InputWait(self.strategy.mesh.progress)
 
     def add(self, adapter: ShareAdapter) -> None:
         """Take another input, and let it begin where it was."""

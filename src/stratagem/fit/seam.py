@@ -25,7 +25,7 @@ from stratagem.core.progress import Phase
 from stratagem.fit import compat, gradients, losses
 from stratagem.fit.adapter import ShareAdapter, ShareIterator, make_adapter
 from stratagem.fit.batch import GlobalBatch, as_numpy, count_rows, place_batch, valid_rows
-from stratagem.fit.callbacks import for_this_worker, whole_at_epoch_ends
+from stratagem.fit.callbacks import for_this_worker, with_own
 from stratagem.fit.resuming import ResumesFit, Session, resumer_among, resumer_last, skipping_steps
 from stratagem.fit.saving import saving_once
 from stratagem.fit.state import StateKeeper
@@ -100,8 +100,11 @@ class StepFunction:
         Raises:
             StopIteration: There is no batch left.
         """
-        with self.mesh.progress.during(Phase.INPUT):
+        with self.mesh.progress.during(Phase.INPUT) as phase:
             batches = self._take(iterator)
+        session = _session.get() if self.kind is TRAIN else None
+        if session is not None:
+            session.wait.took(phase.seconds, len(batches))
         state = self.keeper.placed(self.step, state)
         groups = [batches] if self._fusible(batches) else [[batch] for batch in batches]
         results = []
@@ -109,6 +112,13 @@ class StepFunction:
             result, state = self.step(state, group)
             results.append(self._rows(result, group) if self.kind is PREDICT else result)
         self.keeper.remember(state)
+        if session is not None:
+            session.wait.stepped(results)
+        if isinstance(iterator, ShareIterator) and iterator.fetches_ahead:
+            with self.mesh.progress.during(Phase.INPUT) as phase:
+                iterator.fetch_ahead()
+            if session is not None:
+                session.wait.took(phase.seconds, 0)
         return (_concatenated(results) if self.kind is PREDICT else results[-1]), state
 
     def _take(self, iterator: Iterator[Tree]) -> list[GlobalBatch]:
@@ -170,11 +180,11 @@ def _in_session(original: Callable) -> Callable:
         strategy = strategy_of(model)
         if strategy is None:
             return original(model, *args, **kwargs)
+        session = Session(model, original.__name__, strategy)
         if "callbacks" in signature.parameters:
             for_this_worker(bound.arguments, strategy)
             if original.__name__ == "fit":
-                whole_at_epoch_ends(bound.arguments)
-        session = Session(model, original.__name__, strategy)
+                with_own(bound.arguments, session)
         with _running(session, resumer, bound.arguments.get("callbacks")):
             result = original(*bound.args, **bound.kwargs)
         make_whole(model)  # not after an exception: the other workers may never come to this collective

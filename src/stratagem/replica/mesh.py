@@ -42,6 +42,8 @@ class ReplicaMesh:
         # XLA:CPU deadlocks when several steps are in flight on more devices than cores
         # ("rendezvous ... may be stuck", abort after 40 s). Waiting costs nothing there.
         self.waits_for_steps = self.devices[0].platform == "cpu" and self.size > 1
+        # A batch is copied to an accelerator beside a running step; on the CPU there is nothing to gain.
+        self.fetches_ahead = self.devices[0].platform != "cpu"
         # The steps of a part of a cluster, say an evaluation on the chief alone, are not those of the cluster.
         self.progress = progress if self.multi_process or jax.process_count() == 1 else Progress()
         self._check_equal_shares()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import pytest
@@ -65,3 +66,14 @@ def test_misspelt_option() -> None:
         setattr(options, "determinstic", True)  # noqa: B010 - the type checker knows that it is wrong
     with pytest.raises(AttributeError):
         setattr(options.experimental_distribute, "policy", 1)  # noqa: B010
+
+
+def test_reader_processes() -> None:
+    options = Options()
+    assert options.reader_processes == 0
+    options.reader_processes = 2
+    dataset = Dataset.range(4).with_options(options)
+    assert dataset.with_options(Options()).options().reader_processes == 2
+    assert pickle.loads(pickle.dumps(options)).reader_processes == 2
+    with pytest.raises(InputError, match=r"(?s)reader_processes is -1.*such as 2, or 0"):
+        options.reader_processes = -1

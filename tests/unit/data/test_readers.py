@@ -245,9 +245,19 @@ def test_one_pool_serves_several_passes() -> None:
     first = dataset.batches(prefetch=2, readers=pool)
     pids = {int(next(first).data[1][0]) for _ in range(4)}
     first.close()
+    for pid in pids:  # as the launcher stops a group, whose workers read on until they have stored their last steps
+        os.kill(pid, signal.SIGTERM)
+        os.kill(pid, signal.SIGINT)
     again = [batch.data for batch in dataset.batches(prefetch=2, readers=pool)]
     assert [int(i[0]) for i, _ in again] == [0, 1, 2, 3, 4, 5]
     assert {int(pid[0]) for _, pid in again} | pids == pids
     pool.close()
     with pytest.raises(ReaderError):
         next(dataset.batches(prefetch=2, readers=pool))
+
+
+def test_functions_without_end_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stratagem.data.readers._MOST_CONSTANTS", 2)
+    dataset = Dataset.range(8).interleave(lambda n: Dataset.range(2).map(lambda i: 10 * int(n) + i), cycle_length=1)
+    batches = read_by(1, dataset.batch(2)).batches(prefetch=1)
+    assert [batch.data.tolist() for batch in batches] == [[10 * n, 10 * n + 1] for n in range(8)]
