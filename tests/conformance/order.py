@@ -123,8 +123,9 @@ def _grain() -> Any:
 
 
 def _torch() -> Any:
-    loader = importlib.import_module("torch.utils.data").DataLoader
-    return loader([_example(row) for row in range(ROWS)], batch_size=BATCH, shuffle=True)
+    torch = importlib.import_module("torch")
+    torch.manual_seed(np.random.randint(2**31))  # which keras.utils.set_random_seed leaves alone
+    return torch.utils.data.DataLoader([_example(row) for row in range(ROWS)], batch_size=BATCH, shuffle=True)
 
 
 def _tensorflow() -> Any:
