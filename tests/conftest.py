@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import threading
@@ -18,6 +19,9 @@ os.environ.pop("TF_CONFIG", None)
 import jax
 import keras  # noqa: F401 - sets environment variables of its own, once; no test should be blamed for it
 import pytest
+
+with contextlib.suppress(ImportError):
+    import tensorflow  # noqa: F401  # pyright: ignore[reportMissingImports]  the same; Keras imports it where it is
 
 NUM_VIRTUAL_DEVICES = 4
 """Enough for the conformance suite (1, 2, 3, 4 devices). More would only slow a machine with two cores."""

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -112,6 +114,36 @@ class _Sequence(keras.utils.PyDataset):
         return np.ones((len(rows), 1), "float32"), rows
 
 
+def _example(row: int) -> Any:
+    return np.ones(1, "float32"), np.int64(row)
+
+
+def _grain() -> Any:
+    return importlib.import_module("grain").MapDataset.range(ROWS).map(_example).batch(BATCH)
+
+
+def _torch() -> Any:
+    torch = importlib.import_module("torch")
+    torch.manual_seed(np.random.randint(2**31))  # which keras.utils.set_random_seed leaves alone
+    return torch.utils.data.DataLoader([_example(row) for row in range(ROWS)], batch_size=BATCH, shuffle=True)
+
+
+def _tensorflow() -> Any:
+    data = importlib.import_module("tensorflow").data.Dataset
+    rows = data.from_tensor_slices((np.ones((ROWS, 1), "float32"), np.arange(ROWS)))
+    return rows.shuffle(ROWS, seed=3).batch(BATCH).map(lambda x, y: (x, y)).prefetch(1)
+
+
+OPTIONAL: dict[str, dict[str, Callable[[], dict[str, Any]]]] = {
+    "grain": {
+        "grain MapDataset": lambda: {"x": _grain()},
+        "grain IterDataset of unknown length": lambda: {"x": _grain().to_iter_dataset()},
+    },
+    "torch": {"shuffled torch DataLoader": lambda: {"x": _torch()}},
+    "tensorflow": {"shuffled tf.data": lambda: {"x": _tensorflow()}},
+}
+"""Inputs of libraries that may be missing."""
+
 INPUTS: dict[str, Callable[[], dict[str, Any]]] = {
     "arrays": lambda: _arrays(shuffle=False),
     "shuffled arrays": lambda: _arrays(shuffle=True),
@@ -127,6 +159,8 @@ INPUTS: dict[str, Callable[[], dict[str, Any]]] = {
     "PyDataset": lambda: {"x": _Sequence()},
     "PyDataset with threads": lambda: {"x": _Sequence(workers=2)},
 }
+for library, inputs in OPTIONAL.items():
+    INPUTS.update(inputs if importlib.util.find_spec(library) else {})
 
 
 def batches_seen(name: str, strategy: stratagem.Strategy | None, seed: int = SEED) -> Batches:
@@ -145,7 +179,8 @@ def batches_seen(name: str, strategy: stratagem.Strategy | None, seed: int = SEE
         model.compile(optimizer="sgd", loss="mse", metrics=[recorder])
     with warnings.catch_warnings():
         # What Keras says at the end of the first pass over data whose length nobody knew.
-        warnings.filterwarnings("ignore" if "of a generator" in name else "error", "Your input ran out of data")
+        unknown = "of a generator" in name or "of unknown length" in name or (strategy is None and "grain" in name)
+        warnings.filterwarnings("ignore" if unknown else "error", "Your input ran out of data")
         model.fit(**{"shuffle": False, **arguments}, epochs=EPOCHS, verbose=0)
     return recorder.batches()
 

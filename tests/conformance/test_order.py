@@ -52,7 +52,7 @@ def _check(name: str, batches: Batches) -> None:
     assert batches == _on_devices(name, 1)
 
 
-@pytest.mark.parametrize("name", ["arrays", "generator", "PyDataset"])
+@pytest.mark.parametrize("name", ["arrays", "generator", "PyDataset", *(name for name in INPUTS if "grain" in name)])
 def test_the_recorder_sees_what_plain_keras_reads(name: str) -> None:
     assert batches_seen(name, None) == IN_ORDER * EPOCHS
 

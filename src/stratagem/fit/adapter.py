@@ -253,8 +253,8 @@ def make_adapter(strategy: StrategyLike, arguments: dict[str, Any], *, in_order:
         leaves, structure = optree.tree_flatten(arrays)
         dataset = _array_dataset(tuple(leaves), batch_size, arguments.get("shuffle", False))
         return ShareAdapter(DatasetSource(dataset, strategy, structure=structure), strategy, batch_size, steps)
-    _check_alone(x, y, sample_weight)
     batches = input_of(x, strategy.from_chief, strategy.worker_count, shuffle=bool(arguments.get("shuffle")))
+    _check_alone(x, y, sample_weight)
     return ShareAdapter(WholeBatches(batches, strategy.mesh.local_rows, class_weight), strategy, steps_per_epoch=steps)
 
 

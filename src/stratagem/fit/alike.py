@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -58,7 +59,9 @@ def _digest(batch: Tree) -> str:
     digest = hashlib.blake2b(digest_size=16)
     for leaf in jax.tree.leaves(batch):
         digest.update(f"{leaf.dtype}{leaf.shape}".encode())
-        digest.update(repr(leaf.tolist()).encode() if leaf.dtype.hasobject else np.ascontiguousarray(leaf).data)
+        # By its bytes: not every dtype, such as bfloat16, has a buffer of its own.
+        values = repr(leaf.tolist()).encode() if leaf.dtype.hasobject else np.ascontiguousarray(leaf).reshape(-1)
+        digest.update(values if isinstance(values, bytes) else values.view(np.uint8).data)
     return digest.hexdigest()
 
 
@@ -66,8 +69,10 @@ def _row_sketches(batch: Tree) -> list[list[list[float]]]:
     """Return, for each array and each of its rows, a number that depends on all values in their order, and the size."""
     sketches = []
     for leaf in jax.tree.leaves(batch):
-        values = np.zeros((len(leaf), 1)) if leaf.dtype.kind not in "biuf" else leaf.reshape(len(leaf), -1)
-        values = values.astype(np.float64)
+        try:
+            values = leaf.reshape(len(leaf), -1).astype(np.float64)
+        except (TypeError, ValueError):  # text
+            values = np.array([[zlib.crc32(repr(row).encode())] for row in leaf.tolist()], np.float64)
         along = np.cos(np.arange(values.shape[1]) + 1.0)
         sketches.append([(values @ along).tolist(), np.linalg.norm(values, axis=1).tolist()])
     return sketches

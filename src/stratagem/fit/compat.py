@@ -23,6 +23,7 @@ from keras.src.trainers import trainer as base_trainer
 from keras.src.trainers.data_adapters import array_data_adapter, array_slicing, data_adapter_utils
 from keras.src.trainers.data_adapters.data_adapter import DataAdapter
 
+from stratagem.core.errors import InputError, explain
 from stratagem.replica.mesh import Tree
 
 Trainer = jax_trainer.JAXTrainer
@@ -135,9 +136,20 @@ def is_array_input(x: Any, y: Any, sample_weight: Any) -> bool:
 
 def array_inputs(x: Any, y: Any, sample_weight: Any, batch_size: int | None, steps: int | None, **kwargs: Any) -> Any:
     """Check array inputs as Keras does; return ((x, y, sample_weight) as NumPy arrays, batch size)."""
-    adapter = array_data_adapter.ArrayDataAdapter(
-        x, y, sample_weight=sample_weight, batch_size=batch_size, steps=steps, **kwargs
-    )
+    try:
+        adapter = array_data_adapter.ArrayDataAdapter(
+            x, y, sample_weight=sample_weight, batch_size=batch_size, steps=steps, **kwargs
+        )
+    except ValueError as error:
+        if "Invalid dtype" not in str(error):
+            raise
+        raise InputError(
+            explain(
+                f"An array of `fit` has a dtype of pandas' own: {error}.",
+                "It cannot become an array of numbers as it is.",
+                'Write series.cat.codes for categories, series.astype("float32") or astype("int32") for numbers.',
+            )
+        ) from None
     sliceable = array_slicing.convert_to_sliceable(adapter._inputs, target_backend="numpy")
     arrays = keras.tree.map_structure(lambda s: None if s is None else s.convert_to_numpy(s[:]), sliceable)
     return arrays, adapter.batch_size

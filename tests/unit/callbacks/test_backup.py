@@ -85,6 +85,13 @@ def dataset() -> Dataset:
     return Dataset.from_tensor_slices((X, Y)).shuffle(10)
 
 
+def windows() -> Any:
+    """Return an input that is resumed by the state of its iterator."""
+    grain = pytest.importorskip("grain")
+    rows = grain.MapDataset.range(len(X)).map(lambda i: (X[i], Y[i])).to_iter_dataset()
+    return grain.experimental.WindowShuffleIterDataset(rows, window_size=9, seed=2).batch(4)
+
+
 INPUTS: dict[str, Callable[[], dict[str, Any]]] = {
     "arrays": lambda: {"x": X, "y": Y, "batch_size": 4},
     "dataset": lambda: {"x": dataset().batch(4)},
@@ -93,6 +100,7 @@ INPUTS: dict[str, Callable[[], dict[str, Any]]] = {
     "unknown length": lambda: {"x": dataset().filter(lambda x, y: x[0] < 0.5).batch(4)},
     "PyDataset": lambda: {"x": Numbered(), "shuffle": True},
     "generator": lambda: {"x": endless(), "steps_per_epoch": BATCHES, "shuffle": False},
+    "grain": lambda: {"x": windows()},
 }
 
 
@@ -144,6 +152,7 @@ MOMENTS: dict[str, tuple[int, int | None]] = {
     "unknown length": (2, 1),
     "PyDataset": (1, 4),
     "generator": (2, 3),
+    "grain": (1, 4),
 }
 """When the program is interrupted."""
 

@@ -47,13 +47,14 @@ def input_of(value: Any, chief_seed: ChiefSeed, worker_count: int, *, shuffle: b
                 'Write stratagem.data.Dataset.from_source(dataset.with_format("numpy")).batch(GLOBAL_BATCH_SIZE).',
             )
         )
-    if isinstance(value, Iterable):
+    if isinstance(value, Iterable) and not isinstance(value, list | tuple | dict | str | bytes):
         return ReadAgain(value)
     raise InputError(
         explain(
             f"The data is a {type(value).__module__}.{type(value).__qualname__}.",
-            "It is no array, and cannot be iterated over.",
-            "Give arrays, a stratagem.data.Dataset, a PyDataset, a generator, or a loader of Grain, torch or tf.data.",
+            "It is neither an array nor a dataset.",
+            "Give numpy.asarray(values), a stratagem.data.Dataset, a PyDataset, a generator, or a dataset of Grain, "
+            "torch or TensorFlow.",
         )
     )
 

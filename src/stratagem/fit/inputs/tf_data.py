@@ -29,8 +29,8 @@ def tf_data_input(dataset: Any, worker_count: int) -> ReadAgain:
         dataset,
         num_batches=cardinality if cardinality >= 0 else None,
         may_end=cardinality == _UNKNOWN,
-        alike="Write a seed where the dataset draws random numbers, such as shuffle(..., seed=1), and "
-        "shard nothing: Stratagem gives each worker its rows.",
+        alike="Write a seed where the dataset draws random numbers, such as shuffle(..., seed=1), give all workers the "
+        "same tf.random.set_seed, and shard nothing: Stratagem gives each worker its rows.",
     )
 
 

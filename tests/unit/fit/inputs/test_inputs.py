@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import importlib
 import itertools
 import json
 from typing import Any
@@ -40,13 +38,6 @@ def targets(rows: Any) -> list[int]:
 def read(source: WholeBatches, reader: Any = None) -> list[list[int]]:
     """Read a pass, or what is left of one."""
     return [targets(rows) for rows in itertools.islice(reader or source.open(), LONGEST)]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def libraries() -> None:
-    """Import TensorFlow, which sets environment variables of its own; no test should be blamed for it."""
-    with contextlib.suppress(ImportError):
-        importlib.import_module("tensorflow")
 
 
 @pytest.fixture(params=KINDS)
