@@ -70,6 +70,21 @@ def test_an_endless_pydataset_in_fit() -> None:
     assert len(history.history["loss"]) == 2
 
 
+def test_a_pydataset_cannot_unhear_an_epoch() -> None:
+    class Plain(keras.utils.PyDataset):
+        __len__, __getitem__ = Sequence.__len__, Sequence.__getitem__
+
+    for made, unheard in ((Plain(), True), (Sequence(), False)):
+        source = WholeBatches(input_of(made, lambda _, __: 1, 1), whole, pass_is_epoch=True)
+        state = source.position(None)
+        assert [len(rows.data[1]) for rows in source.open()] == [4, 4, 2]
+        if unheard:
+            assert len(list(source.open(state=state))) == 3
+        else:
+            with pytest.raises(UsageError, match="has heard of 1 epochs"):
+                source.open(state=state)
+
+
 def test_what_a_thread_raises_ends_fit_and_the_threads() -> None:
     class Broken(Sequence):
         def __getitem__(self, index: int) -> Any:
