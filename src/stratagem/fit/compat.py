@@ -140,18 +140,18 @@ def array_inputs(x: Any, y: Any, sample_weight: Any, batch_size: int | None, ste
         adapter = array_data_adapter.ArrayDataAdapter(
             x, y, sample_weight=sample_weight, batch_size=batch_size, steps=steps, **kwargs
         )
+        sliceable = array_slicing.convert_to_sliceable(adapter._inputs, target_backend="numpy")
+        arrays = keras.tree.map_structure(lambda s: None if s is None else s.convert_to_numpy(s[:]), sliceable)
     except ValueError as error:
         if "Invalid dtype" not in str(error):
             raise
         raise InputError(
             explain(
-                f"An array of `fit` has a dtype of pandas' own: {error}.",
+                f"An array has a dtype of pandas' own: {error}.",
                 "It cannot become an array of numbers as it is.",
                 'Write series.cat.codes for categories, series.astype("float32") or astype("int32") for numbers.',
             )
         ) from None
-    sliceable = array_slicing.convert_to_sliceable(adapter._inputs, target_backend="numpy")
-    arrays = keras.tree.map_structure(lambda s: None if s is None else s.convert_to_numpy(s[:]), sliceable)
     return arrays, adapter.batch_size
 
 

@@ -192,16 +192,17 @@ class Strategy:
 
         Args:
             dataset: A batched `stratagem.data.Dataset`; or what `fit` accepts besides arrays: a PyDataset, a
-                generator, a torch loader, a `tf.data.Dataset`. These yield the same batches on every worker, are
-                read when asked for, and have no position to store.
+                generator or other iterable of batches, a dataset of Grain, torch or `tf.data`. These are read whole by
+                every worker, and must yield the same batches on all: the first of each pass is compared.
             options: How it is read.
 
         Returns:
             The distributed dataset. All workers must make it, and iterate over it, at the same point.
 
         Raises:
-            InputError: It is no dataset, or distributed already.
-            PeerError: The workers' datasets differ in shapes, dtypes or number of batches.
+            InputError: It is no dataset, or distributed already, or has another order on each worker.
+            PeerError: The workers' datasets differ in shapes, dtypes or number of batches. While reading: their
+                batches differ.
 
         Example:
             >>> import stratagem

@@ -177,9 +177,6 @@ class DistributedIterator:
 
         What was read ahead does not count. For a dataset that all workers share it is a position in the
         global dataset, and restores on another number of workers or replicas.
-
-        Raises:
-            UsageError: The input is no `stratagem.data.Dataset`, and has no position.
         """
         return self._steps.get_state()
 
@@ -191,7 +188,8 @@ class DistributedIterator:
 
         Raises:
             InputError: It is no state of such a dataset.
-            UsageError: The input has no position.
+            UsageError: The input can be read from its beginning only, such as a generator, and was read already: make
+                it anew. What comes before the position is read again.
         """
         steps = self._begin(state)
         self._steps.close()

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import multiprocessing
+
 import pytest
 
 from stratagem.cluster import bootstrap
@@ -93,3 +95,10 @@ def test_a_host_whose_name_others_cannot_use_is_named(
     bootstrap._warn_of_loopback_name(peers, peers[0])
     assert [record.levelname for record in caplog.records] == ["WARNING"] * warned
     assert ("worker 0 (host localhost, pid 1)" in caplog.text) == warned
+
+
+def test_a_process_that_imports_the_program_to_read_data_joins_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    # As multiprocessing marks a spawned process while it imports the main module; test_inputs.py has a real one.
+    monkeypatch.setattr(multiprocessing.current_process(), "_inheriting", True, raising=False)
+    with pytest.raises(UsageError, match=r'as the same task once more(.|\n)*if __name__ == "__main__"'):
+        join(resolver({"worker": ["a", "b"]}, "worker", 0))

@@ -7,8 +7,10 @@ import multiprocessing.connection
 import os
 import pickle
 import re
+import shutil
 import tempfile
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, wait
@@ -82,7 +84,9 @@ class Processes:
     """
 
     def __init__(self, count: int) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="stratagem-readers-")
+        self._folder = Path(tempfile.mkdtemp(prefix="stratagem-readers-"))
+        # A custom loop forgets its dataset, and closes nothing; the processes end by themselves then.
+        self._remove = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         self._executor = ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), _begin_reading)
         self._copies = 0
         self._pickled = b""
@@ -116,12 +120,12 @@ class Processes:
 
     @property
     def _path(self) -> Path:
-        return Path(self._folder.name) / str(self._copies)
+        return self._folder / str(self._copies)
 
     def close(self) -> None:
         """End the processes, and wait for them."""
         self._executor.shutdown(cancel_futures=True)
-        self._folder.cleanup()
+        self._remove()
 
 
 _copy: tuple[str, Any] = ("", None)

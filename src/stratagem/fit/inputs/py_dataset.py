@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import keras
 import numpy as np
 
+from stratagem.core.errors import UsageError, explain
 from stratagem.data.batches import State
 from stratagem.fit.inputs.ahead import Ahead, Processes, Submit, telling_of_death
 from stratagem.fit.inputs.base import ChiefSeed, Input, Pass, no_batch
@@ -65,11 +66,29 @@ class PyDatasetInput(Input):
         return {"seed": self._seed, "epochs": self._epochs}
 
     def recall(self, note: State) -> None:
-        """Take the seed, and let the dataset hear of the epochs before."""
-        self._seed = note["seed"]
-        while self._epochs < note["epochs"]:
+        """Take the seed, and let the dataset hear of the epochs before.
+
+        Raises:
+            UsageError: The dataset has heard of later ones, which it cannot take back.
+        """
+        kind, epochs = type(self._dataset), int(note["epochs"])
+        hears = kind.on_epoch_begin, kind.on_epoch_end
+        if epochs < self._epochs and hears != (
+            keras.utils.PyDataset.on_epoch_begin,
+            keras.utils.PyDataset.on_epoch_end,
+        ):
+            raise UsageError(
+                explain(
+                    f"A position in epoch {epochs} of a {kind.__name__} was to be restored, which has heard of "
+                    f"{self._epochs} epochs.",
+                    "What it changed in on_epoch_end cannot be taken back.",
+                    "Make it anew, and restore the position before anything is read.",
+                )
+            )
+        while self._epochs < epochs:
             self._dataset.on_epoch_begin()
             self.on_epoch_end()
+        self._seed, self._epochs = note["seed"], epochs
 
     def on_epoch_begin(self) -> None:
         self._dataset.on_epoch_begin()
