@@ -63,6 +63,9 @@ class Function:
         self._programs: ProgramStore[_Program] = ProgramStore()
         self._runs_as_python = False
 
+    def __reduce__(self) -> Any:
+        return function, (self._fn,)  # to another process, which compiles programs of its own
+
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
 

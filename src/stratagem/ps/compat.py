@@ -7,6 +7,8 @@ from typing import Any, Final
 
 import keras
 
+from stratagem.core.errors import InputError, explain
+
 _WHOLE_GRADIENT: Final = ("clipnorm", "clipvalue", "global_clipnorm", "loss_scale_factor")
 """Settings that need whole gradients, which parts do not see: workers apply them."""
 
@@ -17,8 +19,35 @@ _OF_A_PROCESS: Final = ("_value", "_initializer")
 
 def optimizer_recipe(optimizer: Any) -> tuple[type, dict[str, Any], dict[str, Any]]:
     """Return what makes an optimizer that updates as this one does, once gradients are clipped."""
-    config = optimizer.get_config()
+    kind, config, more = _recipe(optimizer)
     config.update({name: None for name in _WHOLE_GRADIENT if name in config})
+    return kind, config, more
+
+
+def optimizer_settings(optimizer: Any) -> tuple[Any, Any, Any]:
+    """Return what a worker needs of an optimizer: its recipe, its count of updates, and its learning rate.
+
+    The last two are variables; a learning rate may also be a schedule or a function.
+    """
+    return _recipe(optimizer), optimizer._iterations, optimizer._learning_rate
+
+
+def set_counters(optimizer: Any, iterations: Any, rate: Any) -> None:
+    """Let an optimizer count, and take its learning rate, elsewhere."""
+    object.__setattr__(optimizer, "_iterations", iterations)
+    object.__setattr__(optimizer, "_learning_rate", rate)
+
+
+def _recipe(optimizer: Any) -> tuple[type, dict[str, Any], dict[str, Any]]:
+    if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
+        raise InputError(
+            explain(
+                "A LossScaleOptimizer is used with parameter servers.",
+                "It keeps or drops a step by the gradients of all variables, which no server sees.",
+                "Use its inner optimizer, with a fixed loss_scale_factor, or train in bfloat16.",
+            )
+        )
+    config = optimizer.get_config()
     config["learning_rate"] = 0.0  # it comes with each gradient
     left_out = getattr(optimizer, "_exclude_from_weight_decay_pattern", None)
     return type(optimizer), config, {"_exclude_from_weight_decay_pattern": left_out} if left_out else {}
@@ -56,7 +85,8 @@ class HeldElsewhere(keras.Variable):
 
     @_value.setter
     def _value(self, value: Any) -> None:
-        self.pushed(value)
+        if value is not None:  # Keras drops the values of a model while its own loops run
+            self.pushed(value)
 
     @property
     def stored_dtype(self) -> str:
@@ -121,3 +151,37 @@ def variable_like(description: Mapping[str, Any], kind: type[HeldElsewhere], mor
 def value_held(variable: keras.Variable) -> Any:
     """Return the value that a variable holds in this process; None before it is initialised."""
     return vars(variable).get("_value")
+
+
+def plain_variable_like(description: Mapping[str, Any], value: Any) -> keras.Variable:
+    """Return an ordinary variable made of a description, with a value."""
+    variable = object.__new__(keras.Variable)
+    variable.__dict__.update(description, _value=value, _initializer=None)
+    return variable
+
+
+def describe_container(value: Any) -> tuple[dict[str, Any], list[Any]] | None:
+    """Return the attributes and items of a list, dict or set that Keras tracks; None of anything else.
+
+    Such a container cannot be pickled: unpickling puts items into it before it knows its tracker.
+    """
+    if not isinstance(value, list | dict | set) or not hasattr(value, "tracker"):
+        return None
+    return dict(vars(value)), list(value.items() if isinstance(value, dict) else value)
+
+
+def empty_container(kind: type) -> Any:
+    """Return an empty container of a class, not made by its constructor."""
+    return _plain(kind).__new__(kind)
+
+
+def fill_container(container: Any, description: tuple[dict[str, Any], list[Any]]) -> None:
+    """Give a container the attributes and items of another, without telling its tracker."""
+    attributes, items = description
+    container.__dict__.update(attributes)
+    plain = _plain(type(container))
+    plain.extend(container, items) if plain is list else plain.update(container, items)
+
+
+def _plain(kind: type) -> Any:
+    return next(plain for plain in (list, dict, set) if issubclass(kind, plain))

@@ -32,6 +32,7 @@ class Service:
     | `read`   | all         | values and versions of parts                             |
     | `change` | all         | set, add to, or apply gradients to parts                 |
     | `report` | all         | counts                                                   |
+    | `hello`  | chief       | it is still there                                        |
 
     Args:
         store: What it holds.
@@ -46,6 +47,7 @@ class Service:
             "read": (self._read, tuple(Role)),
             "change": (self._change, tuple(Role)),
             "report": (self._report, tuple(Role)),
+            "hello": (self._hello, (Role.CHIEF,)),
         }
 
     def __call__(self, request: Request) -> None:
@@ -89,6 +91,9 @@ class Service:
     def _change(self, message: Message) -> Message:
         """Fields: `operations` (`store.change`). Arrays: one for each."""
         change(self.store, message.fields["operations"], message.arrays)
+        return Message(DONE)
+
+    def _hello(self, _: Message) -> Message:
         return Message(DONE)
 
     def _report(self, _: Message) -> Message:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import builtins
 import itertools
+import sys
 import threading
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
 import zmq
 from zmq.utils.monitor import recv_monitor_message
 
-from stratagem.core import errors
 from stratagem.core.clock import Clock, Deadline
 from stratagem.core.errors import StratagemError, UnavailableError, explain
 from stratagem.transport.keys import Keys, Role
@@ -177,23 +175,20 @@ class Channel:
         )
 
 
-_ERRORS: Final[Mapping[str, type[Exception]]] = {
-    name: value
-    for module in (builtins, errors)
-    for name, value in vars(module).items()
-    if isinstance(value, type) and issubclass(value, Exception)
-}
-
-
 def raise_if_error(message: Message) -> Message:
     """Return an answer; raise what it tells instead.
 
-    The error is of Stratagem's or a built-in class of that name; a name it does not know is a `StratagemError`.
+    The error is of the class that was raised, where this process has a module with such a class; else it is a
+    `StratagemError`.
     """
     if message.kind != ERROR:
         return message
-    name, text = str(message.fields.get("class")), str(message.fields.get("text"))
-    kind = _ERRORS.get(name)
-    if kind is None or issubclass(kind, UnicodeError):  # which cannot be made of a text
-        raise StratagemError(f"{name}: {text}")
-    raise kind(text)
+    module, name, text = (str(message.fields.get(field)) for field in ("module", "class", "text"))
+    kind = getattr(sys.modules.get(module), name, None)
+    error: Exception = StratagemError(f"{name}: {text}")
+    if isinstance(kind, type) and issubclass(kind, Exception):
+        try:
+            error = kind(text)
+        except Exception:  # a class that cannot be made of a text
+            pass
+    raise error

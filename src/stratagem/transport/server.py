@@ -20,7 +20,7 @@ from stratagem.transport.keys import Keys, Role
 from stratagem.transport.message import Limits, Message, MessageError, decode, encode
 
 ERROR: Final = "error"
-"""The kind of an answer that says why there is none: fields `class` and `text`."""
+"""The kind of an answer that says why there is none: fields `module`, `class` and `text`."""
 
 _ZAP: Final = "inproc://zeromq.zap.01"
 _WAKE: Final = "inproc://answers"
@@ -98,13 +98,15 @@ class Server:
         self._handler = handler
         self._keys = keys
         self._limits = limits or Limits()
-        self._own = threading.local()
         self.refused: Counter[str] = Counter()
         """What was refused, by reason."""
         self._context = zmq.Context()
         self._context.linger = 0
         self._wake = self._context.socket(zmq.PULL)
         self._wake.bind(_WAKE)
+        self._to_thread = self._context.socket(zmq.PUSH)
+        self._to_thread.connect(_WAKE)
+        self._sending = threading.Lock()
         self._zap = self._context.socket(zmq.REP)
         self._zap.bind(_ZAP)
         self._router, self.address = self._listen(address)
@@ -143,12 +145,10 @@ class Server:
             self._thread.join()
 
     def _send(self, frames: Sequence[Any]) -> None:
-        """Send from any thread: a socket belongs to one, so each has its own to the server's."""
-        socket = getattr(self._own, "socket", None)
-        if socket is None:
-            socket = self._own.socket = self._context.socket(zmq.PUSH)
-            socket.connect(_WAKE)
-        socket.send_multipart(frames, copy=False)
+        """Send from any thread, through the one that owns the socket."""
+        with self._sending:
+            if not self._to_thread.closed:
+                self._to_thread.send_multipart(frames, copy=False)
 
     def _serve(self) -> None:
         poller = zmq.Poller()
@@ -170,7 +170,8 @@ class Server:
                 if self._router in ready:
                     self._take(self._router.recv_multipart(copy=False))
         finally:
-            self._context.destroy(linger=500)
+            with self._sending:
+                self._context.destroy(linger=500)
 
     def _judge(self, request: list[bytes]) -> None:
         """Answer ZeroMQ's question whether a key may connect (https://rfc.zeromq.org/spec/27/)."""
@@ -228,21 +229,27 @@ def send_frames(socket: zmq.Socket, frames: Sequence[Any]) -> int:
 
 def error_message(error: BaseException) -> Message:
     """Return the answer that tells of an error."""
-    return Message(ERROR, {"class": type(error).__name__, "text": str(error)})
+    kind = type(error)
+    return Message(ERROR, {"module": kind.__module__, "class": kind.__name__, "text": str(error)})
 
 
 def _bindable(host: str) -> str:
-    """Return a host as ZeroMQ binds it: it takes addresses and names of interfaces, no name such as `localhost`."""
-    return "127.0.0.1" if host == "localhost" else host
+    """Return what ZeroMQ binds, which knows no names: a loopback address, or all interfaces.
+
+    The name of a machine may stand for an address that the machine itself does not have (a container, a gateway).
+    """
+    return ("127.0.0.1" if host == "localhost" else host) if _is_loopback(host) else "*"
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
 
 
 def _require_loopback(address: str) -> None:
-    host = address.rpartition(":")[0].strip("[]")
-    try:
-        is_loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        is_loopback = False
-    if not is_loopback:
+    if not _is_loopback(address.rpartition(":")[0]):
         raise ClusterError(
             explain(
                 f"This task should listen at {address}, and has no keys.",

@@ -1,14 +1,18 @@
-"""Two parameter servers in this process, for tests."""
+"""Parameter servers in this process, and what tests and their workers, threads of it, share."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from typing import Any
 
 from stratagem.ps.client import Servers
 from stratagem.ps.service import Service
 from stratagem.ps.store import Store
 from stratagem.transport.server import Server
+
+gates: dict[str, Any] = {}
+"""What functions on workers wait for: they reach this module by its name, while their own travels by value."""
 
 
 @contextlib.contextmanager
