@@ -140,6 +140,7 @@ class Crew:
         self._clock = clock or Clock()
         self._keys = keys
         self._patience_seconds = patience_seconds
+        self.worker_count = len(workers)
         self.dispatch = Dispatch(depth)
         self._changed = threading.Condition()
         """Held whenever something is looked at or changed; notified when somebody may be waiting for it."""

@@ -58,8 +58,10 @@ _STREAM: Final = 0x9E3779B9
 
 _KERAS_OBJECTS: Final = (keras.layers.Layer, keras.metrics.Metric, keras.losses.Loss)
 
-_COMPILED: Final = ("train_function", "test_function", "predict_function")
-"""What a model compiled in this process for this process."""
+_OF_THE_CHIEF: Final = frozenset(
+    ("train_function", "test_function", "predict_function", "history", "_jax_state", "_eval_epoch_iterator")
+)
+"""Attributes of a model that its loops on the chief need, and no step on a worker."""
 
 
 _IMPORTED: Final = frozenset({*sys.stdlib_module_names, "stratagem", "keras", "jax", "numpy"})
@@ -91,7 +93,7 @@ class _Pickler(cloudpickle.Pickler):
         if isinstance(obj, keras.optimizers.Optimizer):
             return self._optimizer(obj)
         if isinstance(obj, _KERAS_OBJECTS):
-            return _blank, (type(obj),), {k: v for k, v in vars(obj).items() if k not in _COMPILED}
+            return _blank, (type(obj),), {k: v for k, v in vars(obj).items() if k not in _OF_THE_CHIEF}
         container = describe_container(obj)
         if container is not None:
             return empty_container, (type(obj),), container, None, None, fill_container

@@ -15,7 +15,9 @@ from stratagem.core import exits
 from stratagem.core.errors import UnavailableError, UsageError, explain
 from stratagem.core.log import announce
 from stratagem.core.types import InputContext, InputOptions
+from stratagem.fit.steps import PREDICT, StepKind
 from stratagem.ps.client import Servers
+from stratagem.ps.coordinator import ClusterCoordinator, HasWorkers
 from stratagem.ps.crew import Crew
 from stratagem.ps.placement import Placement
 from stratagem.ps.server import Server, Serving, end_all, require_servers
@@ -25,13 +27,14 @@ from stratagem.replica.untraced import leave_tracing
 from stratagem.strategy.base import Strategy
 from stratagem.strategy.devices import local_devices
 from stratagem.strategy.input import DistributedDataset
+from stratagem.strategy.remote_fit import RemoteStep
 from stratagem.transport.keys import Role, keys_of_environment, make_keys
 
 _EMBEDDED: Final = {"ps": 1, "worker": 2}
 """The cluster in this process where none is described."""
 
 
-class ParameterServerStrategy(Strategy):
+class ParameterServerStrategy(Strategy, HasWorkers):
     """Asynchronous training with parameter servers.
 
     Variables live on the `ps` tasks. Functions that the chief schedules (`stratagem.coordinator.ClusterCoordinator`)
@@ -82,8 +85,6 @@ class ParameterServerStrategy(Strategy):
         self._servers = Servers(servers, self._keys)
         self.placement = Placement(self._servers, variable_partitioner)
         self.crew = Crew(workers, servers, self._keys)
-        self.coordinator: Any = None
-        """The `ClusterCoordinator`, once there is one."""
         atexit.register(self.close)
         announce(f"ParameterServerStrategy: {len(workers)} worker(s), {len(servers)} parameter server(s)")
 
@@ -131,6 +132,15 @@ class ParameterServerStrategy(Strategy):
                 "Put it into a function and call coordinator.schedule(function, args=(per_worker_iterator,)).",
             )
         )
+
+    def make_step(self, model: Any, kind: StepKind) -> Any:
+        """Return what runs the steps of `fit` and `evaluate`: on the workers. `predict` runs on the chief."""
+        return super().make_step(model, kind) if kind is PREDICT else RemoteStep(ClusterCoordinator(self), model, kind)
+
+    def finish_steps(self) -> bool:
+        """Wait for all scheduled functions; the variables live on the servers."""
+        self.crew.join()
+        return True
 
     def __reduce__(self) -> Any:
         return _strategy_of_worker, ()

@@ -11,9 +11,10 @@ import keras
 import numpy as np
 import pytest
 from tests.unit.ps import servers
+from tests.unit.ps.servers import small_cluster
 
 import stratagem
-from stratagem.cluster.spec import ClusterSpec, Task
+from stratagem.cluster.spec import ClusterSpec
 from stratagem.cluster_resolver import SimpleClusterResolver
 from stratagem.coordinator import (
     ClusterCoordinator,
@@ -23,7 +24,6 @@ from stratagem.coordinator import (
 )
 from stratagem.core.errors import CancelledError, ClusterError, InputError, UsageError
 from stratagem.ps.partitioners import FixedShardsPartitioner
-from stratagem.ps.server import Serving
 
 
 @pytest.fixture
@@ -34,14 +34,9 @@ def coordinator() -> Iterator[ClusterCoordinator]:
 
 
 @pytest.fixture
-def small_cluster() -> Iterator[SimpleClusterResolver]:
-    """Two parameter servers and one worker in this process, as TensorFlow's tutorial starts them."""
-    servings = [Serving(Task("ps", index), "127.0.0.1:0") for index in range(2)]
-    addresses = [serving.address for serving in servings]
-    servings.append(Serving(Task("worker", 0), "127.0.0.1:0", addresses))
-    yield SimpleClusterResolver(ClusterSpec({"ps": addresses, "worker": [servings[-1].address]}))
-    for serving in reversed(servings):
-        serving.stop()
+def one_worker() -> Iterator[SimpleClusterResolver]:
+    with small_cluster() as resolver:
+        yield resolver
 
 
 class OwnError(Exception):
@@ -84,7 +79,7 @@ def make_step(strategy: Any, model: Any, optimizer: Any, accuracy: Any) -> Any:
     return step_fn
 
 
-def test_the_tutorial_loop_has_the_numbers_of_one_device(small_cluster: SimpleClusterResolver) -> None:
+def test_the_tutorial_loop_has_the_numbers_of_one_device(one_worker: SimpleClusterResolver) -> None:
     """With one worker there is no asynchrony; tensorflow.org/tutorials/distribute/parameter_server_training."""
     plain = stratagem.OneDeviceStrategy("cpu:0")
     parts = make_parts()
@@ -93,7 +88,7 @@ def test_the_tutorial_loop_has_the_numbers_of_one_device(small_cluster: SimpleCl
     expected = [float(step(iterator)) for _ in range(6)]
     iterator.close()
 
-    strategy = stratagem.ParameterServerStrategy(small_cluster, variable_partitioner=FixedShardsPartitioner(2))
+    strategy = stratagem.ParameterServerStrategy(one_worker, variable_partitioner=FixedShardsPartitioner(2))
     coordinator = ClusterCoordinator(strategy)
     with strategy.scope():
         model, optimizer, accuracy = make_parts()
