@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -47,7 +48,9 @@ def _recipe(optimizer: Any) -> tuple[type, dict[str, Any], dict[str, Any]]:
                 "Use its inner optimizer, with a fixed loss_scale_factor, or train in bfloat16.",
             )
         )
-    config = optimizer.get_config()
+    with warnings.catch_warnings():  # Keras 3.15 reads the learning rate by np.array, which NumPy 2 deprecates
+        warnings.simplefilter("ignore", DeprecationWarning)
+        config = optimizer.get_config()
     config["learning_rate"] = 0.0  # it comes with each gradient
     left_out = getattr(optimizer, "_exclude_from_weight_decay_pattern", None)
     return type(optimizer), config, {"_exclude_from_weight_decay_pattern": left_out} if left_out else {}
