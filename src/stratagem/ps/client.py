@@ -21,8 +21,8 @@ REQUEST_SECONDS: Final = 120.0
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """Where a part of a variable lives.
+class Location:
+    """Where a part of a variable, or of a slot, lives.
 
     Args:
         server: Index of the parameter server.
@@ -47,7 +47,7 @@ class Change:
     """
 
     op: str
-    parts: Sequence[Part]
+    parts: Sequence[Location]
     value: Any
     more: Mapping[str, Any] | None = None
 
@@ -112,7 +112,7 @@ class Servers:
         answers = self.ask(dict.fromkeys(range(len(self)), message), seconds)
         return [answers[index] for index in range(len(self))]
 
-    def read(self, variables: Sequence[Sequence[Part]]) -> list[np.ndarray]:
+    def read(self, variables: Sequence[Sequence[Location]]) -> list[np.ndarray]:
         """Return the values of variables, by their parts."""
         wanted = _by_server(part for parts in variables for part in parts)
         answers = self.ask({i: Message("read", {"names": list(names)}) for i, names in wanted.items()})
@@ -146,7 +146,7 @@ class Servers:
         return self._channels[index]
 
 
-def _by_server(parts: Iterable[Part]) -> dict[int, dict[str, None]]:
+def _by_server(parts: Iterable[Location]) -> dict[int, dict[str, None]]:
     """Return the names on each server, each once, in order."""
     names: dict[int, dict[str, None]] = {}
     for part in parts:

@@ -65,6 +65,22 @@ def fresh_optimizer(recipe: tuple[type, dict[str, Any], dict[str, Any]]) -> Any:
     return optimizer
 
 
+def slots_by_variable(optimizer: Any) -> list[tuple[Any, list[Any]]]:
+    """Return each variable of an optimizer that is built, with its slots in the order in which `Updater` has them.
+
+    None stands for a slot that the optimizer does not have under that name.
+    """
+    if not optimizer.built:
+        return []
+    named = {slot.name: slot for slot in optimizer.variables}
+    recipe, found = _recipe(optimizer), []
+    for variable in optimizer._trainable_variables:
+        alone = fresh_optimizer(recipe)
+        alone.build([variable])
+        found.append((variable, [named.get(slot.name) for slot in alone.variables[2:]]))
+    return found
+
+
 def clipped(optimizer: Any, gradients: Sequence[Any]) -> list[Any]:
     """Return whole gradients, unscaled and clipped as the optimizer says."""
     scale = optimizer.loss_scale_factor

@@ -35,7 +35,7 @@ import keras
 import numpy as np
 
 from stratagem.core.errors import UsageError, explain
-from stratagem.ps.client import Part
+from stratagem.ps.client import Location
 from stratagem.ps.compat import (
     HeldElsewhere,
     describe_container,
@@ -171,7 +171,7 @@ def _blank(kind: type) -> Any:
     return object.__new__(kind)
 
 
-def _remote_variable(parts: tuple[Part, ...], description: Mapping[str, Any]) -> RemoteVariable:
+def _remote_variable(parts: tuple[Location, ...], description: Mapping[str, Any]) -> RemoteVariable:
     task = current_task()
     name = parts[0].name
     if name not in task.variables:

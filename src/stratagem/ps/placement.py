@@ -6,6 +6,7 @@ import itertools
 import threading
 import weakref
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import cloudpickle
@@ -13,10 +14,11 @@ import keras
 import numpy as np
 
 from stratagem.core.errors import UsageError, explain
-from stratagem.ps.client import Part, Servers
-from stratagem.ps.compat import held_elsewhere, optimizer_recipe, value_held
+from stratagem.ps.client import Change, Location, Servers
+from stratagem.ps.compat import held_elsewhere, optimizer_recipe, slots_by_variable, value_held
 from stratagem.ps.partitioners import count_parts, divide_rows
 from stratagem.ps.service import pickled
+from stratagem.ps.store import SLOT
 from stratagem.ps.variables import RemoteVariable, Residence, remote_state
 from stratagem.transport.message import Message
 
@@ -36,7 +38,7 @@ class Placement:
         self._turn = itertools.cycle(range(len(servers)))
         self._count = itertools.count()
         self._optimizers: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def place(self, variables: Sequence[keras.Variable]) -> None:
         """Move variables to the servers. They stay the same objects; those that live there already stay.
@@ -51,7 +53,7 @@ class Placement:
         with self._lock:
             new = {id(v): v for v in variables if not isinstance(v, RemoteVariable)}
             chosen = [(variable, self._parts(variable)) for variable in new.values()]
-            requests: dict[int, list[tuple[Part, keras.Variable, np.ndarray]]] = {}
+            requests: dict[int, list[tuple[Location, keras.Variable, np.ndarray]]] = {}
             for variable, parts in chosen:
                 value = np.asarray(_value(variable))
                 start = 0
@@ -64,28 +66,45 @@ class Placement:
                 held_elsewhere(variable, RemoteVariable, remote_state(self.residence, parts))
 
     def name_of(self, optimizer: Any) -> str:
-        """Return the name of an optimizer on the servers, which get to know it when they do not."""
+        """Return the name of an optimizer on the servers, which get to know it, and its slots, when they do not."""
         with self._lock:
-            name = self._optimizers.get(optimizer)
-            if name is None:
+            if optimizer not in self._optimizers:
+                slots = slots_by_variable(optimizer)
+                self.place([variable for variable, _ in slots])
                 name = f"{optimizer.name}#{next(self._count)}"
                 recipe = pickled(cloudpickle.dumps(optimizer_recipe(optimizer)))
                 self._servers.ask_all(Message("define", {"name": name}, [recipe]))
+                self._place_slots(name, slots)
                 self._optimizers[optimizer] = name
-            return name
+            return self._optimizers[optimizer]
 
-    def _parts(self, variable: keras.Variable) -> list[Part]:
+    def _place_slots(self, name: str, slots_of: Sequence[tuple[Any, Sequence[Any]]]) -> None:
+        """Let the slots of an optimizer be those on the servers, so that a checkpoint saves and restores them.
+
+        An optimizer that is not built yet has none here; the servers then make them, and no checkpoint has them.
+        """
+        for variable, slots in slots_of:
+            for number, slot in enumerate(slots):
+                if slot is None or isinstance(slot, RemoteVariable):
+                    continue
+                locations = [replace(part, name=SLOT.join((part.name, name, str(number)))) for part in variable.parts]
+                if tuple(slot.shape) != tuple(variable.shape):  # a number that all parts have alike
+                    locations = [replace(locations[0], rows=None)]
+                self._servers.change([Change("set", locations, _value(slot))])
+                held_elsewhere(slot, RemoteVariable, remote_state(self.residence, locations))
+
+    def _parts(self, variable: keras.Variable) -> list[Location]:
         shape = tuple(variable.shape)
         # A constraint such as a norm needs the whole variable.
         parts = 1 if variable.constraint is not None else count_parts(self._partitioner, shape, variable.dtype)
         name = f"{variable.path}#{next(self._count)}"
         if parts == 1:
-            return [Part(next(self._turn), name)]
+            return [Location(next(self._turn), name)]
         sizes = divide_rows(shape[0], parts)
-        return [Part(next(self._turn), f"{name}/part_{i}", rows) for i, rows in enumerate(sizes)]
+        return [Location(next(self._turn), f"{name}/part_{i}", rows) for i, rows in enumerate(sizes)]
 
 
-def _creation(entries: Sequence[tuple[Part, keras.Variable, np.ndarray]]) -> Message:
+def _creation(entries: Sequence[tuple[Location, keras.Variable, np.ndarray]]) -> Message:
     names = [[part.name, variable.name] for part, variable, _ in entries]
     constraints = cloudpickle.dumps([variable.constraint for _, variable, _ in entries])
     return Message("create", {"parts": names}, [*(value for _, _, value in entries), pickled(constraints)])

@@ -25,7 +25,7 @@ import keras
 import numpy as np
 
 from stratagem.core.errors import UsageError, explain
-from stratagem.ps.client import Change, Part, Servers
+from stratagem.ps.client import Change, Location, Servers
 from stratagem.ps.compat import HeldElsewhere, beside, clipped, iterations_variable
 from stratagem.replica.tracing import current_tracing
 
@@ -39,7 +39,7 @@ class RemoteVariable(HeldElsewhere):
     """
 
     residence: Residence
-    parts: tuple[Part, ...]
+    parts: tuple[Location, ...]
 
     def pulled(self) -> Any:
         if current_tracing() is not None:  # of a variable that the program was not given: only its shape matters
@@ -227,7 +227,7 @@ def _require_first(target: Companion) -> None:
         )
 
 
-def remote_state(residence: Residence, parts: Sequence[Part]) -> dict[str, Any]:
+def remote_state(residence: Residence, parts: Sequence[Location]) -> dict[str, Any]:
     """Return the attributes that make a variable a remote one."""
     return {"residence": residence, "parts": tuple(parts), "companions": {}}
 

@@ -14,7 +14,7 @@ from tests.unit.ps.servers import running_servers
 
 import stratagem
 from stratagem.core.errors import InputError, UnavailableError, UsageError
-from stratagem.ps.client import Change, Part, Servers
+from stratagem.ps.client import Change, Location, Servers
 from stratagem.ps.partitioners import FixedShardsPartitioner
 from stratagem.ps.placement import Placement
 from stratagem.ps.variables import RemoteVariable, Residence, apply_remotely
@@ -193,5 +193,5 @@ def test_mistakes_are_explained(servers: Servers) -> None:
     with pytest.raises(InputError, match="shape"):
         servers.change([Change("set", weight.parts, np.zeros(3))])
     with pytest.raises(UnavailableError, match="no variable 'gone'"):
-        servers.read([[Part(1, "gone")]])
+        servers.read([[Location(1, "gone")]])
     assert float(weight.value) == 1.0
