@@ -206,7 +206,10 @@ def test_an_error_is_raised_once_and_clears_the_queue(coordinator: ClusterCoordi
 def test_what_waits_behind_an_error_is_cancelled(coordinator: ClusterCoordinator) -> None:
     release = servers.gates["release"] = threading.Event()
 
+    started = servers.gates["started"] = threading.Barrier(3)
+
     def hold() -> None:
+        servers.gates["started"].wait(20)
         servers.gates["release"].wait(20)
         raise OwnError("held")
 
@@ -214,6 +217,7 @@ def test_what_waits_behind_an_error_is_cancelled(coordinator: ClusterCoordinator
     waiting = [coordinator.schedule(lambda: 1) for _ in range(3)]
     with pytest.raises(TimeoutError):
         waiting[0].fetch(timeout=0.0)
+    started.wait(20)  # both workers have begun
     release.set()
     for value in waiting:
         with pytest.raises(CancelledError, match="Another scheduled function failed"):

@@ -53,7 +53,12 @@ def test_errors_keep_their_class() -> None:
     class OwnError(Exception):
         pass
 
-    raised = {"input": InputError("a"), "key": KeyError("b"), "own": OwnError("c"), "odd": UnicodeError("d")}
+    raised = {
+        "input": InputError("a"),
+        "key": KeyError("b"),
+        "own": OwnError("c"),
+        "odd": UnicodeDecodeError("utf-8", b"d", 0, 1, "four more arguments"),
+    }
 
     def handler(request: Request) -> None:
         raise raised[request.message.kind]
