@@ -53,12 +53,8 @@ def test_errors_keep_their_class() -> None:
     class OwnError(Exception):
         pass
 
-    raised = {
-        "input": InputError("a"),
-        "key": KeyError("b"),
-        "own": OwnError("c"),
-        "odd": UnicodeDecodeError("utf-8", b"d", 0, 1, "four more arguments"),
-    }
+    undecodable = UnicodeDecodeError("utf-8", b"d", 0, 1, "made of more than a text")
+    raised = {"input": InputError("a"), "key": KeyError("b"), "own": OwnError("c"), "odd": undecodable}
 
     def handler(request: Request) -> None:
         raise raised[request.message.kind]
