@@ -16,6 +16,7 @@ from stratagem.core.backend import require_jax_backend
 if TYPE_CHECKING:
     from stratagem import callbacks as callbacks
     from stratagem import cluster_resolver as cluster_resolver
+    from stratagem import coordinator as coordinator
     from stratagem import data as data
     from stratagem import errors as errors
     from stratagem import experimental as experimental
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from stratagem.strategy.mirrored import MirroredStrategy as MirroredStrategy
     from stratagem.strategy.multi_worker_mirrored import MultiWorkerMirroredStrategy as MultiWorkerMirroredStrategy
     from stratagem.strategy.one_device import OneDeviceStrategy as OneDeviceStrategy
+    from stratagem.strategy.parameter_server import ParameterServerStrategy as ParameterServerStrategy
     from stratagem.strategy.tpu import TPUStrategy as TPUStrategy
 
 __version__ = "0.1.0"
@@ -72,6 +74,7 @@ _HOMES = {
     "MultiWorkerMirroredStrategy": "stratagem.strategy.multi_worker_mirrored",
     "NcclAllReduce": "stratagem.strategy.cross_device",
     "OneDeviceStrategy": "stratagem.strategy.one_device",
+    "ParameterServerStrategy": "stratagem.strategy.parameter_server",
     "PerReplica": "stratagem.replica.values",
     "ReduceOp": "stratagem.core.types",
     "ReductionToOneDevice": "stratagem.strategy.cross_device",
@@ -90,7 +93,18 @@ _HOMES = {
 }
 """Where each public name lives."""
 
-_MODULES = ("callbacks", "cluster_resolver", "data", "errors", "experimental", "io", "nn", "testing", "train")
+_MODULES = (
+    "callbacks",
+    "cluster_resolver",
+    "coordinator",
+    "data",
+    "errors",
+    "experimental",
+    "io",
+    "nn",
+    "testing",
+    "train",
+)
 """Public modules."""
 
 __all__ = [*_HOMES, *_MODULES]  # noqa: PLE0604  # pyright: ignore[reportUnsupportedDunderAll]

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 from stratagem.core.errors import (
+    CancelledError,
     ClusterError,
     InputError,
     OutOfRangeError,
     PeerError,
     ReaderError,
+    RefusedError,
     StartupError,
     StratagemError,
+    UnavailableError,
     UsageError,
 )
 
 __all__ = [
+    "CancelledError",
     "ClusterError",
     "InputError",
     "OutOfRangeError",
     "PeerError",
     "ReaderError",
+    "RefusedError",
     "StartupError",
     "StratagemError",
+    "UnavailableError",
     "UsageError",
 ]

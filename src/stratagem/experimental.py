@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from stratagem.core.types import CommunicationImplementation, CommunicationOptions, ValueContext
 from stratagem.strategy.multi_worker_mirrored import (
     ExperimentalMultiWorkerMirroredStrategy as MultiWorkerMirroredStrategy,
 )
 from stratagem.strategy.tpu import TPUStrategy
 from stratagem.train.preemption import PreemptionCheckpointHandler, TerminationConfig
+
+if TYPE_CHECKING:
+    from stratagem import coordinator as coordinator
+    from stratagem.ps import partitioners as partitioners
+    from stratagem.strategy.parameter_server import ParameterServerStrategy as ParameterServerStrategy
 
 CollectiveCommunication = CommunicationImplementation
 CollectiveHints = CommunicationOptions
@@ -18,8 +26,22 @@ __all__ = [
     "CommunicationImplementation",
     "CommunicationOptions",
     "MultiWorkerMirroredStrategy",
+    "ParameterServerStrategy",
     "PreemptionCheckpointHandler",
     "TPUStrategy",
     "TerminationConfig",
     "ValueContext",
+    "coordinator",
+    "partitioners",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Load what needs ZeroMQ when it is first named; most programs do without."""
+    if name == "ParameterServerStrategy":
+        return importlib.import_module("stratagem.strategy.parameter_server").ParameterServerStrategy
+    if name == "coordinator":
+        return importlib.import_module("stratagem.coordinator")
+    if name == "partitioners":
+        return importlib.import_module("stratagem.ps.partitioners")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

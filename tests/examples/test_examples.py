@@ -98,6 +98,19 @@ def test_multi_worker_shows_one_bar_and_one_result() -> None:
     assert "On digits" not in other
 
 
+def test_parameter_servers() -> None:
+    program = EXAMPLES / "parameter_server.py"
+    results = run_workers(SEEDED, 2, servers=1, args=["1", program, "--epochs", "1", "--steps", "60"], env=ON_DIGITS)
+
+    assert [result.returncode for result in results] == [0] * 4
+    chief = results[0].output
+    epoch, evaluation = progress(chief)
+    assert re.search(r"Scheduled 60 steps: mean loss (\d+\.\d+)", chief) is not None, chief
+    assert evaluation.loss < epoch.loss
+    assert evaluation.accuracy > 0.8
+    assert all("On digits" not in result.output for result in results[1:])
+
+
 def test_resnet_on_two_devices() -> None:
     (output,) = run("resnet.py", "--devices", "2", "--epochs", "2", "--filters", "4", "--blocks", "1")
 

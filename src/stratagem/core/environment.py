@@ -22,6 +22,13 @@ HANG_TIMEOUT: Final = "STRATAGEM_HANG_TIMEOUT"
 GENERATION: Final = "STRATAGEM_GENERATION"
 """Which life of the group this is, from 1. Set by `stratagem run`, which counts it up at each restart."""
 
+KEYS: Final = "STRATAGEM_KEYS"
+"""JSON with the keys of a task of a parameter-server cluster: its own secret, everybody's public. Set by
+`stratagem run`; a secret, so it is never printed."""
+
+OPEN_CLUSTER: Final = "STRATAGEM_OPEN_CLUSTER"
+"""Set to 1: tasks of a parameter-server cluster without keys may listen on addresses that other machines reach."""
+
 STEP_FILE: Final = "STRATAGEM_STEP_FILE"
 """Where a task notes how many steps it has finished. Set by `stratagem run`."""
 

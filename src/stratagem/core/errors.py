@@ -32,6 +32,18 @@ class InputError(StratagemError, ValueError):
     """A value cannot be used as it is. Remedy: change the value, as the message shows."""
 
 
+class UnavailableError(StratagemError, ConnectionError):
+    """A task cannot be reached (`tf.errors.UnavailableError`). Remedy: start it, or the whole cluster, again."""
+
+
+class RefusedError(StratagemError, PermissionError):
+    """A task would not do what was asked. Remedy: ask from a task that may, as the message shows."""
+
+
+class CancelledError(StratagemError, RuntimeError):
+    """A function was given up because another failed (`tf.errors.CancelledError`). Remedy: mend that one."""
+
+
 class OutOfRangeError(StratagemError, LookupError):
     """The data has ended (`tf.errors.OutOfRangeError`). Remedy: leave the loop, or begin a new pass."""
 

@@ -183,3 +183,25 @@ def flattened_callbacks(callbacks: Any) -> Sequence[Any]:
     if isinstance(callbacks, keras.callbacks.CallbackList):
         return callbacks.callbacks
     return list(callbacks) if isinstance(callbacks, list | tuple) else [callbacks]
+
+
+def give_back_state(model: Any) -> None:
+    """Give the variables of this process the values that Keras keeps while its loops run; leave out those elsewhere."""
+    if getattr(model, "_jax_state", None) and not model._jax_state_synced:
+        optimizer = getattr(model, "optimizer", None)
+        groups = {"optimizer_variables": optimizer.variables if optimizer is not None else []}
+        for group, values in model._jax_state.items():
+            for variable, value in zip(groups.get(group) or getattr(model, group), values or (), strict=False):
+                if not hasattr(variable, "residence"):
+                    variable.assign(value)
+    model._jax_state_synced = True
+
+
+def has_own_step(model: Any, name: str) -> bool:
+    """Return whether a class of a model's overrides `train_step` or `test_step`."""
+    return getattr(type(model), name) is not getattr(Trainer, name)
+
+
+def called(model: Any, x: Any, *, training: bool) -> Any:
+    """Call a model as its own steps do: with `training` where it takes that."""
+    return model(x, training=training) if model._call_has_training_arg else model(x)

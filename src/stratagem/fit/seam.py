@@ -71,7 +71,11 @@ def attach(model: Any, strategy: StrategyLike) -> None:
         holds_parts(model, _keepers[model].consolidate)
 
 
-class StepFunction:
+class StepOfStrategy:
+    """A step function that `Strategy.make_step` has made."""
+
+
+class StepFunction(StepOfStrategy):
     """What Keras calls as `model.train_function`, `test_function` or `predict_function`.
 
     Args:
@@ -260,8 +264,8 @@ def _making(name: str, kind: StepKind) -> Callable[[Callable], Callable]:
             strategy = strategy_of(model)
             if strategy is None:
                 return original(model, force)
-            if force or not isinstance(getattr(model, name), StepFunction):
-                setattr(model, name, StepFunction(model, strategy, kind))
+            if force or not isinstance(getattr(model, name), StepOfStrategy):
+                setattr(model, name, strategy.make_step(model, kind))
             return getattr(model, name)
 
         return make
@@ -278,8 +282,11 @@ def _whole_in_one_process(original: Callable) -> Callable:
 
     @functools.wraps(original)
     def jax_state_sync(model: Any) -> None:
-        original(model)
         strategy = strategy_of(model)
+        if strategy is not None and strategy.finish_steps():
+            compat.give_back_state(model)  # of variables that live elsewhere it is older than what the steps have left
+            return
+        original(model)
         if strategy is not None and not strategy.mesh.multi_process:
             make_whole(model)
 

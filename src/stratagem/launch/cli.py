@@ -79,6 +79,13 @@ def _stratagem() -> None:
     help="Also run SCRIPT as an evaluator, which trains with nobody and follows checkpoints (SidecarEvaluator).",
 )
 @click.option(
+    "--ps",
+    type=int,
+    default=0,
+    metavar="N",
+    help="Also run N parameter servers and a chief, for ParameterServerStrategy; a lost worker is started again.",
+)
+@click.option(
     "--log-dir",
     type=click.Path(file_okay=False, path_type=Path),
     help="Keep the output of each task here. [default: a temporary folder, removed unless a task fails]",
@@ -139,6 +146,7 @@ def _run(
     coordinator: str | None,
     node_hosts: str,
     with_evaluator: bool,
+    ps: int,
     log_dir: Path | None,
     grace: float,
     max_restarts: int,
@@ -173,6 +181,7 @@ def _run(
         coordinator=coordinator,
         node_hosts=tuple(host.strip() for host in node_hosts.split(",")) if node_hosts else (),
         evaluator=with_evaluator,
+        ps=ps,
     )
     restarts = Restarts(max_restarts, restart_on, backoff, min_workers)
     variables = os.environ | ({environment.HANG_TIMEOUT: str(hang_timeout)} if hang_timeout is not None else {})
@@ -246,5 +255,6 @@ def _require_script(script: str) -> None:
 def _description(task: TaskPlan) -> str:
     """Return a task as lines that a shell can run."""
     cores = f", cores {','.join(map(str, task.cores))}" if task.cores else ""
-    settings = [f"{name}={shlex.quote(value)} \\" for name, value in task.environment.items()]
+    shown = task.environment | ({environment.KEYS: "(secret)"} if environment.KEYS in task.environment else {})
+    settings = [f"{name}={shlex.quote(value)} \\" for name, value in shown.items()]
     return "\n".join([f"# {task.name}{cores}", *settings, shlex.join(task.command)])

@@ -100,6 +100,7 @@ class Run:
                 grace_seconds=self._grace_seconds,
                 signals=signals,
                 variables=self._variables,
+                replacements=self._restarts.at_most,
                 clock=self._clock,
             )
         finally:

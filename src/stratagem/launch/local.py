@@ -13,7 +13,7 @@ import signal
 import struct
 import subprocess
 import termios
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -36,6 +36,7 @@ def run_tasks(
     grace_seconds: float,
     signals: Signals,
     variables: Mapping[str, str] = os.environ,
+    replacements: int = 0,
     clock: Clock | None = None,
 ) -> Supervisor:
     """Run tasks until all of them have ended.
@@ -47,6 +48,7 @@ def run_tasks(
         grace_seconds: Time between the signal that asks the tasks to end and SIGKILL.
         signals: Where the signals to this process arrive.
         variables: The environment below that of the tasks.
+        replacements: How many lost workers may be started again, where a chief hands out the work.
         clock: Where time comes from.
 
     Returns:
@@ -55,18 +57,31 @@ def run_tasks(
     Raises:
         StartupError: A task could not be started.
     """
-    supervisor = Supervisor([task.name for task in tasks], grace_seconds, clock or Clock())
+    has_servers = any(task.type == "ps" for task in tasks)
+    supervisor = Supervisor(
+        [task.name for task in tasks],
+        grace_seconds,
+        clock or Clock(),
+        servants=[task.name for task in tasks if has_servers and task.type in ("worker", "ps")],
+        replaceable=[task.name for task in tasks if has_servers and task.type == "worker"],
+        replacements=replacements,
+    )
     with ExitStack() as stack:
         selector = stack.enter_context(selectors.DefaultSelector())
         selector.register(signals, selectors.EVENT_READ)
         guard = stack.enter_context(Guard(grace_seconds))
+        plans = {task.name: task for task in tasks}
         running: list[_RunningTask] = []
+
+        def start(name: str) -> _RunningTask:
+            task = _RunningTask(plans[name], logs[name], screen, variables)
+            running.append(task)
+            guard.started(task.pid)
+            selector.register(task.output, selectors.EVENT_READ, task)
+            return task
+
         try:
-            for task in tasks:
-                running.append(_RunningTask(task, logs[task.name], screen, variables))
-                guard.started(running[-1].pid)
-                selector.register(running[-1].output, selectors.EVENT_READ, running[-1])
-            _follow(running, selector, supervisor, signals, guard, screen)
+            _follow({name: start(name) for name in plans}, start, selector, supervisor, signals, guard, screen)
         finally:
             for task in running:
                 task.end()
@@ -74,14 +89,14 @@ def run_tasks(
 
 
 def _follow(
-    running: Sequence[_RunningTask],
+    alive: dict[str, _RunningTask],
+    start: Callable[[str], _RunningTask],
     selector: selectors.BaseSelector,
     supervisor: Supervisor,
     signals: Signals,
     guard: Guard,
     screen: Screen,
 ) -> None:
-    alive = {task.name: task for task in running}
     someone_reads = True
     while alive:
         for key, _ in selector.select(supervisor.seconds_until_due()):
@@ -97,6 +112,8 @@ def _follow(
         for name in returncodes:
             guard.ended(alive.pop(name).pid)
         supervisor.ended(returncodes)
+        for name in supervisor.tasks_to_start():
+            alive[name] = start(name)
         due = supervisor.signal_due()
         if due is not None:
             for task in alive.values():

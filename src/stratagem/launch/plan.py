@@ -9,6 +9,7 @@ every task finds the others through the coordinator, worker 0.
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import sys
@@ -36,6 +37,7 @@ class Request:
         coordinator: `host:port` of worker 0, needed with several nodes.
         node_hosts: Host of each node; may be empty.
         evaluator: Whether node 0 also runs an evaluator.
+        ps: How many parameter servers run beside the workers, with a chief that hands out the work.
 
     Raises:
         ClusterError: The arguments do not describe a cluster.
@@ -49,12 +51,21 @@ class Request:
     coordinator: str | None = None
     node_hosts: tuple[str, ...] = ()
     evaluator: bool = False
+    ps: int = 0
 
     def __post_init__(self) -> None:
         _require_positive("--workers", self.workers, "No task could be started.")
         _require_positive("--nodes", self.nodes, "No task could be started.")
         if self.devices_per_worker is not None:
             _require_positive("--devices-per-worker", self.devices_per_worker, "A worker would have nothing to run on.")
+        if self.ps < 0 or (self.ps and self.nodes > 1):
+            raise ClusterError(
+                explain(
+                    f"--ps is {self.ps}, --nodes is {self.nodes}.",
+                    "The nodes could not agree on the keys of the cluster.",
+                    "Run parameter servers on one node, or write a TF_CONFIG for each task.",
+                )
+            )
         if not 0 <= self.node_rank < self.nodes:
             raise ClusterError(
                 explain(
@@ -152,7 +163,7 @@ def make_plan(
 
     Returns:
         One plan for each worker of this node, in the order of their index; behind them the evaluator, if there is
-        one.
+        one. With parameter servers the chief comes first and they come last.
 
     Raises:
         ClusterError: The machine cannot give what was asked for.
@@ -164,7 +175,8 @@ def make_plan(
         >>> tasks[1].environment["TF_CONFIG"]
         '{"cluster": {"worker": ["127.0.0.1:4001", "127.0.0.1:4002"]}, "task": {"type": "worker", "index": 1}}'
     """
-    addresses = worker_addresses(request, ports)
+    cluster = _cluster(request, ports)
+    keys = _keys_by_role(request)
     devices = _device_variables(request, machine)
     cores = divide_cores(machine.cores, request.workers)
     threads = str(max(1, machine.num_cores // request.workers))
@@ -172,23 +184,44 @@ def make_plan(
     for local_index in range(request.workers):
         index = request.node_rank * request.workers + local_index
         own = cores[local_index]
-        settings = _settings(addresses, "worker", index, str(len(own)) if own else threads, variables)
-        tasks.append(_task(request, "worker", index, settings | devices[local_index], own))
-    if request.evaluator and request.node_rank == 0:
-        # Beside the workers, on whatever core is free, and off their GPUs: it must not slow a step, and none waits
-        # for it.
+        settings = _settings(cluster, "worker", index, str(len(own)) if own else threads, variables)
+        tasks.append(_task(request, "worker", index, settings | devices[local_index] | keys.get("worker", {}), own))
+
+    def beside(task_type: str, index: int) -> TaskPlan:
+        # On whatever core is free, and off the workers' GPUs: it must not slow a step.
         no_gpu = {environment.CUDA_VISIBLE_DEVICES: ""} if machine.gpus else {}
-        tasks.append(_task(request, "evaluator", 0, _settings(addresses, "evaluator", 0, "1", variables) | no_gpu))
+        settings = _settings(cluster, task_type, index, "1", variables)
+        return _task(request, task_type, index, settings | no_gpu | keys.get(task_type, {}))
+
+    if request.evaluator and request.node_rank == 0:
+        tasks.append(beside("evaluator", 0))
+    if request.ps:
+        tasks = [beside("chief", 0), *tasks, *(beside("ps", index) for index in range(request.ps))]
     return tasks
 
 
+def _cluster(request: Request, ports: Callable[[int], Sequence[int]]) -> dict[str, list[str]]:
+    """Return the jobs of the cluster and their addresses."""
+    if not request.ps:
+        return {"worker": worker_addresses(request, ports)}
+    free = [f"{LOOPBACK}:{port}" for port in ports(1 + request.workers + request.ps)]
+    return {"chief": free[:1], "worker": free[1 : 1 + request.workers], "ps": free[1 + request.workers :]}
+
+
+def _keys_by_role(request: Request) -> dict[str, dict[str, str]]:
+    """Return the variable that holds the keys of a task, by its role; nothing without parameter servers."""
+    if not request.ps:
+        return {}
+    keys = importlib.import_module("stratagem.transport.keys")  # needs ZeroMQ, which other runs do without
+    return {role.value: {environment.KEYS: own.as_text()} for role, own in keys.make_keys().items()}
+
+
 def _settings(
-    addresses: Sequence[str], task_type: str, index: int, threads: str, variables: Mapping[str, str]
+    cluster: Mapping[str, Sequence[str]], task_type: str, index: int, threads: str, variables: Mapping[str, str]
 ) -> dict[str, str]:
     """Return the variables of a task but for its devices."""
-    cluster = {"cluster": {"worker": addresses}, "task": {"type": task_type, "index": index}}
     return {
-        environment.TF_CONFIG: json.dumps(cluster),
+        environment.TF_CONFIG: json.dumps({"cluster": cluster, "task": {"type": task_type, "index": index}}),
         environment.KERAS_BACKEND: "jax",
         environment.LAUNCHED: "1",
         environment.PYTHONUNBUFFERED: "1",
@@ -203,7 +236,7 @@ def _task(
     return TaskPlan(
         type=task_type,
         index=index,
-        is_chief=task_type == "worker" and index == 0,
+        is_chief=task_type == ("chief" if request.ps else "worker") and index == 0,
         command=(sys.executable, *request.command),
         environment=settings,
         cores=cores,

@@ -17,6 +17,9 @@ from stratagem.core.clock import Clock, Deadline
 CAUSE_SECONDS: Final = 2.0
 """How long to wait, when a task says that it lost a peer, for the end of that peer."""
 
+SERVED_OUT_SECONDS: Final = 10.0
+"""How long tasks that serve a chief may go on when it has ended; it tells them, so they do not need it."""
+
 
 @dataclass(frozen=True)
 class Failure:
@@ -67,10 +70,27 @@ class Supervisor:
         tasks: Names of the tasks.
         grace_seconds: Time between the signal that asks and SIGKILL.
         clock: Where time comes from.
+        servants: Those that serve a chief: workers and parameter servers. They end when the other tasks have.
+        replaceable: Those whose loss is no failure: workers that a chief hands work to.
+        replacements: How many lost tasks may be started again.
     """
 
-    def __init__(self, tasks: Iterable[str], grace_seconds: float, clock: Clock) -> None:
+    def __init__(
+        self,
+        tasks: Iterable[str],
+        grace_seconds: float,
+        clock: Clock,
+        *,
+        servants: Iterable[str] = (),
+        replaceable: Iterable[str] = (),
+        replacements: int = 0,
+    ) -> None:
         self.running = set(tasks)
+        self._servants = frozenset(servants)
+        self._replaceable = frozenset(replaceable)
+        self._replacements = replacements
+        self._left_alone: Deadline | None = None
+        self._to_start: list[str] = []
         self.failure: Failure | None = None
         self.interrupt: int | None = None
         self._grace_seconds = grace_seconds
@@ -102,6 +122,10 @@ class Supervisor:
         self.running -= returncodes.keys()
         self._returncodes |= set(returncodes.values())
         bad = [(task, code) for task, code in returncodes.items() if code != 0]
+        if self._grace is None and not self._is_served_out:
+            bad = [(task, code) for task, code in bad if not self._is_lost(task, code)]
+        if self._is_served_out and self._left_alone is None:
+            self._left_alone = Deadline(SERVED_OUT_SECONDS, self._clock)
         if not bad or self._grace is not None:
             return
         # Seen together, their order is unknown; one that a signal ended did not end because of its peers.
@@ -113,6 +137,26 @@ class Supervisor:
         elif self._suspected is None:
             # It ended because of a peer, perhaps of this machine: that one is the cause, if it shows.
             self._suspected = Deadline(CAUSE_SECONDS, self._clock)
+
+    @property
+    def _is_served_out(self) -> bool:
+        """Whether only tasks run that serve others."""
+        return bool(self._servants) and self.running <= self._servants
+
+    def _is_lost(self, task: str, code: int) -> bool:
+        """Whether the end of a task is no failure; it may be started again."""
+        if task not in self._replaceable or not exits.is_retryable(code):
+            return False
+        if self._replacements > 0:
+            self._replacements -= 1
+            self.running.add(task)
+            self._to_start.append(task)
+        return True
+
+    def tasks_to_start(self) -> list[str]:
+        """Return the tasks that must be started again now, once."""
+        to_start, self._to_start = self._to_start, []
+        return to_start
 
     def interrupted(self, signal_number: int) -> None:
         """Take note of a signal to the launcher. The first asks the tasks to end; a second one kills at once."""
@@ -127,6 +171,8 @@ class Supervisor:
         """Return the signal that every running task must get now, once; None most of the time."""
         if self._suspected is not None and self._suspected.expired and self._grace is None:
             self._begin_to_end(signal.SIGTERM)
+        if self._left_alone is not None and self._left_alone.expired and self._grace is None:
+            self._begin_to_end(signal.SIGTERM)
         if self._grace is not None and self._grace.expired and not self._killed:
             self._kill()
         due, self._due = self._due, None
@@ -138,7 +184,7 @@ class Supervisor:
             return 0.0
         if self._killed:
             return None
-        next_due = self._grace or self._suspected
+        next_due = self._grace or self._suspected or self._left_alone
         return None if next_due is None else next_due.remaining
 
     def _begin_to_end(self, signal_number: int) -> None:

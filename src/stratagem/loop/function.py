@@ -16,6 +16,7 @@ from stratagem.replica.captured import Place, ProgramStore, standing_in
 from stratagem.replica.context import StrategyLike
 from stratagem.replica.mesh import Tree
 from stratagem.replica.placing import placed
+from stratagem.replica.resident import assign_all, values_of
 from stratagem.replica.tracing import Replayable, current_tracing
 from stratagem.replica.untraced import NeedsPython
 
@@ -61,6 +62,9 @@ class Function:
         self._fn = fn
         self._programs: ProgramStore[_Program] = ProgramStore()
         self._runs_as_python = False
+
+    def __reduce__(self) -> Any:
+        return function, (self._fn,)  # to another process, which compiles programs of its own
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
@@ -128,7 +132,7 @@ class _Program:
 
     def run(self, arrays: Sequence[jax.Array], numbers: list[Any]) -> Tree:
         """Run the program: read the variables, assign their new values, return the outputs."""
-        values = [variable.value for variable in self._variables]
+        values = values_of(self._variables)
         arrays = list(arrays)
         if self._strategy is not None:
             values = placed(self._strategy, values, [f"variable {i} {v.path}" for i, v in enumerate(self._variables)])
@@ -137,6 +141,5 @@ class _Program:
         outputs, changed = self._compiled(values, arrays, numbers)
         if self._strategy is not None:
             self._strategy.mesh.wait((outputs, changed))
-        for i, value in zip(self._assigned, changed, strict=True):
-            self._variables[i].assign(value)
+        assign_all([self._variables[i] for i in self._assigned], changed)
         return self._output.unflatten(outputs)

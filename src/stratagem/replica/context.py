@@ -46,6 +46,10 @@ class StrategyLike(Protocol):
 
     def check_agreement(self, name: str, fields: Mapping[str, str | int]) -> None: ...
 
+    def make_step(self, model: Any, kind: Any) -> Any: ...
+
+    def finish_steps(self) -> bool: ...
+
 
 class _Stacks(threading.local):
     def __init__(self) -> None:

@@ -26,6 +26,7 @@ from stratagem.replica.exchange import Exchange, Ragged, Share, own_share
 from stratagem.replica.mesh import AXIS, Tree
 from stratagem.replica.packs import sum_over_replicas
 from stratagem.replica.placing import placed
+from stratagem.replica.resident import assign_all, values_of
 from stratagem.replica.split import Split
 from stratagem.replica.tracing import Replayable, current_tracing
 from stratagem.replica.uneven import run_uneven
@@ -228,8 +229,7 @@ class _Program:
         values = self._placed_values()
         outputs, changed = self._compiled(values, arrays, numbers)
         self.mesh.wait((outputs, changed))
-        for i, value in zip(self.assigned, changed, strict=True):
-            self.variables[i].assign(value)
+        assign_all([self.variables[i] for i in self.assigned], changed)
         if self.mesh.size == 1:
             return self._output.unflatten([output[0] for output in outputs])
         return self._output.unflatten(
@@ -238,9 +238,9 @@ class _Program:
 
     def _placed_values(self) -> list[jax.Array]:
         """Return the variables' values on the mesh; inside a compiled function, as they stand there."""
-        values = [variable.value for variable in self.variables]
         if current_tracing() is not None:
-            return values
+            return [variable.value for variable in self.variables]
+        values = values_of(self.variables)
         return placed(self.strategy, values, [f"variable {i} {v.path}" for i, v in enumerate(self.variables)])
 
 

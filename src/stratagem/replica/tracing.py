@@ -49,10 +49,10 @@ class TracedVariables(keras.StatelessScope):
             # Made in this very trace and initialised after it: until then only its shape matters.
             value = keras.ops.zeros(variable.shape, stored_dtype(variable))
             super().add_update((variable, value))
+        if value is None:  # not None: Keras gives what it finds here to regularizers
+            value = stored_value(variable)
         for hook in self.hooks:
-            current = stored_value(variable) if value is None else value
-            if current is not None:
-                value = hook.on_read(variable, current)
+            value = hook.on_read(variable, value)
         return value
 
     def add_update(self, update: tuple[Any, Any]) -> None:

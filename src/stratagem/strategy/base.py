@@ -13,6 +13,7 @@ from stratagem.cluster.resolver import ClusterResolver
 from stratagem.core.errors import InputError, UsageError, explain
 from stratagem.core.types import CommunicationOptions, InputContext, InputOptions, ReduceOp, ValueContext
 from stratagem.fit import seam
+from stratagem.fit.steps import StepKind
 from stratagem.replica import reduce as reduction
 from stratagem.replica.context import current_replica_context, strategy_scope
 from stratagem.replica.mesh import ReplicaMesh, Tree
@@ -339,6 +340,19 @@ class Strategy:
                     f"Inside, use stratagem.{instead}; or return the value and call strategy.{method} on the result.",
                 )
             )
+
+    def make_step(self, model: Any, kind: StepKind) -> Any:
+        """Return what Keras calls for each step of `fit`, `evaluate` or `predict` of a model.
+
+        Args:
+            model: A built and compiled model.
+            kind: Which of them.
+        """
+        return seam.StepFunction(model, self, kind)
+
+    def finish_steps(self) -> bool:
+        """Wait for steps that were begun; return whether they leave their results outside this process."""
+        return False
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Strategy:
         return self

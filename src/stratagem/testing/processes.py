@@ -54,6 +54,7 @@ def run_workers(
     num_workers: int,
     *,
     args: Sequence[Any] = (),
+    servers: int = 0,
     devices_per_worker: int | None = None,
     timeout_seconds: float = 50.0,
     env: Mapping[str, str] | None = None,
@@ -70,6 +71,7 @@ def run_workers(
             what it returns must pickle; of a JAX array return `np.asarray(array)`.
         num_workers: How many workers.
         args: Arguments of the function, or of the script (as strings).
+        servers: How many parameter servers; with some there is also a chief. Its result comes first, theirs last.
         devices_per_worker: Virtual CPU devices of each worker; None leaves JAX's one.
         timeout_seconds: How long all of it may take, in seconds.
         env: Variables to set on top of this process's environment and of what a worker gets.
@@ -93,6 +95,7 @@ def run_workers(
         program,
         num_workers,
         args=args,
+        servers=servers,
         devices_per_worker=devices_per_worker,
         timeout_seconds=timeout_seconds,
         env=env,
@@ -114,6 +117,7 @@ def start_workers(
     num_workers: int,
     *,
     args: Sequence[Any] = (),
+    servers: int = 0,
     devices_per_worker: int | None = None,
     timeout_seconds: float = 50.0,
     env: Mapping[str, str] | None = None,
@@ -127,6 +131,7 @@ def start_workers(
         program: A function at the top level of a file, or the path of a script.
         num_workers: How many workers.
         args: Arguments of the function, or of the script (as strings).
+        servers: How many parameter servers; with some there is also a chief. It comes first, they come last.
         devices_per_worker: Virtual CPU devices of each worker; None leaves JAX's one.
         timeout_seconds: How long all waits together may take, in seconds.
         env: Variables to set on top of this process's environment and of what a worker gets.
@@ -158,11 +163,15 @@ def start_workers(
             environment.BLOCK_POINTS: str(folder),
             **(env or {}),
         }
-        request = Request(_command(program, args, folder), workers=num_workers, devices_per_worker=devices_per_worker)
-        yield [
-            stack.enter_context(Worker(plan, {**variables, **plan.environment, **(env or {})}, folder, deadline))
-            for plan in make_plan(request, this_machine(variables), variables)
-        ]
+        request = Request(
+            _command(program, args, folder), workers=num_workers, devices_per_worker=devices_per_worker, ps=servers
+        )
+
+        def start(plan: TaskPlan) -> Worker:
+            environ = {**variables, **plan.environment, **(env or {})}
+            return stack.enter_context(Worker(plan, environ, folder, deadline, start))
+
+        yield [start(plan) for plan in make_plan(request, this_machine(variables), variables)]
 
 
 class Worker:
@@ -173,15 +182,24 @@ class Worker:
         variables: Its environment.
         folder: For its output.
         deadline: When every wait for it gives up.
+        start: Starts another one of a plan.
     """
 
-    def __init__(self, plan: TaskPlan, variables: Mapping[str, str], folder: Path, deadline: Deadline) -> None:
+    def __init__(
+        self,
+        plan: TaskPlan,
+        variables: Mapping[str, str],
+        folder: Path,
+        deadline: Deadline,
+        start: Callable[[TaskPlan], Worker],
+    ) -> None:
+        self._plan, self._start = plan, start
         self.name = plan.name
         self.index = plan.index
         self.deadline = deadline
         self._folder = folder
         self._output = folder / plan.log_name
-        with self._output.open("wb") as output, bound_to(plan.cores):
+        with self._output.open("ab") as output, bound_to(plan.cores):
             self._process = subprocess.Popen(
                 plan.command,
                 env=variables,
@@ -204,6 +222,11 @@ class Worker:
     def kill(self) -> None:
         """End the worker as a crash of its machine would: SIGKILL, without a word."""
         signal_group(self.pid, signal.SIGKILL)
+
+    def start_again(self) -> Worker:
+        """Start another process in the place of this one, which has ended; its output follows."""
+        self._process.wait()
+        return self._start(self._plan)
 
     def terminate(self) -> None:
         """Ask the worker to end, as a scheduler that wants the machine back: SIGTERM."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
+from stratagem.cluster.spec import ClusterSpec
 from stratagem.core.example import MESSAGES, message
 from stratagem.train.checkpoint import Checkpoint, CheckpointOptions
 from stratagem.train.following import checkpoints_iterator
@@ -19,6 +21,7 @@ Feature: Any
 Features: Any
 FloatList: Any
 Int64List: Any
+Server: Any
 
 __all__ = [
     "BytesList",
@@ -26,12 +29,14 @@ __all__ = [
     "CheckpointLoadStatus",
     "CheckpointManager",
     "CheckpointOptions",
+    "ClusterSpec",
     "Example",
     "Feature",
     "Features",
     "FloatList",
     "Int64List",
     "PreemptionCheckpointHandler",
+    "Server",
     "SidecarEvaluator",
     "TerminationConfig",
     "checkpoints_iterator",
@@ -43,4 +48,6 @@ def __getattr__(name: str) -> Any:
     # The messages are made by protobuf, which only who uses them needs.
     if name in MESSAGES:
         return message(name)
+    if name == "Server":  # needs ZeroMQ, which most programs do without
+        return importlib.import_module("stratagem.ps.server").Server
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

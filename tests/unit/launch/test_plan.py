@@ -68,6 +68,39 @@ def test_evaluator_stands_beside_the_workers() -> None:
     assert [task.name for task in plan(elsewhere)] == ["worker 1"]
 
 
+def test_parameter_servers_come_with_a_chief_and_keys() -> None:
+    tasks = plan(Request(("train.py",), workers=2, ps=1, evaluator=True))
+
+    assert [(task.name, task.is_chief) for task in tasks] == [
+        ("chief 0", True),
+        ("worker 0", False),
+        ("worker 1", False),
+        ("evaluator 0", False),
+        ("ps 0", False),
+    ]
+    assert json.loads(tasks[-1].environment["TF_CONFIG"]) == {
+        "cluster": {
+            "chief": ["127.0.0.1:5000"],
+            "worker": ["127.0.0.1:5001", "127.0.0.1:5002"],
+            "ps": ["127.0.0.1:5003"],
+        },
+        "task": {"type": "ps", "index": 0},
+    }
+    keys = {task.name: json.loads(task.environment.get("STRATAGEM_KEYS", "null")) for task in tasks}
+    assert keys["evaluator 0"] is None  # it talks to nobody
+    assert keys["worker 0"] == keys["worker 1"]
+    assert len({keys[name]["secret"] for name in ("chief 0", "worker 0", "ps 0")}) == 3
+    assert keys["chief 0"]["public"] == keys["ps 0"]["public"]
+    again = plan(Request(("train.py",), workers=2, ps=1))
+    assert again[0].environment["STRATAGEM_KEYS"] != tasks[0].environment["STRATAGEM_KEYS"]
+
+
+@pytest.mark.parametrize("request_of", [{"ps": -1}, {"ps": 1, "nodes": 2, "coordinator": "10.0.0.5:1000"}])
+def test_parameter_servers_that_cannot_be(request_of: dict) -> None:
+    with pytest.raises(ClusterError, match="--ps is"):
+        Request(("train.py",), **request_of)
+
+
 def test_thread_counts_that_the_user_set_stay() -> None:
     environment = plan(Request(("train.py",), workers=2), OMP_NUM_THREADS="7")[0].environment
 

@@ -6,7 +6,7 @@ import pytest
 
 from stratagem.core import exits
 from stratagem.core.clock import Clock
-from stratagem.launch.supervise import CAUSE_SECONDS, Failure, Supervisor
+from stratagem.launch.supervise import CAUSE_SECONDS, SERVED_OUT_SECONDS, Failure, Supervisor
 
 TASKS = ["worker 0", "worker 1", "worker 2"]
 
@@ -149,3 +149,47 @@ def test_a_terminated_run_that_saved_everything_says_so(
     supervisor.interrupted(signal.SIGTERM)
     supervisor.ended(dict(zip(TASKS, codes, strict=True)))
     assert supervisor.exit_code == exit_code
+
+
+SERVANTS = ["worker 0", "worker 1", "ps 0"]
+
+
+@pytest.fixture
+def with_chief(clock: HandClock) -> Supervisor:
+    """A chief that hands out work; one worker may be started again."""
+    tasks = ["chief 0", *SERVANTS]
+    workers = ["worker 0", "worker 1"]
+    return Supervisor(tasks, 10.0, clock, servants=SERVANTS, replaceable=workers, replacements=1)
+
+
+def test_a_lost_worker_of_a_chief_is_started_again_while_it_may(with_chief: Supervisor) -> None:
+    with_chief.ended({"worker 0": -signal.SIGKILL})
+    assert (with_chief.tasks_to_start(), with_chief.tasks_to_start()) == (["worker 0"], [])
+    assert "worker 0" in with_chief.running
+
+    with_chief.ended({"worker 0": exits.PEER_LOST})
+    assert with_chief.tasks_to_start() == []
+    assert with_chief.running == {"chief 0", "worker 1", "ps 0"}
+    assert (with_chief.failure, with_chief.signal_due()) == (None, None)
+
+    with_chief.ended({"chief 0": 0, "worker 1": 0, "ps 0": 0})
+    assert with_chief.exit_code == 0
+
+
+@pytest.mark.parametrize("end", [("worker 0", 1), ("ps 0", -signal.SIGKILL), ("chief 0", 1)])
+def test_other_ends_are_failures(with_chief: Supervisor, end: tuple[str, int]) -> None:
+    with_chief.ended(dict([end]))
+    assert with_chief.failure is not None
+    assert (with_chief.failure.task, with_chief.tasks_to_start()) == (end[0], [])
+    assert with_chief.signal_due() == signal.SIGTERM
+
+
+def test_nobody_serves_a_chief_that_has_ended(with_chief: Supervisor, clock: HandClock) -> None:
+    with_chief.ended({"chief 0": 0})
+    assert with_chief.signal_due() is None
+    assert with_chief.seconds_until_due() == SERVED_OUT_SECONDS
+    with_chief.ended({"ps 0": 0})
+    clock.time += SERVED_OUT_SECONDS
+    assert with_chief.signal_due() == signal.SIGTERM
+    with_chief.ended({"worker 0": -signal.SIGTERM, "worker 1": 0})
+    assert with_chief.exit_code == 0

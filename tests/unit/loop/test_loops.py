@@ -270,3 +270,9 @@ def test_loss_scale_outside_a_compiled_function() -> None:
         optimizer.apply([np.array(gradient, "float32")], [weight])
     assert weight.value.tolist() == [0.5, 1.0]
     assert float(optimizer.dynamic_scale) == 2.0
+
+
+def test_regularization_losses_are_seen_without_a_tape() -> None:
+    layer = keras.layers.Dense(1, kernel_initializer="ones", kernel_regularizer="l2", use_bias=False)
+    layer.build((None, 3))
+    assert float(stratagem.function(lambda: layer.losses[0])()) == pytest.approx(0.03)

@@ -1,0 +1,19 @@
+"""Asynchronous work on a cluster with parameter servers (`tf.distribute.coordinator`)."""
+
+from __future__ import annotations
+
+from stratagem.ps.coordinator import (
+    ClusterCoordinator,
+    PerWorkerValue,
+    PerWorkerValues,
+    RemoteValue,
+    experimental_get_current_worker_index,
+)
+
+__all__ = [
+    "ClusterCoordinator",
+    "PerWorkerValue",
+    "PerWorkerValues",
+    "RemoteValue",
+    "experimental_get_current_worker_index",
+]

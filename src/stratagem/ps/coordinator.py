@@ -1,0 +1,304 @@
+"""What the user schedules functions with, and what they get for it."""
+
+from __future__ import annotations
+
+import enum
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import jax.numpy as jnp
+import keras
+
+from stratagem.core.errors import CancelledError, InputError, UsageError, explain
+from stratagem.ps.crew import Crew, Job
+from stratagem.ps.pickling import SharedValue, dumps
+from stratagem.ps.placement import Placement
+from stratagem.ps.task import ClosesWhenDropped, current_task
+from stratagem.replica.untraced import leave_tracing
+
+_MOST_FUNCTIONS: Final = 128
+"""How many functions workers keep. A program that makes a new one for each call must not fill their memory."""
+
+
+class _Status(enum.Enum):
+    NOT_READY = "NOT_READY"
+    READY = "READY"
+    ABORTED = "ABORTED"
+
+
+class RemoteValue:
+    """What a scheduled function will have returned (`tf.distribute.coordinator.RemoteValue`)."""
+
+    def __init__(self, crew: Crew) -> None:
+        self._crew = crew
+        self._status = _Status.NOT_READY
+        self._value: Any = None
+        self._error: BaseException | None = None
+
+    def fetch(self, timeout: float | None = None) -> Any:
+        """Wait for the result.
+
+        Args:
+            timeout: Longest time to wait, in seconds; None waits until it is there or cannot come.
+
+        Returns:
+            What the function returned; arrays as NumPy arrays.
+
+        Raises:
+            CancelledError: It was aborted because another function failed.
+            TimeoutError: It is not there in time.
+            Exception: What the function raised.
+        """
+        if not self._crew.wait_for(lambda: self._status is not _Status.NOT_READY, timeout):
+            raise TimeoutError(f"The function has not ended within {timeout:g} s.")
+        if self._error is not None:
+            raise self._error
+        if self._status is _Status.ABORTED:
+            raise CancelledError(
+                explain(
+                    "The function was not run, or given up.",
+                    "Another scheduled function failed first, or the cluster ended.",
+                    "See the error that coordinator.join() raises.",
+                )
+            )
+        return self._value
+
+    def get(self, timeout: float | None = None) -> Any:
+        """Wait for the result, as `fetch`; arrays as JAX arrays."""
+        return keras.tree.map_structure(
+            lambda leaf: jnp.asarray(leaf) if hasattr(leaf, "dtype") else leaf, self.fetch(timeout)
+        )
+
+    # The receiver's part: called by the crew.
+    def finish(self, value: Any) -> None:
+        self._status, self._value = _Status.READY, value
+
+    def fail(self, error: BaseException) -> None:
+        self._status, self._error = _Status.ABORTED, error
+
+    def abort(self) -> None:
+        self._status = _Status.ABORTED
+
+    def __reduce__(self) -> Any:
+        raise InputError(
+            explain(
+                "A RemoteValue was given to coordinator.schedule.",
+                "It lies with the chief, and may not be there yet.",
+                "Call its fetch() first; or do both in one function.",
+            )
+        )
+
+
+class PerWorkerValues(SharedValue):
+    """One value on each worker (`tf.distribute.experimental.coordinator.PerWorkerValues`).
+
+    A function that is scheduled with it gets the value of its own worker.
+    """
+
+    def __init__(self, coordinator: ClusterCoordinator, make: Callable[[], Any]) -> None:
+        self._coordinator = coordinator
+        self.number = coordinator._share(make)
+        weakref.finalize(self, coordinator._crew.forget, self.number)
+
+
+PerWorkerValue = PerWorkerValues
+
+
+class _PerWorkerDataset(PerWorkerValues):
+    """A dataset on each worker."""
+
+    def __iter__(self) -> _PerWorkerIterator:
+        dataset = self
+        return _PerWorkerIterator(self._coordinator, lambda: _WorkerIterator(dataset))
+
+
+class _PerWorkerIterator(PerWorkerValues):
+    """An iterator on each worker."""
+
+    def __iter__(self) -> _PerWorkerIterator:
+        return self
+
+    def __next__(self) -> Any:
+        raise UsageError(
+            explain(
+                "next() was called on a per-worker iterator on the chief.",
+                "Its elements are on the workers.",
+                "Give it to a function: coordinator.schedule(step, args=(iterator,)), which calls next(iterator).",
+            )
+        )
+
+
+class _WorkerIterator(ClosesWhenDropped):
+    """A worker's iterator over its dataset."""
+
+    def __init__(self, dataset: Any) -> None:
+        self._iterator = iter(dataset)
+
+    def __iter__(self) -> _WorkerIterator:
+        return self
+
+    def __next__(self) -> Any:
+        leave_tracing()  # its element would be a constant of the program
+        return next(self._iterator)
+
+    def get_next(self) -> Any:
+        """Return the next element (`tf.data.Iterator.get_next`)."""
+        return next(self)
+
+    def close(self) -> None:
+        if hasattr(self._iterator, "close"):
+            self._iterator.close()
+
+
+class HasWorkers:
+    """A strategy whose chief hands functions to workers.
+
+    Attributes:
+        crew: Runs them.
+        placement: Moves variables to the servers.
+        coordinator: The `ClusterCoordinator`, once there is one.
+    """
+
+    crew: Crew
+    placement: Placement
+    coordinator: ClusterCoordinator | None = None
+
+
+class ClusterCoordinator:
+    """Hands functions to workers, which run them beside one another (`tf.distribute.coordinator.ClusterCoordinator`).
+
+    Functions are sent once and kept by the workers: as with `tf.function`, what Python values a function refers to is
+    settled when it is first scheduled; variables are always those of the parameter servers.
+    Source of the semantics:
+    https://www.tensorflow.org/api_docs/python/tf/distribute/coordinator/ClusterCoordinator
+
+    Args:
+        strategy: A `ParameterServerStrategy`; every coordinator of one strategy is the same.
+
+    Raises:
+        UsageError: The strategy is of another kind.
+
+    Example:
+        >>> import keras, stratagem
+        >>> strategy = stratagem.ParameterServerStrategy()
+        >>> coordinator = stratagem.coordinator.ClusterCoordinator(strategy)
+        >>> with strategy.scope():
+        ...     total = keras.Variable(0.0)
+        >>> results = [coordinator.schedule(lambda x: total.assign_add(x) * 0 + x, args=(x,)) for x in (1.0, 2.0)]
+        >>> coordinator.join()
+        >>> coordinator.fetch([float(result.fetch()) for result in results]), float(total.value)
+        ([1.0, 2.0], 3.0)
+        >>> strategy.close()
+    """
+
+    def __new__(cls, strategy: HasWorkers) -> ClusterCoordinator:
+        if not isinstance(strategy, HasWorkers):
+            raise UsageError(
+                explain(
+                    f"ClusterCoordinator was given a {type(strategy).__name__}.",
+                    "It has no workers that run functions one by one.",
+                    "Give it a stratagem.ParameterServerStrategy.",
+                )
+            )
+        if strategy.coordinator is None:
+            strategy.coordinator = super().__new__(cls)
+            strategy.coordinator._begin(strategy)
+        return strategy.coordinator
+
+    def _begin(self, strategy: HasWorkers) -> None:
+        self.strategy = strategy
+        self._crew = strategy.crew
+        self._functions: dict[Callable[..., Any], _SharedFunction] = {}
+
+    def schedule(
+        self, fn: Callable[..., Any], args: Sequence[Any] | None = None, kwargs: Mapping[str, Any] | None = None
+    ) -> RemoteValue:
+        """Let some worker run a function, at least once, and return at once.
+
+        Args:
+            fn: The function. One compiled by `stratagem.function` runs as one program.
+            args: Its arguments; of `PerWorkerValues` it gets its worker's.
+            kwargs: The same, by name.
+
+        Returns:
+            What will hold its result.
+
+        Raises:
+            Exception: What an earlier function raised: nothing is left running, and all that waited is aborted.
+            UnavailableError: A parameter server was lost, or all workers were for too long.
+        """
+        function = self._shared_function(fn)
+        payload, needs = dumps((function, tuple(args or ()), dict(kwargs or {})), self.strategy.placement)
+        value = RemoteValue(self._crew)
+        self._crew.schedule(Job(payload, frozenset(needs), value))
+        return value
+
+    def prepare(self, fn: Callable[..., Any]) -> None:
+        """Move the variables that a function refers to the parameter servers now, not when it is first scheduled."""
+        self._shared_function(fn)
+
+    def join(self) -> None:
+        """Wait until all scheduled functions have run; raises what `schedule` raises."""
+        self._crew.join()
+
+    def done(self) -> bool:
+        """Return whether all scheduled functions have run; raises what `schedule` raises."""
+        return self._crew.done()
+
+    def fetch(self, val: Any) -> Any:
+        """Return a structure with the results of its `RemoteValue`s in their places."""
+        return keras.tree.map_structure(lambda leaf: leaf.fetch() if isinstance(leaf, RemoteValue) else leaf, val)
+
+    def create_per_worker_dataset(self, dataset_fn: Any) -> Any:
+        """Make a dataset on each worker, when the worker first needs it, and again when it comes back.
+
+        Args:
+            dataset_fn: A function without arguments that returns a dataset; or a dataset, which travels.
+
+        Returns:
+            What `iter` makes per-worker iterators of, to be given to `schedule`.
+        """
+        make = dataset_fn if callable(dataset_fn) else lambda: dataset_fn
+        return _PerWorkerDataset(self, make)
+
+    @property
+    def worker_count(self) -> int:
+        """How many workers the cluster has."""
+        return self._crew.worker_count
+
+    def metrics(self) -> dict[str, int]:
+        """Return counts: functions queued, in flight, finished, retried ..., workers up and lost, bytes."""
+        return self._crew.counts()
+
+    def _share(self, make: Callable[[], Any]) -> int:
+        data, needs = dumps(make, self.strategy.placement)
+        return self._crew.share(data, frozenset(needs), to_call=True)
+
+    def _shared_function(self, fn: Callable[..., Any]) -> _SharedFunction:
+        known = self._functions.pop(fn, None)
+        if known is None:
+            data, needs = dumps(fn, self.strategy.placement)
+            known = _SharedFunction(self._crew.share(data, frozenset(needs), to_call=False))
+        self._functions[fn] = known  # last: most recently used
+        if len(self._functions) > _MOST_FUNCTIONS:
+            self._crew.forget(self._functions.pop(next(iter(self._functions))).number)
+        return known
+
+
+class _SharedFunction(SharedValue):
+    """A function that workers hold."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+def experimental_get_current_worker_index() -> int:
+    """Return the index of the worker that runs this function.
+
+    (https://www.tensorflow.org/api_docs/python/tf/distribute/coordinator/experimental_get_current_worker_index)
+
+    Raises:
+        UsageError: No worker runs it.
+    """
+    return current_task().index

@@ -1,0 +1,281 @@
+"""Which closure runs on which worker: a pure state machine. Events in, instructions out; it touches nothing else.
+
+A *closure* is one function to run once, known by a number. It is
+
+| state      | meaning                                                         | leaves it by                       |
+| ---------- | --------------------------------------------------------------- | ---------------------------------- |
+| queued     | waits for a worker                                              | `Send`, `Abort`                    |
+| in flight  | was sent to a worker                                            | `Finished`, `Failed`, `WorkerLost` |
+| gone       | has run, failed or was aborted; the machine knows nothing of it |                                    |
+
+A worker that is lost gives its closures back: they run again elsewhere, at least once in all. When a closure fails,
+those that are queued are aborted and no other begins; the error is due once nothing is in flight any more
+(https://www.tensorflow.org/api_docs/python/tf/distribute/coordinator/ClusterCoordinator#schedule).
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from stratagem.core.errors import UnavailableError, explain
+
+MOST_LOSSES: Final = 10
+"""A closure that has lost so many workers is not sent again: it may well be what ends them."""
+
+STORY_LENGTH: Final = 1000
+"""How many events the machine remembers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduled:
+    """The user wants a closure to run."""
+
+    closure: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerUp:
+    """A worker is ready: the first time, or again."""
+
+    worker: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerLost:
+    """A worker is gone, and with it all it was doing."""
+
+    worker: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A worker has run a closure."""
+
+    worker: int
+    closure: int
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A closure raised an error on a worker."""
+
+    worker: int
+    closure: int
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """The cluster can do no more: a parameter server is lost, or all workers are."""
+
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """The user has been told of the error."""
+
+
+Event: TypeAlias = Scheduled | WorkerUp | WorkerLost | Finished | Failed | Broken | Raised
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send a closure to a worker."""
+
+    worker: int
+    closure: int
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """Tell whoever waits for a closure that it will not run."""
+
+    closure: int
+
+
+Instruction: TypeAlias = Send | Abort
+
+
+class DispatchError(AssertionError):
+    """An event that cannot be, or a state that must not: a fault of Stratagem's. The message has the story."""
+
+
+class Dispatch:
+    """The state machine.
+
+    Args:
+        depth: How many closures a worker may have at once. With more than one, a closure may wait behind a slow one
+            while another worker is free.
+
+    Example:
+        >>> dispatch = Dispatch(depth=1)
+        >>> dispatch.handle(WorkerUp(0)), dispatch.handle(Scheduled(7)), dispatch.handle(Scheduled(8))
+        ([], [Send(worker=0, closure=7)], [])
+        >>> dispatch.handle(WorkerLost(0)), dispatch.handle(WorkerUp(1))
+        ([], [Send(worker=1, closure=7)])
+    """
+
+    def __init__(self, depth: int = 1) -> None:
+        self.depth = depth
+        self.queued: deque[int] = deque()
+        self.in_flight: dict[int, set[int]] = {}
+        """What each worker that is up has been sent."""
+        self.error: BaseException | None = None
+        """What the user is to be told once nothing is in flight."""
+        self.broken = False
+        """Whether the error is for ever."""
+        self.losses: Counter[int] = Counter()
+        """How many workers each closure has lost, where it has lost some."""
+        self.counts: Counter[str] = Counter()
+        """How many closures were scheduled, finished, failed, aborted and retried; how many workers were lost."""
+        self.story: deque[tuple[Event, list[Instruction]]] = deque(maxlen=STORY_LENGTH)
+        """What happened last, with what was done about it. From its beginning it can be replayed."""
+
+    @property
+    def running(self) -> int:
+        """How many closures are in flight."""
+        return sum(len(closures) for closures in self.in_flight.values())
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether every closure has run, failed or was aborted."""
+        return not self.queued and not self.running
+
+    @property
+    def due(self) -> BaseException | None:
+        """The error that the user is to be told now: nothing is left running."""
+        return self.error if self.running == 0 else None
+
+    def handle(self, event: Event) -> list[Instruction]:
+        """Take in what happened; return what to do.
+
+        Raises:
+            DispatchError: The event cannot be.
+        """
+        instructions = self._react(event)
+        instructions += self._send()
+        self.story.append((event, instructions))
+        return instructions
+
+    def _react(self, event: Event) -> list[Instruction]:
+        match event:
+            case Scheduled(closure):
+                self.counts["scheduled"] += 1
+                if self.error is not None:
+                    return self._abort([closure])
+                self.queued.append(closure)
+            case WorkerUp(worker):
+                self._require(worker not in self.in_flight, event)
+                self.in_flight[worker] = set()
+            case WorkerLost(worker):
+                self._require(worker in self.in_flight, event)
+                return self._give_back(worker)
+            case Finished(worker, closure):
+                self._end(worker, closure, event)
+                self.counts["finished"] += 1
+            case Failed(worker, closure, error):
+                self._end(worker, closure, event)
+                self.counts["failed"] += 1
+                return self._stop(error)
+            case Broken(error):
+                self.broken = True
+                self.error = None  # it comes before an error of a closure, which may be its consequence
+                return self._stop(error)
+            case Raised():
+                self._require(self.due is not None, event)
+                if not self.broken:
+                    self.error = None
+        return []
+
+    def _end(self, worker: int, closure: int, event: Event) -> None:
+        self._require(closure in self.in_flight.get(worker, ()), event)
+        self.in_flight[worker].discard(closure)
+        self.losses.pop(closure, None)
+
+    def _give_back(self, worker: int) -> list[Instruction]:
+        """Queue again what a lost worker had, before all else and in order; or give up."""
+        closures = sorted(self.in_flight.pop(worker))
+        self.counts["workers lost"] += 1
+        if self.error is not None:
+            return self._abort(closures)
+        self.losses.update(closures)
+        hopeless = [closure for closure in closures if self.losses[closure] >= MOST_LOSSES]
+        if hopeless:
+            self.queued.extendleft(reversed(closures))
+            return self._stop(_ended_its_workers(self.losses[hopeless[0]]))
+        self.counts["retried"] += len(closures)
+        self.queued.extendleft(reversed(closures))
+        return []
+
+    def _stop(self, error: BaseException) -> list[Instruction]:
+        """Keep the first error, and let nothing else begin."""
+        if self.error is None:
+            self.error = error
+        queued, self.queued = self.queued, deque()
+        return self._abort(queued)
+
+    def _abort(self, closures: Iterable[int]) -> list[Instruction]:
+        instructions: list[Instruction] = []
+        for closure in closures:
+            self.losses.pop(closure, None)
+            self.counts["aborted"] += 1
+            instructions.append(Abort(closure))
+        return instructions
+
+    def _send(self) -> list[Instruction]:
+        """Send what is queued to workers that have least to do."""
+        instructions: list[Instruction] = []
+        while self.queued and self.error is None and self.in_flight:
+            worker = min(self.in_flight, key=lambda each: len(self.in_flight[each]))
+            if len(self.in_flight[worker]) >= self.depth:
+                break
+            closure = self.queued.popleft()
+            self.in_flight[worker].add(closure)
+            instructions.append(Send(worker, closure))
+        return instructions
+
+    def validate(self) -> None:
+        """Make sure that the state is one that can be.
+
+        Raises:
+            DispatchError: It is not.
+        """
+        known = [*self.queued, *(closure for closures in self.in_flight.values() for closure in closures)]
+        free = any(len(closures) < self.depth for closures in self.in_flight.values())
+        rules = {
+            "a closure is in one place": len(known) == len(set(known)),
+            "a worker has no more than it may": all(len(each) <= self.depth for each in self.in_flight.values()),
+            "nothing waits while a worker is free": not (self.queued and free),
+            "after an error nothing is queued": self.error is None or not self.queued,
+            "losses are of closures that are known": set(self.losses) <= set(known),
+            "what is broken has an error": not self.broken or self.error is not None,
+            "nothing is lost": self.counts["scheduled"]
+            == len(known) + self.counts["finished"] + self.counts["failed"] + self.counts["aborted"],
+        }
+        for rule, holds in rules.items():
+            if not holds:
+                raise DispatchError(f"It does not hold that {rule}.\n{self.told()}")
+
+    def told(self, number: int = 20) -> str:
+        """Return the last events and what was done about them, a line each."""
+        lines = [f"  {event} -> {instructions}" for event, instructions in list(self.story)[-number:]]
+        state = f"  now: queued {list(self.queued)[:20]}, in flight {self.in_flight}, error {self.error!r}"
+        return "\n".join(["What happened:", *lines, state])
+
+    def _require(self, holds: bool, event: Event) -> None:
+        if not holds:
+            raise DispatchError(f"{event} cannot be.\n{self.told()}")
+
+
+def _ended_its_workers(losses: int) -> UnavailableError:
+    return UnavailableError(
+        explain(
+            f"A scheduled function was sent to {losses} workers, and each was lost while it had it.",
+            "It may be what ends them; it would end the next.",
+            "See the end of the workers' output: out of memory, or a crash in native code?",
+        )
+    )

@@ -1,0 +1,76 @@
+"""What a worker holds between functions: the task that this thread works for."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from stratagem.core.errors import UsageError, explain
+from stratagem.ps.variables import Residence
+
+
+class ClosesWhenDropped:
+    """A shared value that has something to close when no function needs it any more."""
+
+    def close(self) -> None:
+        """Close it."""
+        raise NotImplementedError
+
+
+@dataclass
+class WorkerTask:
+    """One worker, in one life.
+
+    Args:
+        index: Which worker.
+        workers: How many there are.
+        stream: Tells apart the random streams of workers, and of the lives of one.
+        residence: Where the variables live.
+        variables: Those it knows, by name.
+        optimizers: Those it knows, by name.
+        shared: Values by number, such as datasets.
+        strategy: This worker's side of the strategy, once something asks for it.
+    """
+
+    index: int
+    workers: int
+    stream: int
+    residence: Residence
+    variables: dict[str, Any] = field(default_factory=dict)
+    optimizers: dict[str, Any] = field(default_factory=dict)
+    shared: dict[int, Any] = field(default_factory=dict)
+    strategy: Any = None
+
+
+_current = threading.local()
+
+
+@contextlib.contextmanager
+def working_for(task: WorkerTask) -> Iterator[None]:
+    """Let this thread work for a task."""
+    _current.task = task
+    try:
+        yield
+    finally:
+        del _current.task
+
+
+def current_task() -> WorkerTask:
+    """Return the task that this thread works for.
+
+    Raises:
+        UsageError: None: this is no function that a worker runs.
+    """
+    task = getattr(_current, "task", None)
+    if task is None:
+        raise UsageError(
+            explain(
+                "This was called outside a function that a worker runs.",
+                "There is no current worker here.",
+                "Call it in a function given to coordinator.schedule or create_per_worker_dataset.",
+            )
+        )
+    return task

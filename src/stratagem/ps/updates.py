@@ -1,0 +1,75 @@
+"""The Keras optimizer, applied where a variable lives.
+
+Each part of a variable has slots of its own (momentum and the like), updated by a program compiled from the
+optimizer's own `stateless_apply`. How far training has come, and the learning rate at that point, come with the
+gradient: schedules run on the worker. So do clipping and loss scaling, which need whole gradients.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any, Final
+
+import jax
+import keras
+import numpy as np
+
+from stratagem.ps.compat import fresh_optimizer
+from stratagem.replica.mesh import Device
+
+_BEFORE_SLOTS: Final = 2
+"""Every optimizer's variables begin with its iterations and its learning rate."""
+
+
+class Updater:
+    """An optimizer for variables of one shape.
+
+    Args:
+        optimizer: Class, configuration and other settings of a Keras optimizer (`compat.optimizer_recipe`).
+        shape: Of the variables.
+        dtype: Of the variables.
+        name: The variable's name, by which an optimizer may leave it out of weight decay.
+        constraint: A Keras constraint, or None.
+        device: Where the program runs.
+    """
+
+    def __init__(
+        self, optimizer: Any, shape: Sequence[int], dtype: str, name: str, constraint: Any, device: Device
+    ) -> None:
+        self._device = device
+        with jax.default_device(device):
+            variable = keras.Variable(np.zeros(shape, dtype), name=name)
+            variable.constraint = constraint
+            self._optimizer = fresh_optimizer(optimizer)
+            self._optimizer.build([variable])
+        self._initial = [slot.value for slot in self._optimizer.variables[_BEFORE_SLOTS:]]
+        self._compiled = jax.jit(self._step)
+        self._lock = threading.Lock()
+
+    def new_slots(self) -> list[jax.Array]:
+        """Return the slots of a variable that was never updated."""
+        return list(self._initial)
+
+    def _step(
+        self, value: jax.Array, gradient: jax.Array, slots: list[jax.Array], iterations: jax.Array, rate: jax.Array
+    ) -> tuple[jax.Array, list[jax.Array]]:
+        (new,), state = self._optimizer.stateless_apply([iterations, rate, *slots], [gradient], [value])
+        return new, state[_BEFORE_SLOTS:]
+
+    def __call__(
+        self, value: Any, gradient: Any, slots: Sequence[Any], iterations: int, rate: float
+    ) -> tuple[jax.Array, list[jax.Array]]:
+        """Return the new value and the new slots; the old arrays stay as they are.
+
+        Args:
+            value: The variable's value.
+            gradient: Of the same shape.
+            slots: Of the variable.
+            iterations: Updates before this one.
+            rate: The learning rate.
+        """
+        given = (value, gradient, list(slots), np.int32(iterations), np.float32(rate))
+        on_device = jax.device_put(given, self._device)
+        with self._lock:  # the first call traces, and Keras's scopes are not for two threads at once
+            return self._compiled(*on_device)

@@ -1,0 +1,61 @@
+"""Variables whose values are kept elsewhere, on parameter servers: read and written many at a time.
+
+A program reads the variables it touches before it runs and assigns them after it. One request for all of them costs a
+round trip; one for each would cost as many as there are variables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+
+class Residence(Protocol):
+    """Where variables live. A variable that lives there has it as its attribute `residence`."""
+
+    def read(self, variables: Sequence[Any]) -> list[Any]:
+        """Return the values of variables that live here."""
+        ...
+
+    def write(self, changes: Sequence[tuple[Any, Any]]) -> None:
+        """Give variables that live here new values: pairs of a variable and its value."""
+        ...
+
+
+def values_of(variables: Sequence[Any]) -> list[Any]:
+    """Return the values of variables; those that live elsewhere are fetched together.
+
+    Args:
+        variables: Keras variables.
+    """
+    groups = _groups(variables)
+    values: list[Any] = [None] * len(variables)
+    for residence, places in groups:
+        chosen = [variables[place] for place in places]
+        found = [variable.value for variable in chosen] if residence is None else residence.read(chosen)
+        for place, value in zip(places, found, strict=True):
+            values[place] = value
+    return values
+
+
+def assign_all(variables: Sequence[Any], values: Sequence[Any]) -> None:
+    """Give variables new values; those that live elsewhere are sent together.
+
+    Args:
+        variables: Keras variables.
+        values: One for each.
+    """
+    for residence, places in _groups(variables):
+        if residence is None:
+            for place in places:
+                variables[place].assign(values[place])
+        else:
+            residence.write([(variables[place], values[place]) for place in places])
+
+
+def _groups(variables: Sequence[Any]) -> list[tuple[Residence | None, list[int]]]:
+    groups: dict[int, tuple[Residence | None, list[int]]] = {}
+    for place, variable in enumerate(variables):
+        residence = getattr(variable, "residence", None)
+        groups.setdefault(id(residence), (residence, []))[1].append(place)
+    return list(groups.values())

@@ -1,0 +1,194 @@
+"""The side that asks: a connection to one task, which ends when the task does."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import threading
+from dataclasses import replace
+from typing import Final
+
+import zmq
+from zmq.utils.monitor import recv_monitor_message
+
+from stratagem.core.clock import Clock, Deadline
+from stratagem.core.errors import StratagemError, UnavailableError, explain
+from stratagem.transport.keys import Keys, Role
+from stratagem.transport.message import Limits, Message, decode, encode
+from stratagem.transport.server import ERROR, send_frames
+
+_HEARTBEAT_MS: Final = 2_000
+_SILENCE_MS: Final = 20_000
+"""How long a task may be silent on the network (its ZeroMQ thread answers also while Python is busy)."""
+
+_LOST: Final = zmq.EVENT_DISCONNECTED
+_REFUSED: Final = zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+
+_context_lock = threading.Lock()
+_contexts: list[zmq.Context] = []
+
+
+def _shared_context() -> zmq.Context:
+    """Return the context of all channels of this process; made when it is first needed."""
+    with _context_lock:
+        if not _contexts:
+            _contexts.append(zmq.Context())
+        return _contexts[0]
+
+
+class Channel:
+    """A connection to a task. When the task is lost the channel is dead; make another to try again.
+
+    One thread at a time may use it.
+
+    Args:
+        task: The task, as messages name it.
+        address: Where it listens.
+        keys: The keys of this task, or None.
+        role: The role of the other task: with keys, nobody else can answer.
+        limits: What is accepted as an answer.
+        clock: Where time comes from.
+    """
+
+    def __init__(
+        self,
+        task: str,
+        address: str,
+        *,
+        keys: Keys | None = None,
+        role: Role = Role.PS,
+        limits: Limits | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.task = task
+        self.address = address
+        self.received_bytes = self.sent_bytes = 0
+        self._limits = limits or Limits()
+        self._clock = clock or Clock()
+        self._numbers = itertools.count(1)
+        self._loss: str | None = None
+        self.socket = _shared_context().socket(zmq.DEALER)
+        """Readable when an answer has come."""
+        self.socket.linger = 0
+        self.socket.ipv6 = True
+        self.socket.maxmsgsize = self._limits.frame_bytes
+        self.socket.heartbeat_ivl = _HEARTBEAT_MS
+        self.socket.heartbeat_timeout = _SILENCE_MS
+        self.socket.reconnect_ivl = 50
+        self.socket.reconnect_ivl_max = 1000
+        if keys is not None:
+            self.socket.curve_secretkey = keys.secret
+            self.socket.curve_publickey = keys.public[keys.role]
+            self.socket.curve_serverkey = keys.public[role]
+        self.monitor = self.socket.get_monitor_socket(_LOST | _REFUSED)
+        """Readable when something has happened to the connection; `check` then tells what."""
+        self.socket.connect(f"tcp://{address}")
+
+    def close(self) -> None:
+        """Give up the connection. What was not sent is dropped. Harmless when closed."""
+        if not self.socket.closed:
+            self.socket.disable_monitor()
+            self.monitor.close()
+            self.socket.close()
+
+    def send(self, message: Message) -> int:
+        """Send a request; return the number that its answer will have. It does not wait.
+
+        Raises:
+            UnavailableError: The task was lost before.
+        """
+        self.check()
+        number = next(self._numbers)
+        self.sent_bytes += send_frames(self.socket, encode(replace(message, id=number)))
+        return number
+
+    def poll(self) -> Message | None:
+        """Return an answer that has come, or None. Its `id` is that of its request.
+
+        Raises:
+            UnavailableError: The task was lost.
+        """
+        if not self.socket.poll(0):
+            self.check()
+            return None
+        frames = self.socket.recv_multipart(copy=False)
+        self.received_bytes += sum(len(frame) for frame in frames)
+        return decode(frames, self._limits)
+
+    def receive(self, number: int, deadline: Deadline) -> Message:
+        """Wait for the answer to a request; answers to older ones are dropped.
+
+        Args:
+            number: What `send` returned.
+            deadline: When to give up.
+
+        Raises:
+            UnavailableError: The task was lost, or did not answer in time.
+            Exception: What the task answered instead: an error of Stratagem or a built-in one, by its name.
+        """
+        poller = zmq.Poller()
+        poller.register(self.socket, zmq.POLLIN)
+        poller.register(self.monitor, zmq.POLLIN)
+        while True:
+            message = self.poll()
+            if message is not None and message.id == number:
+                return raise_if_error(message)
+            if message is not None:
+                continue
+            if deadline.expired:
+                raise self._unavailable(f"did not answer within {deadline.seconds:g} s")
+            poller.poll(int(deadline.remaining * 1000) + 1)
+
+    def request(self, message: Message, seconds: float = 60.0) -> Message:
+        """Send a request and wait for its answer.
+
+        Args:
+            message: The request.
+            seconds: How long to wait.
+
+        Raises:
+            UnavailableError: The task was lost, or did not answer in time.
+            Exception: What the task answered instead.
+        """
+        return self.receive(self.send(message), Deadline(seconds, self._clock))
+
+    def check(self) -> None:
+        """Look at what has happened to the connection.
+
+        Raises:
+            UnavailableError: The task was lost, or refuses the key of this one.
+        """
+        while self._loss is None and self.monitor.poll(0):
+            event = recv_monitor_message(self.monitor)["event"]
+            refused = event & _REFUSED
+            self._loss = "refused the key of this task" if refused else "ended, or cannot be reached any more"
+        if self._loss is not None:
+            raise self._unavailable(self._loss)
+
+    def _unavailable(self, what: str) -> UnavailableError:
+        return UnavailableError(
+            explain(
+                f"{self.task} at {self.address} {what}.",
+                "What it holds or computes cannot be had.",
+                "See the end of its output; start it, or the whole cluster, again.",
+            )
+        )
+
+
+def raise_if_error(message: Message) -> Message:
+    """Return an answer; raise what it tells instead.
+
+    The error is of the class that was raised, where this process has a module with such a class; else it is a
+    `StratagemError`.
+    """
+    if message.kind != ERROR:
+        return message
+    module, name, text = (str(message.fields.get(field)) for field in ("module", "class", "text"))
+    kind = getattr(sys.modules.get(module), name, None)
+    error: Exception = StratagemError(f"{name}: {text}")
+    if isinstance(kind, type) and issubclass(kind, Exception):
+        try:
+            error = kind(text)
+        except Exception:  # a class that cannot be made of a text
+            pass
+    raise error

@@ -1,0 +1,171 @@
+"""What travels between two tasks: a small header and arrays, each a frame of its own.
+
+| frame    | bytes                                                                              |
+| -------- | ---------------------------------------------------------------------------------- |
+| first    | `STRG`, the version of this format (2 bytes), a JSON object (UTF-8)                |
+| others   | the elements of one array each, in C order, little-endian                          |
+
+The JSON object has `kind` (what is asked for, or answered), `id` (an answer repeats that of its request), `fields`
+(anything JSON can hold) and `arrays` (dtype and shape of each array frame). Nothing here is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import ml_dtypes
+import numpy as np
+
+from stratagem.core.errors import StratagemError, explain
+
+VERSION: Final = 1
+_PREFIX: Final = struct.Struct("!4sH")
+_MAGIC: Final = b"STRG"
+
+_DTYPES: Final[Mapping[str, np.dtype]] = {
+    np.dtype(dtype).name: np.dtype(dtype)
+    for dtype in (
+        *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+        *("float16", "float32", "float64", "complex64"),
+        *(ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2),
+    )
+}
+"""What an array frame may hold: plain numbers only."""
+
+
+class MessageError(StratagemError, ValueError):
+    """Bytes that are no message of this version. Remedy: run the same version of Stratagem in every task."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a task accepts from others.
+
+    Args:
+        header_bytes: Longest first frame, in bytes.
+        frame_bytes: Longest frame, in bytes; ZeroMQ ends a connection that announces a longer one, before it
+            reserves memory for it.
+        frames: Most frames of one message.
+    """
+
+    header_bytes: int = 4 << 20
+    frame_bytes: int = 4 << 30
+    frames: int = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A request or an answer.
+
+    Args:
+        kind: What is asked for, or answered.
+        fields: What JSON can hold.
+        arrays: Numbers. Those of a received message may be read only, and keep its frames alive.
+        id: An answer has that of its request.
+
+    Example:
+        >>> frames = encode(Message("pull", {"names": ["w"]}, [np.arange(3.0)], id=7))
+        >>> message = decode(frames)
+        >>> message.kind, message.id, message.fields, message.arrays[0].tolist()
+        ('pull', 7, {'names': ['w']}, [0.0, 1.0, 2.0])
+    """
+
+    kind: str
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    arrays: Sequence[np.ndarray] = ()
+    id: int = 0
+
+
+def encode(message: Message) -> list[Any]:
+    """Return the frames of a message: bytes, then the memory of each array without a copy where it allows that."""
+    arrays = [np.ascontiguousarray(array).reshape(np.shape(array)) for array in message.arrays]
+    header = {
+        "kind": message.kind,
+        "id": message.id,
+        "fields": message.fields,
+        "arrays": [(_dtype_name(array), array.shape) for array in arrays],
+    }
+    text = json.dumps(header, separators=(",", ":")).encode()
+    # `uint8` because the buffer protocol does not know bfloat16.
+    return [_PREFIX.pack(_MAGIC, VERSION) + text, *(array.reshape(-1).view(np.uint8).data for array in arrays)]
+
+
+def decode(frames: Sequence[Any], limits: Limits | None = None) -> Message:
+    """Read a message; everything in it may be hostile.
+
+    Args:
+        frames: Objects with a buffer.
+        limits: What is accepted.
+
+    Raises:
+        MessageError: It is no message of this version, or beyond the limits.
+    """
+    limits = limits or Limits()
+    buffers = [memoryview(frame).cast("B") for frame in frames]
+    if not buffers or len(buffers) > limits.frames:
+        raise _refused(f"A message has {len(buffers)} frames; 1 to {limits.frames} are accepted.")
+    header = _read_header(buffers[0], limits)
+    try:
+        kind, number, fields, arrays = header["kind"], header["id"], header["fields"], header["arrays"]
+        if not (isinstance(kind, str) and type(number) is int and isinstance(fields, dict) and len(header) == 4):
+            raise TypeError("a part has the wrong type")
+        if len(arrays) != len(buffers) - 1:
+            raise TypeError(f"{len(arrays)} arrays are announced, {len(buffers) - 1} came")
+        read = [_read_array(dtype, shape, buffer) for (dtype, shape), buffer in zip(arrays, buffers[1:], strict=True)]
+    except (KeyError, TypeError, ValueError) as error:
+        raise _refused(f"The header of a message cannot be used: {error}.") from None
+    return Message(kind, fields, read, number)
+
+
+def _read_header(buffer: memoryview, limits: Limits) -> dict[str, Any]:
+    if not _PREFIX.size <= len(buffer) <= limits.header_bytes:
+        raise _refused(f"A header has {len(buffer)} bytes; up to {limits.header_bytes} are accepted.")
+    magic, version = _PREFIX.unpack_from(buffer)
+    if magic != _MAGIC:
+        raise _refused(f"A message begins with {magic!r}, not with {_MAGIC!r}.")
+    if version != VERSION:
+        raise _refused(f"A message is of version {version}; this task speaks version {VERSION}.")
+    try:
+        header = json.loads(bytes(buffer[_PREFIX.size :]))
+    except (ValueError, RecursionError) as error:
+        raise _refused(f"A header is no JSON: {type(error).__name__}.") from None
+    if not isinstance(header, dict):
+        raise _refused("A header is JSON, but no object.")
+    return header
+
+
+def _read_array(dtype: Any, shape: Any, buffer: memoryview) -> np.ndarray:
+    if not (isinstance(dtype, str) and dtype in _DTYPES):
+        raise TypeError(f"{dtype!r} is no dtype of an array")
+    if not (isinstance(shape, list) and all(type(size) is int and size >= 0 for size in shape)):
+        raise TypeError(f"{shape!r} is no shape")
+    if math.prod(shape) * _DTYPES[dtype].itemsize != len(buffer):
+        raise TypeError(f"an array {dtype}{shape} has {len(buffer)} bytes")
+    return np.frombuffer(buffer, np.uint8).view(_DTYPES[dtype]).reshape(shape)
+
+
+def _dtype_name(array: np.ndarray) -> str:
+    if array.dtype.name not in _DTYPES or array.dtype.byteorder == ">":
+        raise MessageError(
+            explain(
+                f"An array has dtype {array.dtype}.",
+                "Other tasks could not read it.",
+                f"Send one of {', '.join(_DTYPES)}.",
+            )
+        )
+    return array.dtype.name
+
+
+def _refused(found: str) -> MessageError:
+    return MessageError(
+        explain(
+            found,
+            "What it means is unknown; it was refused.",
+            "Run the same version of Stratagem in every task, and let nobody else use its ports.",
+        )
+    )

@@ -1,0 +1,260 @@
+"""The side that is asked: one thread takes requests from anybody who may ask, and sends the answers."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import zmq
+from zmq.utils.monitor import recv_monitor_message
+
+from stratagem.core import environment
+from stratagem.core.errors import ClusterError, RefusedError, StartupError, StratagemError, explain
+from stratagem.core.log import logger
+from stratagem.transport.keys import Keys, Role
+from stratagem.transport.message import Limits, Message, MessageError, decode, encode
+
+ERROR: Final = "error"
+"""The kind of an answer that says why there is none: fields `module`, `class` and `text`."""
+
+_ZAP: Final = "inproc://zeromq.zap.01"
+_WAKE: Final = "inproc://answers"
+_COPIED_BYTES: Final = 1 << 16
+"""Smaller frames are copied: ZeroMQ's bookkeeping for a frame that is not costs more."""
+
+_FAILED_HANDSHAKES: Final = (
+    zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A message that waits for an answer.
+
+    Args:
+        message: What came.
+        role: Who sent it; None where there are no keys, so that nobody can tell.
+        sender: Which connection it came from.
+        answer: Sends the answer, from any thread.
+    """
+
+    message: Message
+    role: Role | None
+    sender: bytes
+    answer: Callable[[Message], None]
+
+    def require(self, *roles: Role) -> None:
+        """Refuse the request unless one of these roles sent it. Without keys all are trusted.
+
+        Raises:
+            RefusedError: Somebody else did.
+        """
+        if self.role is not None and self.role not in roles:
+            raise RefusedError(
+                explain(
+                    f"A {self.role} asked for {self.message.kind!r}.",
+                    f"Only a {' or '.join(roles)} may; it was refused.",
+                    "Ask from the right task. If nobody did, a task of this run is in strange hands.",
+                )
+            )
+
+
+class Server:
+    """Answers requests at an address until it is closed.
+
+    What cannot be read is logged and dropped, never answered. An error of the handler is the answer, and is
+    logged where it is none of Stratagem's own.
+
+    Args:
+        address: `host:port` to listen at; port 0 takes a free one.
+        handler: Called in the thread of the server with each request. It answers at once, or keeps the request and
+            answers from another thread.
+        keys: The keys of this task. With them only tasks of the run get through; without, everybody who can reach
+            the address, so only a loopback address is accepted.
+        limits: What is accepted.
+        environ: Where `STRATAGEM_OPEN_CLUSTER` stands.
+
+    Raises:
+        ClusterError: The address can be reached from other machines, and there are no keys.
+        StartupError: The address is taken, or is none of this machine's.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        handler: Callable[[Request], None],
+        *,
+        keys: Keys | None = None,
+        limits: Limits | None = None,
+        environ: Mapping[str, str] = os.environ,
+    ) -> None:
+        if keys is None and environ.get(environment.OPEN_CLUSTER) != "1":
+            _require_loopback(address)
+        self._handler = handler
+        self._keys = keys
+        self._limits = limits or Limits()
+        self.refused: Counter[str] = Counter()
+        """What was refused, by reason."""
+        self._context = zmq.Context()
+        self._context.linger = 0
+        self._wake = self._context.socket(zmq.PULL)
+        self._wake.bind(_WAKE)
+        self._to_thread = self._context.socket(zmq.PUSH)
+        self._to_thread.connect(_WAKE)
+        self._sending = threading.Lock()
+        self._zap = self._context.socket(zmq.REP)
+        self._zap.bind(_ZAP)
+        self._router, self.address = self._listen(address)
+        self._failures = self._router.get_monitor_socket(_FAILED_HANDSHAKES)
+        self._thread = threading.Thread(target=self._serve, name=f"server at {self.address}", daemon=True)
+        self._thread.start()
+
+    def _listen(self, address: str) -> tuple[zmq.Socket, str]:
+        router = self._context.socket(zmq.ROUTER)
+        router.maxmsgsize = self._limits.frame_bytes
+        router.ipv6 = True
+        # Strangers that connect and say nothing are cut off (libzmq's default is 30 s, for each of them).
+        router.handshake_ivl = 10_000
+        if self._keys is not None:
+            router.curve_server = True
+            router.curve_secretkey = self._keys.secret
+        host, _, port = address.rpartition(":")
+        try:
+            router.bind(f"tcp://{_bindable(host)}:{'*' if port == '0' else port}")
+        except zmq.ZMQError as error:
+            self._context.destroy(linger=0)
+            raise StartupError(
+                explain(
+                    f"This task cannot listen at {address}: {error.strerror}.",
+                    "The others could not reach it.",
+                    "End what uses the port, or correct the address in the cluster.",
+                )
+            ) from None
+        bound = router.getsockopt_string(zmq.LAST_ENDPOINT).rpartition(":")[2]
+        return router, f"{host}:{bound}"
+
+    def close(self) -> None:
+        """Send the answers that wait, then end. Harmless when closed."""
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._send([b""])
+            self._thread.join()
+
+    def _send(self, frames: Sequence[Any]) -> None:
+        """Send from any thread, through the one that owns the socket."""
+        with self._sending:
+            if not self._to_thread.closed:
+                self._to_thread.send_multipart(frames, copy=False)
+
+    def _serve(self) -> None:
+        poller = zmq.Poller()
+        for socket in (self._router, self._wake, self._zap, self._failures):
+            poller.register(socket, zmq.POLLIN)
+        try:
+            while True:
+                ready = dict(poller.poll())
+                if self._zap in ready:
+                    self._judge(self._zap.recv_multipart())
+                if self._failures in ready:
+                    event = recv_monitor_message(self._failures)
+                    self._refuse("handshake", f"a connection was refused ({zmq.Event(event['event']).name})")
+                if self._wake in ready:
+                    frames = self._wake.recv_multipart(copy=False)
+                    if len(frames) == 1:
+                        return
+                    send_frames(self._router, frames)
+                if self._router in ready:
+                    self._take(self._router.recv_multipart(copy=False))
+        finally:
+            with self._sending:
+                self._context.destroy(linger=500)
+
+    def _judge(self, request: list[bytes]) -> None:
+        """Answer ZeroMQ's question whether a key may connect (https://rfc.zeromq.org/spec/27/)."""
+        version, number, _, peer, _, mechanism = request[:6]
+        role = self._keys.role_of(request[6]) if self._keys and mechanism == b"CURVE" and len(request) == 7 else None
+        if role is None:
+            self._refuse("key", f"{peer.decode(errors='replace')} has a key that is none of this run's")
+        status = (b"200", b"OK", role.encode()) if role else (b"400", b"unknown key", b"")
+        self._zap.send_multipart([version, number, *status, b""])
+
+    def _take(self, frames: Sequence[zmq.Frame]) -> None:
+        """Hand one request to the handler. Whatever comes, the server goes on."""
+        sender = frames[0].bytes
+        try:
+            message = decode(frames[1:], self._limits)
+        except MessageError as error:
+            self._refuse("message", str(error).splitlines()[0])
+            return
+        role = Role(str(frames[1].get("User-Id"))) if self._keys is not None else None
+
+        def answer(reply: Message) -> None:
+            reply = replace(reply, id=message.id)
+            out = [sender, *encode(reply)]
+            if threading.current_thread() is self._thread:
+                send_frames(self._router, out)
+            else:
+                self._send(out)
+
+        request = Request(message, role, sender, answer)
+        try:
+            self._handler(request)
+        except RefusedError as error:
+            self._refuse("request", str(error).splitlines()[0])
+            answer(error_message(error))
+        except Exception as error:
+            if not isinstance(error, StratagemError):
+                logger.exception("%s: %r failed", self.address, message.kind)
+            answer(error_message(error))
+
+    def _refuse(self, reason: str, what: str) -> None:
+        """Count what was refused; log the first, second, fourth ... of a kind: a flood must not fill a disk."""
+        self.refused[reason] += 1
+        count = self.refused[reason]
+        if count & (count - 1) == 0:
+            logger.warning("%s: %s; refused (%d so far)", self.address, what, count)
+
+
+def send_frames(socket: zmq.Socket, frames: Sequence[Any]) -> int:
+    """Send the frames of one message, large ones without a copy; return their bytes."""
+    sizes = [memoryview(frame).nbytes for frame in frames]
+    for i, (frame, size) in enumerate(zip(frames, sizes, strict=True)):
+        socket.send(frame, zmq.SNDMORE if i + 1 < len(frames) else 0, copy=size < _COPIED_BYTES)
+    return sum(sizes)
+
+
+def error_message(error: BaseException) -> Message:
+    """Return the answer that tells of an error."""
+    kind = type(error)
+    return Message(ERROR, {"module": kind.__module__, "class": kind.__name__, "text": str(error)})
+
+
+def _bindable(host: str) -> str:
+    """Return what ZeroMQ binds, which knows no names: a loopback address, or all interfaces.
+
+    The name of a machine may stand for an address that the machine itself does not have (a container, a gateway).
+    """
+    return ("127.0.0.1" if host == "localhost" else host) if _is_loopback(host) else "*"
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def _require_loopback(address: str) -> None:
+    if not _is_loopback(address.rpartition(":")[0]):
+        raise ClusterError(
+            explain(
+                f"This task should listen at {address}, and has no keys.",
+                "Anybody who reaches the address could run programs in it.",
+                f"Start the tasks by `stratagem run`, which makes keys; or set {environment.KEYS} in each task; or, on "
+                f"a network that only this cluster can reach, set {environment.OPEN_CLUSTER}=1.",
+            )
+        )

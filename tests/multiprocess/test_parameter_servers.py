@@ -1,0 +1,151 @@
+"""Chief, workers and parameter servers as processes of their own: they train, survive losses, and end by themselves."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+import stratagem
+from stratagem.coordinator import ClusterCoordinator, experimental_get_current_worker_index
+from stratagem.core.clock import Clock
+from stratagem.core.errors import UnavailableError
+from stratagem.testing import run_workers, start_workers
+from stratagem.testing.points import block_point
+
+pytestmark = pytest.mark.multiprocess
+
+
+def make_dataset(context: stratagem.InputContext) -> Any:
+    rng = np.random.default_rng(context.input_pipeline_id)
+    x = rng.normal(size=(256, 4)).astype("float32")
+    return stratagem.data.Dataset.from_tensor_slices((x, x @ np.ones((4, 1), "float32"))).repeat().batch(16)
+
+
+def train() -> dict[str, Any]:
+    """The same program in every task: workers and servers do not come past the strategy."""
+    strategy = stratagem.ParameterServerStrategy(
+        variable_partitioner=stratagem.experimental.partitioners.FixedShardsPartitioner(2)
+    )
+    coordinator = ClusterCoordinator(strategy)
+    with strategy.scope():
+        model = keras.Sequential([keras.Input((4,)), keras.layers.Dropout(0.01), keras.layers.Dense(1)])
+        optimizer = keras.optimizers.Adam(0.05)
+        mean = keras.metrics.Mean()
+
+    @stratagem.function
+    def step(iterator: Any) -> Any:
+        def replica_fn(x: Any, y: Any) -> Any:
+            with stratagem.GradientTape() as tape:
+                loss = stratagem.nn.compute_average_loss(keras.ops.mean((model(x, training=True) - y) ** 2, axis=-1))
+            weights = model.trainable_variables
+            optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
+            mean.update_state(loss)
+            return loss
+
+        return strategy.run(replica_fn, args=next(iterator))
+
+    def dataset_fn() -> Any:
+        return strategy.distribute_datasets_from_function(make_dataset)
+
+    iterator = iter(coordinator.create_per_worker_dataset(dataset_fn))
+    losses = []
+    for _ in range(3):
+        mean.reset_state()
+        for _ in range(60):
+            coordinator.schedule(step, args=(iterator,))
+        coordinator.join()
+        losses.append(float(mean.result()))
+    workers = coordinator.fetch([coordinator.schedule(os.getpid) for _ in range(20)])
+    return {
+        "losses": losses,
+        "iterations": int(optimizer.iterations),
+        "kernel": model.layers[-1].kernel.numpy().ravel().tolist(),
+        "pids": len({os.getpid(), *workers}),
+    }
+
+
+def test_a_cluster_trains_and_ends_by_itself() -> None:
+    results = run_workers(train, 2, servers=2)
+    assert [result.returncode for result in results] == [0] * 5
+    value = results[0].value
+    assert value["losses"][-1] < 0.1 * value["losses"][0]
+    assert value["iterations"] == 180
+    np.testing.assert_allclose(value["kernel"], np.ones(4), atol=0.15)
+    assert value["pids"] >= 2
+    assert "ps 1 serves at" in results[-1].output
+    assert [result.value for result in results[1:]] == [None] * 4
+
+
+def lose_a_worker() -> dict[str, Any]:
+    """Count to 30 while worker 0 is killed in its first function, and taken back later."""
+    strategy = stratagem.ParameterServerStrategy()
+    coordinator = ClusterCoordinator(strategy)
+    with strategy.scope():
+        count = keras.Variable(0, dtype="int32", trainable=False)
+
+    def work(first: bool) -> int:
+        index = experimental_get_current_worker_index()
+        if first and index == 0:
+            block_point("in the function")
+        count.assign_add(1)
+        return index
+
+    values = [coordinator.schedule(work, args=(True,)) for _ in range(30)]
+    coordinator.join()
+    alone = set(coordinator.fetch(values))
+    print("counted", flush=True)
+    seen: set[int] = set()
+    while seen != {0, 1}:
+        seen |= set(coordinator.fetch([coordinator.schedule(work, args=(False,)) for _ in range(8)]))
+        Clock().wait(0.05)
+    return {"count": int(values and count.value), "alone": alone, "metrics": coordinator.metrics()}
+
+
+def test_a_lost_worker_is_replaced_by_the_others_and_taken_back() -> None:
+    with start_workers(lose_a_worker, 2, servers=1) as (chief, first, second, server):
+        first.wait_for_point("in the function")
+        first.kill()
+        chief.wait_for("counted")
+        returned = first.start_again()
+        ended = chief.wait()
+        assert [task.wait().returncode for task in (returned, second, server)] == [0, 0, 0]
+    value = ended.value
+    assert value["alone"] == {1}
+    assert value["metrics"]["retried"] == 1
+    assert value["metrics"]["workers lost"] == 1
+    assert value["count"] == value["metrics"]["finished"]
+    assert "worker 0 was lost" in ended.output
+
+
+def lose_a_server() -> str:
+    """Go on until a parameter server is gone."""
+    strategy = stratagem.ParameterServerStrategy()
+    coordinator = ClusterCoordinator(strategy)
+    with strategy.scope():
+        first, second = keras.Variable(0.0), keras.Variable(0.0)  # one on each server
+
+    @stratagem.function
+    def add() -> None:
+        first.assign_add(1.0)
+        second.assign_add(1.0)
+
+    coordinator.schedule(add).fetch()
+    print("trains", flush=True)
+    try:
+        while True:
+            coordinator.schedule(add)
+    except UnavailableError as error:
+        return str(error)
+
+
+def test_a_lost_server_is_named_and_all_end() -> None:
+    with start_workers(lose_a_server, 1, servers=2) as (chief, worker, first, second):
+        chief.wait_for("trains")
+        second.kill()
+        value = chief.wait().value
+        assert [task.wait().returncode for task in (worker, first)] == [0, 0]
+    assert "ps 1 at" in value

@@ -1,0 +1,47 @@
+"""Parameter servers in this process, and what tests and their workers, threads of it, share."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from stratagem.cluster.resolver import SimpleClusterResolver
+from stratagem.cluster.spec import ClusterSpec, Task
+from stratagem.ps.client import Servers
+from stratagem.ps.server import Serving
+from stratagem.ps.service import Service
+from stratagem.ps.store import Store
+from stratagem.transport.server import Server
+
+gates: dict[str, Any] = {}
+"""What functions on workers wait for: they reach this module by its name, while their own travels by value."""
+
+
+@contextlib.contextmanager
+def running_servers(number: int = 2) -> Iterator[Servers]:
+    """Start parameter servers; yield what asks them."""
+    services = [Service(Store()) for _ in range(number)]
+    listening = [Server("127.0.0.1:0", service) for service in services]
+    servers = Servers([server.address for server in listening])
+    try:
+        yield servers
+    finally:
+        servers.close()
+        for server in listening:
+            server.close()
+        for service in services:
+            service.close()
+
+
+@contextlib.contextmanager
+def small_cluster() -> Iterator[SimpleClusterResolver]:
+    """Start two parameter servers and one worker, as TensorFlow's tutorial does; yield who is in the cluster."""
+    servings = [Serving(Task("ps", index), "127.0.0.1:0") for index in range(2)]
+    addresses = [serving.address for serving in servings]
+    servings.append(Serving(Task("worker", 0), "127.0.0.1:0", addresses))
+    try:
+        yield SimpleClusterResolver(ClusterSpec({"ps": addresses, "worker": [servings[-1].address]}))
+    finally:
+        for serving in reversed(servings):
+            serving.stop()

@@ -1,0 +1,270 @@
+"""Scheduling on a cluster in this process: TensorFlow's tutorial loop, its error rules, what travels to workers."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+from tests.unit.ps import servers
+from tests.unit.ps.servers import small_cluster
+
+import stratagem
+from stratagem.cluster.spec import ClusterSpec
+from stratagem.cluster_resolver import SimpleClusterResolver
+from stratagem.coordinator import (
+    ClusterCoordinator,
+    PerWorkerValues,
+    RemoteValue,
+    experimental_get_current_worker_index,
+)
+from stratagem.core.errors import CancelledError, ClusterError, InputError, UsageError
+from stratagem.ps.partitioners import FixedShardsPartitioner
+
+
+@pytest.fixture
+def coordinator() -> Iterator[ClusterCoordinator]:
+    strategy = stratagem.ParameterServerStrategy()
+    yield ClusterCoordinator(strategy)
+    strategy.close()
+
+
+@pytest.fixture
+def one_worker() -> Iterator[SimpleClusterResolver]:
+    with small_cluster() as resolver:
+        yield resolver
+
+
+class OwnError(Exception):
+    pass
+
+
+FEATURES = np.random.default_rng(3).normal(size=(32, 4)).astype("float32")
+LABELS = (FEATURES.sum(axis=1, keepdims=True) > 0).astype("float32")
+
+
+def make_parts() -> tuple[Any, Any, Any]:
+    keras.utils.set_random_seed(5)
+    layers = [keras.Input((4,)), keras.layers.Dense(6, activation="tanh"), keras.layers.BatchNormalization()]
+    model = keras.Sequential([*layers, keras.layers.Dense(1, activation="sigmoid")])
+    return model, keras.optimizers.RMSprop(0.05), keras.metrics.BinaryAccuracy()
+
+
+def make_dataset(context: stratagem.InputContext) -> Any:
+    dataset = stratagem.data.Dataset.from_tensor_slices((FEATURES, LABELS)).repeat()
+    return dataset.batch(context.get_per_replica_batch_size(8))
+
+
+def make_step(strategy: Any, model: Any, optimizer: Any, accuracy: Any) -> Any:
+    loss_of = keras.losses.BinaryCrossentropy(reduction="none")
+
+    @stratagem.function
+    def step_fn(iterator: Any) -> Any:
+        def replica_fn(features: Any, labels: Any) -> Any:
+            with stratagem.GradientTape() as tape:
+                predictions = model(features, training=True)
+                loss = stratagem.nn.compute_average_loss(loss_of(labels, predictions), global_batch_size=8)
+            weights = model.trainable_variables
+            optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
+            accuracy.update_state(labels, predictions)
+            return loss
+
+        losses = strategy.run(replica_fn, args=next(iterator))
+        return strategy.reduce("SUM", losses, axis=None)
+
+    return step_fn
+
+
+def test_the_tutorial_loop_has_the_numbers_of_one_device(one_worker: SimpleClusterResolver) -> None:
+    """With one worker there is no asynchrony; tensorflow.org/tutorials/distribute/parameter_server_training."""
+    plain = stratagem.OneDeviceStrategy("cpu:0")
+    parts = make_parts()
+    iterator = iter(plain.distribute_datasets_from_function(make_dataset))
+    step = make_step(plain, *parts)
+    expected = [float(step(iterator)) for _ in range(6)]
+    iterator.close()
+
+    strategy = stratagem.ParameterServerStrategy(one_worker, variable_partitioner=FixedShardsPartitioner(2))
+    coordinator = ClusterCoordinator(strategy)
+    with strategy.scope():
+        model, optimizer, accuracy = make_parts()
+    step_fn = make_step(strategy, model, optimizer, accuracy)
+
+    @stratagem.function
+    def per_worker_dataset_fn() -> Any:
+        return strategy.distribute_datasets_from_function(make_dataset)
+
+    per_worker_iterator = iter(coordinator.create_per_worker_dataset(per_worker_dataset_fn))
+    values = [coordinator.schedule(step_fn, args=(per_worker_iterator,)) for _ in range(6)]
+    coordinator.join()
+    assert coordinator.done()
+    np.testing.assert_allclose(coordinator.fetch(values), expected, rtol=1e-4)
+    for ours, theirs in zip(model.get_weights(), parts[0].get_weights(), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-5)
+    assert float(accuracy.result()) == pytest.approx(float(parts[2].result()))
+    assert int(optimizer.iterations) == 6
+    assert len(model.trainable_variables[0].parts) == 2
+
+    optimizer.learning_rate = 0.0  # the workers' next steps take it
+    before = model.trainable_variables[0].numpy()
+    coordinator.schedule(step_fn, args=(per_worker_iterator,)).fetch()
+    np.testing.assert_array_equal(model.trainable_variables[0].numpy(), before)
+    strategy.close()
+
+
+def test_results_come_back_as_they_were(coordinator: ClusterCoordinator) -> None:
+    def results(x: Any, *, scale: float) -> Any:
+        return {"pair": (x * scale, [None, "text", True]), "number": 2.5, "integer": 1 << 40}
+
+    value = coordinator.schedule(results, args=(np.arange(3),), kwargs={"scale": 2.0})
+    assert isinstance(value, RemoteValue)
+    fetched = coordinator.fetch({"one": value, "plain": 7})
+    assert fetched["plain"] == 7
+    assert fetched["one"]["pair"][0].tolist() == [0.0, 2.0, 4.0]
+    assert fetched["one"]["pair"][1] == [None, "text", True]
+    assert (fetched["one"]["number"], fetched["one"]["integer"]) == (2.5, 1 << 40)
+    assert type(value.get()["pair"][0]).__module__.startswith("jax")
+    assert value.fetch()["pair"][0].dtype == np.float64
+
+
+def test_additions_from_all_workers_are_counted(coordinator: ClusterCoordinator) -> None:
+    with coordinator.strategy.scope():
+        total = keras.Variable(0.0, trainable=False)
+
+    @stratagem.function
+    def add(x: Any) -> None:
+        total.assign_add(x)
+
+    for number in range(60):
+        coordinator.schedule(add, args=(float(number),))
+    coordinator.join()
+    assert float(total.value) == sum(range(60))
+    total.assign(1.0)
+    coordinator.schedule(lambda: total.assign_add(0.5) and None)
+    coordinator.join()
+    assert float(total.value) == 1.5
+
+
+def test_per_worker_values_are_those_of_the_worker(coordinator: ClusterCoordinator) -> None:
+    dataset = coordinator.create_per_worker_dataset(lambda: [experimental_get_current_worker_index()] * 500)
+    iterator = iter(dataset)
+    assert isinstance(iterator, PerWorkerValues)
+    servers.gates["met"] = threading.Barrier(2)  # neither worker gets both functions
+
+    def look(iterator: Any) -> tuple[int, int]:
+        servers.gates["met"].wait(20)
+        return next(iterator), experimental_get_current_worker_index()
+
+    values = [coordinator.schedule(look, args=(iterator,)) for _ in range(2)]
+    assert sorted(coordinator.fetch(values)) == [(0, 0), (1, 1)]
+    with pytest.raises(UsageError, match="on the chief"):
+        next(iterator)
+    with pytest.raises(UsageError, match="no current worker"):
+        experimental_get_current_worker_index()
+
+
+def test_an_error_is_raised_once_and_clears_the_queue(coordinator: ClusterCoordinator) -> None:
+    def fail(text: str) -> None:
+        raise OwnError(text)
+
+    def wait() -> str:
+        return "ran"
+
+    def schedule_on() -> None:
+        for _ in range(100_000):
+            coordinator.schedule(wait)
+
+    def ask_on() -> None:
+        while not coordinator.done():
+            pass
+
+    first = coordinator.schedule(fail, args=("first",))
+    with pytest.raises(OwnError, match="first") as caught:
+        coordinator.join()
+    assert "in fail" in caught.value.__notes__[0]
+    assert "On worker" in caught.value.__notes__[0]
+    with pytest.raises(OwnError, match="first"):
+        first.fetch()
+    coordinator.join()  # cleared
+    assert coordinator.schedule(wait).fetch() == "ran"
+    coordinator.schedule(fail, args=("second",))
+    with pytest.raises(OwnError, match="second"):
+        schedule_on()
+    assert coordinator.metrics()["in flight"] == 0
+    assert coordinator.metrics()["queued"] == 0
+    aborted = coordinator.metrics()["aborted"]
+    assert coordinator.metrics()["scheduled"] == aborted + coordinator.metrics()["finished"] + 2
+    coordinator.schedule(fail, args=("third",))
+    with pytest.raises(OwnError, match="third"):
+        ask_on()
+
+
+def test_what_waits_behind_an_error_is_cancelled(coordinator: ClusterCoordinator) -> None:
+    release = servers.gates["release"] = threading.Event()
+
+    started = servers.gates["started"] = threading.Barrier(3)
+
+    def hold() -> None:
+        servers.gates["started"].wait(20)
+        servers.gates["release"].wait(20)
+        raise OwnError("held")
+
+    values = [coordinator.schedule(hold) for _ in range(2)]
+    waiting = [coordinator.schedule(lambda: 1) for _ in range(3)]
+    with pytest.raises(TimeoutError):
+        waiting[0].fetch(timeout=0.0)
+    started.wait(20)  # both workers have begun
+    release.set()
+    for value in waiting:
+        with pytest.raises(CancelledError, match="Another scheduled function failed"):
+            value.fetch()
+    with pytest.raises(OwnError, match="held"):
+        coordinator.join()
+    for value in values:
+        with pytest.raises(OwnError):
+            value.fetch()
+
+
+def test_functions_are_sent_once(coordinator: ClusterCoordinator) -> None:
+    ballast = np.zeros(1 << 16, np.uint8)
+
+    def step(x: int) -> int:
+        return x + len(ballast)
+
+    coordinator.fetch([coordinator.schedule(step, args=(1,)) for _ in range(4)])
+    sent = coordinator.metrics()["bytes sent"]
+    assert sent < 4 * len(ballast)  # to two workers at most
+    coordinator.fetch([coordinator.schedule(step, args=(1,)) for _ in range(20)])
+    assert coordinator.metrics()["bytes sent"] - sent < len(ballast) + 20_000
+
+
+def test_functions_that_are_made_anew_do_not_pile_up(coordinator: ClusterCoordinator) -> None:
+    for number in range(400):
+        coordinator.schedule(functools.partial(lambda x: x, number))
+    coordinator.join()
+    coordinator.schedule(lambda: None).fetch()
+    assert len(coordinator._crew._shared) < 140
+    assert not coordinator._crew._jobs
+
+
+def test_mistakes_are_explained(coordinator: ClusterCoordinator) -> None:
+    strategy = coordinator.strategy
+    assert ClusterCoordinator(strategy) is coordinator
+    with pytest.raises(UsageError, match="OneDeviceStrategy"):
+        ClusterCoordinator(stratagem.OneDeviceStrategy("cpu:0"))
+    with pytest.raises(UsageError, match="called on the chief"):
+        strategy.run(lambda: 1)
+    value = coordinator.schedule(lambda: 1)
+    with pytest.raises(InputError, match="Call its fetch"):
+        coordinator.schedule(lambda x: x, args=(value,))
+    with pytest.raises(UsageError, match="cannot be sent"):
+        coordinator.schedule(lambda x: x, args=(threading.Lock(),))
+    coordinator.schedule(lambda: object())
+    with pytest.raises(InputError, match="returned a object"):
+        coordinator.join()
+    with pytest.raises(ClusterError, match="no ps"):
+        stratagem.ParameterServerStrategy(SimpleClusterResolver(ClusterSpec({"worker": ["localhost:1"]})))

@@ -1,0 +1,105 @@
+"""Requests and answers, from several threads, and what becomes of them when a task is lost."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from stratagem.core.clock import Deadline
+from stratagem.core.errors import InputError, StartupError, StratagemError, UnavailableError
+from stratagem.transport.channel import Channel
+from stratagem.transport.message import Message
+from stratagem.transport.server import Request, Server
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(3) as pool:
+        yield pool
+
+
+def test_answers_of_other_threads_go_to_those_who_asked(pool: ThreadPoolExecutor) -> None:
+    def work(request: Request) -> None:
+        request.answer(Message("sum", {}, [sum(request.message.arrays)]))
+
+    server = Server("127.0.0.1:0", lambda request: pool.submit(work, request) and None)
+    channels = [Channel("ps 0", server.address) for _ in range(4)]
+
+    def ask(i: int) -> bool:
+        large = np.full(100_000, i, np.float32)
+        return all(
+            channels[i].request(Message("sum", {}, [large, large])).arrays[0].tolist() == [2 * i] * 100_000
+            for _ in range(5)
+        )
+
+    try:
+        with ThreadPoolExecutor(4) as askers:
+            assert list(askers.map(ask, range(4))) == [True] * 4
+        # Answers may come in another order than requests: the number tells which is which.
+        numbers = [channels[0].send(Message("sum", {}, [np.array(k)])) for k in range(20)]
+        got = [int(channels[0].receive(numbers[k], Deadline(20.0)).arrays[0]) for k in (5, 19)]
+        assert got == [5, 19]
+    finally:
+        for channel in channels:
+            channel.close()
+        server.close()
+
+
+def test_errors_keep_their_class() -> None:
+    class OwnError(Exception):
+        pass
+
+    undecodable = UnicodeDecodeError("utf-8", b"d", 0, 1, "made of more than a text")
+    raised = {"input": InputError("a"), "key": KeyError("b"), "own": OwnError("c"), "odd": undecodable}
+
+    def handler(request: Request) -> None:
+        raise raised[request.message.kind]
+
+    server = Server("127.0.0.1:0", handler)
+    channel = Channel("ps 0", server.address)
+    try:
+        for kind, error in (("input", InputError), ("key", KeyError), ("own", StratagemError), ("odd", StratagemError)):
+            with pytest.raises(error):
+                channel.request(Message(kind))
+    finally:
+        channel.close()
+        server.close()
+
+
+def test_a_lost_task_is_noticed_and_named() -> None:
+    held = threading.Event()
+    server = Server("127.0.0.1:0", lambda request: held.set())  # never answers
+    channel = Channel("ps 1", server.address)
+    number = channel.send(Message("pull"))
+    assert held.wait(20)
+    server.close()
+    with pytest.raises(UnavailableError, match=r"ps 1 at 127.0.0.1:\d+ ended"):
+        channel.receive(number, Deadline(40.0))
+    with pytest.raises(UnavailableError, match="ps 1"):
+        channel.send(Message("pull"))
+    channel.close()
+    channel.close()
+
+
+def test_a_task_that_is_not_there_yet_is_waited_for() -> None:
+    first = Server("127.0.0.1:0", lambda request: None)
+    first.close()
+    channel = Channel("ps 0", first.address)
+    number = channel.send(Message("pull"))
+    with pytest.raises(UnavailableError, match="did not answer within 0 s"):
+        channel.receive(number, Deadline(0.0))
+    second = Server(first.address, lambda request: request.answer(Message("done")))
+    assert channel.receive(number, Deadline(40.0)).kind == "done"
+    channel.close()
+    second.close()
+
+
+def test_a_taken_port_is_an_error() -> None:
+    server = Server("127.0.0.1:0", lambda request: None)
+    with pytest.raises(StartupError, match="cannot listen"):
+        Server(server.address, lambda request: None)
+    server.close()

@@ -1,0 +1,230 @@
+"""What a task does with what it must not accept: one test for each row of the table in docs/parameter_servers.md."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import socket
+import threading
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+import zmq
+
+from stratagem.core import environment
+from stratagem.core.clock import Clock, Deadline
+from stratagem.core.errors import ClusterError, RefusedError, UnavailableError
+from stratagem.transport.channel import Channel
+from stratagem.transport.fuzz import fuzz
+from stratagem.transport.keys import Keys, Role, keys_of_environment, make_keys
+from stratagem.transport.message import Limits, Message, encode
+from stratagem.transport.server import Request, Server
+
+KEYS = make_keys()
+
+
+def answer(request: Request) -> None:
+    """Give back what came; run closures of the chief only."""
+    if request.message.kind == "run":
+        request.require(Role.CHIEF)
+    request.answer(Message("done", {"role": request.role}, request.message.arrays))
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    server = Server("127.0.0.1:0", answer, keys=KEYS[Role.PS], limits=Limits(frame_bytes=1 << 20))
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def connect(server: Server) -> Iterator[Callable[..., Channel]]:
+    channels: list[Channel] = []
+
+    def connect(keys: Keys | None, address: str = server.address, role: Role = Role.PS) -> Channel:
+        channels.append(Channel("ps 0", address, keys=keys, role=role))
+        return channels[-1]
+
+    yield connect
+    for channel in channels:
+        channel.close()
+
+
+def assert_still_serves(connect: Callable[..., Channel]) -> None:
+    array = np.arange(5.0)
+    reply = connect(KEYS[Role.WORKER]).request(Message("echo", {}, [array]))
+    assert reply.fields == {"role": "worker"}
+    assert reply.arrays[0].tolist() == array.tolist()
+
+
+def test_no_key(server: Server, connect: Callable[..., Channel]) -> None:
+    with pytest.raises(UnavailableError, match="ps 0 at"):
+        connect(None).request(Message("echo"), seconds=1.0)
+    assert_still_serves(connect)
+    assert server.refused["handshake"] >= 1
+
+
+def test_wrong_key(server: Server, connect: Callable[..., Channel]) -> None:
+    # A stranger may well know the public key of the server, but has a key pair of its own.
+    public, secret = zmq.curve_keypair()
+    stranger = Keys(Role.CHIEF, secret, {**KEYS[Role.CHIEF].public, Role.CHIEF: public})
+    with pytest.raises(UnavailableError, match="refused the key of this task"):
+        connect(stranger).request(Message("echo"), seconds=20.0)
+    assert_still_serves(connect)
+    assert server.refused["key"] >= 1
+
+
+def test_wrong_server(connect: Callable[..., Channel]) -> None:
+    """A task that listens in the place of a parameter server, with a worker's key, is not spoken to."""
+    impostor = Server("127.0.0.1:0", answer, keys=KEYS[Role.WORKER])
+    try:
+        with pytest.raises(UnavailableError):
+            connect(KEYS[Role.CHIEF], impostor.address).request(Message("echo"), seconds=1.0)
+        assert connect(KEYS[Role.CHIEF], impostor.address, Role.WORKER).request(Message("echo")).kind == "done"
+    finally:
+        impostor.close()
+
+
+def test_closure_from_a_worker(server: Server, connect: Callable[..., Channel]) -> None:
+    with pytest.raises(RefusedError, match="A worker asked for 'run'"):
+        connect(KEYS[Role.WORKER]).request(Message("run"))
+    assert connect(KEYS[Role.CHIEF]).request(Message("run")).fields == {"role": "chief"}
+    assert server.refused["request"] == 1
+
+
+def test_oversized(server: Server, connect: Callable[..., Channel]) -> None:
+    with pytest.raises(UnavailableError):
+        connect(KEYS[Role.CHIEF]).request(Message("echo", {}, [np.zeros(1 << 20)]), seconds=20.0)
+    assert_still_serves(connect)
+
+
+def test_other_version(server: Server, connect: Callable[..., Channel]) -> None:
+    channel = connect(KEYS[Role.WORKER])
+    header = bytearray(encode(Message("echo"))[0])
+    header[5] += 1
+    channel.socket.send(bytes(header))
+    with pytest.raises(UnavailableError, match="did not answer within"):
+        channel.request(Message("echo"), seconds=0.0)
+    assert_still_serves(connect)
+    assert server.refused["message"] == 1
+
+
+def test_garbage_inside_an_authenticated_connection(server: Server, connect: Callable[..., Channel]) -> None:
+    rng = random.Random(2)
+    channel = connect(KEYS[Role.WORKER])
+    for _ in range(200):
+        channel.socket.send_multipart([rng.randbytes(rng.randrange(40)) for _ in range(rng.randrange(1, 4))])
+    assert_still_serves(connect)
+    assert channel.request(Message("echo")).kind == "done"
+    assert server.refused["message"] == 200
+
+
+def test_garbage_on_the_wire(server: Server, connect: Callable[..., Channel]) -> None:
+    fuzz(server.address, seconds=1.0, seed=3)
+    assert_still_serves(connect)
+
+
+class Repeater:
+    """A wire that sends what a client says once more: after the first message, or as a connection of its own."""
+
+    def __init__(self, target: str) -> None:
+        self._host, _, port = target.rpartition(":")
+        self._port = int(port)
+        self.said = bytearray()
+        self.pieces: list[bytes] = []
+        self.repeat_last = threading.Event()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        self._threads = [threading.Thread(target=self._accept, daemon=True)]
+        self._threads[0].start()
+
+    def _accept(self) -> None:
+        self.client = client = self._listener.accept()[0]
+        self.server = socket.create_connection((self._host, self._port))
+        self._threads.append(threading.Thread(target=self._carry, args=(self.server, client), daemon=True))
+        self._threads[-1].start()
+        while data := _read(client):
+            self.said += data
+            self.pieces.append(data)
+            self.server.sendall(data)
+
+    def _carry(self, source: socket.socket, target: socket.socket) -> None:
+        while data := _read(source):
+            target.sendall(data)
+        with contextlib.suppress(OSError):
+            target.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self._listener.close()
+        for end in (self.client, self.server):
+            with contextlib.suppress(OSError):  # ended by the other side
+                end.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join(5)
+        self.client.close()
+        self.server.close()
+
+
+def _read(source: socket.socket) -> bytes:
+    try:
+        return source.recv(1 << 16)
+    except OSError:
+        return b""
+
+
+def wait_for_refusals(server: Server, number: int) -> None:
+    clock = Clock()
+    deadline = Deadline(20.0, clock)
+    while server.refused["handshake"] < number:
+        assert not deadline.expired
+        clock.wait(0.01)
+
+
+def test_replay(connect: Callable[..., Channel]) -> None:
+    """CurveZMQ numbers its messages and makes new keys for each connection: what is said again is refused."""
+    count = 0
+
+    def handler(request: Request) -> None:
+        nonlocal count
+        count += 1
+        request.answer(Message("done"))
+
+    server = Server("127.0.0.1:0", handler, keys=KEYS[Role.PS])
+    repeater = Repeater(server.address)
+    try:
+        channel = connect(KEYS[Role.CHIEF], repeater.address)
+        channel.request(Message("add"))
+        assert count == 1
+
+        repeater.server.sendall(repeater.pieces[-1])  # the very bytes of the message, in the same connection
+        wait_for_refusals(server, 1)
+        with socket.create_connection(("127.0.0.1", int(server.address.rpartition(":")[2]))) as again:
+            again.sendall(repeater.said)  # all that was said, in a new connection
+            wait_for_refusals(server, 2)
+        assert connect(KEYS[Role.CHIEF], server.address).request(Message("add")).kind == "done"
+        assert count == 2
+    finally:
+        repeater.close()
+        server.close()
+
+
+def test_without_keys_only_this_machine() -> None:
+    for address in ("0.0.0.0:0", "10.0.0.1:2222", "example.org:2222", "[::]:0", "*:0"):
+        with pytest.raises(ClusterError, match="has no keys"):
+            Server(address, answer, environ={})
+    Server("0.0.0.0:0", answer, environ={environment.OPEN_CLUSTER: "1"}).close()
+    Server("0.0.0.0:0", answer, keys=KEYS[Role.PS], environ={}).close()
+    Server("localhost:0", answer, environ={}).close()
+
+
+def test_keys_come_from_the_environment() -> None:
+    text = KEYS[Role.WORKER].as_text()
+    assert keys_of_environment({environment.KEYS: text}) == KEYS[Role.WORKER]
+    assert keys_of_environment({}) is None
+    for damaged in ("{", "{}", text.replace('"worker", "secret"', '"chief", "secret"'), text.replace("ps", "sp")):
+        with pytest.raises(ClusterError, match="cannot be used"):
+            keys_of_environment({environment.KEYS: damaged})
+    secret = KEYS[Role.WORKER].secret.decode()
+    assert secret not in repr(KEYS[Role.WORKER])
+    assert secret not in KEYS[Role.CHIEF].as_text()
