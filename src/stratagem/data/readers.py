@@ -43,6 +43,7 @@ _CLUSTER: Final = (
     environment.GENERATION,
     environment.STEP_FILE,
     environment.NUM_CPU_DEVICES,
+    environment.KEYS,
 )
 """Variables that make a process a task of a cluster."""
 
