@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from stratagem.replica.values import DistributedValues as DistributedValues
     from stratagem.replica.values import PerReplica as PerReplica
     from stratagem.strategy.base import Strategy as Strategy
+    from stratagem.strategy.central_storage import CentralStorageStrategy as CentralStorageStrategy
     from stratagem.strategy.cross_device import CrossDeviceOps as CrossDeviceOps
     from stratagem.strategy.cross_device import HierarchicalCopyAllReduce as HierarchicalCopyAllReduce
     from stratagem.strategy.cross_device import NcclAllReduce as NcclAllReduce
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "CentralStorageStrategy": "stratagem.strategy.central_storage",
     "CommunicationImplementation": "stratagem.core.types",
     "CommunicationOptions": "stratagem.core.types",
     "CrossDeviceOps": "stratagem.strategy.cross_device",

@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from stratagem.core.types import CommunicationImplementation, CommunicationOptions, ValueContext
+from stratagem.strategy.central_storage import CentralStorageStrategy
 from stratagem.strategy.multi_worker_mirrored import (
     ExperimentalMultiWorkerMirroredStrategy as MultiWorkerMirroredStrategy,
 )
@@ -21,6 +22,7 @@ CollectiveCommunication = CommunicationImplementation
 CollectiveHints = CommunicationOptions
 
 __all__ = [
+    "CentralStorageStrategy",
     "CollectiveCommunication",
     "CollectiveHints",
     "CommunicationImplementation",

@@ -37,6 +37,12 @@ def mirrored(replicas: int) -> stratagem.MirroredStrategy:
 
 
 @functools.cache
+def central() -> stratagem.CentralStorageStrategy:
+    """Return the strategy that computes on three virtual devices and keeps variables on a fourth."""
+    return stratagem.CentralStorageStrategy(["cpu:0", "cpu:1", "cpu:2"], parameter_device="cpu:3")
+
+
+@functools.cache
 def reference(name: str) -> Record:
     """Run a row on plain Keras, in single precision."""
     return run(ALL[name], None)

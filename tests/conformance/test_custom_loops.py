@@ -16,6 +16,7 @@ from tests.conformance.runs import (
     Outcome,
     begin_double_precision,
     begin_worker,
+    central,
     check,
     mirrored,
     outcome,
@@ -94,6 +95,13 @@ def test_virtual_devices_in_double_precision(name: str, replicas: int) -> None:
 @pytest.mark.parametrize("name", [loop.name for loop in ALL.values() if not loop.float64])
 def test_virtual_devices(name: str, replicas: int) -> None:
     check(run_loop(ALL[name], mirrored(replicas)), expected(name, replicas), ALL[name].float32)
+
+
+@pytest.mark.parametrize(
+    "name", ["adam, uneven", "kernel_regularizer", "global_clipnorm", "loss scale shrinks and grows", "accumulation"]
+)
+def test_variables_at_a_centre(name: str) -> None:
+    check(run_loop(ALL[name], central()), reference(name), ALL[name].float32)
 
 
 # Two workers ---------------------------------------------------------------------------------------

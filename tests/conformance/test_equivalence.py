@@ -2,13 +2,23 @@
 
 One replica must agree with plain Keras in every bit. In single precision rounding hides a small fault, so all
 rows run on virtual devices in double precision; in single precision they run on 2 real workers, the shapes of data
-on 4, and some rows on virtual devices too.
+on 4, and some rows on virtual devices too, also with variables at a centre.
 """
 
 from __future__ import annotations
 
 import pytest
-from tests.conformance.runs import Outcome, check, cluster, double_precision, mirrored, reference, rows_for, sizes_of
+from tests.conformance.runs import (
+    Outcome,
+    central,
+    check,
+    cluster,
+    double_precision,
+    mirrored,
+    reference,
+    rows_for,
+    sizes_of,
+)
 from tests.conformance.table import ALL, EXCEPTIONS, FLOAT32, FLOAT64, ROWS, run
 
 # The first row that needs a cluster waits for the whole table to run on it.
@@ -24,6 +34,28 @@ def test_one_replica_is_plain_keras_in_every_bit(name: str) -> None:
 @pytest.mark.parametrize("name", [row.name for row in ROWS.values() if row.on_batch or not row.float64])
 def test_virtual_devices(name: str, replicas: int) -> None:
     check(run(ROWS[name], mirrored(replicas)), reference(name), ROWS[name].float32)
+
+
+# What passes the centre differs from the other strategies: the state, the update, and the cut between steps.
+@pytest.mark.parametrize(
+    "name",
+    [
+        "uneven",
+        "steps_per_execution",
+        "accumulation, uneven",
+        "loss scale shrinks and grows",
+        "averaged weights, schedule, weight decay",
+        "global_clipnorm",
+        "frozen base",
+        "two outputs, sample_weight",
+        "own train_step, uneven",
+        "synchronized batch norm, uneven",
+        "masked lstm, sample_weight",
+        "validation_data",
+    ],
+)
+def test_variables_at_a_centre(name: str) -> None:
+    check(run(ROWS[name], central()), reference(name), ROWS[name].float32)
 
 
 @needs_whole_table

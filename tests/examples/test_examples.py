@@ -86,6 +86,17 @@ def test_mirrored_differs_from_single_device_only_where_it_says_so() -> None:
     ]
 
 
+def test_central_storage() -> None:
+    (output,) = run("central_storage.py", "--epochs", "1", "--devices", "2")
+
+    epoch, evaluation = progress(output)
+    assert "CentralStorageStrategy: 2 replica(s) on CPU:0, CPU:1, variables on CPU:2" in output
+    assert evaluation.loss < epoch.loss
+    assert evaluation.accuracy > 0.6
+    ((megabytes, place),) = re.findall(r"(\d+\.\d) MB of variables and optimizer state, all on (\S+)\.", output)
+    assert (float(megabytes) > 30, place) == (True, "TFRT_CPU_2")
+
+
 def test_multi_worker_shows_one_bar_and_one_result() -> None:
     chief, other = run("multi_worker.py", "--epochs", "2", "--steps", "35", workers=2)
 

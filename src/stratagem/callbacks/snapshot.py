@@ -124,7 +124,7 @@ class Snapshot:
                 )
             )
         for name, variable in kept.items():
-            variable.assign(session.strategy.mesh.replicate(saved[name]))
+            variable.assign(session.strategy.mesh.keep(saved[name]))
 
     def restore_rest(self, states: CallbackStates) -> None:
         """Give the other callbacks and the random generators their states."""

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from stratagem.fit import compat
+from stratagem.replica.central import update_at_centre
 from stratagem.replica.context import ReplicaContext, current_replica_context
 from stratagem.replica.mesh import Tree
 from stratagem.replica.packs import sum_over_replicas
@@ -32,17 +33,18 @@ def reducing_stateless_apply(original: Callable) -> Callable:
         optimizer: Any, optimizer_variables: Sequence[Any], grads: Sequence[Any], trainable_variables: Sequence[Any]
     ) -> Tree:
         context = current_replica_context()
-        if context is None or context.applying_gradients or context.strategy.mesh.size == 1:
+        if context is None or context.applying_gradients or not context.combines_gradients:
             return original(optimizer, optimizer_variables, grads, trainable_variables)
+        mesh = context.strategy.mesh
 
         def crossing(state: list[Any], gradients: list[Any], weights: list[Any]) -> Tree:
             context.applying_gradients = True
             try:
-                if compat.accumulates(optimizer):
+                if compat.accumulates(optimizer) and not mesh.central:
                     state, gradients = _reduced_at_update(context, optimizer, state, gradients)
                 else:
                     gradients = combine(context, gradients)
-                return original(optimizer, state, gradients, weights)
+                return update_at_centre(mesh, functools.partial(original, optimizer), state, gradients, weights)
             finally:
                 context.applying_gradients = False
 
@@ -68,21 +70,25 @@ def reducing_apply(original: Callable) -> Callable:
         targets = list(compat.built_for(optimizer, trainable_variables))
         variables = [*targets, *optimizer.variables]
         note_updated_alike(variables)
-        if context.strategy.mesh.size == 1:
+        if not context.combines_gradients:
             return original(optimizer, grads, targets)
 
         # Looked up here: on an uneven batch the crossing runs when `apply_gradients` has been left.
         combined = context.gradients_are_combined
 
+        def update(gradients: list[Any], values: list[Any]) -> list[Any]:
+            scope = TracedVariables(list(zip(variables, values, strict=True)))
+            with scope:
+                original(optimizer, gradients, targets)
+            return [scope.get_current_value(variable) for variable in variables]
+
         def crossing(gradients: list[Any], values: list[Any]) -> list[Any]:
             context.applying_gradients = True
-            scope = TracedVariables(list(zip(variables, values, strict=True)))
             try:
-                with scope:
-                    original(optimizer, gradients if combined else combine(context, gradients), targets)
+                summed = gradients if combined else combine(context, gradients)
+                return update_at_centre(context.strategy.mesh, update, summed, values)
             finally:
                 context.applying_gradients = False
-            return [scope.get_current_value(variable) for variable in variables]
 
         new = context.exchange.call(crossing, list(grads), [variable.value for variable in variables])
         for variable, value in zip(variables, new, strict=True):
@@ -167,6 +173,8 @@ def _weighted(context: ReplicaContext, gradients: Sequence[jax.Array | None]) ->
 
 
 def _summed(context: ReplicaContext, summands: Sequence[jax.Array | None]) -> list[jax.Array | None]:
+    if context.strategy.mesh.size == 1:
+        return list(summands)
     present = [summand for summand in summands if summand is not None]
     sums = iter(sum_over_replicas(present, context.strategy.pack_bytes))
     return [None if summand is None else next(sums) for summand in summands]

@@ -134,8 +134,8 @@ class StepFunction(StepOfStrategy):
         return [place_batch(self.mesh, Split(rows, self.mesh.size), jax.tree.map(lambda leaf: leaf[part], batch))]
 
     def _fusible(self, batches: Sequence[GlobalBatch]) -> bool:
-        """Whether one program can run all batches: a full set of equal, even ones."""
-        full = len(batches) == self.steps_per_execution
+        """Whether one program can run all batches: a full set of equal, even ones, without a stop at a centre."""
+        full = len(batches) == self.steps_per_execution and not self.mesh.central
         return full and all(batch.split.even and batch.split == batches[0].split for batch in batches)
 
     def _rows(self, outputs: Tree, batches: Sequence[GlobalBatch]) -> Tree:
@@ -226,7 +226,8 @@ def _choosing_adapter(original: Callable) -> Callable:
         adapter = make_adapter(strategy, arguments, in_order=session.method == "predict")
         session.add(adapter)
         strategy.check_agreement(f"data of {session.method}", _facts(session.model, adapter, arguments))
-        compat.build_from_batch(session.model, adapter.source.first(), inputs_only=session.method == "predict")
+        with strategy.mesh.making_variables():
+            compat.build_from_batch(session.model, adapter.source.first(), inputs_only=session.method == "predict")
         return adapter
 
     return get_data_adapter

@@ -1,4 +1,4 @@
-"""The values of a model's variables, on the mesh while it trains."""
+"""The values of a model's variables, where the strategy keeps them while it trains."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from stratagem.replica.placing import placed
 
 
 class StateKeeper:
-    """Sees to it that a model's state lies on the mesh, equal on all workers.
+    """Sees to it that a model's state lies where the strategy keeps it, equal on all workers.
 
     Keras makes variables, and resets metrics, as ordinary arrays on one device. They are put on
-    every device before the first step and where a callback has touched them; their values are the
-    chief's. State that a step returned is on the mesh already and is passed by identity.
+    every device (or at the centre) before the first step and where a callback has touched them; their values are the
+    chief's. State that a step returned is there already and is passed by identity.
 
     Args:
         strategy: The strategy of the model.
@@ -40,7 +40,7 @@ class StateKeeper:
         self._last = state
 
     def placed(self, step: Step, state: State) -> State:
-        """Return the state with every value on the mesh.
+        """Return the state with every value where it is kept.
 
         Args:
             step: The step that is about to run.
@@ -52,7 +52,7 @@ class StateKeeper:
         flat = placed(self.strategy, flat, [f"variable {i} {v.path}" for i, v in enumerate(step.variables)])
         _separate(flat)
         state = step.grouped(flat)
-        if step.kind.trains and self.mesh.size > 1 and not self._accumulators_apart:
+        if step.kind.trains and not self._accumulators_apart and self.mesh.size > 1 and not self.mesh.central:
             state = self._with_accumulators_apart(step.model, state)
         return state
 

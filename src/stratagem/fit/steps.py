@@ -22,6 +22,7 @@ from jax.sharding import PartitionSpec
 from stratagem.core.progress import Phase
 from stratagem.fit.batch import GlobalBatch
 from stratagem.fit.metrics import Entry, ResultWatch, global_results
+from stratagem.replica.central import compiled
 from stratagem.replica.context import ReplicaContext, StrategyLike, replica_context
 from stratagem.replica.exchange import Exchange, Share, own_share
 from stratagem.replica.mesh import AXIS, Tree
@@ -101,7 +102,7 @@ class Step:
         """Run one step, or several of equal shape fused into one program.
 
         Args:
-            state: Values of the variables, on the mesh.
+            state: Values of the variables, where the strategy keeps them.
             batches: Batches of equal shapes; more than one only if they divide evenly.
 
         Returns:
@@ -280,15 +281,8 @@ class Step:
                 return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), logs), changed
             return jax.tree.map(lambda leaf: leaf[-1], logs), changed
 
-        if self.mesh.size > 1:
-            program = jax.shard_map(
-                program,
-                mesh=self.mesh.mesh,
-                in_specs=(PartitionSpec(), PartitionSpec(), PartitionSpec(AXIS)),
-                out_specs=PartitionSpec(),
-                check_vma=False,
-            )
-        return program if self._eager else jax.jit(program, donate_argnums=0)
+        in_specs = (PartitionSpec(), PartitionSpec(), PartitionSpec(AXIS))
+        return compiled(self.mesh, program, in_specs, PartitionSpec(), donated=True, eager=self._eager)
 
 
 def _floating(value: jax.Array) -> Any:

@@ -92,6 +92,11 @@ class ReplicaContext:
         return self.strategy.num_replicas_in_sync
 
     @property
+    def combines_gradients(self) -> bool:
+        """Whether gradients go anywhere before they are applied: to other replicas, or to a centre."""
+        return self.strategy.mesh.size > 1 or self.strategy.mesh.central
+
+    @property
     def replicas_with_rows(self) -> Any:
         """How many replicas have rows of this batch: a number, or traced where some have none."""
         if self.share.present is True:

@@ -10,8 +10,9 @@ import keras
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from stratagem.core.errors import InputError, explain
+from stratagem.replica.central import update_at_centre
 from stratagem.replica.exchange import Exchange
-from stratagem.replica.mesh import Tree
+from stratagem.replica.mesh import ReplicaMesh, Tree
 from stratagem.replica.tracing import TracedVariables, current_tracing, note_updated_alike
 from stratagem.replica.values import Component, DistributedValues
 
@@ -40,9 +41,14 @@ def merged(context: Any, merge_fn: Callable[..., Tree], args: Sequence[Tree], kw
 
 
 def updated(
-    exchange: Exchange, variable: Any, fn: Callable[..., Tree], args: Sequence[Tree], kwargs: Mapping[str, Tree]
+    exchange: Exchange,
+    mesh: ReplicaMesh,
+    variable: Any,
+    fn: Callable[..., Tree],
+    args: Sequence[Tree],
+    kwargs: Mapping[str, Tree],
 ) -> Tree:
-    """Update a variable alike on all replicas: `extended.update`.
+    """Update a variable alike on all replicas, or at the centre: `extended.update`.
 
     The update is part of what crosses replicas: on an uneven batch replicas run different branches, and
     the same update compiled into each could round differently. What the function refers to (a learning
@@ -50,6 +56,7 @@ def updated(
 
     Args:
         exchange: How values cross replicas.
+        mesh: The replicas.
         variable: A Keras variable.
         fn: Function of (variable, *args, **kwargs) that assigns it.
         args: Values equal on all replicas.
@@ -83,7 +90,10 @@ def updated(
     traced, shapes = jax.make_jaxpr(pure, return_shape=True)(variable.value)
 
     def crossing(value: jax.Array, around: list[Any]) -> list[jax.Array]:
-        return list(jaxpr_as_fun(ClosedJaxpr(traced.jaxpr, around))(value))
+        def update(value: jax.Array, around: list[Any]) -> list[jax.Array]:
+            return list(jaxpr_as_fun(ClosedJaxpr(traced.jaxpr, around))(value))
+
+        return update_at_centre(mesh, update, value, around)
 
     leaves = exchange.call(crossing, variable.value, list(traced.consts))
     result, values = jax.tree.structure(shapes).unflatten(leaves)

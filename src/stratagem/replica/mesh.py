@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any, Final
 
 import jax
 import numpy as np
 from jax.core import Tracer
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
 from stratagem.core.errors import PeerError, explain
 from stratagem.core.progress import Progress, progress
@@ -30,13 +31,16 @@ class ReplicaMesh:
     Args:
         devices: One device for each replica, in the order of replica ids. Devices of one process
             stand side by side.
+        centre: The one device that variables lie on between steps; None for copies on all devices.
     """
 
-    def __init__(self, devices: Sequence[Device]) -> None:
+    def __init__(self, devices: Sequence[Device], centre: Device | None = None) -> None:
         self.devices = tuple(devices)
         self.mesh = Mesh(np.array(self.devices), (AXIS,))
         self.replicated = NamedSharding(self.mesh, PartitionSpec())
         self.sharded = NamedSharding(self.mesh, PartitionSpec(AXIS))
+        self.centre = centre
+        self.home = self.replicated if centre is None else SingleDeviceSharding(centre)
         process = jax.process_index() if self._spans_processes() else self.devices[0].process_index
         self.local_replicas = tuple(i for i, d in enumerate(self.devices) if d.process_index == process)
         # XLA:CPU deadlocks when several steps are in flight on more devices than cores
@@ -81,8 +85,36 @@ class ReplicaMesh:
         host = np.asarray(value)
         return jax.make_array_from_callback(host.shape, self.replicated, lambda index: host[index])
 
-    def replicate_from_chief(self, values: Sequence[Any]) -> list[jax.Array]:
-        """Put values on every device, taking those of the first worker on all of them.
+    @property
+    def central(self) -> bool:
+        """Whether variables lie at one place, and are copied to the devices for each step."""
+        return self.centre is not None
+
+    def keeps(self, value: object) -> bool:
+        """Whether `value` already lies where variables do."""
+        if self.centre is None:
+            return self.is_replicated(value)
+        return getattr(value, "sharding", None) == self.home and bool(getattr(value, "committed", False))
+
+    def keep(self, value: Any) -> jax.Array:
+        """Put one value, equal on all workers, where variables lie.
+
+        Args:
+            value: An array or number of any shape.
+        """
+        if self.centre is None:
+            return self.replicate(value)
+        if self.keeps(value):
+            return value
+        on_devices = isinstance(value, jax.Array) and len(value.sharding.device_set) > 1
+        return jax.device_put(value.addressable_data(0) if on_devices else value, self.home)
+
+    def making_variables(self) -> contextlib.AbstractContextManager[Any]:
+        """Let variables that are made in this context not pass through the memory of other devices."""
+        return contextlib.nullcontext() if self.centre is None else jax.default_device(self.centre)
+
+    def keep_from_chief(self, values: Sequence[Any]) -> list[jax.Array]:
+        """Put values where variables lie, taking those of the first worker on all of them.
 
         Every worker must call this at the same point with values of equal shapes and dtypes.
 
@@ -90,7 +122,7 @@ class ReplicaMesh:
             values: Arrays or numbers.
         """
         if not self.multi_process:
-            return [self.replicate(value) for value in values]
+            return [self.keep(value) for value in values]
         is_source = 0 in self.local_replicas
         hosts = [np.asarray(value) for value in values]
         stacked = [self.shard_blocks(self._source_rows(host, is_source)) for host in hosts]

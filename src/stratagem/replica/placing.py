@@ -1,4 +1,4 @@
-"""Putting values that are not on the mesh there, equal on all workers."""
+"""Putting values where variables lie, equal on all workers."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from stratagem.replica.context import StrategyLike
 
 
 def placed(strategy: StrategyLike, values: Sequence[Any], names: Sequence[str]) -> list[jax.Array]:
-    """Return values with each on every device of the mesh. Where one is not there yet, the chief's counts.
+    """Return values with each where variables lie. Where one is not there yet, the chief's counts.
 
     Every worker must call this at the same point.
 
     Args:
         strategy: Whose mesh.
-        values: Arrays; those on the mesh already stay as they are.
+        values: Arrays; those that lie there already stay as they are.
         names: What the values are, for error messages.
 
     Raises:
         PeerError: Workers would place different things.
     """
     result = list(values)
-    foreign = [i for i, value in enumerate(result) if not strategy.mesh.is_replicated(value)]
+    foreign = [i for i, value in enumerate(result) if not strategy.mesh.keeps(value)]
     if foreign:
         facts = {names[i]: f"{result[i].dtype}{list(result[i].shape)}" for i in foreign}
         strategy.check_agreement("values to place", facts)
-        on_mesh = strategy.mesh.replicate_from_chief([result[i] for i in foreign])
-        for i, value in zip(foreign, on_mesh, strict=True):
+        kept = strategy.mesh.keep_from_chief([result[i] for i in foreign])
+        for i, value in zip(foreign, kept, strict=True):
             result[i] = value
     return result

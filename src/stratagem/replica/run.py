@@ -21,6 +21,7 @@ from stratagem.core.errors import InputError, UsageError, explain
 from stratagem.core.progress import Phase
 from stratagem.replica.call import Call
 from stratagem.replica.captured import Place, ProgramStore, standing_in
+from stratagem.replica.central import compiled
 from stratagem.replica.context import ReplicaContext, StrategyLike, inside_step, replica_context
 from stratagem.replica.exchange import Exchange, Ragged, Share, own_share
 from stratagem.replica.mesh import AXIS, Tree
@@ -30,6 +31,7 @@ from stratagem.replica.resident import assign_all, values_of
 from stratagem.replica.split import Split
 from stratagem.replica.tracing import Replayable, current_tracing
 from stratagem.replica.uneven import run_uneven
+from stratagem.replica.untraced import leave_tracing
 from stratagem.replica.values import DistributedValues, PerReplica
 from stratagem.replica.variables import Policy, contribution, enter, leave, policy_of
 
@@ -66,6 +68,8 @@ class ReplicaRunner:
                 )
             )
         tracing = current_tracing()
+        if self.mesh.central:
+            leave_tracing()  # its updates run between programs, not in one
         if tracing is not None:
             tracing.notes.setdefault("strategies", []).append(self.strategy)
         call = Call(fn, args, kwargs, whole=_is_distributed)
@@ -134,7 +138,7 @@ class _Program:
 
         axes = [(AXIS, self.mesh.size)] if self.mesh.size > 1 else None
         # Variables that are made inside a scope get their values when the outermost scope ends: outside the trace.
-        with keras.StatelessScope():
+        with self.mesh.making_variables(), keras.StatelessScope():
             jax.make_jaxpr(traced, axis_env=axes)(shapes, [place.get() for place in self._numbers])
         scope = tracing[0].scope
         variables = scope.touched
@@ -201,18 +205,10 @@ class _Program:
     def _compile(self) -> Callable:
         # Variables are not donated. A program may hold `variable.value`, or a piece of it, from one call to the next;
         # JAX keeps NumPy's views of a donated array, but deletes it and its pieces under other names.
-        if self.mesh.size == 1:
-            return jax.jit(self._replica)
         specs = [PartitionSpec(AXIS) if spread else PartitionSpec() for spread in self._shares.spread]
-        return jax.jit(
-            jax.shard_map(
-                self._replica,
-                mesh=self.mesh.mesh,
-                in_specs=(PartitionSpec(), specs, PartitionSpec()),
-                out_specs=(PartitionSpec(AXIS), PartitionSpec()),
-                check_vma=False,
-            )
-        )
+        in_specs = (PartitionSpec(), specs, PartitionSpec())
+        out_specs = (PartitionSpec(AXIS), PartitionSpec())
+        return compiled(self.mesh, self._replica, in_specs, out_specs, donated=False, eager=False)
 
     def _merged(
         self, share: Share, values: list[jax.Array], views: list[jax.Array], after: list[jax.Array]
@@ -237,7 +233,7 @@ class _Program:
         )
 
     def _placed_values(self) -> list[jax.Array]:
-        """Return the variables' values on the mesh; inside a compiled function, as they stand there."""
+        """Return the variables' values where they are kept; inside a compiled function, as they stand there."""
         if current_tracing() is not None:
             return [variable.value for variable in self.variables]
         values = values_of(self.variables)

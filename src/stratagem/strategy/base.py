@@ -8,6 +8,8 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import jax
+
 from stratagem.cluster.agreement import Peers
 from stratagem.cluster.resolver import ClusterResolver
 from stratagem.core.errors import InputError, UsageError, explain
@@ -15,7 +17,7 @@ from stratagem.core.types import CommunicationOptions, InputContext, InputOption
 from stratagem.fit import seam
 from stratagem.fit.steps import StepKind
 from stratagem.replica import reduce as reduction
-from stratagem.replica.context import current_replica_context, strategy_scope
+from stratagem.replica.context import current_replica_context, merging_context, strategy_scope
 from stratagem.replica.mesh import ReplicaMesh, Tree
 from stratagem.replica.run import ReplicaRunner
 from stratagem.replica.values import local_results
@@ -94,7 +96,7 @@ class Strategy:
             ...     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
             ...     model.compile(loss="mse")
         """
-        with strategy_scope(self):
+        with strategy_scope(self), self.mesh.making_variables():
             yield self
 
     def run(
@@ -159,7 +161,7 @@ class Strategy:
             InputError: There is no such axis, or a plain value is summed over several replicas.
         """
         self.require_cross_replica("reduce", "get_replica_context().all_reduce")
-        return reduction.reduce(ReduceOp.of(reduce_op), value, axis, self.num_replicas_in_sync)
+        return self._beside_variables(reduction.reduce(ReduceOp.of(reduce_op), value, axis, self.num_replicas_in_sync))
 
     def gather(self, value: Tree, axis: int) -> Tree:
         """Concatenate a per-replica value along an axis, in the order of the replicas.
@@ -173,7 +175,13 @@ class Strategy:
             InputError: The values are scalars, or of sizes that cannot stand side by side.
         """
         self.require_cross_replica("gather", "get_replica_context().all_gather")
-        return reduction.gather(value, axis)
+        return self._beside_variables(reduction.gather(value, axis))
+
+    def _beside_variables(self, tree: Tree) -> Tree:
+        """Return values where a program can combine them with variables: JAX mixes no arrays of different devices."""
+        if not self.mesh.central or current_replica_context() is not None or merging_context() is not None:
+            return tree
+        return jax.tree.map(self.mesh.keep, tree)
 
     def experimental_local_results(self, value: Tree) -> tuple[Any, ...]:
         """Return the components of a per-replica value that lie on this worker, in order.

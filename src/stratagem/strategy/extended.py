@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class StrategyExtended:
     """Less common methods of a strategy (`tf.distribute.StrategyExtended`).
 
-    A variable is one value, equal on all devices, so there are no copies to choose between. All methods are
+    A variable is one value, so there are no copies to choose between. All methods are
     called in cross-replica context: in a scope outside `run`, or in a function given to `merge_call`.
     Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/distribute/StrategyExtended
 
@@ -33,7 +33,7 @@ class StrategyExtended:
         self._strategy = strategy
 
     def reduce_to(self, reduce_op: ReduceOp | str, value: Tree, destinations: Any, options: Any = None) -> Tree:
-        """Combine a per-replica value over all replicas; every device gets the result.
+        """Combine a per-replica value over all replicas; the result lies where variables do.
 
         Args:
             reduce_op: SUM, MEAN, MIN or MAX.
@@ -67,7 +67,7 @@ class StrategyExtended:
         kwargs: Mapping[str, Tree] | None = None,
         group: bool = True,
     ) -> Tree:
-        """Update a variable by a function, alike on all devices.
+        """Update a variable by a function, wherever it lies.
 
         Args:
             var: A Keras variable.
@@ -98,12 +98,12 @@ class StrategyExtended:
             var.assign(placed(strategy, [var.value], [f"variable {var.path}"])[0])
         exchange = Exchange() if context is None else context.exchange
         with replica_context(None):
-            result = updated(exchange, var, fn, args, kwargs or {})
+            result = updated(exchange, strategy.mesh, var, fn, args, kwargs or {})
         return result if group else (result,) * len(strategy.mesh.local_replicas)
 
     @contextlib.contextmanager
     def colocate_vars_with(self, colocate_with_variable: Any) -> Iterator[None]:
-        """Do nothing: all variables lie on all devices.
+        """Do nothing: all variables lie at the same place, on all devices or on one.
 
         Args:
             colocate_with_variable: Accepted as in TensorFlow.
@@ -118,5 +118,6 @@ class StrategyExtended:
 
     @property
     def parameter_devices(self) -> tuple[str, ...]:
-        """Names of this worker's devices that hold variables: all of them."""
-        return self.worker_devices
+        """Names of this worker's devices that hold variables: all of them, or the one at the centre."""
+        centre = self._strategy.mesh.centre
+        return self.worker_devices if centre is None else (device_name(centre),)
