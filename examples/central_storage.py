@@ -66,7 +66,7 @@ def make_strategy(devices: int | None) -> stratagem.Strategy:  # differs
 
 
 def report(variables: list[keras.Variable]) -> None:  # differs
-    places = {str(device) for variable in variables for device in variable.value.devices()}
+    places = {f"{device.platform}:{device.id}" for variable in variables for device in variable.value.devices()}
     megabytes = sum(variable.value.nbytes for variable in variables) / 1e6
     print(f"{megabytes:.1f} MB of variables and optimizer state, all on {', '.join(sorted(places))}.")
 

@@ -50,7 +50,6 @@ def test_virtual_devices(name: str, replicas: int) -> None:
         "two outputs, sample_weight",
         "own train_step, uneven",
         "synchronized batch norm, uneven",
-        "masked lstm, sample_weight",
         "validation_data",
     ],
 )

@@ -94,7 +94,7 @@ def test_central_storage() -> None:
     assert evaluation.loss < epoch.loss
     assert evaluation.accuracy > 0.6
     ((megabytes, place),) = re.findall(r"(\d+\.\d) MB of variables and optimizer state, all on (\S+)\.", output)
-    assert (float(megabytes) > 30, place) == (True, "TFRT_CPU_2")
+    assert (float(megabytes) > 30, place) == (True, "cpu:2")
 
 
 def test_multi_worker_shows_one_bar_and_one_result() -> None:

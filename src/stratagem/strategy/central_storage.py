@@ -21,7 +21,8 @@ class CentralStorageStrategy(Strategy):
     gradients over them, and applies the update where the variables lie; what only the optimizer reads never comes to
     the devices. So a model can be trained whose optimizer state does not fit beside its activations; the price is the
     copying, in each step. `steps_per_execution` changes logs and callbacks, but fuses no steps here, and what
-    `stratagem.function` decorates runs as Python where it calls `run`, itself compiled.
+    `stratagem.function` decorates runs as Python where it calls `run`, itself compiled. No GPU was at hand when this
+    was written: it is tested on virtual CPU devices.
     Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/distribute/experimental/CentralStorageStrategy
 
     Args:
