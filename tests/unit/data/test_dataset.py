@@ -304,6 +304,19 @@ def test_generator_elements_are_converted() -> None:
     assert (x.dtype, x.tolist(), y.dtype, int(y)) == (np.float32, [1.0, 2.0], np.int64, 3)
 
 
+@pytest.mark.parametrize("dtype", ["string", bytes, np.bytes_, object])
+def test_generated_text_and_binary_data_are_bytes(dtype: Any) -> None:
+    texts = [b"ends in zeros\0\0", "größe"]
+    expected = [b"ends in zeros\0\0", "größe".encode()]
+    for dataset in (
+        Dataset.from_generator(lambda: texts, output_types=dtype, output_shapes=()),
+        Dataset.from_generator(lambda: texts, output_signature=TensorSpec((), dtype)),
+        Dataset.from_generator(lambda: [texts], output_signature=TensorSpec((None,), dtype)).unbatch(),
+    ):
+        assert dataset.element_spec.dtype == object
+        assert list(dataset.as_numpy_iterator()) == expected
+
+
 def read(dataset: Dataset) -> Any:
     return list(dataset.as_numpy_iterator())
 
