@@ -174,8 +174,8 @@ def encoded(texts: Any) -> Any:
         texts: A str, bytes, or an array or list of them.
 
     Example:
-        >>> encoded("größe"), encoded([b"a", "b"])
-        (b'gr\\xc3\\xb6\\xc3\\x9fe', array([b'a', b'b'], dtype=object))
+        >>> encoded("text"), encoded([b"a", "b"])
+        (b'text', array([b'a', b'b'], dtype=object))
     """
     array = np.array(texts, object)
     items = [text.encode() if isinstance(text, str) else text for text in array.flat]
