@@ -67,6 +67,7 @@ SEMANTICS: list[tuple[str, Callable[[], Dataset], list[Any], int]] = [
     ("repeat of repeat", lambda: r(1).repeat(2).repeat(2), [0, 0, 0, 0], 4),
     ("batch", lambda: r(5).batch(2), [[0, 1], [2, 3], [4]], 3),
     ("batch drop", lambda: r(5).batch(2, drop_remainder=True), [[0, 1], [2, 3]], 2),
+    ("batch in parallel", lambda: r(3).batch(2, num_parallel_calls=AUTOTUNE, deterministic=False), [[0, 1], [2]], 2),
     ("batch drop exact", lambda: r(4).batch(2, True), [[0, 1], [2, 3]], 2),
     ("batch too big", lambda: r(2).batch(9), [[0, 1]], 1),
     ("batch too big drop", lambda: r(2).batch(9, True), [], 0),
