@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stratagem.data.files.decode import decode_image, decode_jpeg, decode_png, decode_raw
+from stratagem.data.files.decode import decode_image, decode_jpeg, decode_png, decode_raw, read_file
 from stratagem.data.files.example import (
     FixedLenFeature,
     FixedLenSequenceFeature,
@@ -25,4 +25,5 @@ __all__ = [
     "decode_raw",
     "parse_example",
     "parse_single_example",
+    "read_file",
 ]

@@ -466,7 +466,13 @@ class Dataset:
         times = -1 if count is None else check.integer("count", count, -1, "Write how often, or -1 for ever.")
         return self._then(Repeat(self._node, times))
 
-    def batch(self, batch_size: int, drop_remainder: bool = False) -> Dataset:
+    def batch(
+        self,
+        batch_size: int,
+        drop_remainder: bool = False,
+        num_parallel_calls: int | None = None,
+        deterministic: bool | None = None,
+    ) -> Dataset:
         """Join consecutive elements along a new first axis.
 
         Before training this is the *global* batch size. Rows are read when the batch is cut, by the worker that
@@ -475,6 +481,8 @@ class Dataset:
         Args:
             batch_size: Elements in a batch.
             drop_remainder: Whether to leave out a last batch that is not full.
+            num_parallel_calls: Accepted for tf.data's sake. That of `map` says how many batches are read at a time.
+            deterministic: Accepted for tf.data's sake; the order never varies.
 
         Raises:
             InputError: `batch_size` is below 1. While reading: the elements differ in shape.

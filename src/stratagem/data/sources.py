@@ -13,7 +13,7 @@ from stratagem.core.errors import InputError, explain
 from stratagem.data.blocks import Block, HeldBlock, IndexBlock, Source
 from stratagem.data.nodes import UNKNOWN_CARDINALITY, Key, Lookup, Node, Stream
 from stratagem.data.specs import TensorSpec, spec_of
-from stratagem.data.structure import Tree, as_arrays, component_names, flatten, is_sparse, map_leaves
+from stratagem.data.structure import Tree, as_arrays, component_names, encoded, flatten, is_sparse, map_leaves
 
 
 class _SparseRows:
@@ -225,7 +225,7 @@ class _Check:
     def _convert(self, k: int, value: Any) -> np.ndarray:
         spec = self._specs[k]
         try:
-            array = np.array(value, spec.dtype)
+            array = np.array(encoded(value) if spec.dtype.hasobject else value, spec.dtype)
         except (TypeError, ValueError) as error:
             raise InputError(
                 explain(

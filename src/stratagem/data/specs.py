@@ -12,6 +12,9 @@ from stratagem.data.structure import Tree, flatten, map_leaves
 
 Shape = tuple[int | None, ...]
 
+_BYTES: dict[Any, np.dtype] = dict.fromkeys(("string", bytes, np.bytes_), np.dtype(object))
+"""How programs write the dtype of text and binary data. NumPy's own byte strings lose the zeros at their end."""
+
 
 @dataclass(frozen=True)
 class TensorSpec:
@@ -19,7 +22,8 @@ class TensorSpec:
 
     Args:
         shape: One entry per axis, None where the size may differ from element to element; None for any shape.
-        dtype: Anything that `numpy.dtype` takes; also the dtypes of JAX and TensorFlow.
+        dtype: Anything that `numpy.dtype` takes; also the dtypes of JAX and TensorFlow; "string" or `bytes` for text
+            and binary data, which stay Python's bytes (dtype `object`).
         name: A name for people.
 
     Example:
@@ -37,7 +41,7 @@ class TensorSpec:
             shape = tuple(None if size is None else int(size) for size in shape)
         object.__setattr__(self, "shape", shape)
         try:
-            dtype = np.dtype(getattr(self.dtype, "as_numpy_dtype", self.dtype))
+            dtype = _BYTES.get(self.dtype) or np.dtype(getattr(self.dtype, "as_numpy_dtype", self.dtype))
         except TypeError:
             raise InputError(
                 explain(

@@ -167,6 +167,21 @@ def objects(items: Sequence[Any]) -> np.ndarray:
     return out
 
 
+def encoded(texts: Any) -> Any:
+    """Return text as TensorFlow holds it, as UTF-8 in bytes; bytes stay as they are.
+
+    Args:
+        texts: A str, bytes, or an array or list of them.
+
+    Example:
+        >>> encoded("text"), encoded([b"a", "b"])
+        (b'text', array([b'a', b'b'], dtype=object))
+    """
+    array = np.array(texts, object)
+    items = [text.encode() if isinstance(text, str) else text for text in array.flat]
+    return objects(items).reshape(array.shape)[()]
+
+
 def unstack(columns: Tree) -> list[Tree]:
     """Return the elements that `columns` hold; the arrays are views, scalars are NumPy scalars or bytes."""
     leaves, structure = flatten(columns)

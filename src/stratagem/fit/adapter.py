@@ -10,6 +10,7 @@ import optree
 from stratagem.core.errors import InputError, explain
 from stratagem.data.batches import State
 from stratagem.data.dataset import Dataset
+from stratagem.data.nodes import INFINITE_CARDINALITY
 from stratagem.fit import compat
 from stratagem.fit.batch import GlobalBatch, place_batch
 from stratagem.fit.inputs.choose import input_of
@@ -238,6 +239,7 @@ def make_adapter(strategy: StrategyLike, arguments: dict[str, Any], *, in_order:
     class_weight, steps = arguments.get("class_weight"), arguments.get("steps_per_epoch")
     if isinstance(x, Dataset):
         _check_alone(x, y, sample_weight)
+        _check_ends(x, steps)
         source = DatasetSource(x, strategy, class_weight, in_order=in_order)
         return ShareAdapter(source, strategy, steps_per_epoch=steps)
     if compat.is_array_input(x, y, sample_weight):
@@ -268,6 +270,18 @@ def _array_dataset(arrays: tuple[Any, ...], batch_size: int, shuffle: bool | str
     if shuffle:
         dataset = dataset.shuffle(max(1, int(dataset.cardinality())), seed=seed)
     return dataset.batch(batch_size)
+
+
+def _check_ends(dataset: Dataset, steps: int | None) -> None:
+    if steps is None and dataset.cardinality() == INFINITE_CARDINALITY:
+        raise InputError(
+            explain(
+                "The dataset has no end, and how many steps to run is not said.",
+                "The first epoch would last for ever.",
+                "Write steps_per_epoch=... in fit, validation_steps=... for its validation_data, steps=... in evaluate "
+                "and predict; or leave out repeat().",
+            )
+        )
 
 
 def _check_alone(x: Any, y: Any, sample_weight: Any) -> None:

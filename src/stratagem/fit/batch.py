@@ -109,7 +109,8 @@ def count_rows(data: Tree) -> int:
             explain(
                 f"The arrays of a batch have shapes {shapes}: their first dimensions differ.",
                 "Inputs and targets would be paired wrongly.",
-                "Give arrays with the same number of rows.",
+                "Give arrays with the same number of rows. A dataset of single examples has to be batched first: "
+                "`dataset.batch(GLOBAL_BATCH_SIZE)`.",
             )
         )
     return shapes[0][0]

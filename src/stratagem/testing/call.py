@@ -11,16 +11,24 @@ import operator
 import os
 import pickle
 import sys
+from multiprocessing import spawn
 from pathlib import Path
 from types import ModuleType
 from typing import Final
 
 ARGUMENTS_FILE: Final = "arguments.pickle"
 VALUE_FILE: Final = "value-{pid}.pickle"
+LOADING_FILE: Final = "loading-{pid}"
+"""There while a worker runs the file that the function stands in: that must not start workers in turn."""
 
 
 def _load(file: str, name: str) -> ModuleType:
     """Import a file under the name it has in the parent, so that pickled values find their classes."""
+    if name == "__main__":
+        # As `__mp_main__`, like multiprocessing: under its own name it would start workers that start workers.
+        sys.path.insert(0, str(Path(file).parent))
+        spawn.import_main_path(file)
+        return sys.modules[name]
     path, parts = Path(file), tuple(name.split("."))
     if path.with_suffix("").parts[-len(parts) :] == parts:
         sys.path.insert(0, str(path.parents[len(parts) - 1]))
@@ -34,7 +42,10 @@ def _load(file: str, name: str) -> ModuleType:
 
 
 def _main(file: str, module: str, function: str, folder: str) -> None:
+    loading = Path(folder) / LOADING_FILE.format(pid=os.getpid())
+    loading.touch()
     called = operator.attrgetter(function)(_load(file, module))
+    loading.unlink()
     value = called(*pickle.loads((Path(folder) / ARGUMENTS_FILE).read_bytes()))
     (Path(folder) / VALUE_FILE.format(pid=os.getpid())).write_bytes(pickle.dumps(value))
 

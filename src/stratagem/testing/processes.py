@@ -19,13 +19,13 @@ from typing import Any
 
 from stratagem.core import environment
 from stratagem.core.clock import Clock, Deadline
-from stratagem.core.errors import InputError, PeerError, explain
+from stratagem.core.errors import InputError, PeerError, UsageError, explain
 from stratagem.launch.guard import signal_group
 from stratagem.launch.local import bound_to
 from stratagem.launch.machine import this_machine
 from stratagem.launch.plan import Request, TaskPlan, make_plan
 from stratagem.testing import call
-from stratagem.testing.call import ARGUMENTS_FILE, VALUE_FILE
+from stratagem.testing.call import ARGUMENTS_FILE, LOADING_FILE, VALUE_FILE
 from stratagem.testing.points import point_path, reached_line
 
 _SHOWN_LINES = 40
@@ -83,6 +83,7 @@ def run_workers(
 
     Raises:
         InputError: `program` cannot be found by another process.
+        UsageError: This is a worker that has yet to load its function.
         PeerError: A worker failed (its output is in the message), or some did not end in time.
 
     Example:
@@ -142,6 +143,7 @@ def start_workers(
 
     Raises:
         InputError: `program` cannot be found by another process.
+        UsageError: This is a worker that has yet to load its function.
 
     Example:
         >>> from stratagem.testing import block_point
@@ -153,6 +155,7 @@ def start_workers(
         ...     [worker.wait().returncode for worker in workers]
         [0, -9]
     """
+    _refuse_while_loading()
     clock = clock or Clock()
     deadline = Deadline(timeout_seconds, clock)
     with ExitStack() as stack:
@@ -314,6 +317,18 @@ def _wait(workers: Sequence[Worker], deadline: Deadline) -> list[Worker]:
         if not new:
             deadline.clock.wait(_LOOK_SECONDS)
     return ended
+
+
+def _refuse_while_loading() -> None:
+    folder = os.environ.get(environment.BLOCK_POINTS)
+    if folder is not None and (Path(folder) / LOADING_FILE.format(pid=os.getpid())).exists():
+        raise UsageError(
+            explain(
+                "A worker was told to start workers while it loaded the file that its function stands in.",
+                "Those would do the same, without end.",
+                'Write the call in that file under `if __name__ == "__main__":`.',
+            )
+        )
 
 
 def _command(program: Callable[..., object] | str | Path, args: Sequence[Any], folder: Path) -> tuple[str, ...]:

@@ -67,6 +67,7 @@ SEMANTICS: list[tuple[str, Callable[[], Dataset], list[Any], int]] = [
     ("repeat of repeat", lambda: r(1).repeat(2).repeat(2), [0, 0, 0, 0], 4),
     ("batch", lambda: r(5).batch(2), [[0, 1], [2, 3], [4]], 3),
     ("batch drop", lambda: r(5).batch(2, drop_remainder=True), [[0, 1], [2, 3]], 2),
+    ("batch in parallel", lambda: r(3).batch(2, num_parallel_calls=AUTOTUNE, deterministic=False), [[0, 1], [2]], 2),
     ("batch drop exact", lambda: r(4).batch(2, True), [[0, 1], [2, 3]], 2),
     ("batch too big", lambda: r(2).batch(9), [[0, 1]], 1),
     ("batch too big drop", lambda: r(2).batch(9, True), [], 0),
@@ -302,6 +303,19 @@ def test_generator_elements_are_converted() -> None:
     dataset = Dataset.from_generator(lambda: iter([([1, 2], 3)]), output_signature=signature)
     x, y = next(dataset.as_numpy_iterator())
     assert (x.dtype, x.tolist(), y.dtype, int(y)) == (np.float32, [1.0, 2.0], np.int64, 3)
+
+
+@pytest.mark.parametrize("dtype", ["string", bytes, np.bytes_, object])
+def test_generated_text_and_binary_data_are_bytes(dtype: Any) -> None:
+    texts = [b"ends in zeros\0\0", "größe"]
+    expected = [b"ends in zeros\0\0", "größe".encode()]
+    for dataset in (
+        Dataset.from_generator(lambda: texts, output_types=dtype, output_shapes=()),
+        Dataset.from_generator(lambda: texts, output_signature=TensorSpec((), dtype)),
+        Dataset.from_generator(lambda: [texts], output_signature=TensorSpec((None,), dtype)).unbatch(),
+    ):
+        assert dataset.element_spec.dtype == object
+        assert list(dataset.as_numpy_iterator()) == expected
 
 
 def read(dataset: Dataset) -> Any:

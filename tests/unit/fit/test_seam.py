@@ -98,6 +98,20 @@ def test_a_dataset_without_a_batch_dimension() -> None:
         model.fit(Dataset.from_tensor_slices((x, y[:, 0])), verbose=0)
 
 
+def test_a_dataset_without_end_needs_a_number_of_steps() -> None:
+    with _strategy().scope():
+        model = _model()
+        model.compile(loss="mse")
+    rows = Dataset.from_tensor_slices(_data()).batch(5)
+    for run in (model.fit, model.evaluate, model.predict):
+        with pytest.raises(InputError, match=r"no end, .*\n.*\n.*steps_per_epoch=\.\.\."):
+            run(rows.repeat(), verbose=0)
+    history = model.fit(
+        rows.repeat(), steps_per_epoch=3, validation_data=rows.repeat(), validation_steps=1, verbose=0
+    ).history
+    assert len(history["loss"]) == len(history["val_loss"]) == 1
+
+
 def test_a_generator_that_yields_nothing() -> None:
     with _strategy().scope():
         model = _model()

@@ -3,8 +3,11 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -103,6 +106,40 @@ def test_script_gets_its_arguments(tmp_path: Path) -> None:
     assert [(result.returncode, result.output, result.value) for result in results] == [
         (3, "['--epochs', '3']\n", None)
     ] * 2
+
+
+SCRIPT = """
+import dataclasses
+import os
+import sys
+from stratagem.testing import run_workers
+import beside
+
+if os.environ.get("STRATAGEM_BLOCK_POINTS") and __name__ == "__main__":
+    sys.exit("a worker began the program again")
+
+@dataclasses.dataclass
+class Of:
+    script: str
+
+def train():
+    return Of(beside.NAME)
+
+if __name__ == "__main__" or "unguarded" in os.environ:
+    print([worker.value for worker in run_workers(train, 2)])
+"""
+
+
+def test_a_function_of_the_script_itself(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT)
+    (tmp_path / "beside.py").write_text("NAME = 'a module beside it'")
+    run = partial(subprocess.run, [sys.executable, script], capture_output=True, text=True, timeout=60, check=False)
+    assert run().stdout == "[Of(script='a module beside it'), Of(script='a module beside it')]\n"
+
+    unguarded = run(env={**os.environ, "unguarded": "yes"})
+    assert unguarded.returncode == 1
+    assert "UsageError: A worker was told to start workers while it loaded the file" in unguarded.stderr
 
 
 def test_failure_shows_the_output_of_the_first_that_failed() -> None:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stratagem.core.errors import InputError, explain
+from stratagem.data.files.byte_file import ByteFile
 from stratagem.data.files.dataset import FileDataset
 from stratagem.data.recent import Recent
 from stratagem.data.specs import TensorSpec
@@ -77,17 +78,14 @@ class _NumpyFormat:
 
     def open(self, path: str, layout: list[_Array] | _Array) -> _OpenArrays:
         if isinstance(layout, _Array):
-            return _OpenArrays(_mapped(path, layout))
-        return _OpenArrays({array.name: self._array(path, array) for array in layout})
+            return _OpenArrays(_placed(path, layout))
+        return _OpenArrays({array.name: _placed(path, array) for array in layout})
 
     def spec(self, path: str) -> Tree:
         arrays = _layout(path)
         if isinstance(arrays, _Array):
             return TensorSpec(arrays.shape[1:], arrays.dtype)
         return {array.name: TensorSpec(array.shape[1:], array.dtype) for array in arrays}
-
-    def _array(self, path: str, array: _Array) -> np.ndarray | _Compressed:
-        return _mapped(path, array) if array.offset is not None else _Compressed(path, array.name)
 
 
 class _OpenArrays:
@@ -117,13 +115,32 @@ class _Compressed:
             raise _damaged(f"{self._path}, array {self._name!r},", error) from None
 
 
-def _mapped(path: str, array: _Array) -> np.ndarray:
-    if not math.prod(array.shape):
-        return np.empty(array.shape, array.dtype)  # an empty file part cannot be mapped
-    order = "F" if array.fortran_order else "C"
-    assert array.offset is not None
-    # As a plain array, whose `take` costs a third.
-    return np.asarray(np.memmap(path, array.dtype, "r", array.offset, array.shape, order))
+class _Mapped:
+    """An array that is mapped into memory."""
+
+    def __init__(self, path: str, array: _Array, offset: int) -> None:
+        self._file = ByteFile(path)
+        self._last = offset + math.prod(array.shape) * array.dtype.itemsize - 1
+        self._check()
+        order = "F" if array.fortran_order else "C"
+        # As a plain array, whose `take` costs a third.
+        self._rows = np.asarray(np.memmap(path, array.dtype, "r", offset, array.shape, order))
+
+    def take(self, index: np.ndarray, axis: int) -> np.ndarray:
+        self._check()
+        return self._rows.take(index, axis)
+
+    def _check(self) -> None:
+        # SIGBUS would end the process at rows of a file that was cut short. It still does where that happens within
+        # the microseconds of one `take`.
+        self._file.read(self._last, 1)
+
+
+def _placed(path: str, array: _Array) -> np.ndarray | _Mapped | _Compressed:
+    if array.offset is None:
+        return _Compressed(path, array.name)
+    # An empty part of a file cannot be mapped.
+    return _Mapped(path, array, array.offset) if math.prod(array.shape) else np.empty(array.shape, array.dtype)
 
 
 def _layout(path: str) -> list[_Array] | _Array:

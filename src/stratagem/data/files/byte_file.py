@@ -70,7 +70,8 @@ class ByteFile:
         if len(found) < size:
             raise InputError(
                 explain(
-                    f"{self.path} ends at byte {start + len(found)}; it had {self.size} bytes when it was opened.",
+                    f"{self.path} ends at byte {os.fstat(self._descriptor).st_size}; it had {self.size} bytes when it "
+                    "was opened.",
                     "Its records are no longer where they were.",
                     "Leave the files of a dataset alone while it is in use; start again.",
                 )

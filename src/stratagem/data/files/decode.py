@@ -1,20 +1,43 @@
-"""Arrays from encoded bytes (`tf.io.decode_raw`, `tf.io.decode_jpeg`, ...). Images through Pillow."""
+"""Files, and arrays from encoded bytes (`tf.io.read_file`, `tf.io.decode_jpeg`, ...). Images through Pillow."""
 
 from __future__ import annotations
 
 import io
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from stratagem.core import optional
 from stratagem.core.errors import InputError, explain
+from stratagem.data.files.byte_file import unreadable
+from stratagem.data.files.names import paths_of
 
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 """Pillow's names for the numbers of channels."""
 
 _NATURAL = {"1": "L", "L": "L", "LA": "LA", "RGBA": "RGBA"}
 """What an image keeps; all else becomes RGB."""
+
+
+def read_file(filename: Any) -> bytes:
+    """Return the contents of a file (`tf.io.read_file`).
+
+    Args:
+        filename: A str, bytes, path, or an element of `Dataset.list_files`.
+
+    Raises:
+        InputError: It cannot be read.
+
+    Example:
+        >>> read_file("/dev/null")
+        b''
+    """
+    (path,) = paths_of(filename)
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise unreadable(path, error) from None
 
 
 def decode_raw(input_bytes: Any, out_type: Any, little_endian: bool = True) -> np.ndarray:

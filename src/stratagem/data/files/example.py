@@ -11,7 +11,7 @@ import numpy as np
 from stratagem.core import optional
 from stratagem.core.errors import InputError, explain
 from stratagem.core.example import message
-from stratagem.data.structure import objects
+from stratagem.data.structure import encoded, objects
 
 
 class _Kind(NamedTuple):
@@ -83,7 +83,7 @@ class FixedLenFeature:
 
     def _filled(self, value: Any) -> Any:
         try:
-            array = np.array(value, self._kind.dtype)
+            array = np.array(encoded(value) if self._kind is _STRING else value, self._kind.dtype)
             return np.broadcast_to(array, self.shape)[()]
         except (TypeError, ValueError) as error:
             raise InputError(
@@ -194,6 +194,7 @@ class FixedLenSequenceFeature:
     def join(self, values: list[Any]) -> np.ndarray:
         shape = (len(values), max(map(len, values)), *self.shape)
         padding = self._kind.scalar() if self.default_value is None else self.default_value
+        padding = encoded(padding) if self._kind is _STRING else padding
         joined = np.full(shape, padding, values[0].dtype)
         for row, value in zip(joined, values, strict=True):
             row[: len(value)] = value

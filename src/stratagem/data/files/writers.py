@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any, Self
 from stratagem.core import optional
 from stratagem.core.errors import InputError, UsageError, explain
 from stratagem.core.files import draft_of
+from stratagem.core.log import announce
 from stratagem.data.files.compressed import checked_compression, compressor
 from stratagem.data.files.tfrecord_format import framed
 
@@ -42,6 +44,7 @@ class TFRecordWriter:
             draft = stack.enter_context(draft_of(self._path))
             self._file = stack.enter_context(draft.open("wb"))
             self._finish = stack.pop_all()
+        self._forgotten = weakref.finalize(self, _drop, self._path, self._finish)
 
     def write(self, record: bytes) -> None:
         """Append a record.
@@ -80,12 +83,21 @@ class TFRecordWriter:
         """Complete the file, or drop it after an exception."""
         if self._file.closed:
             return
+        self._forgotten.detach()
         if error is not None:
             self._finish.__exit__(kind, error, traceback)
             return
         with _explained(self._path), self._finish:
             if self._compressor is not None:
                 self._file.write(self._compressor.flush())
+
+
+def _drop(path: Path, finish: ExitStack) -> None:
+    finish.__exit__(GeneratorExit, GeneratorExit(), None)
+    announce(
+        f"{path} was not written: its TFRecordWriter was never closed, and the records are lost. "
+        "Write inside `with TFRecordWriter(...) as writer:`, or call close()."
+    )
 
 
 def write_tfrecord(path: str | os.PathLike[str], records: Iterable[bytes], compression_type: str | None = None) -> None:

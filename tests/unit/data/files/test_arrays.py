@@ -35,6 +35,19 @@ def test_rows_of_npy_files(tmp_path: Path) -> None:
     assert np.array_equal(list(copy.as_numpy_iterator()), np.concatenate(parts))
 
 
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_file_that_is_cut_while_it_is_read_does_not_end_the_process(whole: bool, tmp_path: Path) -> None:
+    path = tmp_path / "x.npy"
+    np.save(path, np.zeros((1000, 1000)))
+    rows = iter(NumpyDataset(path).batch(10).as_numpy_iterator())
+    next(rows)
+    size = 0 if whole else 4_000_000
+    with path.open("r+b") as file:
+        file.truncate(size)
+    with pytest.raises(InputError, match=rf"x\.npy ends at byte {size}; it had 8000128 bytes"):
+        list(rows)
+
+
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
 def test_rows_of_npz_files(save: Callable[..., None], tmp_path: Path) -> None:
     x, y, texts = draw.integers(0, 255, (5, 4), np.uint8), np.arange(5), np.array([f"t{k}" for k in range(5)])

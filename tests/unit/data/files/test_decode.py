@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 
 import numpy as np
 import PIL.Image
 import pytest
 
 from stratagem.core.errors import InputError
+from stratagem.data import Dataset
 from stratagem.data.structure import objects
-from stratagem.io import decode_image, decode_jpeg, decode_png, decode_raw
+from stratagem.io import decode_image, decode_jpeg, decode_png, decode_raw, read_file
 
 
 def encoded(pixels: np.ndarray, kind: str, mode: str | None = None) -> bytes:
@@ -20,6 +22,15 @@ def encoded(pixels: np.ndarray, kind: str, mode: str | None = None) -> bytes:
 
 
 COLOURS = np.random.default_rng(0).integers(0, 256, (5, 7, 4), np.uint8)
+
+
+def test_the_contents_of_files(tmp_path: Path) -> None:
+    (tmp_path / "größe 1").write_bytes(b"\0one\0")
+    files = Dataset.list_files(tmp_path / "*")
+    assert list(files.map(read_file).as_numpy_iterator()) == [b"\0one\0"]
+    assert [read_file(name) for name in files] == [b"\0one\0"]
+    with pytest.raises(InputError, match=r"none cannot be read: No such file"):
+        read_file(tmp_path / "none")
 
 
 def test_numbers() -> None:

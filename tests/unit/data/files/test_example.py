@@ -105,6 +105,18 @@ def test_sequences() -> None:
         parse_single_example(records[0], {"y": FixedLenSequenceFeature([2], "int64")})
 
 
+def test_text_as_default_becomes_bytes() -> None:
+    features = {
+        "a": FixedLenFeature([], "string", default_value=""),
+        "b": FixedLenFeature([2], "string", default_value=["größe", b"x"]),
+        "c": FixedLenSequenceFeature([], "string", allow_missing=True, default_value="-"),
+    }
+    records = [example(c=Feature(bytes_list=BytesList(value=[b"one"]))), b""]
+    parsed = parse_single_example(records[0], features)
+    assert (parsed["a"], parsed["b"].tolist()) == (b"", ["größe".encode(), b"x"])
+    assert parse_example(records, features)["c"].tolist() == [[b"one"], [b"-"]]
+
+
 def test_other_encodings_of_the_same_example() -> None:
     packed = example(x=int64s(3, -1), y=Feature(float_list=FloatList(value=[1.5])))
     # Each number by itself instead of packed, and a field that a later version may add.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import pickle
 import threading
@@ -256,3 +257,19 @@ def test_damaged_records_of_files_that_a_dataset_names(file: Path) -> None:
     dataset = TFRecordDataset(Dataset.from_tensor_slices([changed(file, place_of(1) + 12)]), on_corrupt="skip")
     assert list(dataset.as_numpy_iterator()) == RECORDS[:1] + RECORDS[2:]
     assert dataset.skipped_records == {str(file): 1}
+
+
+def test_a_writer_that_is_not_closed_says_that_its_records_are_lost(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    writer = TFRecordWriter(tmp_path / "kept")
+    writer.write(b"one")
+    writer.close()
+    del writer
+    assert "lost" not in capsys.readouterr().err
+    writer = TFRecordWriter(tmp_path / "forgotten")
+    writer.write(b"one")
+    del writer
+    gc.collect()
+    assert "forgotten was not written: its TFRecordWriter was never closed" in capsys.readouterr().err
+    assert [file.name for file in tmp_path.iterdir()] == ["kept"]
