@@ -13,6 +13,7 @@ from stratagem.data.dataset import Dataset
 from stratagem.data.nodes import INFINITE_CARDINALITY
 from stratagem.fit import compat
 from stratagem.fit.batch import GlobalBatch, place_batch
+from stratagem.fit.inputs.base import no_batch
 from stratagem.fit.inputs.choose import input_of
 from stratagem.fit.keras_input import WholeBatches
 from stratagem.fit.reading import Steps, begin
@@ -51,10 +52,17 @@ class ShareIterator:
         return self.next_batch().data
 
     def next_batch(self) -> GlobalBatch:
-        """Return the next batch that has rows."""
+        """Return the next batch that has rows.
+
+        Raises:
+            InputError: The pass has none at all; Keras would fail without saying so.
+            StopIteration: There is none left.
+        """
         batch = self._peeked.pop()[1] if self._peeked else self._read()
         if batch is None:
             self._ended = True
+            if not self.taken:
+                raise no_batch()
             raise StopIteration
         self.taken += 1
         return batch
@@ -239,7 +247,7 @@ def make_adapter(strategy: StrategyLike, arguments: dict[str, Any], *, in_order:
     class_weight, steps = arguments.get("class_weight"), arguments.get("steps_per_epoch")
     if isinstance(x, Dataset):
         _check_alone(x, y, sample_weight)
-        _check_ends(x, steps)
+        _check_length(x, steps)
         source = DatasetSource(x, strategy, class_weight, in_order=in_order)
         return ShareAdapter(source, strategy, steps_per_epoch=steps)
     if compat.is_array_input(x, y, sample_weight):
@@ -272,7 +280,9 @@ def _array_dataset(arrays: tuple[Any, ...], batch_size: int, shuffle: bool | str
     return dataset.batch(batch_size)
 
 
-def _check_ends(dataset: Dataset, steps: int | None) -> None:
+def _check_length(dataset: Dataset, steps: int | None) -> None:
+    if not dataset.cardinality():
+        raise no_batch()
     if steps is None and dataset.cardinality() == INFINITE_CARDINALITY:
         raise InputError(
             explain(

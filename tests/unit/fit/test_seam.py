@@ -112,6 +112,18 @@ def test_a_dataset_without_end_needs_a_number_of_steps() -> None:
     assert len(history["loss"]) == len(history["val_loss"]) == 1
 
 
+@pytest.mark.parametrize("method", ["fit", "evaluate", "predict"])
+def test_a_dataset_without_a_batch(method: str) -> None:
+    with _strategy().scope():
+        model = _model()
+        model.compile(loss="mse")
+    rows = Dataset.from_tensor_slices(_data())
+    # Of the second it is known only when it was read.
+    for empty in (rows.batch(1000, drop_remainder=True), rows.filter(lambda x, y: False).batch(5)):
+        with pytest.raises(InputError, match=r"no batch at all\..*\n.*\n.*drop_remainder=True"):
+            getattr(model, method)(empty, verbose=0)
+
+
 def test_a_generator_that_yields_nothing() -> None:
     with _strategy().scope():
         model = _model()

@@ -136,8 +136,9 @@ def no_batch() -> InputError:
     return InputError(
         explain(
             "The input yields no batch at all.",
-            "There is nothing to train on, and the model could not be built.",
-            "Check the generator or dataset; a generator that was used up must be made anew.",
+            "There is nothing to train on, or to build the model from.",
+            "Make a generator that was used up anew; see what filter(), take() and skip() leave of a dataset, and that "
+            "batch(..., drop_remainder=True) leaves nothing of fewer rows than a batch has.",
         )
     )
 
