@@ -104,8 +104,8 @@ def test_other_version(server: Server, connect: Callable[..., Channel]) -> None:
     header = bytearray(encode(Message("echo"))[0])
     header[5] += 1
     channel.socket.send(bytes(header))
-    with pytest.raises(UnavailableError, match="did not answer within"):
-        channel.request(Message("echo"), seconds=0.0)
+    channel.request(Message("echo"))  # behind it on the same connection: what was refused has had its turn
+    assert channel.poll() is None
     assert_still_serves(connect)
     assert server.refused["message"] == 1
 
