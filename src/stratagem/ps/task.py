@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,12 +13,12 @@ from stratagem.core.errors import UsageError, explain
 from stratagem.ps.variables import Residence
 
 
-class ClosesWhenDropped:
+class ClosesWhenDropped(ABC):
     """A shared value that has something to close when no function needs it any more."""
 
+    @abstractmethod
     def close(self) -> None:
         """Close it."""
-        raise NotImplementedError
 
 
 @dataclass

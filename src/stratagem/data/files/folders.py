@@ -77,9 +77,6 @@ class LabelledFiles(Indexed):
         self._parts = labels, load, spec
         super().__init__(_LabelledSource(self.paths, labels, load, spec))
 
-    def record_counts(self) -> list[int]:
-        return [1] * len(self.paths)
-
     def of_files(self, paths: Sequence[str]) -> LabelledFiles:
         labels, load, spec = self._parts
         place = {path: k for k, path in enumerate(self.paths)}

@@ -25,9 +25,6 @@ class FileList(Indexed):
         self.paths = checked_paths(paths)
         super().__init__(ArraySource(objects([os.fsencode(path) for path in self.paths])))
 
-    def record_counts(self) -> None:
-        return None
-
     def of_files(self, paths: Sequence[str]) -> FileList:
         return FileList(paths)
 

@@ -68,12 +68,8 @@ class FileStep(Protocol):
     paths: tuple[str, ...]
     """The files, in the order of their records."""
 
-    def record_counts(self) -> list[int] | None:
-        """Return the number of records of each file, None where only reading can tell."""
-        ...
-
     def of_files(self, paths: Sequence[str]) -> Any:
-        """Return the same step with some of these files, perhaps none."""
+        """Return the same step with some of these files, at least one."""
         ...
 
 
@@ -176,9 +172,6 @@ class Files(Indexed):
         self._files = source
         self.paths = source.paths
 
-    def record_counts(self) -> list[int]:
-        return self._files.counts.tolist()
-
     def of_files(self, paths: Sequence[str]) -> Files:
         return Files(self._files.of_files(paths))
 
@@ -205,9 +198,6 @@ class StreamedFiles(Node):
     @property
     def in_memory(self) -> bool:
         return False
-
-    def record_counts(self) -> None:
-        return None
 
     def of_files(self, paths: Sequence[str]) -> StreamedFiles:
         return StreamedFiles(paths, self._format)

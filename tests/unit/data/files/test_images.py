@@ -150,7 +150,7 @@ def test_a_worker_reads_its_images_only(folder: Path, monkeypatch: pytest.Monkey
 def test_files_go_to_workers_with_their_labels(folder: Path) -> None:
     dataset = image_dataset_from_directory(folder, image_size=(4, 4), shuffle=False, verbose=False)
     (step,) = dataset.files
-    assert step.record_counts() == [1] * 8
+    assert len(step.paths) == 8
     halves = [dataset.with_files_of(2, k, divide_batches=False) for k in range(2)]
     assert [next(half.as_numpy_iterator())[1].tolist() for half in halves] == [[0, 0, 1, 2], [0, 1, 2, 2]]
 

@@ -55,5 +55,4 @@ def test_no_match_is_an_error(folder: Path) -> None:
 def test_part_of_a_list() -> None:
     files = FileList(["a", "b", "c"]).of_files(["c", "a"])
     assert files.paths == ("c", "a")
-    assert files.record_counts() is None
     assert files.cardinality() == 2
