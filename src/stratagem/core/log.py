@@ -36,4 +36,5 @@ def announce(message: str) -> None:
         logger.log(logging.INFO, message)
         if logger.isEnabledFor(logging.INFO):
             return
-    print(f"stratagem: {message}", file=sys.stderr, flush=True)
+    if logger.level <= logging.INFO:  # a program that sets a higher level for this very logger does not want it
+        print(f"stratagem: {message}", file=sys.stderr, flush=True)

@@ -45,7 +45,11 @@ class ReduceOp(enum.Enum):
 
 
 class CommunicationImplementation(enum.Enum):
-    """Which library moves bytes between workers (`tf.distribute.experimental.CommunicationImplementation`)."""
+    """What moves bytes between workers (`tf.distribute.experimental.CommunicationImplementation`).
+
+    AUTO takes the memory of the host where all workers are on one and have one CPU device each; else, like RING and
+    NCCL, what XLA has: Gloo on CPUs, NCCL on GPUs. TensorFlow has no way of its own within a host.
+    """
 
     AUTO = "AUTO"
     RING = "RING"
@@ -58,7 +62,8 @@ class CommunicationOptions:
 
     Args:
         bytes_per_pack: Size in bytes of the packs that gradients are gathered into before they are
-            summed over replicas. 0 puts all gradients of one dtype into one pack.
+            summed over replicas. 0 puts all gradients of one dtype into one pack, and none where packs would only
+            cost copies.
         timeout_seconds: Longest time a step may wait for the other workers, in seconds. None means
             the default of the cluster.
         implementation: AUTO, RING or NCCL.

@@ -17,8 +17,10 @@ from stratagem.data.files.writers import TFRecordWriter, write_array_record, wri
 from stratagem.data.nodes import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from stratagem.data.options import AUTOTUNE, AutoShardPolicy, Options
 from stratagem.data.specs import TensorSpec
+from stratagem.data.text_vectorization import TextVectorization
 from stratagem.data.verify import ShardingReport, verify_sharding
 from stratagem.data.waiting import waited_for_input
+from stratagem.data.words import IntegerLookup, StringLookup
 
 __all__ = [
     "AUTOTUNE",
@@ -30,14 +32,17 @@ __all__ = [
     "Dataset",
     "DatasetIterator",
     "FixedLengthRecordDataset",
+    "IntegerLookup",
     "NumpyDataset",
     "Options",
     "ParquetDataset",
     "ShardingReport",
+    "StringLookup",
     "TFRecordDataset",
     "TFRecordWriter",
     "TensorSpec",
     "TextLineDataset",
+    "TextVectorization",
     "experimental",
     "image_dataset_from_directory",
     "text_dataset_from_directory",

@@ -16,6 +16,7 @@ from stratagem.core.cores import available_cores
 from stratagem.core.errors import InputError, explain
 from stratagem.data import batches as _batches
 from stratagem.data import check, waiting
+from stratagem.data.absent import absent
 from stratagem.data.cache import Cache
 from stratagem.data.choose import Choose, RandomNumbers
 from stratagem.data.eager import eager
@@ -25,6 +26,7 @@ from stratagem.data.files.source import FileStep
 from stratagem.data.interleave import DEFAULT_CYCLE_LENGTH, Interleave
 from stratagem.data.nodes import Node, Stream, rewrite, walk
 from stratagem.data.objects import ObjectSource
+from stratagem.data.one_shot import OneShotIterator
 from stratagem.data.options import AUTOTUNE, Options
 from stratagem.data.padding import Padded, Padding
 from stratagem.data.readers import ReaderPool
@@ -348,7 +350,8 @@ class Dataset:
             map_func: Takes and returns elements. A list that it returns counts as a tuple, as in tf.data.
             num_parallel_calls: How many batches are read at the same time, each in a thread of its own, where something
                 reads ahead, as `fit` does; `map_func` is then called from several threads. AUTOTUNE: as many as this
-                process has cores. It pays where the function leaves Python: NumPy, image decoding, files. None: one.
+                process has cores. It pays where the function leaves Python: NumPy, image decoding, files. None: one
+                call at a time, in order, whatever other steps do, so that a function may have a state.
             deterministic: Accepted for tf.data's sake; the order never varies.
 
         Raises:
@@ -705,6 +708,9 @@ class Dataset:
     def __bool__(self) -> bool:
         return True
 
+    def __getattr__(self, name: str) -> Any:
+        raise absent(name)
+
     def __repr__(self) -> str:
         return f"<stratagem.data.Dataset of {int(self.cardinality())} elements>"
 
@@ -712,6 +718,10 @@ class Dataset:
 
     def __iter__(self) -> _batches.DatasetIterator[Any]:
         return self._pass(lambda stream, _: map(eager, _batches.read_elements(stream)))
+
+    def make_one_shot_iterator(self) -> OneShotIterator:
+        """Return an iterator whose `get_next()` an `input_fn` of an Estimator may return (TensorFlow 1)."""
+        return OneShotIterator(self)
 
     def as_numpy_iterator(self) -> _batches.DatasetIterator[Any]:
         """Iterate over the elements as plain NumPy arrays and scalars."""

@@ -87,7 +87,7 @@ class Options:
         self._reader_processes: int | None = None
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name not in _ATTRIBUTES and name not in self.__slots__:  # a pickle sets the slots
+        if name not in _ATTRIBUTES and name not in Options.__slots__:  # a pickle sets the slots
             raise AttributeError(
                 explain(
                     f"Options has no attribute {name!r}.",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import threading
 import weakref
 from collections import deque
@@ -16,6 +18,19 @@ T = TypeVar("T")
 
 _CHECK_SECONDS = 1.0
 _CLOSE_SECONDS = 5.0
+
+_here = threading.local()
+
+
+def await_turn() -> None:
+    """Wait until the items before the one that this thread reads are there; elsewhere return at once.
+
+    What must happen in order, in a read that goes on beside others, calls this first: a function with a state, such as
+    the seed of a Keras layer, would otherwise be in two threads at once, and its draws would come in any order.
+    """
+    turn = getattr(_here, "turn", None)
+    if turn is not None:
+        turn()
 
 
 class Prefetcher(Generic[T]):
@@ -107,12 +122,17 @@ def _plan(plans: Iterator[Any], channel: _Channel[T]) -> None:
 
 def _read_planned(read: Callable[[Any], T], channel: _Channel[T]) -> None:
     while (place := channel.take()) is not None:
+        _here.turn = functools.partial(channel.await_turn, place)
         try:
             item = read(place.plan)
         except BaseException as error:
             channel.fail(place, error)
         else:
             channel.fill(place, item)
+
+
+class _ClosedError(Exception):
+    """Nobody wants the item any more."""
 
 
 class _Place(Generic[T]):
@@ -166,6 +186,17 @@ class _Channel(Generic[T]):
         with self._changed:
             self._changed.wait_for(lambda: self._closed or self._ended or self._unread)
             return self._unread.popleft() if self._unread and not self._closed else None
+
+    def await_turn(self, place: _Place[T]) -> None:
+        """Wait until all places before this one are filled; an error when the other side closes meanwhile."""
+        with self._changed:
+            # No deadline: a function of the user may take as long as it likes, and `close` always wakes this thread.
+            self._changed.wait_for(lambda: self._closed or all(earlier.filled for earlier in self._before(place)))
+            if self._closed:
+                raise _ClosedError
+
+    def _before(self, place: _Place[T]) -> Iterator[_Place[T]]:
+        return itertools.takewhile(lambda other: other is not place, self._places)
 
     def fill(self, place: _Place[T], item: T) -> None:
         """Put an item into its place."""

@@ -62,7 +62,9 @@ def as_array(value: Any) -> Any:
     Raises:
         InputError: The value has no regular shape.
     """
-    if isinstance(value, np.ndarray | np.generic | bytes) or is_sparse(value):
+    if isinstance(value, np.ndarray):
+        return np.asarray(value)  # no subclass
+    if isinstance(value, np.generic | bytes) or is_sparse(value):
         return value
     if hasattr(value, "todense"):
         value = value.todense()

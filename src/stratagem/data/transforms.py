@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -19,26 +20,46 @@ from stratagem.data.nodes import (
     pull_exactly,
     walk,
 )
+from stratagem.data.prefetch import await_turn
 from stratagem.data.specs import TensorSpec, spec_of
 from stratagem.data.structure import Tree, as_array, flatten, map_leaves
+
+_here = threading.local()
+
+
+def in_element_function() -> bool:
+    """Whether this thread is in a function of the user that a dataset calls on an element: there, values are NumPy."""
+    return getattr(_here, "inside", False)
 
 
 def call(function: Callable[..., Any], element: Tree) -> Any:
     """Call a function of the user: a tuple is spread over the arguments, all else is one argument, as in tf.data."""
-    return function(*element) if type(element) is tuple else function(element)
+    before, _here.inside = in_element_function(), True
+    try:
+        return function(*element) if type(element) is tuple else function(element)
+    finally:
+        _here.inside = before
 
 
 class MapFunction:
-    """A function of the user as `map` applies it. Apart from the step, so that it goes to another process alone."""
+    """A function of the user as `map` applies it. Apart from the step, so that it goes to another process alone.
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    Args:
+        function: Takes an element.
+        in_order: Whether the calls of a pass come one after another, in the order of the batches.
+    """
+
+    def __init__(self, function: Callable[..., Any], in_order: bool) -> None:
         self._function = function
+        self._in_order = in_order
 
     def __str__(self) -> str:
         return f"map({name_of(self._function)})"
 
     def __call__(self, element: Tree) -> Tree:
         """Return the element that the function makes of this one."""
+        if self._in_order:
+            await_turn()
         result = call(self._function, element)
         # tf.data's rule, for functions that return several arrays in a list. Elsewhere a list is one array.
         leaves, structure = flatten(tuple(result) if isinstance(result, list) else result)
@@ -59,12 +80,13 @@ class Map(Node):
     Args:
         inner: The elements.
         function: What to apply.
-        parallel_calls: How many batches may be read at once, each in a thread of its own.
+        parallel_calls: How many batches may be read at once, each in a thread of its own. With 1 the calls of a pass
+            come in order, also where another step lets several threads read.
     """
 
     def __init__(self, inner: Node, function: Callable[..., Any], parallel_calls: int = 1) -> None:
         super().__init__([inner])
-        self.function = MapFunction(function)
+        self.function = MapFunction(function, in_order=parallel_calls == 1)
         self.parallel_calls = parallel_calls
 
     def stream(self, key: Key) -> Stream:

@@ -3,21 +3,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.clock import HandClock
 
-from stratagem.core.clock import Clock
 from stratagem.core.progress import Mark, Phase, Progress, StepFile
 
 
-class HandClock(Clock):
-    def __init__(self) -> None:
-        self.time = 100.0
-
-    def now(self) -> float:
-        return self.time
-
-
 def test_phases_nest_and_steps_count_when_they_end_well() -> None:
-    clock = HandClock()
+    clock = HandClock(100.0)
     progress = Progress(clock)
     with progress.during(Phase.COMPILING, steps=1):
         clock.time = 150.0

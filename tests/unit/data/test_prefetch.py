@@ -12,7 +12,7 @@ import pytest
 
 from stratagem.core.errors import InputError, UsageError
 from stratagem.data import AUTOTUNE, Dataset
-from stratagem.data.prefetch import Prefetcher
+from stratagem.data.prefetch import Prefetcher, await_turn
 
 WAIT = 20.0
 """Seconds after which a test that waits for an event has failed."""
@@ -199,6 +199,65 @@ def test_parallel_calls_are_bounded() -> None:
     assert not source.begun[7].is_set()
     items.close()
     assert prefetch_threads() == []
+
+
+def test_one_call_at_a_time_and_in_order_beside_parallel_calls() -> None:
+    second = threading.Event()
+    seen: list[int] = []
+
+    def late(x: int) -> int:
+        if x == 0:
+            assert second.wait(WAIT)
+        return x
+
+    def remember(x: int) -> int:
+        seen.append(int(x))
+        return x
+
+    def early(x: int) -> int:
+        if x == 1:
+            second.set()
+        return x
+
+    dataset = Dataset.range(40).map(late, AUTOTUNE).map(early, 3).map(remember).batch(1).map(lambda x: x, AUTOTUNE)
+    assert numbers_of(dataset.batches(prefetch=2)) == [[number] for number in range(40)]
+    assert seen[0] == 0, "the element spec reads the first"
+    assert seen[-40:] == list(range(40))
+
+
+def test_an_error_lets_the_turn_go_on() -> None:
+    def break_at_three(x: int) -> int:
+        if x == 3:
+            raise RuntimeError("the third")
+        return x
+
+    batches = Dataset.range(9).map(lambda x: x, 3).map(break_at_three).batch(1).batches(prefetch=4)
+    assert [next(batches).data.tolist() for _ in range(3)] == [[0], [1], [2]]
+    with pytest.raises(RuntimeError, match="the third"):
+        next(batches)
+
+
+def test_forgetting_wakes_who_waits_for_its_turn() -> None:
+    standing: list[threading.Thread] = []
+    begun, go_on = threading.Event(), threading.Event()
+
+    def stand(item: int) -> int:
+        await_turn()
+        standing.append(threading.current_thread())
+        begun.set()
+        assert go_on.wait(WAIT)
+        return item
+
+    items = Prefetcher(iter(range(9)), 2, [stand] * 3)
+    assert begun.wait(WAIT)
+    threads = prefetch_threads()
+    assert len(threads) == 4
+    del items
+    gc.collect()
+    for thread in set(threads) - set(standing):
+        thread.join(WAIT)
+    assert prefetch_threads() == standing, "one is in the function, the others have ended"
+    go_on.set()
 
 
 def test_error_of_a_parallel_call_comes_in_its_place() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from stratagem.core import optional
 from stratagem.core.errors import InputError, explain
+from stratagem.data.eager import EagerArray
 from stratagem.data.files.byte_file import unreadable
 from stratagem.data.files.names import paths_of
 
@@ -56,14 +57,14 @@ def decode_raw(input_bytes: Any, out_type: Any, little_endian: bool = True) -> n
 
     Example:
         >>> decode_raw(b"\x01\x00\x02\x00", "int16")
-        array([1, 2], dtype=int16)
+        EagerArray([1, 2], dtype=int16)
     """
     dtype = np.dtype(getattr(out_type, "as_numpy_dtype", out_type))
     stored = dtype.newbyteorder("<" if little_endian else ">")
     items = np.asarray(input_bytes, object)
     try:
         rows = [np.frombuffer(item, stored) for item in items.flat]
-        return np.array(rows, dtype).reshape(*items.shape, -1)
+        return np.array(rows, dtype).reshape(*items.shape, -1).view(EagerArray)
     except (TypeError, ValueError) as error:
         raise InputError(
             explain(
@@ -120,7 +121,7 @@ def decode_image(
                 "Give the whole contents of an image file.",
             )
         ) from None
-    return pixels if dtype == np.uint8 else pixels.astype(np.float32) / np.float32(255)
+    return (pixels if dtype == np.uint8 else pixels.astype(np.float32) / np.float32(255)).view(EagerArray)
 
 
 def _pixels(image: Any, channels: int | None, frame: int = 0) -> np.ndarray:

@@ -1,0 +1,128 @@
+"""Iterators by their old name, whose next element is asked for once and stands for all (`make_one_shot_iterator`)."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from stratagem.core.errors import UsageError, explain
+from stratagem.data.structure import Tree, flatten
+
+if TYPE_CHECKING:
+    from stratagem.data.dataset import Dataset
+
+_standing_in: contextvars.ContextVar[bool] = contextvars.ContextVar("stratagem_standing_in", default=False)
+
+
+class OneShotIterator:
+    """An iterator over a dataset (`tf.compat.v1.data.Iterator`).
+
+    Args:
+        dataset: The dataset.
+    """
+
+    def __init__(self, dataset: Dataset) -> None:
+        self._dataset = dataset
+        self._elements: Iterator[Tree] | None = None
+
+    def get_next(self, name: str | None = None) -> Tree:
+        """Return the next element; in an `input_fn` what stands for the element of each step.
+
+        Args:
+            name: Accepted as in TensorFlow.
+        """
+        if _standing_in.get():
+            leaves, structure = flatten(self._dataset.element_spec)
+            return structure.unflatten([Upcoming(self._dataset, place, spec) for place, spec in enumerate(leaves)])
+        if self._elements is None:
+            self._elements = iter(self._dataset)
+        return next(self._elements)
+
+    def __iter__(self) -> OneShotIterator:
+        return self
+
+    def __next__(self) -> Tree:
+        return self.get_next()
+
+    @property
+    def element_spec(self) -> Tree:
+        """What an element is like."""
+        return self._dataset.element_spec
+
+    @property
+    def initializer(self) -> None:
+        """None: it needs none."""
+
+
+class Upcoming:
+    """Stands for a part of an element that comes at each step.
+
+    Args:
+        dataset: Whose element.
+        place: Which part.
+        spec: Of the part.
+    """
+
+    def __init__(self, dataset: Dataset, place: int, spec: Any) -> None:
+        self.dataset = dataset
+        self.place = place
+        self.shape = spec.shape
+        self.dtype = spec.dtype
+
+    def __jax_array__(self) -> Any:
+        raise _no_value(self)
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        raise _no_value(self)
+
+    def __getitem__(self, item: Any) -> Any:
+        raise _no_value(self)
+
+
+@contextlib.contextmanager
+def standing_in() -> Iterator[None]:
+    """Let `get_next` return what stands for elements: the function that runs is called once, not at each step."""
+    token = _standing_in.set(True)
+    try:
+        yield
+    finally:
+        _standing_in.reset(token)
+
+
+def dataset_of_upcoming(tree: Tree) -> Dataset | None:
+    """Return the dataset of the elements that a function made of `get_next`; None where it made no use of it.
+
+    Raises:
+        UsageError: Parts are those of several iterators, or something else is among them.
+    """
+    leaves, structure = flatten(tree)
+    if not any(isinstance(leaf, Upcoming) for leaf in leaves):
+        return None
+    dataset = next(leaf.dataset for leaf in leaves if isinstance(leaf, Upcoming))
+    if not all(isinstance(leaf, Upcoming) and leaf.dataset is dataset for leaf in leaves):
+        raise UsageError(
+            explain(
+                "input_fn returned what get_next() gave, and other things with it.",
+                "They would stay the same at each step.",
+                "Return the dataset itself; put what belongs together into it with Dataset.zip and map.",
+            )
+        )
+    places = [leaf.place for leaf in leaves]
+
+    def chosen(first: Tree, *others: Tree) -> Tree:
+        values = flatten((first, *others) if others else first)[0]
+        return structure.unflatten([values[place] for place in places])
+
+    return dataset.map(chosen)
+
+
+def _no_value(part: Upcoming) -> UsageError:
+    return UsageError(
+        explain(
+            f"input_fn computed with what get_next() gave, of shape {part.shape} and dtype {part.dtype}.",
+            "It stands for the elements of all steps, and has no value.",
+            "Compute in dataset.map(function) before make_one_shot_iterator, or return the dataset itself.",
+        )
+    )
