@@ -66,11 +66,18 @@ def leave_at_once_on_failure(
             sys.stdout.flush()
             sys.stderr.flush()
             if peers is not None:
-                peers.fail(f"{name} failed: {traceback.format_exception_only(error)[-1].strip()}")
+                peers.fail(f"{name} failed: {_last_words(error)}")
         finally:
             leave(code)
 
     sys.excepthook = leave_after_traceback
+
+
+def _last_words(error: BaseException) -> str:
+    """Return the exception in words, without the notes that JAX adds about its tracebacks."""
+    formatted = traceback.TracebackException(type(error), error, None)
+    formatted.__notes__ = None
+    return list(formatted.format_exception_only())[-1].strip()
 
 
 def exit_code(error: BaseException) -> int:

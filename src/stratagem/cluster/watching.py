@@ -1,7 +1,9 @@
 """See from outside whether the chief still trains: a task that trains with nobody has no other way to know.
 
 JAX's coordination service listens on the chief's address from start-up to the end of training, and the meeting
-before it on the same port. So a connection that is refused, after one that was not, means that the chief is gone.
+before it on the same port. With parameter servers the chief does not listen, but they and the workers do, and end with
+it; one of them alone may be away until it is started again. So connections that are all refused, after one that was
+not, mean that the chief is gone.
 """
 
 from __future__ import annotations
@@ -31,16 +33,16 @@ class ChiefWatch:
     """
 
     def __init__(self, cluster: ClusterSpec, clock: Clock | None = None) -> None:
-        tasks = cluster.training_tasks
-        self._address = cluster.task_address(tasks[0].type, tasks[0].index) if tasks else None
+        tasks = cluster.training_tasks[:1]
+        if "ps" in cluster.jobs:
+            tasks = [task for task in cluster.tasks if task.type in ("ps", "worker")]
+        self._addresses = [cluster.task_address(task.type, task.index) for task in tasks]
         self._clock = clock or Clock()
         self._silence: Deadline | None = None
 
     def has_left(self) -> bool:
         """Look now; call it again and again, as often as the answer matters."""
-        if self._address is None:
-            return False
-        if _listens(self._address):
+        if any(_listens(address) for address in self._addresses):
             self._silence = Deadline(GONE_SECONDS, self._clock)
         return self._silence is not None and self._silence.expired
 

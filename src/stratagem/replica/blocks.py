@@ -72,7 +72,7 @@ def per_replica(mesh: ReplicaMesh, shares: Sequence[int], local: Tree) -> Tree:
         InputError: An array holds text or objects.
     """
     if mesh.size == 1:
-        return jax.tree.map(lambda leaf: jax.device_put(_computable(np.asarray(leaf)), mesh.devices[0]), local)
+        return jax.device_put(jax.tree.map(lambda leaf: _computable(np.asarray(leaf)), local), mesh.replicated)
     block = max(1, *shares)
     uneven = tuple(shares) if any(share != block for share in shares) else None
     blocks = in_blocks(local, [shares[replica] for replica in mesh.local_replicas], block)

@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.core import Tracer
 
 from stratagem.replica.captured import Place, is_number
 from stratagem.replica.mesh import Tree
@@ -31,9 +32,11 @@ class Call:
         whole: Callable[[object], bool] | None = None,
     ) -> None:
         leaves, self._structure = jax.tree.flatten((tuple(args), dict(kwargs)), is_leaf=whole)
+        leaves: list[Any] = [leaf.full_lower() if isinstance(leaf, Tracer) else leaf for leaf in leaves]
         self.fn = fn
         self._places = [i for i, leaf in enumerate(leaves) if _is_array(leaf)]
         self._leaves = [None if _is_array(leaf) else leaf for leaf in leaves]
+        self.plain = [leaf for leaf in leaves if not _is_array(leaf)]
         self.arrays = [leaves[i] for i in self._places]
         self.numbers = [
             Place((self._structure, i), self._leaves) for i, leaf in enumerate(self._leaves) if is_number(leaf)
@@ -46,6 +49,10 @@ class Call:
         arrays = [array.stacked if isinstance(array, DistributedValues) else array for array in self.arrays]
         shapes = tuple((array.shape, str(array.dtype)) for array in arrays)
         return (self._structure, plain, tuple(self._places), shapes)
+
+    def forget_arrays(self) -> None:
+        """Keep only the places of arrays: a program lives longer than the batch that it was made for."""
+        self.arrays = []
 
     def on(self, arrays: Sequence[jax.Array]) -> Tree:
         """Call the function with `arrays` in their places."""

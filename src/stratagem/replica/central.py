@@ -21,6 +21,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, jaxpr_as
 from jax.interpreters.partial_eval import dce_jaxpr
 from jax.sharding import PartitionSpec
 
+from stratagem.replica.by_memory import MemoryProgram
 from stratagem.replica.mesh import AXIS, ReplicaMesh, Tree
 
 _UPDATE: Final = "update_at_centre"
@@ -60,6 +61,8 @@ def compiled(
         donated: Whether buffers of the first argument may be reused.
         eager: Whether it runs operation by operation.
     """
+    if mesh.memory is not None and not eager:
+        return MemoryProgram(mesh.mesh, function, in_specs, out_specs, mesh.memory, donated=donated)
     spmd = _spmd(mesh, function, in_specs, out_specs)
     if not mesh.central:
         return spmd if eager else jax.jit(spmd, donate_argnums=0 if donated else ())

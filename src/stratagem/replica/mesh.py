@@ -13,6 +13,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceShardin
 
 from stratagem.core.errors import PeerError, explain
 from stratagem.core.progress import Progress, progress
+from stratagem.replica.host_memory import HostMemory
 from stratagem.replica.split import Split
 
 AXIS: Final = "replica"
@@ -32,10 +33,15 @@ class ReplicaMesh:
         devices: One device for each replica, in the order of replica ids. Devices of one process
             stand side by side.
         centre: The one device that variables lie on between steps; None for copies on all devices.
+        memory: What the workers have in common, if they are on one host and have one device each; None leaves
+            collectives to XLA.
     """
 
-    def __init__(self, devices: Sequence[Device], centre: Device | None = None) -> None:
+    def __init__(
+        self, devices: Sequence[Device], centre: Device | None = None, memory: HostMemory | None = None
+    ) -> None:
         self.devices = tuple(devices)
+        self.memory = memory
         self.mesh = Mesh(np.array(self.devices), (AXIS,))
         self.replicated = NamedSharding(self.mesh, PartitionSpec())
         self.sharded = NamedSharding(self.mesh, PartitionSpec(AXIS))
@@ -121,6 +127,8 @@ class ReplicaMesh:
         Args:
             values: Arrays or numbers.
         """
+        if not self.multi_process and not self.central:
+            return jax.device_put(list(values), self.replicated)  # 20 at once: 0.6 ms; one after the other: 1.0 ms
         if not self.multi_process:
             return [self.keep(value) for value in values]
         is_source = 0 in self.local_replicas

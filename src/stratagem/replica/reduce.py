@@ -8,11 +8,14 @@ from typing import Any, Final
 
 import jax
 import jax.numpy as jnp
+from jax import lax
+from jax.sharding import PartitionSpec
 
 from stratagem.core.errors import InputError, UsageError, explain
 from stratagem.core.types import ReduceOp
+from stratagem.replica.central import compiled
 from stratagem.replica.context import merging_context
-from stratagem.replica.mesh import ReplicaMesh, Tree
+from stratagem.replica.mesh import AXIS, ReplicaMesh, Tree
 from stratagem.replica.values import Component, DistributedValues
 
 _REDUCTIONS: Final[dict[ReduceOp, Callable]] = {
@@ -139,7 +142,7 @@ def _reducing(mesh: ReplicaMesh, op: ReduceOp, axes: tuple[int, ...], shares: tu
             return _REDUCTIONS[op](jnp.concatenate(parts), axis=axes)
         return _REDUCTIONS[op](jnp.stack(parts), axis=(0, *(a + 1 for a in axes)))
 
-    return jax.jit(program, out_shardings=mesh.replicated)
+    return _of_all(mesh, program)
 
 
 def _valid(stacked: jax.Array, shares: tuple[int, ...]) -> list[jax.Array]:
@@ -190,4 +193,15 @@ def _gathering(mesh: ReplicaMesh, axis: int, shares: tuple[int, ...] | None) -> 
     def program(stacked: jax.Array) -> jax.Array:
         return jnp.concatenate(list(stacked) if shares is None else _valid(stacked, shares), axis=axis)
 
-    return jax.jit(program, out_shardings=mesh.replicated)
+    return _of_all(mesh, program)
+
+
+def _of_all(mesh: ReplicaMesh, program: Callable[[jax.Array], jax.Array]) -> Callable[[jax.Array], jax.Array]:
+    """Compile a function of the components of all replicas, whose result all workers have."""
+    if mesh.memory is None:
+        return jax.jit(program, out_shardings=mesh.replicated)
+
+    def of_all(own: jax.Array) -> jax.Array:
+        return program(lax.all_gather(own, AXIS, tiled=True))
+
+    return compiled(mesh, of_all, (PartitionSpec(AXIS),), PartitionSpec(), donated=False, eager=False)

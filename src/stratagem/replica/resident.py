@@ -7,26 +7,65 @@ round trip; one for each would cost as many as there are variables.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
+
+import numpy as np
 
 
 class Residence(Protocol):
     """Where variables live. A variable that lives there has it as its attribute `residence`."""
 
     def read(self, variables: Sequence[Any]) -> list[Any]:
-        """Return the values of variables that live here."""
+        """Return the values of variables, and of `RowsOf` such, that live here."""
         ...
 
     def write(self, changes: Sequence[tuple[Any, Any]]) -> None:
-        """Give variables that live here new values: pairs of a variable and its value."""
+        """Give variables that live here new values: pairs of a variable and its value, or `RowChange`."""
         ...
+
+
+@dataclass(frozen=True)
+class RowsOf:
+    """Some rows of a variable, to be read.
+
+    Args:
+        variable: A variable that lives elsewhere.
+        ids: Which rows, ascending.
+    """
+
+    variable: Any
+    ids: np.ndarray
+
+    @property
+    def residence(self) -> Residence:
+        """Where the variable lives."""
+        return self.variable.residence
+
+
+@dataclass(frozen=True)
+class RowChange:
+    """What changes some rows of a variable.
+
+    Args:
+        ids: Which rows, ascending.
+        values: One for each of them.
+    """
+
+    ids: np.ndarray
+    values: np.ndarray
+
+
+def lives_elsewhere(variable: Any) -> bool:
+    """Whether a variable's value is kept elsewhere."""
+    return getattr(variable, "residence", None) is not None
 
 
 def values_of(variables: Sequence[Any]) -> list[Any]:
     """Return the values of variables; those that live elsewhere are fetched together.
 
     Args:
-        variables: Keras variables.
+        variables: Keras variables, and `RowsOf` such.
     """
     groups = _groups(variables)
     values: list[Any] = [None] * len(variables)
@@ -43,7 +82,7 @@ def assign_all(variables: Sequence[Any], values: Sequence[Any]) -> None:
 
     Args:
         variables: Keras variables.
-        values: One for each.
+        values: One for each; `RowChange` where only rows change.
     """
     for residence, places in _groups(variables):
         if residence is None:

@@ -24,10 +24,12 @@ from stratagem.replica.captured import Place, ProgramStore, standing_in
 from stratagem.replica.central import compiled
 from stratagem.replica.context import ReplicaContext, StrategyLike, inside_step, replica_context
 from stratagem.replica.exchange import Exchange, Ragged, Share, own_share
+from stratagem.replica.executables import Executables
 from stratagem.replica.mesh import AXIS, Tree
 from stratagem.replica.packs import sum_over_replicas
 from stratagem.replica.placing import placed
-from stratagem.replica.resident import assign_all, values_of
+from stratagem.replica.resident import assign_all, lives_elsewhere, values_of
+from stratagem.replica.rows import RowProgram
 from stratagem.replica.split import Split
 from stratagem.replica.tracing import Replayable, current_tracing
 from stratagem.replica.uneven import run_uneven
@@ -41,11 +43,17 @@ class ReplicaRunner:
 
     Args:
         strategy: The strategy.
+        mean_gradients: Whether gradients are averaged over replicas by rows, not summed; see `ReplicaContext`.
+        executables: Where compiled programs are kept beyond the life of the runner; None for nowhere.
     """
 
-    def __init__(self, strategy: StrategyLike) -> None:
+    def __init__(
+        self, strategy: StrategyLike, *, mean_gradients: bool = False, executables: Executables | None = None
+    ) -> None:
         self.strategy = strategy
         self.mesh = strategy.mesh
+        self._mean_gradients = mean_gradients
+        self._executables = executables
         self._programs: ProgramStore[_Program] = ProgramStore()
 
     def __call__(self, fn: Callable[..., Tree], args: Sequence[Tree], kwargs: dict[str, Tree]) -> Tree:
@@ -72,9 +80,30 @@ class ReplicaRunner:
             leave_tracing()  # its updates run between programs, not in one
         if tracing is not None:
             tracing.notes.setdefault("strategies", []).append(self.strategy)
+        program, arrays, numbers = self._found(fn, args, kwargs)
+        if tracing is not None:  # part of a step, not a step
+            return program.run(arrays, numbers)
+        with self.mesh.progress.during(program.phase, steps=1):
+            result = program.run(arrays, numbers)
+        program.phase = Phase.STEP
+        return result
+
+    def prepare(self, fn: Callable[..., Tree], args: Sequence[Tree]) -> None:
+        """Trace a function without running it: the variables that it makes are there afterwards.
+
+        Args:
+            fn: Function of one replica's values.
+            args: Its arguments, as for the calls to come.
+        """
+        self._found(fn, args, {})
+
+    def _found(
+        self, fn: Callable[..., Tree], args: Sequence[Tree], kwargs: dict[str, Tree]
+    ) -> tuple[_Program, list[Any], list[Any]]:
+        """Return the program of a call, made if there is none, with its arrays and numbers."""
         call = Call(fn, args, kwargs, whole=_is_distributed)
         shares = _Shares(call.arrays)
-        arrays = [
+        arrays: list[Any] = [
             array.stacked if spread else array if isinstance(array, Tracer) else self.mesh.replicate(array)
             for array, spread in zip(call.arrays, shares.spread, strict=True)
         ]
@@ -82,14 +111,11 @@ class ReplicaRunner:
             fn,
             (call.signature, shares.spread, shares.batched, shares.split),
             call.numbers,
-            lambda inputs: _Program(self.strategy, call, shares, arrays, inputs),
+            lambda inputs: _Program(
+                self.strategy, call, shares, arrays, inputs, self._mean_gradients, self._executables
+            ),
         )
-        if tracing is not None:  # part of a step, not a step
-            return program.run(arrays, numbers)
-        with self.mesh.progress.during(program.phase, steps=1):
-            result = program.run(arrays, numbers)
-        program.phase = Phase.STEP
-        return result
+        return program, arrays, numbers
 
 
 class _Program:
@@ -101,6 +127,8 @@ class _Program:
         shares: Which of the arrays the replicas share.
         arrays: Arrays like those of the calls to come.
         numbers: Where the numbers stand that are inputs.
+        mean_gradients: Whether gradients are averaged over replicas.
+        executables: Where its compiled form is kept, or None.
     """
 
     def __init__(
@@ -110,17 +138,24 @@ class _Program:
         shares: _Shares,
         arrays: list[jax.Array],
         numbers: Sequence[Place],
+        mean_gradients: bool,
+        executables: Executables | None,
     ) -> None:
         self._numbers = list(numbers)
+        self._mean_gradients = mean_gradients
         self.phase = Phase.COMPILING  # the first run compiles
         self.mesh = strategy.mesh
         self.strategy = strategy
         self._call = call
+        call.forget_arrays()
         self._shares = shares
+        self._stacks = self.mesh.size > 1 or self.mesh.central  # one array of all replicas for each output
         self._output: Any = None
         self._output_shares: list[tuple[int, ...] | None] = []
         self.variables, self.assigned, self._policies = self._discover(arrays)
         self._compiled = self._compile()
+        self._executables = executables if hasattr(self._compiled, "lower") else None
+        self._with_rows = RowProgram(self._compiled, self.variables, self.assigned)
 
     def _discover(self, arrays: Sequence[jax.Array]) -> tuple[list[Any], list[int], list[Policy]]:
         """Trace once, to learn which variables the function touches. It may make new ones."""
@@ -149,7 +184,7 @@ class _Program:
     def _body(self, own: Sequence[jax.Array], share: Share, exchange: Exchange) -> Callable[[], Tree]:
         def body() -> Tree:
             exchange.begin()
-            context = ReplicaContext(self.strategy, share, exchange, mean_gradients=False)
+            context = ReplicaContext(self.strategy, share, exchange, mean_gradients=self._mean_gradients)
             with replica_context(context):
                 return self._call.on(own)
 
@@ -176,7 +211,7 @@ class _Program:
             self._output_shares = [output.sizes if len(set(output.sizes or ())) > 1 else None for output in ragged]
             outputs = [share.masked(output.value) for output in ragged]  # what came of a stand-in row is nothing
         changed = self._merged(share, values, views, after) if self.mesh.size > 1 else after
-        return [output[None] for output in outputs], changed
+        return [output[None] for output in outputs] if self._stacks else outputs, changed
 
     def _step(
         self, share: Share, exchange: Exchange, own: Sequence[jax.Array], views: Sequence[jax.Array]
@@ -222,22 +257,38 @@ class _Program:
 
     def run(self, arrays: list[jax.Array], numbers: list[Any]) -> Tree:
         """Run the program: read the variables, assign their new values, return the outputs."""
-        values = self._placed_values()
-        outputs, changed = self._compiled(values, arrays, numbers)
+        found = None if current_tracing() is not None else self._with_rows.run(arrays, numbers)
+        outputs, changed = found or self._run(self._placed_values(), arrays, numbers)
         self.mesh.wait((outputs, changed))
         assign_all([self.variables[i] for i in self.assigned], changed)
         if self.mesh.size == 1:
-            return self._output.unflatten([output[0] for output in outputs])
+            return self._output.unflatten([output[0] for output in outputs] if self._stacks else outputs)
         return self._output.unflatten(
             [PerReplica(output, self.mesh, s) for output, s in zip(outputs, self._output_shares, strict=True)]
         )
 
+    def _run(self, *args: Any) -> Any:
+        if self._executables is not None and current_tracing() is None:
+            devices = tuple(device.id for device in self.mesh.devices)
+            self._compiled = self._executables.executable(self._compiled, args, devices)
+            self._executables = None
+        return self._compiled(*args)
+
     def _placed_values(self) -> list[jax.Array]:
         """Return the variables' values where they are kept; inside a compiled function, as they stand there."""
-        if current_tracing() is not None:
-            return [variable.value for variable in self.variables]
+        tracing = current_tracing()
+        if tracing is not None:  # not `variable.value`, to which a variable that lives elsewhere adds what was added
+            return [tracing.scope.get_current_value(variable) for variable in self.variables]
         values = values_of(self.variables)
-        return placed(self.strategy, values, [f"variable {i} {v.path}" for i, v in enumerate(self.variables)])
+        if all(self.mesh.keeps(value) for value in values):
+            return values
+        names = [f"variable {i} {variable.path}" for i, variable in enumerate(self.variables)]
+        kept = placed(self.strategy, values, names)
+        # One that the program only reads would be put there again at each step, after a talk among the workers.
+        for variable, before, value in zip(self.variables, values, kept, strict=True):
+            if value is not before and not lives_elsewhere(variable):
+                variable.assign(value)
+        return kept
 
 
 class _Shares:

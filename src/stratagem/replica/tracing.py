@@ -15,8 +15,10 @@ from typing import Any, Protocol
 
 import jax
 import keras
+from jax.core import Tracer
 
 from stratagem.replica.compat import enclosing_scope, stored_dtype, stored_value
+from stratagem.replica.control_flow import explaining_tensors_as_python_values
 
 
 class ReadHook(Protocol):
@@ -33,7 +35,7 @@ class TracedVariables(keras.StatelessScope):
     """
 
     def __init__(self, values: Sequence[tuple[Any, Any]] = ()) -> None:
-        super().__init__(state_mapping=list(values))
+        super().__init__(state_mapping=list(values), collect_losses=True)  # for `model.losses`
         self.read: dict[int, Any] = {}
         self.assigned: dict[int, Any] = {}
         self.hooks: list[ReadHook] = []
@@ -85,12 +87,14 @@ class Replayable:
         self.values = list(values)
         self.discovering = discovering
         self.scope = TracedVariables(self.values)
+        self.again = False
+        """Whether this repeats a tracing that goes on: what a tracing does besides computing is done already."""
         self.notes: dict[str, list[Any]] = {}
         """What users of replays keep for one tracing, in the order in which it happened."""
 
     def run(self) -> Any:
         """Trace the function from its start."""
-        with self.scope, _current(self):
+        with explaining_tensors_as_python_values(), self.scope, _current(self):
             return self.body()
 
 
@@ -111,6 +115,11 @@ def current_tracing() -> Replayable | None:
     """Return the innermost function that is being traced, or None outside all."""
     stack = _stack.__dict__.get("tracings")
     return stack[-1] if stack else None
+
+
+def is_traced(value: Any) -> bool:
+    """Whether a value is not known yet, because what computes it is being compiled."""
+    return isinstance(value, Tracer) and value.to_concrete_value() is None
 
 
 def note_updated_alike(variables: Sequence[Any]) -> None:

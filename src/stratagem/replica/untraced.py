@@ -9,6 +9,14 @@ class NeedsPython(BaseException):
     """Leaves a tracing that would unroll a loop over data. Not an `Exception`: user code must not catch it."""
 
 
+class AdvancedByPython:
+    """A base of what Python moves on at each step: a function that is given one runs as Python from the start.
+
+    Traced first, it could meet other uses of Python that no trace can do before it asks for an element:
+    `for _ in tf.range(steps): step(next(iterator))`.
+    """
+
+
 def leave_tracing() -> None:
     """Leave the function that is being traced, if any: what comes needs Python at each step.
 

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from stratagem.core.eager import EagerArray
 from stratagem.core.errors import UsageError, explain
 from stratagem.replica.mesh import ReplicaMesh, Tree
 
@@ -29,7 +30,7 @@ class DistributedValues:
         self.shares = shares
 
     @property
-    def values(self) -> tuple[np.ndarray, ...]:
+    def values(self) -> tuple[EagerArray, ...]:
         """The components of this worker's replicas, in order."""
         pieces = sorted(self.stacked.addressable_shards, key=lambda shard: shard.index[0].start or 0)
         components = [np.asarray(piece.data)[0] for piece in pieces]
@@ -38,11 +39,11 @@ class DistributedValues:
                 component[: self.shares[replica]]
                 for component, replica in zip(components, self.mesh.local_replicas, strict=True)
             ]
-        return tuple(components)
+        return tuple(np.asarray(component).view(EagerArray) for component in components)
 
     def __repr__(self) -> str:
         lines = [
-            f"  {replica}: {component!r}"
+            f"  {replica}: {component.numpy()!r}"
             for replica, component in zip(self.mesh.local_replicas, self.values, strict=True)
         ]
         return "\n".join([f"{type(self).__name__}:{{", *lines, "}"])

@@ -6,16 +6,18 @@ import itertools
 import sys
 import threading
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
+import numpy as np
 import zmq
 from zmq.utils.monitor import recv_monitor_message
 
 from stratagem.core.clock import Clock, Deadline
 from stratagem.core.errors import StratagemError, UnavailableError, explain
 from stratagem.transport.keys import Keys, Role
+from stratagem.transport.memory import SharedMemory
 from stratagem.transport.message import Limits, Message, decode, encode
-from stratagem.transport.server import ERROR, send_frames
+from stratagem.transport.server import ERROR, SHARE, send_frames
 
 _HEARTBEAT_MS: Final = 2_000
 _SILENCE_MS: Final = 20_000
@@ -45,7 +47,7 @@ class Channel:
         task: The task, as messages name it.
         address: Where it listens.
         keys: The keys of this task, or None.
-        role: The role of the other task: with keys, nobody else can answer.
+        holder: Whose key the other task has (`keys`): nobody else can answer.
         limits: What is accepted as an answer.
         clock: Where time comes from.
     """
@@ -56,7 +58,7 @@ class Channel:
         address: str,
         *,
         keys: Keys | None = None,
-        role: Role = Role.PS,
+        holder: str = Role.PS,
         limits: Limits | None = None,
         clock: Clock | None = None,
     ) -> None:
@@ -67,6 +69,8 @@ class Channel:
         self._clock = clock or Clock()
         self._numbers = itertools.count(1)
         self._loss: str | None = None
+        self._waiting = 0
+        self._memory: dict[str, SharedMemory] = {}
         self.socket = _shared_context().socket(zmq.DEALER)
         """Readable when an answer has come."""
         self.socket.linger = 0
@@ -78,8 +82,8 @@ class Channel:
         self.socket.reconnect_ivl_max = 1000
         if keys is not None:
             self.socket.curve_secretkey = keys.secret
-            self.socket.curve_publickey = keys.public[keys.role]
-            self.socket.curve_serverkey = keys.public[role]
+            self.socket.curve_publickey = keys.public[keys.holder]
+            self.socket.curve_serverkey = keys.public[holder]
         self.monitor = self.socket.get_monitor_socket(_LOST | _REFUSED)
         """Readable when something has happened to the connection; `check` then tells what."""
         self.socket.connect(f"tcp://{address}")
@@ -90,6 +94,8 @@ class Channel:
             self.socket.disable_monitor()
             self.monitor.close()
             self.socket.close()
+            for memory in self._memory.values():
+                memory.close()
 
     def send(self, message: Message) -> int:
         """Send a request; return the number that its answer will have. It does not wait.
@@ -99,8 +105,35 @@ class Channel:
         """
         self.check()
         number = next(self._numbers)
-        self.sent_bytes += send_frames(self.socket, encode(replace(message, id=number)))
+        # Those that have no answer yet may still lie in the memory, or their answers.
+        memory = None if self._waiting else next(iter(self._memory.values()), None)
+        self._waiting += 1
+        frames = encode(replace(message, id=number), memory)
+        send_frames(self.socket, frames)
+        self.sent_bytes += _bytes(frames[0], message)
         return number
+
+    def share_memory(self, deadline: Deadline) -> None:
+        """Let arrays lie in memory that both tasks have, where they run on one machine.
+
+        Args:
+            deadline: When to give up waiting for the task.
+
+        Raises:
+            UnavailableError: The task was lost, or did not answer in time.
+        """
+        memory = SharedMemory.make()
+        if memory is None:
+            return
+        try:
+            answer = self.receive(self.send(Message(SHARE, memory.whereabouts)), deadline)
+        except BaseException:
+            memory.close()
+            raise
+        if answer.fields["shared"]:
+            self._memory[memory.name] = memory
+        else:
+            memory.close()
 
     def poll(self) -> Message | None:
         """Return an answer that has come, or None. Its `id` is that of its request.
@@ -112,8 +145,10 @@ class Channel:
             self.check()
             return None
         frames = self.socket.recv_multipart(copy=False)
-        self.received_bytes += sum(len(frame) for frame in frames)
-        return decode(frames, self._limits)
+        self._waiting -= 1
+        message = decode(frames, self._limits, self._memory)
+        self.received_bytes += _bytes(frames[0], message)
+        return message
 
     def receive(self, number: int, deadline: Deadline) -> Message:
         """Wait for the answer to a request; answers to older ones are dropped.
@@ -173,6 +208,10 @@ class Channel:
                 "See the end of its output; start it, or the whole cluster, again.",
             )
         )
+
+
+def _bytes(header: Any, message: Message) -> int:
+    return len(header) + sum(np.asarray(array).nbytes for array in message.arrays)
 
 
 def raise_if_error(message: Message) -> Message:

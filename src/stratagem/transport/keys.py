@@ -1,8 +1,8 @@
-"""Who is who: one CURVE key pair for each role of a run.
+"""Who is who: CURVE key pairs for the chief of a run, its parameter servers, and each of its workers.
 
-`stratagem run` makes the keys of a run and gives each task, in its environment, the secret of its own role and the
-public keys of all. So a task knows of every connection which role is at the other end, and a worker cannot pass for the
-chief. (CurveZMQ: https://rfc.zeromq.org/spec/26/)
+`stratagem run` makes the keys of a run and gives each task, in its environment, its own secret and the public keys of
+all. So a task knows of every connection who is at the other end: a worker cannot pass for the chief, or for another
+worker. (CurveZMQ: https://rfc.zeromq.org/spec/26/)
 """
 
 from __future__ import annotations
@@ -32,31 +32,31 @@ class Keys:
     """The keys of one task.
 
     Args:
-        role: The role of the task.
-        secret: The secret key of its role, 40 characters (Z85).
-        public: The public keys of all roles.
+        holder: Who the task is: "chief", "ps", or a worker, such as "worker 0".
+        secret: Its secret key, 40 characters (Z85).
+        public: The public keys of all, by holder.
 
     Example:
-        >>> keys = make_keys()
-        >>> keys[Role.CHIEF].public == keys[Role.WORKER].public
+        >>> keys = make_keys(workers=2)
+        >>> keys["chief"].public == keys["worker 1"].public
         True
-        >>> Keys.from_text(keys[Role.PS].as_text()) == keys[Role.PS]
+        >>> Keys.from_text(keys["ps"].as_text()) == keys["ps"]
         True
     """
 
-    role: Role
+    holder: str
     secret: bytes = field(repr=False)
-    public: Mapping[Role, bytes]
+    public: Mapping[str, bytes]
 
-    def role_of(self, public_key: bytes) -> Role | None:
+    def holder_of(self, public_key: bytes) -> str | None:
         """Return whose key this is, as ZeroMQ reports it (32 bytes); None for a stranger's."""
         text = z85.encode(public_key)
-        return next((role for role, key in self.public.items() if key == text), None)
+        return next((holder for holder, key in self.public.items() if key == text), None)
 
     def as_text(self) -> str:
         """Return what stands in the environment of a task."""
-        public = {role.value: key.decode() for role, key in self.public.items()}
-        return json.dumps({"role": self.role.value, "secret": self.secret.decode(), "public": public})
+        public = {holder: key.decode() for holder, key in self.public.items()}
+        return json.dumps({"holder": self.holder, "secret": self.secret.decode(), "public": public})
 
     @classmethod
     def from_text(cls, text: str) -> Keys:
@@ -68,11 +68,11 @@ class Keys:
         try:
             parts = json.loads(text)
             keys = cls(
-                Role(parts["role"]),
+                parts["holder"],
                 parts["secret"].encode(),
-                {Role(role): key.encode() for role, key in parts["public"].items()},
+                {holder: key.encode() for holder, key in parts["public"].items()},
             )
-            if keys.public[keys.role] != zmq.curve_public(keys.secret) or set(keys.public) != set(Role):
+            if keys.public[keys.holder] != zmq.curve_public(keys.secret) or set(map(role_of, keys.public)) != set(Role):
                 raise ValueError("the keys do not belong together")
         except (ValueError, KeyError, TypeError, AttributeError, zmq.ZMQError) as error:
             raise ClusterError(
@@ -80,17 +80,38 @@ class Keys:
                     f"{environment.KEYS} cannot be used: {type(error).__name__}: {error}.",
                     "This task could prove to nobody who it is.",
                     "Start the tasks by `stratagem run`, or give each the text that "
-                    "stratagem.transport.keys.make_keys() makes for its role.",
+                    "stratagem.transport.keys.make_keys(workers) makes for it.",
                 )
             ) from None
         return keys
 
 
-def make_keys() -> dict[Role, Keys]:
-    """Return new keys for a run, by role."""
-    pairs = {role: zmq.curve_keypair() for role in Role}
-    public = {role: pair[0] for role, pair in pairs.items()}
-    return {role: Keys(role, pair[1], public) for role, pair in pairs.items()}
+def role_of(holder: str) -> Role:
+    """Return the role of whoever holds a key.
+
+    Example:
+        >>> role_of("worker 3") is Role.WORKER
+        True
+    """
+    return Role(holder.partition(" ")[0])
+
+
+def holder_for(role: str, index: int) -> str:
+    """Return who the key of a task belongs to: workers have one each.
+
+    Example:
+        >>> holder_for("worker", 3), holder_for("ps", 3)
+        ('worker 3', 'ps')
+    """
+    return f"{role} {index}" if role == Role.WORKER else str(role)
+
+
+def make_keys(workers: int) -> dict[str, Keys]:
+    """Return new keys for a run with so many workers, by holder."""
+    holders = [str(Role.CHIEF), str(Role.PS), *(holder_for(Role.WORKER, index) for index in range(workers))]
+    pairs = {holder: zmq.curve_keypair() for holder in holders}
+    public = {holder: pair[0] for holder, pair in pairs.items()}
+    return {holder: Keys(holder, pair[1], public) for holder, pair in pairs.items()}
 
 
 def keys_of_environment(environ: Mapping[str, str]) -> Keys | None:

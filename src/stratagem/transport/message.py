@@ -6,7 +6,8 @@
 | others   | the elements of one array each, in C order, little-endian                          |
 
 The JSON object has `kind` (what is asked for, or answered), `id` (an answer repeats that of its request), `fields`
-(anything JSON can hold) and `arrays` (dtype and shape of each array frame). Nothing here is ever unpickled.
+(anything JSON can hold), `memory` (the name of the shared memory for this request and its answer, or null) and
+`arrays`: dtype and shape of each, and whether it lies in that memory and has no frame. Nothing here is ever unpickled.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ import ml_dtypes
 import numpy as np
 
 from stratagem.core.errors import StratagemError, explain
+from stratagem.transport.memory import SharedMemory
 
-VERSION: Final = 1
+VERSION: Final = 2
 _PREFIX: Final = struct.Struct("!4sH")
 _MAGIC: Final = b"STRG"
 
@@ -67,6 +69,7 @@ class Message:
         fields: What JSON can hold.
         arrays: Numbers. Those of a received message may be read only, and keep its frames alive.
         id: An answer has that of its request.
+        memory: Name of the shared memory for it and its answer; None without one. Of a message that was received.
 
     Example:
         >>> frames = encode(Message("pull", {"names": ["w"]}, [np.arange(3.0)], id=7))
@@ -79,28 +82,42 @@ class Message:
     fields: Mapping[str, Any] = field(default_factory=dict)
     arrays: Sequence[np.ndarray] = ()
     id: int = 0
+    memory: str | None = None
 
 
-def encode(message: Message) -> list[Any]:
-    """Return the frames of a message: bytes, then the memory of each array without a copy where it allows that."""
+def encode(message: Message, memory: SharedMemory | None = None) -> list[Any]:
+    """Return the frames of a message: bytes, then the memory of each array without a copy where it allows that.
+
+    Args:
+        message: The message.
+        memory: Where its arrays are put instead, as far as there is room.
+    """
     arrays = [np.ascontiguousarray(array).reshape(np.shape(array)) for array in message.arrays]
+    dtypes = [_dtype_name(array) for array in arrays]
+    # `uint8` because the buffer protocol does not know bfloat16.
+    contents = [array.reshape(-1).view(np.uint8) for array in arrays]
+    lying = memory.put(contents) if memory else [False] * len(arrays)
     header = {
         "kind": message.kind,
         "id": message.id,
         "fields": message.fields,
-        "arrays": [(_dtype_name(array), array.shape) for array in arrays],
+        "memory": memory and memory.name,
+        "arrays": [*zip(dtypes, (array.shape for array in arrays), lying, strict=True)],
     }
     text = json.dumps(header, separators=(",", ":")).encode()
-    # `uint8` because the buffer protocol does not know bfloat16.
-    return [_PREFIX.pack(_MAGIC, VERSION) + text, *(array.reshape(-1).view(np.uint8).data for array in arrays)]
+    travelling = [content.data for content, lies in zip(contents, lying, strict=True) if not lies]
+    return [_PREFIX.pack(_MAGIC, VERSION) + text, *travelling]
 
 
-def decode(frames: Sequence[Any], limits: Limits | None = None) -> Message:
+def decode(
+    frames: Sequence[Any], limits: Limits | None = None, memories: Mapping[str, SharedMemory] | None = None
+) -> Message:
     """Read a message; everything in it may be hostile.
 
     Args:
         frames: Objects with a buffer.
         limits: What is accepted.
+        memories: Those shared with other tasks, by name.
 
     Raises:
         MessageError: It is no message of this version, or beyond the limits.
@@ -111,15 +128,19 @@ def decode(frames: Sequence[Any], limits: Limits | None = None) -> Message:
         raise _refused(f"A message has {len(buffers)} frames; 1 to {limits.frames} are accepted.")
     header = _read_header(buffers[0], limits)
     try:
-        kind, number, fields, arrays = header["kind"], header["id"], header["fields"], header["arrays"]
-        if not (isinstance(kind, str) and type(number) is int and isinstance(fields, dict) and len(header) == 4):
+        kind, number, fields, memory = header["kind"], header["id"], header["fields"], header["memory"]
+        if not (isinstance(kind, str) and type(number) is int and isinstance(fields, dict) and len(header) == 5):
             raise TypeError("a part has the wrong type")
-        if len(arrays) != len(buffers) - 1:
-            raise TypeError(f"{len(arrays)} arrays are announced, {len(buffers) - 1} came")
-        read = [_read_array(dtype, shape, buffer) for (dtype, shape), buffer in zip(arrays, buffers[1:], strict=True)]
+        layouts = [_Layout.read(*described) for described in header["arrays"]]
+        lying = [each.size for each in layouts if each.lies]
+        if len(layouts) - len(lying) != len(buffers) - 1:
+            raise TypeError(f"{len(layouts) - len(lying)} arrays are announced, {len(buffers) - 1} came")
+        travelled = iter(buffers[1:])
+        taken = iter((memories or {})[memory].take(lying) if memory or lying else [])
+        read = [each.array(next(taken if each.lies else travelled)) for each in layouts]
     except (KeyError, TypeError, ValueError) as error:
         raise _refused(f"The header of a message cannot be used: {error}.") from None
-    return Message(kind, fields, read, number)
+    return Message(kind, fields, read, number, memory)
 
 
 def _read_header(buffer: memoryview, limits: Limits) -> dict[str, Any]:
@@ -139,14 +160,30 @@ def _read_header(buffer: memoryview, limits: Limits) -> dict[str, Any]:
     return header
 
 
-def _read_array(dtype: Any, shape: Any, buffer: memoryview) -> np.ndarray:
-    if not (isinstance(dtype, str) and dtype in _DTYPES):
-        raise TypeError(f"{dtype!r} is no dtype of an array")
-    if not (isinstance(shape, list) and all(type(size) is int and size >= 0 for size in shape)):
-        raise TypeError(f"{shape!r} is no shape")
-    if math.prod(shape) * _DTYPES[dtype].itemsize != len(buffer):
-        raise TypeError(f"an array {dtype}{shape} has {len(buffer)} bytes")
-    return np.frombuffer(buffer, np.uint8).view(_DTYPES[dtype]).reshape(shape)
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """What a header says of an array."""
+
+    dtype: np.dtype
+    shape: list[int]
+    lies: bool
+
+    @classmethod
+    def read(cls, dtype: Any, shape: Any, lies: Any) -> _Layout:
+        if not (isinstance(dtype, str) and dtype in _DTYPES):
+            raise TypeError(f"{dtype!r} is no dtype of an array")
+        if not (isinstance(shape, list) and all(type(size) is int and size >= 0 for size in shape)):
+            raise TypeError(f"{shape!r} is no shape")
+        return cls(_DTYPES[dtype], shape, lies is True)
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    def array(self, content: Any) -> np.ndarray:
+        if len(content) != self.size:
+            raise TypeError(f"an array {self.dtype}{self.shape} has {len(content)} bytes")
+        return np.frombuffer(content, np.uint8).view(self.dtype).reshape(self.shape)
 
 
 def _dtype_name(array: np.ndarray) -> str:

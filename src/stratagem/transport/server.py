@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import os
 import threading
@@ -16,16 +17,23 @@ from zmq.utils.monitor import recv_monitor_message
 from stratagem.core import environment
 from stratagem.core.errors import ClusterError, RefusedError, StartupError, StratagemError, explain
 from stratagem.core.log import logger
-from stratagem.transport.keys import Keys, Role
+from stratagem.transport.keys import Keys, Role, role_of
+from stratagem.transport.memory import SharedMemory
 from stratagem.transport.message import Limits, Message, MessageError, decode, encode
 
 ERROR: Final = "error"
 """The kind of an answer that says why there is none: fields `module`, `class` and `text`."""
 
+SHARE: Final = "share"
+"""The kind of a request to use memory of the task that asks (`SharedMemory.whereabouts`); the answer says `shared`."""
+
 _ZAP: Final = "inproc://zeromq.zap.01"
 _WAKE: Final = "inproc://answers"
 _COPIED_BYTES: Final = 1 << 16
 """Smaller frames are copied: ZeroMQ's bookkeeping for a frame that is not costs more."""
+
+_MOST_MEMORIES: Final = 1024
+"""How many other tasks may share memory with this one; with the rest, arrays travel."""
 
 _FAILED_HANDSHAKES: Final = (
     zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
@@ -38,15 +46,20 @@ class Request:
 
     Args:
         message: What came.
-        role: Who sent it; None where there are no keys, so that nobody can tell.
+        holder: Whose key it came with; None where there are no keys, so that nobody can tell.
         sender: Which connection it came from.
         answer: Sends the answer, from any thread.
     """
 
     message: Message
-    role: Role | None
+    holder: str | None
     sender: bytes
     answer: Callable[[Message], None]
+
+    @property
+    def role(self) -> Role | None:
+        """The role of who sent it, as far as anybody can tell."""
+        return None if self.holder is None else role_of(self.holder)
 
     def require(self, *roles: Role) -> None:
         """Refuse the request unless one of these roles sent it. Without keys all are trusted.
@@ -96,10 +109,12 @@ class Server:
         if keys is None and environ.get(environment.OPEN_CLUSTER) != "1":
             _require_loopback(address)
         self._handler = handler
+        self._memories: dict[str, SharedMemory] = {}
         self._keys = keys
         self._limits = limits or Limits()
         self.refused: Counter[str] = Counter()
         """What was refused, by reason."""
+        self._told: Counter[str] = Counter()
         self._context = zmq.Context()
         self._context.linger = 0
         self._wake = self._context.socket(zmq.PULL)
@@ -160,8 +175,7 @@ class Server:
                 if self._zap in ready:
                     self._judge(self._zap.recv_multipart())
                 if self._failures in ready:
-                    event = recv_monitor_message(self._failures)
-                    self._refuse("handshake", f"a connection was refused ({zmq.Event(event['event']).name})")
+                    self._look_at_failure(recv_monitor_message(self._failures))
                 if self._wake in ready:
                     frames = self._wake.recv_multipart(copy=False)
                     if len(frames) == 1:
@@ -173,36 +187,52 @@ class Server:
             with self._sending:
                 self._context.destroy(linger=500)
 
+    def _look_at_failure(self, failure: Mapping[str, Any]) -> None:
+        """Count a handshake that came to nothing; say so, unless the other end left first.
+
+        An evaluator that looks whether anybody trains still connects and leaves; so does what watches over a host.
+        """
+        event = zmq.Event(failure["event"])
+        left = event is zmq.Event.HANDSHAKE_FAILED_NO_DETAIL and failure["value"] in (errno.EPIPE, errno.ECONNRESET)
+        if left:
+            self.refused["handshake"] += 1
+        else:
+            self._refuse("handshake", f"a connection was refused ({event.name})")
+
     def _judge(self, request: list[bytes]) -> None:
         """Answer ZeroMQ's question whether a key may connect (https://rfc.zeromq.org/spec/27/)."""
         version, number, _, peer, _, mechanism = request[:6]
-        role = self._keys.role_of(request[6]) if self._keys and mechanism == b"CURVE" and len(request) == 7 else None
-        if role is None:
+        has_key = mechanism == b"CURVE" and len(request) == 7
+        holder = self._keys.holder_of(request[6]) if self._keys and has_key else None
+        if holder is None:
             self._refuse("key", f"{peer.decode(errors='replace')} has a key that is none of this run's")
-        status = (b"200", b"OK", role.encode()) if role else (b"400", b"unknown key", b"")
+        status = (b"200", b"OK", holder.encode()) if holder else (b"400", b"unknown key", b"")
         self._zap.send_multipart([version, number, *status, b""])
 
     def _take(self, frames: Sequence[zmq.Frame]) -> None:
         """Hand one request to the handler. Whatever comes, the server goes on."""
         sender = frames[0].bytes
         try:
-            message = decode(frames[1:], self._limits)
+            message = decode(frames[1:], self._limits, self._memories)
         except MessageError as error:
             self._refuse("message", str(error).splitlines()[0])
             return
-        role = Role(str(frames[1].get("User-Id"))) if self._keys is not None else None
+        holder = str(frames[1].get("User-Id")) if self._keys is not None else None
 
         def answer(reply: Message) -> None:
-            reply = replace(reply, id=message.id)
-            out = [sender, *encode(reply)]
+            memory = None if message.memory is None else self._memories.get(message.memory)
+            out = [sender, *encode(replace(reply, id=message.id), memory)]
             if threading.current_thread() is self._thread:
                 send_frames(self._router, out)
             else:
                 self._send(out)
 
-        request = Request(message, role, sender, answer)
+        request = Request(message, holder, sender, answer)
         try:
-            self._handler(request)
+            if message.kind == SHARE:
+                answer(Message("done", {"shared": self._share(message.fields)}))
+            else:
+                self._handler(request)
         except RefusedError as error:
             self._refuse("request", str(error).splitlines()[0])
             answer(error_message(error))
@@ -211,20 +241,29 @@ class Server:
                 logger.exception("%s: %r failed", self.address, message.kind)
             answer(error_message(error))
 
+    def _share(self, fields: Mapping[str, Any]) -> bool:
+        """Open memory of another task, and drop that of tasks that have ended; return whether it could be opened."""
+        self._memories = {name: memory for name, memory in self._memories.items() if memory.has_owner}
+        room = len(self._memories) < _MOST_MEMORIES
+        memory = SharedMemory.open(fields.get("name"), fields.get("path")) if room else None
+        if memory is not None:
+            self._memories[memory.name] = memory
+        return memory is not None
+
     def _refuse(self, reason: str, what: str) -> None:
         """Count what was refused; log the first, second, fourth ... of a kind: a flood must not fill a disk."""
         self.refused[reason] += 1
-        count = self.refused[reason]
+        self._told[reason] += 1
+        count = self._told[reason]
         if count & (count - 1) == 0:
             logger.warning("%s: %s; refused (%d so far)", self.address, what, count)
 
 
-def send_frames(socket: zmq.Socket, frames: Sequence[Any]) -> int:
-    """Send the frames of one message, large ones without a copy; return their bytes."""
-    sizes = [memoryview(frame).nbytes for frame in frames]
-    for i, (frame, size) in enumerate(zip(frames, sizes, strict=True)):
-        socket.send(frame, zmq.SNDMORE if i + 1 < len(frames) else 0, copy=size < _COPIED_BYTES)
-    return sum(sizes)
+def send_frames(socket: zmq.Socket, frames: Sequence[Any]) -> None:
+    """Send the frames of one message, large ones without a copy."""
+    for i, frame in enumerate(frames):
+        more = zmq.SNDMORE if i + 1 < len(frames) else 0
+        socket.send(frame, more, copy=memoryview(frame).nbytes < _COPIED_BYTES)
 
 
 def error_message(error: BaseException) -> Message:

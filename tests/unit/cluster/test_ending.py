@@ -119,3 +119,13 @@ def test_an_interactive_prompt_survives(monkeypatch: pytest.MonkeyPatch) -> None
     leave_at_once_on_failure("worker 1", Peers, codes.append)
     sys.excepthook(ValueError, ValueError(), None)
     assert (len(shown), codes) == (1, [])
+
+
+def test_the_peers_are_told_what_failed_and_not_the_notes_about_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    peers = Peers()
+    monkeypatch.setattr(sys, "excepthook", lambda kind, error, trace: None)
+    leave_at_once_on_failure("worker 1", lambda: peers, lambda code: None)
+    error = TypeError("first line\nsecond line")
+    error.add_note("For simplicity, JAX has removed its internal frames from the traceback\nof this exception.")
+    sys.excepthook(TypeError, error, None)
+    assert peers.told == ["worker 1 failed: TypeError: first line\nsecond line"]

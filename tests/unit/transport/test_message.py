@@ -39,7 +39,7 @@ def frames_of(header: object, *arrays: bytes, version: int = VERSION, magic: byt
     return [struct.pack("!4sH", magic, version) + json.dumps(header).encode(), *arrays]
 
 
-GOOD = {"kind": "pull", "id": 1, "fields": {}, "arrays": [["float32", [2]]]}
+GOOD = {"kind": "pull", "id": 1, "fields": {}, "memory": None, "arrays": [["float32", [2], False]]}
 
 
 @pytest.mark.parametrize(
@@ -54,9 +54,9 @@ GOOD = {"kind": "pull", "id": 1, "fields": {}, "arrays": [["float32", [2]]]}
         ([frames_of(GOOD)[0][:6] + b"[" * 100_000, b"12345678"], "no JSON"),
         (frames_of(GOOD), "1 arrays are announced, 0 came"),
         (frames_of(GOOD, b"123"), "has 3 bytes"),
-        (frames_of({**GOOD, "arrays": [["object", [1]]]}, b"12345678"), "'object' is no dtype"),
-        (frames_of({**GOOD, "arrays": [["float32", [-2]]]}, b"12345678"), "is no shape"),
-        (frames_of({**GOOD, "arrays": [["float32", [True, 2]]]}, b"12345678"), "is no shape"),
+        (frames_of({**GOOD, "arrays": [["object", [1], False]]}, b"12345678"), "'object' is no dtype"),
+        (frames_of({**GOOD, "arrays": [["float32", [-2], False]]}, b"12345678"), "is no shape"),
+        (frames_of({**GOOD, "arrays": [["float32", [True, 2], False]]}, b"12345678"), "is no shape"),
         (frames_of({**GOOD, "arrays": [["float32"]]}, b"12345678"), "cannot be used"),
         (frames_of({**GOOD, "id": "1"}, b"12345678"), "wrong type"),
         (frames_of({**GOOD, "more": 1}, b"12345678"), "wrong type"),

@@ -21,7 +21,7 @@ from stratagem.transport.keys import Keys, Role, keys_of_environment, make_keys
 from stratagem.transport.message import Limits, Message, encode
 from stratagem.transport.server import Request, Server
 
-KEYS = make_keys()
+KEYS = make_keys(workers=2)
 
 
 def answer(request: Request) -> None:
@@ -42,8 +42,8 @@ def server() -> Iterator[Server]:
 def connect(server: Server) -> Iterator[Callable[..., Channel]]:
     channels: list[Channel] = []
 
-    def connect(keys: Keys | None, address: str = server.address, role: Role = Role.PS) -> Channel:
-        channels.append(Channel("ps 0", address, keys=keys, role=role))
+    def connect(keys: Keys | None, address: str = server.address, holder: str = Role.PS) -> Channel:
+        channels.append(Channel("ps 0", address, keys=keys, holder=holder))
         return channels[-1]
 
     yield connect
@@ -53,7 +53,7 @@ def connect(server: Server) -> Iterator[Callable[..., Channel]]:
 
 def assert_still_serves(connect: Callable[..., Channel]) -> None:
     array = np.arange(5.0)
-    reply = connect(KEYS[Role.WORKER]).request(Message("echo", {}, [array]))
+    reply = connect(KEYS["worker 0"]).request(Message("echo", {}, [array]))
     assert reply.fields == {"role": "worker"}
     assert reply.arrays[0].tolist() == array.tolist()
 
@@ -77,18 +77,20 @@ def test_wrong_key(server: Server, connect: Callable[..., Channel]) -> None:
 
 def test_wrong_server(connect: Callable[..., Channel]) -> None:
     """A task that listens in the place of a parameter server, with a worker's key, is not spoken to."""
-    impostor = Server("127.0.0.1:0", answer, keys=KEYS[Role.WORKER])
+    impostor = Server("127.0.0.1:0", answer, keys=KEYS["worker 0"])
     try:
         with pytest.raises(UnavailableError):
             connect(KEYS[Role.CHIEF], impostor.address).request(Message("echo"), seconds=1.0)
-        assert connect(KEYS[Role.CHIEF], impostor.address, Role.WORKER).request(Message("echo")).kind == "done"
+        assert connect(KEYS[Role.CHIEF], impostor.address, "worker 0").request(Message("echo")).kind == "done"
+        with pytest.raises(UnavailableError):  # nor is one worker taken for another
+            connect(KEYS[Role.CHIEF], impostor.address, "worker 1").request(Message("echo"), seconds=1.0)
     finally:
         impostor.close()
 
 
 def test_closure_from_a_worker(server: Server, connect: Callable[..., Channel]) -> None:
     with pytest.raises(RefusedError, match="A worker asked for 'run'"):
-        connect(KEYS[Role.WORKER]).request(Message("run"))
+        connect(KEYS["worker 0"]).request(Message("run"))
     assert connect(KEYS[Role.CHIEF]).request(Message("run")).fields == {"role": "chief"}
     assert server.refused["request"] == 1
 
@@ -100,7 +102,7 @@ def test_oversized(server: Server, connect: Callable[..., Channel]) -> None:
 
 
 def test_other_version(server: Server, connect: Callable[..., Channel]) -> None:
-    channel = connect(KEYS[Role.WORKER])
+    channel = connect(KEYS["worker 0"])
     header = bytearray(encode(Message("echo"))[0])
     header[5] += 1
     channel.socket.send(bytes(header))
@@ -112,7 +114,7 @@ def test_other_version(server: Server, connect: Callable[..., Channel]) -> None:
 
 def test_garbage_inside_an_authenticated_connection(server: Server, connect: Callable[..., Channel]) -> None:
     rng = random.Random(2)
-    channel = connect(KEYS[Role.WORKER])
+    channel = connect(KEYS["worker 0"])
     for _ in range(200):
         channel.socket.send_multipart([rng.randbytes(rng.randrange(40)) for _ in range(rng.randrange(1, 4))])
     assert_still_serves(connect)
@@ -181,6 +183,17 @@ def wait_for_refusals(server: Server, number: int) -> None:
         clock.wait(0.01)
 
 
+def test_who_only_looks_is_no_news(
+    server: Server, connect: Callable[..., Channel], caplog: pytest.LogCaptureFixture
+) -> None:
+    """An evaluator connects and leaves, again and again, to see whether training goes on (`cluster.watching`)."""
+    for _ in range(4):
+        socket.create_connection(("127.0.0.1", int(server.address.rpartition(":")[2]))).close()
+    wait_for_refusals(server, 4)
+    assert_still_serves(connect)
+    assert caplog.messages == []
+
+
 def test_replay(connect: Callable[..., Channel]) -> None:
     """CurveZMQ numbers its messages and makes new keys for each connection: what is said again is refused."""
     count = 0
@@ -219,12 +232,12 @@ def test_without_keys_only_this_machine() -> None:
 
 
 def test_keys_come_from_the_environment() -> None:
-    text = KEYS[Role.WORKER].as_text()
-    assert keys_of_environment({environment.KEYS: text}) == KEYS[Role.WORKER]
+    text = KEYS["worker 0"].as_text()
+    assert keys_of_environment({environment.KEYS: text}) == KEYS["worker 0"]
     assert keys_of_environment({}) is None
-    for damaged in ("{", "{}", text.replace('"worker", "secret"', '"chief", "secret"'), text.replace("ps", "sp")):
+    for damaged in ("{", "{}", text.replace('"worker 0", "secret"', '"worker 1", "secret"'), text.replace("ps", "sp")):
         with pytest.raises(ClusterError, match="cannot be used"):
             keys_of_environment({environment.KEYS: damaged})
-    secret = KEYS[Role.WORKER].secret.decode()
-    assert secret not in repr(KEYS[Role.WORKER])
+    secret = KEYS["worker 0"].secret.decode()
+    assert secret not in repr(KEYS["worker 0"])
     assert secret not in KEYS[Role.CHIEF].as_text()

@@ -1,0 +1,215 @@
+"""Memory that two tasks of one machine have in common: arrays lie in it instead of travelling.
+
+The task that asks makes it and says where it is over their connection, on which each knows who the other is. The other
+opens it as a file of the owner's process (`/proc/PID/fd/N`). The kernel allows that only to those who could as well
+read all memory of the owner, its keys too (ptrace(2), "Ptrace access mode checking"). It has no name in any file
+system: when both tasks have ended, killed or not, it is gone.
+
+Why: pages that were touched before are copied to at the speed of memory. Through a socket the kernel copies twice, and
+into pages that are new each time; with keys all is enciphered and deciphered besides (benchmarks/pull_push.py).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+import re
+import secrets
+import sys
+from collections.abc import Iterable
+from io import FileIO
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+HALF: Final = 256 << 20
+"""Bytes for each direction. What does not fit travels; pages that nobody has written to take no memory."""
+
+_SEALS: Final = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL if sys.platform == "linux" else 0
+_PATH: Final = re.compile(r"/proc/[0-9]{1,10}/fd/[0-9]{1,10}")
+
+_ALIGNMENT: Final = 64
+"""What XLA wants of an array that it uses where it lies. Others it copies (11 MB: 0.6-2 ms)."""
+
+
+class MadeFile(NamedTuple):
+    """Memory without a place in any file system.
+
+    Args:
+        name: Tells it from all others; nobody can guess it.
+        path: Where this process has it. With the name, what `open_file` needs.
+        file: The memory. Nobody can open it any more when it is closed.
+    """
+
+    name: str
+    path: str
+    file: FileIO
+
+
+def make_file(size: int) -> MadeFile | None:
+    """Return new memory, full of zeros; None where the system has none of this kind.
+
+    Args:
+        size: In bytes. It can never change, so that reading it is safe for whoever opens it.
+    """
+    if sys.platform != "linux":
+        return None
+    name = f"stratagem-{secrets.token_hex(16)}"
+    try:
+        file = FileIO(os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING), "r+")
+        file.truncate(size)
+        fcntl.fcntl(file, fcntl.F_ADD_SEALS, _SEALS)
+    except OSError:  # a sandbox forbids it
+        return None
+    return MadeFile(name, f"/proc/{os.getpid()}/fd/{file.fileno()}", file)
+
+
+def open_file(name: Any, path: Any, size: int) -> FileIO | None:
+    """Return memory that another process has made; None where this one cannot have it, as on another machine.
+
+    Args:
+        name: Its name, as the other process says.
+        path: Where the other process says it is. Both may be anything.
+        size: In bytes.
+    """
+    if sys.platform != "linux" or not (isinstance(path, str) and _PATH.fullmatch(path)):
+        return None
+    try:
+        if not _leads_to(path, name):
+            return None
+        file = FileIO(path, "r+")
+        # If its owner could make it shorter, reading it could kill this process.
+        if fcntl.fcntl(file, fcntl.F_GET_SEALS) == _SEALS and os.fstat(file.fileno()).st_size == size:
+            return file
+        file.close()
+    except OSError:
+        pass
+    return None
+
+
+class SharedMemory:
+    """One half for this task to write to, one that the other task writes to. Had from `make` or `open`.
+
+    There is no lock. The task that made it uses it for one request at a time, the other from a request to its answer.
+
+    Args:
+        name: Tells it from all others; nobody can guess it.
+        path: Where the owner has it.
+        file: The memory.
+        owner: Whether this task made it.
+    """
+
+    def __init__(self, name: str, path: str, file: FileIO, owner: bool) -> None:
+        self.name = name
+        self._path = path
+        self._file = file
+        both = np.frombuffer(mmap.mmap(file.fileno(), 2 * HALF), np.uint8)
+        halves = both[:HALF], both[HALF:]
+        self._out, self._in = halves if owner else halves[::-1]
+
+    @classmethod
+    def make(cls) -> SharedMemory | None:
+        """Return new memory; None where the system has none of this kind."""
+        made = make_file(2 * HALF)
+        try:
+            return None if made is None else cls(made.name, made.path, made.file, owner=True)
+        except OSError:  # a limit on addresses is too low
+            return None
+
+    @classmethod
+    def open(cls, name: Any, path: Any) -> SharedMemory | None:
+        """Return memory that another task has made; None where this one cannot have it, as on another machine.
+
+        Args:
+            name: Its name, as the other task says.
+            path: Where the other task says it is. Both may be anything.
+        """
+        file = open_file(name, path, 2 * HALF)
+        if file is None:
+            return None
+        try:
+            with file:
+                return cls(name, path, file, owner=False)
+        except OSError:
+            return None
+
+    def close(self) -> None:
+        """Let nobody open it any more. It lasts until both tasks have dropped it. Harmless when closed."""
+        self._file.close()
+
+    @property
+    def whereabouts(self) -> dict[str, str]:
+        """What `open` needs."""
+        return {"name": self.name, "path": self._path}
+
+    @property
+    def has_owner(self) -> bool:
+        """Whether the task that made it still holds it."""
+        return _leads_to(self._path, self.name)
+
+    def put(self, contents: Iterable[np.ndarray]) -> list[bool]:
+        """Copy bytes to the half of this task, over what lay there.
+
+        Args:
+            contents: One array of bytes after the other.
+
+        Returns:
+            Of each, whether there was room for it.
+        """
+        room, lying = _Room(), []
+        for content in contents:
+            place = room.next(content.nbytes)
+            lying.append(place is not None)
+            if place is not None:
+                self._out[place] = content
+        return lying
+
+    def take(self, sizes: Iterable[int]) -> list[np.ndarray]:
+        """Return copies of what the other task has put.
+
+        Args:
+            sizes: Bytes of those that found room, in order.
+
+        Raises:
+            ValueError: So much finds no room.
+        """
+        room, taken = _Room(), []
+        for size in sizes:
+            place = room.next(size)
+            if place is None:
+                raise ValueError("more is said to lie in the shared memory than finds room there")
+            taken.append(_copied(self._in[place]))
+        return taken
+
+
+def _copied(content: np.ndarray) -> np.ndarray:
+    """Return a copy that JAX can use where it lies."""
+    room = np.empty(content.nbytes + _ALIGNMENT, np.uint8)
+    begin = -room.ctypes.data % _ALIGNMENT
+    copy = room[begin : begin + content.nbytes]
+    copy[:] = content
+    return copy
+
+
+class _Room:
+    """Gives out a half from its beginning."""
+
+    def __init__(self) -> None:
+        self._end = 0
+
+    def next(self, size: int) -> slice | None:
+        """Return where the next bytes lie; None where they find no room."""
+        if self._end + size > HALF:
+            return None
+        place = slice(self._end, self._end + size)
+        self._end += -(-size // _ALIGNMENT) * _ALIGNMENT
+        return place
+
+
+def _leads_to(path: str, name: str) -> bool:
+    """Whether this is that memory: in another container the same path leads to another process, or nowhere."""
+    try:
+        return os.readlink(path) == f"/memfd:{name} (deleted)"
+    except OSError:
+        return False
