@@ -11,17 +11,21 @@ import jax.numpy as jnp
 import keras
 
 from stratagem.core.progress import Phase
+from stratagem.loop.signature import InputSignature, arguments_in_order
 from stratagem.replica.call import Call
 from stratagem.replica.captured import Place, ProgramStore, standing_in
 from stratagem.replica.context import StrategyLike
 from stratagem.replica.mesh import Tree
 from stratagem.replica.placing import placed
 from stratagem.replica.resident import assign_all, values_of
+from stratagem.replica.rows import RowProgram
 from stratagem.replica.tracing import Replayable, current_tracing
-from stratagem.replica.untraced import NeedsPython
+from stratagem.replica.untraced import AdvancedByPython, NeedsPython
 
 
-def function(func: Callable[..., Any] | None = None, **options: Any) -> Any:
+def function(
+    func: Callable[..., Any] | None = None, input_signature: Sequence[Any] | None = None, **options: Any
+) -> Any:
     """Compile a function into one program (`tf.function`).
 
     The function may read and assign Keras variables and call `strategy.run` and `strategy.reduce`: the whole
@@ -32,8 +36,14 @@ def function(func: Callable[..., Any] | None = None, **options: Any) -> Any:
 
     Args:
         func: The function.
-        options: TensorFlow's options (`input_signature`, `jit_compile`, `reduce_retracing`, `autograph`);
-            accepted, and without effect.
+        input_signature: For each argument, its `TensorSpec`, or a structure of such. Numbers, lists and arrays of NumPy
+            become tensors of the dtype; a tensor of another dtype or shape is an error. Where a size is None, each size
+            has a program all the same: XLA compiles for sizes.
+        options: TensorFlow's options (`jit_compile`, `reduce_retracing`, `autograph`); accepted, and without effect.
+
+    Returns:
+        The compiled function. `.python_function` is the function itself; `.get_concrete_function(*specs)` is
+        the compiled one for arguments of these specs alone.
 
     Example:
         >>> import keras, stratagem
@@ -46,8 +56,8 @@ def function(func: Callable[..., Any] | None = None, **options: Any) -> Any:
         (6.0, 14.0)
     """
     if func is None:
-        return functools.partial(function, **options)
-    compiled = Function(func)
+        return functools.partial(function, input_signature=input_signature, **options)
+    compiled = Function(func, None if input_signature is None else InputSignature(func, input_signature))
     return functools.wraps(func)(compiled)
 
 
@@ -56,24 +66,48 @@ class Function:
 
     Args:
         fn: The function.
+        signature: What its arguments must be, if that is given.
     """
 
-    def __init__(self, fn: Callable[..., Any]) -> None:
+    def __init__(self, fn: Callable[..., Any], signature: InputSignature | None = None) -> None:
         self._fn = fn
+        self._signature = signature
         self._programs: ProgramStore[_Program] = ProgramStore()
         self._runs_as_python = False
 
     def __reduce__(self) -> Any:
-        return function, (self._fn,)  # to another process, which compiles programs of its own
+        specs = None if self._signature is None else self._signature.specs
+        return function, (self._fn, specs)  # to another process, which compiles programs of its own
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
 
+    @property
+    def python_function(self) -> Callable[..., Any]:
+        """The function that is compiled (`tf.function`'s `python_function`)."""
+        return self._fn
+
+    def get_concrete_function(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the compiled function for arguments of given shapes and dtypes alone.
+
+        Args:
+            args: A `TensorSpec` for each argument, or a structure of such; or tensors, whose shapes and dtypes count.
+            kwargs: The same, by name.
+        """
+        if not args and not kwargs:
+            return self
+        return function(self._fn, arguments_in_order(self._fn, args, kwargs))
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the program for arguments like these; make it first where there is none."""
+        if self._signature is not None:
+            args, kwargs = tuple(self._signature.fitted(args, kwargs)), {}
         if self._runs_as_python or current_tracing() is not None:
             return self._fn(*args, **kwargs)
         call = Call(self._fn, args, kwargs)
+        if any(isinstance(leaf, AdvancedByPython) for leaf in call.plain):
+            self._runs_as_python = True
+            return self._fn(*args, **kwargs)
         arrays = [array if isinstance(array, jax.Array) else jnp.asarray(array) for array in call.arrays]
         try:
             program, numbers = self._programs.find(
@@ -96,6 +130,7 @@ class _Program:
         self._variables, self._assigned = self._discover(arrays)
         self._output: Any = None
         self._compiled = jax.jit(self._pure)
+        self._with_rows = RowProgram(self._compiled, self._variables, self._assigned)
 
     def _discover(self, arrays: Sequence[jax.Array]) -> tuple[list[Any], list[int]]:
         tracing: list[Replayable] = []
@@ -132,6 +167,11 @@ class _Program:
 
     def run(self, arrays: Sequence[jax.Array], numbers: list[Any]) -> Tree:
         """Run the program: read the variables, assign their new values, return the outputs."""
+        outputs, changed = self._with_rows.run(arrays, numbers) or self._with_all(arrays, numbers)
+        assign_all([self._variables[i] for i in self._assigned], changed)
+        return self._output.unflatten(outputs)
+
+    def _with_all(self, arrays: Sequence[jax.Array], numbers: list[Any]) -> tuple[list[Any], list[Any]]:
         values = values_of(self._variables)
         arrays = list(arrays)
         if self._strategy is not None:
@@ -141,5 +181,4 @@ class _Program:
         outputs, changed = self._compiled(values, arrays, numbers)
         if self._strategy is not None:
             self._strategy.mesh.wait((outputs, changed))
-        assign_all([self._variables[i] for i in self._assigned], changed)
-        return self._output.unflatten(outputs)
+        return outputs, changed

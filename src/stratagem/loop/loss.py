@@ -12,10 +12,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 
 from stratagem.core.errors import InputError, UsageError, explain
 from stratagem.replica.context import ReplicaContext, current_replica_context, current_strategy, has_strategy
+from stratagem.replica.tracing import is_traced
 
 
 def compute_average_loss(per_example_loss: Any, sample_weight: Any = None, global_batch_size: Any = None) -> jax.Array:
@@ -139,7 +139,7 @@ def _as_counted(context: ReplicaContext | None) -> float:
 
 def _checked_size(size: Any) -> Any:
     """Check a global batch size as TensorFlow does."""
-    traced = isinstance(size, Tracer)
+    traced = is_traced(size)
     array = size if traced else np.asarray(size)
     negative = not traced and array.ndim == 0 and bool(array < 0)
     if array.ndim or not jnp.issubdtype(array.dtype, jnp.integer) or negative:

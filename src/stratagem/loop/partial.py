@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import Literal, Primitive
 
-from stratagem.loop.compat import run_equation
+from stratagem.replica.compat import run_equation
 
 _mark = Primitive("stratagem_tape")
 _mark.def_abstract_eval(lambda token, *, what: token)
@@ -44,14 +44,15 @@ class Traced:
         self._targets = len(targets)
 
     def gradients(
-        self, tensors: Sequence[int], tensor_values: Sequence[Any], weights: Sequence[Any] | None
+        self, tensors: Sequence[int], tensor_values: Sequence[Any], weights: Sequence[Any], several: bool
     ) -> tuple[list[Any], list[Any]]:
         """Differentiate the targets.
 
         Args:
             tensors: Which of the watched tensors to differentiate by.
             tensor_values: Their values.
-            weights: Weights of the targets; ones when None.
+            weights: Weights of the targets.
+            several: Whether the weights have one more axis in front; then gradients have it too.
 
         Returns:
             (gradients by the variables, gradients by the tensors); None where there is no connection.
@@ -63,14 +64,8 @@ class Traced:
         def targets(values: list[Any], replaced: list[Any]) -> list[Any]:
             return self._evaluate(values, dict(zip(overrides, replaced, strict=True)))
 
-        found, pull = jax.vjp(targets, self._values, list(tensor_values))
-        ones = [jnp.ones_like(target) for target in found]
-        cotangents = (
-            ones
-            if weights is None
-            else [jnp.broadcast_to(jnp.asarray(w, t.dtype), t.shape) for w, t in zip(weights, found, strict=True)]
-        )
-        by_value, by_tensor = pull(cotangents)
+        _, pull = jax.vjp(targets, self._values, list(tensor_values))
+        by_value, by_tensor = (jax.vmap(pull) if several else pull)(list(weights))
         count = len(by_value)
         return (
             [g if connected[i] else None for i, g in enumerate(by_value)],

@@ -11,11 +11,11 @@ from typing import Any
 import jax
 import keras
 import numpy as np
-from jax.core import Tracer
 
 from stratagem.core.errors import InputError, UsageError, explain
 from stratagem.replica.context import current_replica_context
 from stratagem.replica.parts import make_whole
+from stratagem.replica.tracing import is_traced
 from stratagem.train import objects, restoration, storage
 from stratagem.train.background import Background, HostCopies, failure_of, host_views
 from stratagem.train.restoration import CheckpointLoadStatus, Restoration
@@ -99,7 +99,7 @@ class Checkpoint(objects.Holder):
             PeerError: A worker did not come.
             UsageError: Called inside `strategy.run`.
         """
-        return self.save_numbered(os.fspath(file_prefix), int(self.save_counter) + 1, options, _append_to_folder)
+        return self.save_numbered(os.fspath(file_prefix), int(self.save_counter) + 1, options, append_to_folder)
 
     def write(self, file_prefix: str | os.PathLike[str], options: CheckpointOptions | None = None) -> str:
         """Save to exactly this path, without a number and without listing it.
@@ -234,11 +234,44 @@ class Checkpoint(objects.Holder):
             )
 
 
+def write_alone(root: Any, path: str) -> None:
+    """Write the parts of an object to exactly this path, without the other workers.
+
+    Args:
+        root: A model or another object with parts, whole on this worker.
+        path: What the checkpoint is called.
+
+    Raises:
+        CheckpointError: The file cannot be written.
+        InputError: An object cannot be saved.
+    """
+    nodes = objects.graph_of(Checkpoint(root))
+    storage.write(path, restoration.describe(nodes), host_views(_values(nodes)))
+
+
+def read_alone(root: Any, path: str, *, optimizers: bool = True) -> CheckpointLoadStatus:
+    """Give the parts of an object the values of a checkpoint, without the other workers.
+
+    Args:
+        root: As for `write_alone`, built or not.
+        path: What the checkpoint is called.
+        optimizers: Whether to its optimizers too.
+
+    Raises:
+        CheckpointError: The checkpoint is missing or damaged.
+        InputError: A shape or dtype does not fit; the message names the variables.
+    """
+    holder = Checkpoint(root) if optimizers else _WithoutOptimizers(root)
+    restored = Restoration(storage.decode(storage.read(path), path), path, holder)
+    restored.restore(holder)
+    return CheckpointLoadStatus(restored)
+
+
 def _values(nodes: list[objects.Node]) -> dict[str, jax.Array]:
     """Return the values of a graph's variables by name."""
     values = {node.name: node.value.value for node in nodes if objects.is_variable(node.value)}
     for name, value in values.items():
-        if isinstance(value, Tracer):
+        if is_traced(value):
             raise UsageError(
                 explain(
                     f"Checkpoint.save was called while a function is being compiled: {name} has no value yet.",
@@ -254,7 +287,13 @@ def _write_and_list(path: str, description: str, arrays: dict[str, np.ndarray], 
     list_it(path)
 
 
-def _append_to_folder(path: str) -> None:
+class _WithoutOptimizers(Checkpoint):
+    def parts(self) -> dict[str, Any]:
+        return {name: part for name, part in super().parts().items() if not isinstance(part, keras.Optimizer)}
+
+
+def append_to_folder(path: str) -> None:
+    """Let `latest_checkpoint` of its folder find a checkpoint that was written."""
     folder = os.path.dirname(path) or "."
     state = read_state(folder)
     saved = {other: when for other, when in state.saved.items() if os.path.abspath(other) != os.path.abspath(path)}

@@ -17,7 +17,7 @@ def give(variable: Any, value: np.ndarray) -> None:
         variable: A `keras.Variable`.
         value: An array of its shape and dtype.
     """
-    if variable._value is None:
+    if vars(variable).get("_value", value) is None:  # of one that lives elsewhere, nothing is fetched to see that
         variable._initializer = lambda shape, dtype=None: value
     else:
         variable.assign(value)

@@ -9,12 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from stratagem.cluster.watching import ChiefWatch
 from stratagem.core.clock import Clock, Deadline
 from stratagem.train import storage
 from stratagem.train.state_file import latest_checkpoint, read_state
 
 _POLL_SECONDS: Final = 1.0
 """Time between two looks at the folder, as in TensorFlow."""
+
+_LOOK_SECONDS: Final = 2.0
+"""How often someone without a new checkpoint asks whether training goes on."""
 
 KERAS_SUFFIXES: Final = (".weights.h5", ".keras")
 """What Keras's own ModelCheckpoint writes."""
@@ -66,6 +70,35 @@ def checkpoints_iterator(
         yield newest.path
         if not rest.expired:
             clock.wait(rest.remaining)
+
+
+def checkpoints_of_training(
+    checkpoint_dir: str | os.PathLike[str], watch: ChiefWatch, min_interval_secs: float = 0, clock: Clock | None = None
+) -> Iterator[str]:
+    """Yield new checkpoints of a folder until the chief has left and the last one has been yielded.
+
+    Args:
+        checkpoint_dir: The folder; it need not be there yet.
+        watch: Says whether the chief has left.
+        min_interval_secs: Least time between two checkpoints that are yielded, in seconds.
+        clock: Where time comes from.
+    """
+    # The folder is looked at once more after the watch has said the end: the last checkpoint counts.
+    ended = False
+
+    def training_has_ended() -> bool:
+        nonlocal ended
+        was_over, ended = ended, watch.has_left()
+        return was_over
+
+    clock = clock or Clock()
+    paths = checkpoints_iterator(checkpoint_dir, timeout=_LOOK_SECONDS, timeout_fn=training_has_ended, clock=clock)
+    for path in paths:
+        rest = Deadline(min_interval_secs, clock)
+        watch.has_left()  # an evaluation may be longer than what is left of training
+        yield path
+        while not rest.expired and not watch.has_left():
+            clock.wait(min(_LOOK_SECONDS, rest.remaining))
 
 
 @dataclass(frozen=True)

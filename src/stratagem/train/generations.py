@@ -17,7 +17,7 @@ from stratagem.core.errors import CheckpointError, explain
 from stratagem.train import storage
 from stratagem.train.background import Background, HostCopies, failure_of, host_views
 from stratagem.train.manager import publish
-from stratagem.train.state_file import NAME, FolderState, read_state
+from stratagem.train.state_file import EMPTY, NAME, FolderState, read_state
 
 KEPT: Final = 2
 """How many backups are kept: if the newest turns out to be damaged, the one before it is taken."""
@@ -57,7 +57,7 @@ class Generations:
                 )
             )
         with storage.replacing(folder / NAME) as file:  # the list again, as it was
-            file.write((folder / NAME).read_bytes() if (folder / NAME).exists() else _EMPTY)
+            file.write((folder / NAME).read_bytes() if (folder / NAME).exists() else EMPTY)
 
     def commit(self, metadata: Mapping[str, Any], arrays: Mapping[str, jax.Array | np.ndarray]) -> None:
         """Write a backup, and wait for it.
@@ -105,6 +105,3 @@ class Generations:
 
     def _saved(self) -> Mapping[str, float]:
         return read_state(self.folder).saved
-
-
-_EMPTY: Final = json.dumps({"checkpoints": {}, "last_preserved": None}).encode()

@@ -6,7 +6,7 @@ import os
 import warnings
 import zipfile
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 import keras
 
@@ -16,11 +16,8 @@ from stratagem.core.clock import Clock
 from stratagem.core.errors import InputError, explain
 from stratagem.core.log import announce
 from stratagem.train.checkpoint import Checkpoint
-from stratagem.train.following import KERAS_SUFFIXES, checkpoints_iterator, number_in
+from stratagem.train.following import KERAS_SUFFIXES, checkpoints_of_training, number_in
 from stratagem.train.summary import WriteScalars, scalar_writer
-
-_LOOK_SECONDS: Final = 2.0
-"""How often an evaluator without a new checkpoint asks whether training goes on."""
 
 
 class SidecarEvaluator:
@@ -100,20 +97,9 @@ class SidecarEvaluator:
         """
         watch = ChiefWatch(detect().cluster_spec(), self._clock)
         results: dict[str, dict[str, float]] = {}
-        # The folder is looked at once more after the watch has said the end: the last checkpoint counts.
-        ended = False
-
-        def training_has_ended() -> bool:
-            nonlocal ended
-            was_over, ended = ended, watch.has_left()
-            return was_over
-
-        checkpoints = checkpoints_iterator(
-            self.checkpoint_dir, timeout=_LOOK_SECONDS, timeout_fn=training_has_ended, clock=self._clock
-        )
+        checkpoints = checkpoints_of_training(self.checkpoint_dir, watch, clock=self._clock)
         with scalar_writer(self.log_dir) as write:
             for path in checkpoints:
-                watch.has_left()  # an evaluation may be longer than what is left of training
                 if self._restore(path):
                     results[path] = self._evaluate(path, write)
                 if self.max_evaluations is not None and number_in(path) >= self.max_evaluations:

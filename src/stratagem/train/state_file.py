@@ -1,7 +1,8 @@
 """The file `checkpoint` in a folder: which checkpoints are there, oldest first, and when they were saved.
 
-TensorFlow keeps a file of that name for the same purpose. This one is JSON, with paths relative to the folder, so that
-the folder can be moved. It is written after the checkpoint it names: what it names is whole.
+It is the file that TensorFlow keeps, a `CheckpointState` as text, so that people and scripts read it as they do there.
+Paths are relative to the folder, so that the folder can be moved. It is written after the checkpoint it names: what it
+names is whole.
 Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/train/latest_checkpoint
 """
 
@@ -14,13 +15,22 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from stratagem.core.errors import explain
 from stratagem.train import storage
 
 NAME: Final = "checkpoint"
 """Name of the file, as in TensorFlow."""
+
+
+_NEWEST: Final = "model_checkpoint_path"
+EMPTY: Final = b'model_checkpoint_path: ""\n'
+"""What the file of a folder without checkpoints says."""
+
+_PATHS: Final = "all_model_checkpoint_paths"
+_TIMES: Final = "all_model_checkpoint_timestamps"
+_PRESERVED: Final = "last_preserved_timestamp"
 
 
 @dataclass(frozen=True)
@@ -39,8 +49,8 @@ class FolderState:
 def read_state(folder: str) -> FolderState:
     """Return what the folder's file says; nothing where there is none.
 
-    A file that cannot be understood (TensorFlow's own, a damaged one) brings a warning, and the
-    checkpoints that lie in the folder count in the order of their numbers.
+    A file that cannot be understood brings a warning, and the checkpoints that lie in the folder count in the order
+    of their numbers.
     """
     file = Path(folder, NAME)
     try:
@@ -50,12 +60,9 @@ def read_state(folder: str) -> FolderState:
     except (OSError, UnicodeDecodeError) as error:
         return _found(folder, str(error))
     try:
-        said = json.loads(text)
-        saved = {os.path.join(folder, str(name)): float(time) for name, time in said["checkpoints"].items()}
-        preserved = said["last_preserved"]
-        return FolderState(saved, None if preserved is None else float(preserved))
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        return _found(folder, f"{type(error).__name__}: {error}")
+        return _parsed(text, folder)
+    except ValueError as error:
+        return _found(folder, str(error))
 
 
 def write_state(folder: str, state: FolderState) -> None:
@@ -68,11 +75,14 @@ def write_state(folder: str, state: FolderState) -> None:
     Raises:
         CheckpointError: The file cannot be written.
     """
-    saved = {
-        os.path.relpath(path, folder): time for path, time in state.saved.items() if storage.file_of(path).exists()
-    }
+    saved = {path: time for path, time in state.saved.items() if storage.file_of(path).exists()}
+    names = [json.dumps(os.path.relpath(path, folder), ensure_ascii=False) for path in saved]
+    lines = [f"{_NEWEST}: {name}" for name in names[-1:]] or [EMPTY.decode().strip()]
+    lines += [f"{_PATHS}: {name}" for name in names]
+    lines += [f"{_TIMES}: {time!r}" for time in saved.values()]
+    lines += [] if state.last_preserved is None else [f"{_PRESERVED}: {state.last_preserved!r}"]
     with storage.replacing(Path(folder, NAME)) as file:
-        file.write(json.dumps({"checkpoints": saved, "last_preserved": state.last_preserved}, indent=1).encode())
+        file.write("".join(f"{line}\n" for line in lines).encode())
 
 
 def latest_checkpoint(checkpoint_dir: str | os.PathLike[str]) -> str | None:
@@ -113,6 +123,25 @@ def is_loadable(path: str) -> bool:
         stacklevel=3,
     )
     return False
+
+
+def _parsed(text: str, folder: str) -> FolderState:
+    """Return what the text says.
+
+    Raises:
+        ValueError: It does not say which checkpoint is the newest.
+    """
+    said: dict[str, list[Any]] = {name: [] for name in (_NEWEST, _PATHS, _TIMES, _PRESERVED)}
+    for line in text.splitlines():
+        name, _, value = line.partition(": ")
+        if name in said:
+            said[name].append(json.loads(value))
+    if not any(said.values()):
+        raise ValueError(f"it does not say {_NEWEST}")
+    times = dict(zip(said[_PATHS], said[_TIMES], strict=False))
+    names = [*(name for name in said[_PATHS] if name not in said[_NEWEST]), *filter(None, said[_NEWEST])]
+    saved = {os.path.join(folder, str(name)): float(times.get(name, 0)) for name in names}  # times may be left out
+    return FolderState(saved, float(said[_PRESERVED][-1]) if said[_PRESERVED] else None)
 
 
 def _found(folder: str, fault: str) -> FolderState:

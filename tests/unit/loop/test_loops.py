@@ -195,11 +195,14 @@ def test_an_epoch_inside_a_function(replicas: int, form: str) -> None:
         return total
 
     @stratagem.function
-    def by_next(iterator: Any) -> Any:
-        return sum(strategy.reduce("SUM", strategy.run(total_of, args=(next(iterator),)), axis=None) for _ in range(3))
+    def by_next(iterator: Any, steps: Any) -> Any:
+        steps = int(steps)  # which no trace knows
+        return sum(
+            strategy.reduce("SUM", strategy.run(total_of, args=(next(iterator),)), axis=None) for _ in range(steps)
+        )
 
     def epoch() -> float:
-        return float(by_for(shared) if form == "for" else by_next(iter(shared)))
+        return float(by_for(shared) if form == "for" else by_next(iter(shared), keras.ops.array(3)))
 
     assert epoch() == 15.0
     count = len(traces)

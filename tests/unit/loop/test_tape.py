@@ -14,12 +14,24 @@ import pytest
 import stratagem
 from stratagem.core.errors import InputError, UsageError
 
+Run = Callable[..., Any]
 
-def run(fn: Callable[..., Any], *args: Any) -> Any:
+
+def compiled(fn: Callable[..., Any], *args: Any) -> Any:
     return stratagem.OneDeviceStrategy("cpu:0").run(fn, args=args)
 
 
-def test_scalars_and_structures() -> None:
+def at_once(fn: Callable[..., Any], *args: Any) -> Any:
+    return fn(*(jnp.asarray(arg) for arg in args))
+
+
+@pytest.fixture(params=[compiled, at_once])
+def run(request: pytest.FixtureRequest) -> Run:
+    """How a function is run that makes a tape."""
+    return request.param
+
+
+def test_scalars_and_structures(run: Run) -> None:
     a, b = keras.Variable(2.0), keras.Variable([1.0, 3.0])
 
     def step(x: jax.Array) -> Any:
@@ -33,7 +45,7 @@ def test_scalars_and_structures() -> None:
     assert float(result["list"][1]) == 20.0
 
 
-def test_targets_that_are_no_scalars_and_several_targets() -> None:
+def test_targets_that_are_no_scalars_and_several_targets(run: Run) -> None:
     a = keras.Variable(2.0)
 
     def step(x: jax.Array) -> Any:
@@ -48,7 +60,7 @@ def test_targets_that_are_no_scalars_and_several_targets() -> None:
     assert [float(g) for g in run(step, np.float32([1, 2, 3]))] == [6.0, 10.0, 31.0]
 
 
-def test_a_gradient_once_unless_persistent() -> None:
+def test_a_gradient_once_unless_persistent(run: Run) -> None:
     a = keras.Variable(2.0)
 
     def twice() -> Any:
@@ -60,7 +72,7 @@ def test_a_gradient_once_unless_persistent() -> None:
         run(twice)
 
 
-def test_unconnected() -> None:
+def test_unconnected(run: Run) -> None:
     a, b, frozen = keras.Variable(2.0), keras.Variable([1.0, 1.0]), keras.Variable(1.0, trainable=False)
     seen: list[Any] = []
 
@@ -79,7 +91,7 @@ def test_unconnected() -> None:
     assert float(zeros[1]) == 0.0
 
 
-def test_watch_an_argument_and_something_in_the_middle() -> None:
+def test_watch_an_argument_and_something_in_the_middle(run: Run) -> None:
     """Only what happens inside the tape counts: `outside` depends on x too."""
 
     def step(x: jax.Array) -> Any:
@@ -96,7 +108,7 @@ def test_watch_an_argument_and_something_in_the_middle() -> None:
     np.testing.assert_allclose(again, 1.4, rtol=1e-6)
 
 
-def test_watch_variables_only_when_told() -> None:
+def test_watch_variables_only_when_told(run: Run) -> None:
     a, b = keras.Variable(2.0), keras.Variable(5.0, trainable=False)
     seen: list[Any] = []
 
@@ -111,7 +123,7 @@ def test_watch_variables_only_when_told() -> None:
     assert seen[1] is not None
 
 
-def test_nested_tapes_against_jax_grad() -> None:
+def test_nested_tapes_against_jax_grad(run: Run) -> None:
     a = keras.Variable(1.3)
 
     def step(x: jax.Array) -> Any:
@@ -130,7 +142,7 @@ def test_nested_tapes_against_jax_grad() -> None:
     np.testing.assert_allclose(second, jax.grad(lambda v: jax.grad(f)(v, 0.9) ** 2)(1.3), rtol=1e-5)
 
 
-def test_gradient_penalty_by_inputs() -> None:
+def test_gradient_penalty_by_inputs(run: Run) -> None:
     """The gradient of a gradient by an input, by a variable: the penalty of a Wasserstein GAN."""
     w = keras.Variable([0.5, -1.0])
 
@@ -151,7 +163,7 @@ def test_gradient_penalty_by_inputs() -> None:
     np.testing.assert_allclose(run(step, x), jax.grad(penalty)(jnp.array([0.5, -1.0]), x * 0.5), rtol=1e-5)
 
 
-def test_two_tapes_and_an_update_between_them() -> None:
+def test_two_tapes_and_an_update_between_them(run: Run) -> None:
     """The second gradient sees the first update; it is not differentiated through it."""
     a, b = keras.Variable(2.0), keras.Variable(3.0)
 
@@ -169,7 +181,7 @@ def test_two_tapes_and_an_update_between_them() -> None:
     assert float(by_b) == 1.0
 
 
-def test_assigning_inside_the_tape() -> None:
+def test_assigning_inside_the_tape(run: Run) -> None:
     a = keras.Variable(2.0)
 
     def step() -> Any:
@@ -182,9 +194,7 @@ def test_assigning_inside_the_tape() -> None:
     assert float(run(step)) == 4.0 + 3.0
 
 
-def test_misuse() -> None:
-    with pytest.raises(UsageError, match=r"strategy\.run\(step"):
-        stratagem.GradientTape()
+def test_misuse(run: Run) -> None:
     a = keras.Variable(2.0)
 
     def integer_target() -> Any:

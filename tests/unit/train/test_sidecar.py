@@ -181,10 +181,14 @@ def test_what_cannot_be_evaluated_is_said(tmp_path: Path) -> None:
         SidecarEvaluator(make_model(), (X, Y), tmp_path, clock=BusyClock()).start()
 
 
-def test_chief_has_left_only_after_it_was_there(chief: socket.socket) -> None:
+@pytest.mark.parametrize("servers", [False, True])
+def test_chief_has_left_only_after_it_was_there(chief: socket.socket, servers: bool) -> None:
     port = chief.getsockname()[1]
     clock = BusyClock()
-    watch = ChiefWatch(ClusterSpec({"worker": [f"127.0.0.1:{port}"]}), clock)
+    cluster = {"worker": [f"127.0.0.1:{port}"]}
+    if servers:  # one that is away, to be started again, and a chief that does not listen
+        cluster = {"chief": ["127.0.0.1:1"], "ps": ["127.0.0.1:2"], **cluster}
+    watch = ChiefWatch(ClusterSpec(cluster), clock)
     chief.close()
     clock.wait(100)
     assert not watch.has_left()  # nobody was there yet

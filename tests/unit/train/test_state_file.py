@@ -43,7 +43,25 @@ def test_damaged_newest_falls_back_to_the_one_before(tmp_path: Path) -> None:
     assert f"'{paths[1]}' cannot be read" in said[1]
 
 
-@pytest.mark.parametrize("text", ['model_checkpoint_path: "ckpt-3"\n', "{}", "[1]", ""])
+def test_the_file_is_that_of_tensorflow(tmp_path: Path) -> None:
+    (first, second) = folder_with(tmp_path, 1, 2)
+    write_state(str(tmp_path), FolderState({first: 4.5, second: 7.0}, last_preserved=3.0))
+    lines = (tmp_path / "checkpoint").read_text().splitlines()
+    assert lines == [
+        'model_checkpoint_path: "ckpt-2"',
+        'all_model_checkpoint_paths: "ckpt-1"',
+        'all_model_checkpoint_paths: "ckpt-2"',
+        "all_model_checkpoint_timestamps: 4.5",
+        "all_model_checkpoint_timestamps: 7.0",
+        "last_preserved_timestamp: 3.0",
+    ]
+    (tmp_path / "checkpoint").write_text('model_checkpoint_path: "ckpt-1"\nall_model_checkpoint_paths: "ckpt-1"\n')
+    assert read_state(str(tmp_path)) == FolderState({first: 0.0})
+    write_state(str(tmp_path), FolderState())
+    assert read_state(str(tmp_path)) == FolderState()
+
+
+@pytest.mark.parametrize("text", ["model_checkpoint_path: ckpt\n", "{}", "[1]", ""])
 def test_state_that_cannot_be_understood_counts_the_files(tmp_path: Path, text: str) -> None:
     paths = folder_with(tmp_path, 2, 10)
     (tmp_path / "checkpoint").write_text(text)
