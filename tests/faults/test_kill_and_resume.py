@@ -92,7 +92,6 @@ def test_nobody_is_killed(both: list[dict[str, Any]]) -> None:
     assert len(chief["told"]) == EPOCHS * STEPS
 
 
-@pytest.mark.timeout(120)  # starts two workers three times
 def test_killed_within_an_epoch_and_at_the_end_of_one(undisturbed: dict[str, Any], tmp_path: Path) -> None:
     """First the chief, then the whole cluster; only the chief can see the backups."""
     kills: list[Kill] = [(0, 0, 4), (ALL, 1, None)]
@@ -109,7 +108,6 @@ def test_killed_within_an_epoch_and_at_the_end_of_one(undisturbed: dict[str, Any
     assert [os.listdir(tmp_path / worker) for worker in "01"] == [[], []]
 
 
-@pytest.mark.timeout(120)  # starts two workers three times
 def test_on_another_number_of_workers(undisturbed: dict[str, Any], tmp_path: Path) -> None:
     runs: list[tuple[int, int, Kill]] = [(1, 2, (1, 0, 4)), (7, 1, (0, 1, 5))]
     for seed, workers, kill in runs:

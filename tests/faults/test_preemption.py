@@ -81,7 +81,6 @@ def test_nobody_is_preempted(undisturbed: dict[str, Any]) -> None:
     assert len(undisturbed["told"]["loss"]) == EPOCHS
 
 
-@pytest.mark.timeout(120)  # starts two workers three times
 def test_both_workers_leave_behind_the_same_step(undisturbed: dict[str, Any], tmp_path: Path) -> None:
     for worker, step in [(1, STEPS + 3), (0, EPOCHS * STEPS + 4)]:
         ended = run_workers(program, 2, args=[str(tmp_path), (worker, step)], check=False)

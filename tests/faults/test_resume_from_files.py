@@ -85,12 +85,11 @@ def program(folder: str, kill: bool) -> dict[str, Any]:
     }
 
 
-@pytest.mark.timeout(150)  # starts two and three workers
 def test_two_workers_are_killed_and_three_go_on(tmp_path: Path) -> None:
     _write(tmp_path)
     killed = run_workers(program, 2, args=[str(tmp_path), True], check=False)
     assert killed[1].returncode == -signal.SIGKILL, killed[1].output
-    results = run_workers(program, 3, args=[str(tmp_path), False], timeout_seconds=100)
+    results = run_workers(program, 3, args=[str(tmp_path), False])
     assert "behind batch 6, from a backup" in results[0].output
     ended = [result.value for result in results]
     for worker in ended:

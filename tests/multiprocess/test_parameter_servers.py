@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import re
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -18,6 +21,8 @@ from stratagem.testing.points import block_point
 
 pytestmark = pytest.mark.multiprocess
 
+ROOT = Path(__file__).parents[2]
+
 
 def make_dataset(context: stratagem.InputContext) -> Any:
     rng = np.random.default_rng(context.input_pipeline_id)
@@ -32,7 +37,9 @@ def train() -> dict[str, Any]:
     )
     coordinator = ClusterCoordinator(strategy)
     with strategy.scope():
-        model = keras.Sequential([keras.Input((4,)), keras.layers.Dropout(0.01), keras.layers.Dense(1)])
+        begin = keras.initializers.Constant(-1.0)  # as far from the solution in every run
+        dense = keras.layers.Dense(1, kernel_initializer=begin)
+        model = keras.Sequential([keras.Input((4,)), keras.layers.Dropout(0.01), dense])
         optimizer = keras.optimizers.Adam(0.05)
         mean = keras.metrics.Mean()
 
@@ -81,17 +88,19 @@ def test_a_cluster_trains_and_ends_by_itself() -> None:
 
 
 def lose_a_worker() -> dict[str, Any]:
-    """Count to 30 while worker 0 is killed in its first function, and taken back later."""
-    strategy = stratagem.ParameterServerStrategy()
+    """Count to 30 while worker 0 is killed in its first function, and taken back later; two may overlap."""
+    strategy = stratagem.ParameterServerStrategy(max_staleness=1)
     coordinator = ClusterCoordinator(strategy)
     with strategy.scope():
         count = keras.Variable(0, dtype="int32", trainable=False)
+        weight, optimizer = keras.Variable(0.0), keras.optimizers.SGD(1.0)
 
     def work(first: bool) -> int:
         index = experimental_get_current_worker_index()
         if first and index == 0:
             block_point("in the function")
         count.assign_add(1)
+        optimizer.apply([0 * weight.value - 1.0], [weight])
         return index
 
     values = [coordinator.schedule(work, args=(True,)) for _ in range(30)]
@@ -102,7 +111,12 @@ def lose_a_worker() -> dict[str, Any]:
     while seen != {0, 1}:
         seen |= set(coordinator.fetch([coordinator.schedule(work, args=(False,)) for _ in range(8)]))
         Clock().wait(0.05)
-    return {"count": int(values and count.value), "alone": alone, "metrics": coordinator.metrics()}
+    return {
+        "count": int(count.value),
+        "weight": float(weight.value),
+        "alone": alone,
+        "metrics": coordinator.metrics(),
+    }
 
 
 def test_a_lost_worker_is_replaced_by_the_others_and_taken_back() -> None:
@@ -117,8 +131,56 @@ def test_a_lost_worker_is_replaced_by_the_others_and_taken_back() -> None:
     assert value["alone"] == {1}
     assert value["metrics"]["retried"] == 1
     assert value["metrics"]["workers lost"] == 1
-    assert value["count"] == value["metrics"]["finished"]
+    assert value["count"] == value["weight"] == value["metrics"]["finished"]
+    assert value["metrics"]["max staleness"] <= 1
     assert "worker 0 was lost" in ended.output
+
+
+def lose_a_straggler() -> dict[str, Any]:
+    """Train in rounds while worker 0 stands still in its first function, and is killed there."""
+    strategy = stratagem.ParameterServerStrategy(synchronous=True, backup_workers=1)
+    coordinator = ClusterCoordinator(strategy)
+    with strategy.scope():
+        weight, optimizer = keras.Variable(0.0), keras.optimizers.SGD(0.5)
+        mean = keras.metrics.Mean()
+
+    @stratagem.function
+    def train_step() -> None:
+        mean.update_state(weight.value)
+        optimizer.apply([weight.value - 1.0], [weight])
+
+    def step() -> int:
+        if experimental_get_current_worker_index() == 0:
+            block_point("in the round")
+        train_step()
+        return experimental_get_current_worker_index()
+
+    values = [coordinator.schedule(step) for _ in range(8)]
+    while coordinator.metrics()["finished"] < 7:
+        Clock().wait(0.05)
+    print("went on", flush=True)
+    coordinator.join()
+    return {
+        "workers": coordinator.fetch(values),
+        "weight": float(weight.value),
+        "count": float(mean.count),
+        "iterations": int(optimizer.iterations),
+        "metrics": coordinator.metrics(),
+    }
+
+
+def test_a_straggler_holds_no_round_and_may_be_lost() -> None:
+    with start_workers(lose_a_straggler, 2, servers=1) as (chief, first, second, server):
+        first.wait_for_point("in the round")
+        chief.wait_for("went on")
+        first.kill()
+        value = chief.wait().value
+        assert [task.wait().returncode for task in (second, server)] == [0, 0]
+    assert value["workers"] == [1] * 8
+    assert (value["count"], value["iterations"]) == (8.0, 8)
+    assert value["weight"] == 1 - 0.5**8
+    counts = value["metrics"]
+    assert (counts["rounds"], counts["retried"], counts["dropped"]) == (8, 1, 0)
 
 
 def lose_a_server() -> str:
@@ -149,3 +211,27 @@ def test_a_lost_server_is_named_and_all_end() -> None:
         value = chief.wait().value
         assert [task.wait().returncode for task in (worker, first)] == [0, 0]
     assert "ps 1 at" in value
+
+
+@pytest.mark.usefixtures("as_users_do")
+def test_the_resnet_of_all_strategies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program, saved = ROOT / "examples" / "resnet.py", tmp_path / "resnet.keras"
+    # A batch size that divides the digits to evaluate on: each shape is compiled by each worker.
+    sizes = ["--epochs", "1", "--filters", "4", "--blocks", "1", "--batch-size", "20"]
+    arguments = ["1", program, "--strategy", "parameter_server", *sizes, "--save", saved]
+    results = run_workers(ROOT / "tests" / "seeded.py", 2, servers=2, args=arguments, env={"STRATAGEM_DATA": ""})
+
+    assert [result.returncode for result in results] == [0] * 5
+    chief = results[0].output
+    assert re.search(r"71/71.*step \(2/2 workers, \d+\.\d steps/s, staleness \d+\.\d\)", chief) is not None, chief
+    ((loss, accuracy),) = re.findall(r"On digits it has not seen: loss (\d+\.\d+), accuracy (\d+\.\d)%", chief)
+    assert float(loss) < 2.2
+    assert float(accuracy) > 25
+    assert all("On digits" not in result.output for result in results[1:])
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    _, (images, labels) = importlib.import_module("digits").load()
+    model: Any = keras.models.load_model(saved)  # an ordinary Keras model
+    resized = np.repeat(np.asarray(keras.ops.image.resize(images[..., None], (32, 32))), 3, axis=-1)
+    outputs = model.predict(resized, batch_size=90, verbose=0)
+    assert np.mean(outputs.argmax(axis=-1) == labels) == pytest.approx(float(accuracy) / 100, abs=1e-3)
+    assert -np.log(outputs[np.arange(len(labels)), labels]).mean() == pytest.approx(float(loss), abs=1e-3)

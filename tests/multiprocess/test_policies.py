@@ -19,7 +19,7 @@ from stratagem.data import AutoShardPolicy, Dataset, Options, TFRecordDataset, w
 from stratagem.data.experimental import SHARD_HINT
 from stratagem.testing import run_workers
 
-pytestmark = [pytest.mark.multiprocess, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.multiprocess
 
 BATCH = 6
 EPOCHS = 2
@@ -136,7 +136,7 @@ def _plain(epochs: list[Batches]) -> tuple[keras.Model, dict[str, list[float]]]:
 @pytest.fixture(scope="module")
 def workers(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     folder = tmp_path_factory.mktemp("policies")
-    return [result.value for result in run_workers(train, 3, args=[str(folder)], timeout_seconds=150)]
+    return [result.value for result in run_workers(train, 3, args=[str(folder)])]
 
 
 @pytest.mark.parametrize("name", INPUTS)

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 
 from stratagem.core.clock import Clock, Deadline
 from stratagem.core.errors import UnavailableError
+from stratagem.replica.resident import RowChange
 from stratagem.transport.channel import Channel
-from stratagem.transport.keys import Keys, Role
+from stratagem.transport.keys import Keys
 from stratagem.transport.message import Message
 
 REQUEST_SECONDS: Final = 120.0
 """How long a parameter server may take over one request. The first gradient compiles the update."""
+
+_REPORT_SECONDS: Final = 2.0
+"""How long a parameter server may take to tell its counts, which nothing depends on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +46,7 @@ class Change:
     Args:
         op: "set", "add" or "apply".
         parts: Where it lives.
-        value: A new value, a summand or a gradient, of the variable's shape.
+        value: A new value, a summand or a gradient, of the variable's shape; or a gradient's rows (`RowChange`).
         more: What `apply` needs: `optimizer`, `iterations`, `rate`.
     """
 
@@ -59,9 +63,15 @@ class Servers:
         addresses: Of the parameter servers, by index.
         keys: The keys of this task, or None.
         clock: Where time comes from.
+
+    Attributes:
+        term: Goes with each request; a server refuses those of another term (`service`).
+        is_lost: Whether one was lost in this term.
     """
 
     def __init__(self, addresses: Sequence[str], keys: Keys | None = None, clock: Clock | None = None) -> None:
+        self.term = ""
+        self.is_lost = False
         self._addresses = list(addresses)
         self._keys = keys
         self._clock = clock or Clock()
@@ -72,9 +82,15 @@ class Servers:
     def __len__(self) -> int:
         return len(self._addresses)
 
+    def begin(self, term: str) -> None:
+        """Ask in another term from now on, on new connections."""
+        self.close()
+        self.term, self.is_lost = term, False
+
     def close(self) -> None:
         """Give up the connections."""
         with self._lock:
+            self._seen.clear()
             for channel in self._channels.values():
                 channel.close()
             self._channels.clear()
@@ -99,12 +115,19 @@ class Servers:
         deadline = Deadline(seconds, self._clock)
         with self._lock:
             try:
-                numbers = {index: self._channel(index).send(message) for index, message in requests.items()}
-                return {index: self._channel(index).receive(number, deadline) for index, number in numbers.items()}
+                numbers = {
+                    index: self._channel(index, deadline).send(
+                        replace(message, fields={**message.fields, "term": self.term})
+                    )
+                    for index, message in requests.items()
+                }
+                return {index: self._channels[index].receive(number, deadline) for index, number in numbers.items()}
             except UnavailableError:
                 # A lost channel stays lost; the next request tries anew, as the server may have come back.
+                self.is_lost = True
                 for index in requests:
-                    self._channels.pop(index).close()
+                    if index in self._channels:
+                        self._channels.pop(index).close()
                 raise
 
     def ask_all(self, message: Message, seconds: float = REQUEST_SECONDS) -> list[Message]:
@@ -112,51 +135,122 @@ class Servers:
         answers = self.ask(dict.fromkeys(range(len(self)), message), seconds)
         return [answers[index] for index in range(len(self))]
 
-    def read(self, variables: Sequence[Sequence[Location]]) -> list[np.ndarray]:
-        """Return the values of variables, by their parts."""
-        wanted = _by_server(part for parts in variables for part in parts)
-        answers = self.ask({i: Message("read", {"names": list(names)}) for i, names in wanted.items()})
-        found: dict[tuple[int, str], np.ndarray] = {}
-        for server, names in wanted.items():
-            answer = answers[server]
-            for name, array, version in zip(names, answer.arrays, answer.fields["versions"], strict=True):
-                found[server, name] = array
-                self._seen[name] = version
-        values = [[found[part.server, part.name] for part in parts] for parts in variables]
-        return [pieces[0] if len(pieces) == 1 else np.concatenate(pieces) for pieces in values]
+    def report(self) -> dict[str, int]:
+        """Return what the servers count (`ClusterCoordinator.metrics`), without those that do not answer."""
+        counts: dict[str, int] = {"updates": 0, "staleness": 0, "max staleness": 0}
+        for index in range(len(self)):
+            try:
+                fields = self.ask({index: Message("report")}, _REPORT_SECONDS)[index].fields
+            except UnavailableError:
+                continue
+            counts["updates"] += fields["updates"]
+            counts["staleness"] += fields["staleness"]
+            counts["max staleness"] = max(counts["max staleness"], fields["max staleness"])
+        return counts
 
-    def change(self, changes: Sequence[Change]) -> None:
-        """Change variables, and wait until it is done. Parts of different variables change at different moments."""
+    def read(
+        self, variables: Sequence[Sequence[Location]], ids: Sequence[np.ndarray | None] | None = None
+    ) -> list[np.ndarray]:
+        """Return the values of variables, by their parts, or rows of them.
+
+        Args:
+            variables: The parts of each.
+            ids: Which rows of each, ascending; None for all.
+        """
+        requests: dict[int, _Request] = {}
+        for place, (parts, wanted) in enumerate(zip(variables, ids or [None] * len(variables), strict=True)):
+            for part, own in zip(parts, _ids_by_part(parts, wanted), strict=True):
+                # No rows at all have a shape too: that of the first part's.
+                if own is None or len(own) or (part is parts[0] and wanted is not None and not len(wanted)):
+                    requests.setdefault(part.server, _Request()).add(place, part, own)
+        answers = self.ask({server: request.message() for server, request in requests.items()})
+        pieces: list[dict[str, np.ndarray]] = [{} for _ in variables]
+        for server, request in requests.items():
+            answer = answers[server]
+            found = zip(request.wanted, answer.arrays, answer.fields["versions"], strict=True)
+            for (place, name), array, version in found:
+                pieces[place][name] = array
+                self._seen[name] = version
+        return [
+            _joined([pieces[place][part.name] for part in parts if part.name in pieces[place]])
+            for place, parts in enumerate(variables)
+        ]
+
+    def change(self, changes: Sequence[Change], contribution: Mapping[str, Any] | None = None) -> None:
+        """Change variables, and wait until it is done. Parts of different variables change at different moments.
+
+        Args:
+            changes: What to change.
+            contribution: The round that the changes are for, and how it knows them (`ps.contributions`): they are
+                held until the chief commits it. None changes the variables now.
+        """
+        kind = "change" if contribution is None else "contribute"
         operations: dict[int, list[dict[str, Any]]] = {}
         arrays: dict[int, list[np.ndarray]] = {}
         for change in changes:
-            for part, piece in zip(change.parts, _divided(change), strict=True):
+            for part, pieces in zip(change.parts, _divided(change), strict=True):
                 operation = {"op": change.op, "name": part.name, **(change.more or {})}
+                if isinstance(change.value, RowChange):
+                    operation["in_rows"] = True
                 if change.op == "apply":
                     operation["seen"] = self._seen.get(part.name)
                 operations.setdefault(part.server, []).append(operation)
-                arrays.setdefault(part.server, []).append(piece)
-        self.ask({i: Message("change", {"operations": each}, arrays[i]) for i, each in operations.items()})
+                arrays.setdefault(part.server, []).extend(pieces)
+        more = contribution or {}
+        self.ask({i: Message(kind, {**more, "operations": each}, arrays[i]) for i, each in operations.items()})
 
-    def _channel(self, index: int) -> Channel:
+    def _channel(self, index: int, deadline: Deadline) -> Channel:
         if index not in self._channels:
-            self._channels[index] = Channel(
-                f"ps {index}", self._addresses[index], keys=self._keys, role=Role.PS, clock=self._clock
+            channel = self._channels[index] = Channel(
+                f"ps {index}", self._addresses[index], keys=self._keys, clock=self._clock
             )
+            channel.share_memory(deadline)
         return self._channels[index]
 
 
-def _by_server(parts: Iterable[Location]) -> dict[int, dict[str, None]]:
-    """Return the names on each server, each once, in order."""
-    names: dict[int, dict[str, None]] = {}
-    for part in parts:
-        names.setdefault(part.server, {})[part.name] = None
-    return names
+class _Request:
+    """What is read of one server."""
+
+    def __init__(self) -> None:
+        self.wanted: list[tuple[int, str]] = []
+        self._ids: list[np.ndarray] = []
+        self._in_rows: list[int] = []
+
+    def add(self, place: int, part: Location, ids: np.ndarray | None) -> None:
+        """Ask for a part of the variable at a place, or for rows of it."""
+        if ids is not None:
+            self._in_rows.append(len(self.wanted))
+            self._ids.append(ids)
+        self.wanted.append((place, part.name))
+
+    def message(self) -> Message:
+        """Return it as a message."""
+        return Message("read", {"names": [name for _, name in self.wanted], "in_rows": self._in_rows}, self._ids)
 
 
-def _divided(change: Change) -> list[np.ndarray]:
-    array = np.asarray(change.value)
-    if len(change.parts) == 1:
-        return [array]
-    ends = list(itertools.accumulate(part.rows or 0 for part in change.parts))
-    return np.split(array, ends[:-1])
+def _joined(pieces: Sequence[np.ndarray]) -> np.ndarray:
+    return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+
+
+def _divided(change: Change) -> list[list[np.ndarray]]:
+    """Return what is sent to each part: an array; of a change of rows, their numbers in the part, and the rows."""
+    value, parts = change.value, change.parts
+    if isinstance(value, RowChange):
+        rows = np.split(value.values, np.searchsorted(value.ids, _ends(parts)))
+        return [[own, piece] for own, piece in zip(_ids_by_part(parts, value.ids), rows, strict=True)]
+    array = np.asarray(value)
+    return [[piece] for piece in np.split(array, _ends(parts))] if len(parts) > 1 else [[array]]
+
+
+def _ids_by_part(parts: Sequence[Location], ids: np.ndarray | None) -> list[Any]:
+    """Return which rows of each part are meant by ascending rows of the whole; None for all."""
+    if ids is None:
+        return [None] * len(parts)
+    ends = _ends(parts)
+    own_ids = np.split(ids, np.searchsorted(ids, ends))
+    return [own - start for own, start in zip(own_ids, [0, *ends], strict=True)]
+
+
+def _ends(parts: Sequence[Location]) -> list[int]:
+    """Return where the parts of a variable end, but for the last."""
+    return list(itertools.accumulate(part.rows or 0 for part in parts[:-1]))

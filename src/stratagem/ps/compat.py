@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import keras
+from keras.src.backend.common.stateless_scope import get_stateless_scope
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import UsageError, explain
 
 _WHOLE_GRADIENT: Final = ("clipnorm", "clipvalue", "global_clipnorm", "loss_scale_factor")
 """Settings that need whole gradients, which parts do not see: workers apply them."""
@@ -18,6 +19,11 @@ _OF_A_PROCESS: Final = ("_value", "_initializer")
 """Attributes of a variable that mean nothing elsewhere."""
 
 
+def innermost_scope() -> Any:
+    """Return the innermost stateless scope that is open, or None."""
+    return get_stateless_scope()
+
+
 def optimizer_recipe(optimizer: Any) -> tuple[type, dict[str, Any], dict[str, Any]]:
     """Return what makes an optimizer that updates as this one does, once gradients are clipped."""
     kind, config, more = _recipe(optimizer)
@@ -25,12 +31,14 @@ def optimizer_recipe(optimizer: Any) -> tuple[type, dict[str, Any], dict[str, An
     return kind, config, more
 
 
-def optimizer_settings(optimizer: Any) -> tuple[Any, Any, Any]:
-    """Return what a worker needs of an optimizer: its recipe, its count of updates, and its learning rate.
+def optimizer_settings(optimizer: Any) -> tuple[Any, Any, Any, list[Any]]:
+    """Return what a worker needs of an optimizer: its recipe, count of updates, learning rate, and what it updates.
 
-    The last two are variables; a learning rate may also be a schedule or a function.
+    The count and the rate are variables; a learning rate may also be a schedule or a function. An optimizer that is
+    not built yet updates nothing by itself.
     """
-    return _recipe(optimizer), optimizer._iterations, optimizer._learning_rate
+    targets = list(optimizer._trainable_variables) if optimizer.built else []
+    return _recipe(optimizer), optimizer._iterations, optimizer._learning_rate, targets
 
 
 def set_counters(optimizer: Any, iterations: Any, rate: Any) -> None:
@@ -39,21 +47,43 @@ def set_counters(optimizer: Any, iterations: Any, rate: Any) -> None:
     object.__setattr__(optimizer, "_learning_rate", rate)
 
 
-def _recipe(optimizer: Any) -> tuple[type, dict[str, Any], dict[str, Any]]:
-    if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
-        raise InputError(
+def scaling_settings(optimizer: Any) -> tuple[dict[str, Any], Any, Any]:
+    """Return what a worker needs of a `LossScaleOptimizer`, beside the optimizer inside: its configuration, its scale
+    and its count of finite steps. The last two are variables.
+
+    Raises:
+        UsageError: It is not built, so that it has none.
+    """
+    if not optimizer.built:
+        raise UsageError(
             explain(
-                "A LossScaleOptimizer is used with parameter servers.",
-                "It keeps or drops a step by the gradients of all variables, which no server sees.",
-                "Use its inner optimizer, with a fixed loss_scale_factor, or train in bfloat16.",
+                "A LossScaleOptimizer that is not built is used in a scheduled function.",
+                "Its scale is a variable that all workers share, and there is none yet.",
+                "Write optimizer.build(model.trainable_variables) before.",
             )
         )
+    config = {name: getattr(optimizer, name) for name in ("initial_scale", "dynamic_growth_steps", "name")}
+    return config, optimizer.dynamic_scale, optimizer.step_counter
+
+
+def set_scaling(optimizer: Any, scale: Any, counter: Any) -> None:
+    """Let a `LossScaleOptimizer` keep its scale and its count elsewhere."""
+    for name, value in (("dynamic_scale", scale), ("step_counter", counter), ("built", True)):
+        object.__setattr__(optimizer, name, value)
+
+
+def _recipe(optimizer: Any) -> tuple[type, dict[str, Any], dict[str, Any]]:
     with warnings.catch_warnings():  # Keras 3.15 reads the learning rate by np.array, which NumPy 2 deprecates
         warnings.simplefilter("ignore", DeprecationWarning)
         config = optimizer.get_config()
     config["learning_rate"] = 0.0  # it comes with each gradient
     left_out = getattr(optimizer, "_exclude_from_weight_decay_pattern", None)
     return type(optimizer), config, {"_exclude_from_weight_decay_pattern": left_out} if left_out else {}
+
+
+def accumulates(recipe: tuple[type, dict[str, Any], dict[str, Any]]) -> bool:
+    """Whether an optimizer adds up the gradients of several steps before it updates anything."""
+    return bool(recipe[1].get("gradient_accumulation_steps"))
 
 
 def fresh_optimizer(recipe: tuple[type, dict[str, Any], dict[str, Any]]) -> Any:

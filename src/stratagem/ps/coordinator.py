@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Final
 
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ from stratagem.ps.crew import Crew, Job
 from stratagem.ps.pickling import SharedValue, dumps
 from stratagem.ps.placement import Placement
 from stratagem.ps.task import ClosesWhenDropped, current_task
-from stratagem.replica.untraced import leave_tracing
+from stratagem.replica.untraced import AdvancedByPython, leave_tracing
 
 _MOST_FUNCTIONS: Final = 128
 """How many functions workers keep. A program that makes a new one for each call must not fill their memory."""
@@ -47,22 +47,29 @@ class RemoteValue:
 
         Raises:
             CancelledError: It was aborted because another function failed.
+            UnavailableError: It was aborted because a parameter server was lost (or whatever else ended the work).
             TimeoutError: It is not there in time.
             Exception: What the function raised.
         """
         if not self._crew.wait_for(lambda: self._status is not _Status.NOT_READY, timeout):
             raise TimeoutError(f"The function has not ended within {timeout:g} s.")
         if self._error is not None:
+            self._crew.tell(self._error)
             raise self._error
         if self._status is _Status.ABORTED:
+            self._crew.raise_if_broken()
             raise CancelledError(
                 explain(
                     "The function was not run, or given up.",
-                    "Another scheduled function failed first, or the cluster ended.",
+                    "Another scheduled function failed first.",
                     "See the error that coordinator.join() raises.",
                 )
             )
         return self._value
+
+    def done(self) -> bool:
+        """Return whether the result is there, or cannot come; `fetch` may still wait while its round is applied."""
+        return self._status is not _Status.NOT_READY
 
     def get(self, timeout: float | None = None) -> Any:
         """Wait for the result, as `fetch`; arrays as JAX arrays."""
@@ -129,7 +136,7 @@ class _PerWorkerIterator(PerWorkerValues):
         )
 
 
-class _WorkerIterator(ClosesWhenDropped):
+class _WorkerIterator(ClosesWhenDropped, AdvancedByPython):
     """A worker's iterator over its dataset."""
 
     def __init__(self, dataset: Any) -> None:
@@ -209,7 +216,7 @@ class ClusterCoordinator:
     def _begin(self, strategy: HasWorkers) -> None:
         self.strategy = strategy
         self._crew = strategy.crew
-        self._functions: dict[Callable[..., Any], _SharedFunction] = {}
+        self._functions: dict[Any, _SharedFunction] = {}
 
     def schedule(
         self, fn: Callable[..., Any], args: Sequence[Any] | None = None, kwargs: Mapping[str, Any] | None = None
@@ -227,7 +234,16 @@ class ClusterCoordinator:
         Raises:
             Exception: What an earlier function raised: nothing is left running, and all that waited is aborted.
             UnavailableError: A parameter server was lost, or all workers were for too long.
+            UsageError: `fn` is no function, or cannot be sent, or the strategy was closed.
         """
+        if not callable(fn):
+            raise UsageError(
+                explain(
+                    f"coordinator.schedule was given {fn!r}, which is no function.",
+                    "A worker has nothing to run.",
+                    "Write coordinator.schedule(step, args=(iterator,)), not coordinator.schedule(step(iterator)).",
+                )
+            )
         function = self._shared_function(fn)
         payload, needs = dumps((function, tuple(args or ()), dict(kwargs or {})), self.strategy.placement)
         value = RemoteValue(self._crew)
@@ -237,6 +253,12 @@ class ClusterCoordinator:
     def prepare(self, fn: Callable[..., Any]) -> None:
         """Move the variables that a function refers to the parameter servers now, not when it is first scheduled."""
         self._shared_function(fn)
+
+    def forget(self, fn: Callable[..., Any]) -> None:
+        """Let workers forget a function that is not scheduled any more, with what it compiled there."""
+        known = self._functions.pop(fn if isinstance(fn, Hashable) else id(fn), None)
+        if known is not None:
+            self._crew.forget(known.number)
 
     def join(self) -> None:
         """Wait until all scheduled functions have run; raises what `schedule` raises."""
@@ -268,19 +290,46 @@ class ClusterCoordinator:
         return self._crew.worker_count
 
     def metrics(self) -> dict[str, int]:
-        """Return counts: functions queued, in flight, finished, retried ..., workers up and lost, bytes."""
-        return self._crew.counts()
+        """Return counts of what the cluster has done since its chief began, and does now.
+
+        Functions (integers): `queued` (wait for a worker), `in flight` (were sent to one), and of all so far
+        `scheduled`, `finished`, `failed` (raised an error), `aborted` (not run after another's error), `retried` (sent
+        again as their worker was lost); in the synchronous mode also `rounds` (applied) and `dropped` (what came too
+        late for its round). Workers: `workers up` now, `workers lost` so far, each loss counted. Bytes
+        between this chief and all other tasks: `bytes sent`, `bytes received`. What the servers report, 0 of those
+        that do not answer: `updates` (gradients applied to parts of variables), `staleness` (how many other changes
+        came between the reading of a part and the update by its gradient, added up over all updates: divided by
+        `updates`, how old weights are on average that gradients are computed with) and `max staleness`.
+
+        Example:
+            >>> import stratagem
+            >>> strategy = stratagem.ParameterServerStrategy()
+            >>> coordinator = stratagem.coordinator.ClusterCoordinator(strategy)
+            >>> coordinator.schedule(lambda: 1).fetch()
+            1
+            >>> counts = coordinator.metrics()
+            >>> counts["finished"], counts["updates"]
+            (1, 0)
+            >>> strategy.close()
+        """
+        residence = self.strategy.placement.residence
+        received, sent = residence.servers.traffic
+        counts = self._crew.counts()
+        counts["bytes received"] += received
+        counts["bytes sent"] += sent
+        return {**counts, **residence.servers.report()}
 
     def _share(self, make: Callable[[], Any]) -> int:
         data, needs = dumps(make, self.strategy.placement)
         return self._crew.share(data, frozenset(needs), to_call=True)
 
     def _shared_function(self, fn: Callable[..., Any]) -> _SharedFunction:
-        known = self._functions.pop(fn, None)
+        key = fn if isinstance(fn, Hashable) else id(fn)
+        known = self._functions.pop(key, None)
         if known is None:
             data, needs = dumps(fn, self.strategy.placement)
-            known = _SharedFunction(self._crew.share(data, frozenset(needs), to_call=False))
-        self._functions[fn] = known  # last: most recently used
+            known = _SharedFunction(fn, self._crew.share(data, frozenset(needs), to_call=False))
+        self._functions[key] = known  # last: most recently used
         if len(self._functions) > _MOST_FUNCTIONS:
             self._crew.forget(self._functions.pop(next(iter(self._functions))).number)
         return known
@@ -289,7 +338,8 @@ class ClusterCoordinator:
 class _SharedFunction(SharedValue):
     """A function that workers hold."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, function: Callable[..., Any], number: int) -> None:
+        self.function = function  # while it is known, no other has its id
         self.number = number
 
 

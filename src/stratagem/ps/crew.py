@@ -5,31 +5,39 @@ from __future__ import annotations
 import functools
 import itertools
 import threading
-import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import zmq
 
 from stratagem.core.clock import Clock, Deadline
-from stratagem.core.errors import UnavailableError, explain
+from stratagem.core.errors import UnavailableError, UsageError, explain
 from stratagem.core.log import announce
+from stratagem.ps.commits import Commits
 from stratagem.ps.dispatch import (
     Abort,
+    Awaited,
+    Begun,
     Broken,
+    Commit,
+    Committed,
     Dispatch,
     Event,
     Failed,
     Finished,
+    Forsaken,
     Raised,
     Scheduled,
+    Send,
     WorkerLost,
     WorkerUp,
 )
+from stratagem.ps.links import Link, Links
 from stratagem.ps.nest import put_together
 from stratagem.ps.service import pickled
+from stratagem.ps.shared import Shared, SharedValues
 from stratagem.transport.channel import Channel, raise_if_error
 from stratagem.transport.keys import Keys, Role
 from stratagem.transport.message import Message, MessageError
@@ -37,12 +45,6 @@ from stratagem.transport.server import ERROR
 
 MOST_QUEUED: Final = 1 << 16
 """How many functions may wait for workers; `schedule` then waits too. (TensorFlow's bound is four times that.)"""
-
-_HELLO_SECONDS: Final = 5.0
-"""How often the chief says that it is still there."""
-
-_RETRY_SECONDS: Final = 0.2
-"""How long to wait before a lost task is called again."""
 
 
 class Receiver(Protocol):
@@ -68,53 +70,6 @@ class Job:
     receiver: Receiver
 
 
-@dataclass(slots=True)
-class Shared:
-    """A value that workers hold.
-
-    Args:
-        data: Pickled.
-        to_call: Whether the value is what the pickled function returns.
-        needs: Numbers of shared values that it refers to.
-        uses: How many closures and shared values refer to it, and one while its owner wants it.
-    """
-
-    data: bytes
-    to_call: bool
-    needs: frozenset[int] = frozenset()
-    uses: int = 1
-
-
-@dataclass(slots=True)
-class Link:
-    """The connection to one task, and what it has been sent.
-
-    Args:
-        role: Worker or parameter server.
-        index: Which.
-        channel: The connection; None between two.
-        is_up: Whether it has answered.
-        call_at: When to say hello, or to try again.
-        sent: Closures by the numbers of their requests.
-        known: Numbers of the shared values that it has.
-        forget: Numbers of those that it need not keep.
-    """
-
-    role: Role
-    index: int
-    call_at: Deadline
-    channel: Channel | None = None
-    is_up: bool = False
-    sent: dict[int, int] = field(default_factory=dict)
-    known: set[int] = field(default_factory=set)
-    forget: list[int] = field(default_factory=list)
-
-    @property
-    def name(self) -> str:
-        """The task, as messages name it."""
-        return f"{self.role} {self.index}"
-
-
 class Crew:
     """Runs closures on workers.
 
@@ -122,7 +77,7 @@ class Crew:
         workers: Their addresses, by index.
         servers: Addresses of the parameter servers.
         keys: The keys of the chief, or None.
-        depth: How many closures a worker may have at once.
+        dispatch: Says which closure runs where, and when.
         patience_seconds: How long to wait for the first worker, or for one to come back, when there is none.
         clock: Where time comes from.
     """
@@ -133,26 +88,27 @@ class Crew:
         servers: Sequence[str],
         keys: Keys | None = None,
         *,
-        depth: int = 1,
+        dispatch: Dispatch | None = None,
         patience_seconds: float = 300.0,
         clock: Clock | None = None,
     ) -> None:
         self._clock = clock or Clock()
-        self._keys = keys
         self._patience_seconds = patience_seconds
         self.worker_count = len(workers)
-        self.dispatch = Dispatch(depth)
+        self.dispatch = dispatch or Dispatch()
         self._changed = threading.Condition()
         """Held whenever something is looked at or changed; notified when somebody may be waiting for it."""
-        self._chief = uuid.uuid4().hex
+        self._term = ""
+        self._connects_anew = False
+        self.has_told_of_loss = False
+        """Whether the program has been told, in this term, that a parameter server was lost."""
         self._jobs: dict[int, Job] = {}
-        self._shared: dict[int, Shared] = {}
+        self._shared = SharedValues()
         self._numbers = itertools.count()
         self._outbox: deque[tuple[int, int]] = deque()
+        self._commits = Commits(self._term, range(len(servers)), self._clock)
         self._unwanted: deque[int] = deque()
-        self._addresses = {(Role.WORKER, i): address for i, address in enumerate(workers)}
-        self._addresses |= {(Role.PS, i): address for i, address in enumerate(servers)}
-        self._links = {key: Link(*key, Deadline(0.0, self._clock)) for key in self._addresses}
+        self._links = Links(workers, servers, keys, self._clock)
         self._alone_since = Deadline(patience_seconds, self._clock)
         self._context = zmq.Context()
         self._wake_end = self._context.socket(zmq.PAIR)
@@ -177,29 +133,30 @@ class Crew:
         """
         with self._changed:
             number = next(self._numbers)
-            self._shared[number] = Shared(data, to_call, needs)
-            self._use(needs)
+            self._shared.add(number, Shared(data, to_call, needs))
             return number
 
     def forget(self, number: int) -> None:
         """Let workers drop a shared value, once no closure refers to it. Any thread may call it at any moment."""
         self._unwanted.append(number)
 
-    def _use(self, numbers: Iterable[int]) -> None:
-        for number in numbers:
-            self._shared[number].uses += 1
+    def begin(self, term: str) -> None:
+        """Begin a term (`service`): give up what is under way, and let workers, too, begin with nothing."""
+        with self._changed:
+            self._term = term
+            self._handle(Begun())
+            self.has_told_of_loss = False
+            servers = [link.index for link in self._links if link.role is Role.PS]
+            self._commits = Commits(term, servers, self._clock)
+            self._connects_anew = True  # sockets belong to the thread
+            self._rouse()
 
     def _release(self, numbers: Iterable[int]) -> None:
-        for number in numbers:
-            shared = self._shared[number]
-            shared.uses -= 1
-            if not shared.uses:
-                del self._shared[number]
-                self._release(shared.needs)
-                for link in self._links.values():
-                    if number in link.known:
-                        link.known.discard(number)
-                        link.forget.append(number)
+        for number in self._shared.release(numbers):
+            for link in self._links:
+                if number in link.known:
+                    link.known.discard(number)
+                    link.forget.append(number)
 
     def _end_job(self, closure: int) -> Receiver:
         job = self._jobs.pop(closure)
@@ -217,7 +174,7 @@ class Crew:
             self._raise_if_due()
             number = next(self._numbers)
             self._jobs[number] = job
-            self._use(job.needs)
+            self._shared.use(job.needs)
             self._handle(Scheduled(number))
 
     def join(self) -> None:
@@ -227,41 +184,59 @@ class Crew:
             Exception: The error of a closure; nothing is left running.
         """
         with self._changed:
-            self._changed.wait_for(lambda: self.dispatch.is_idle)
+            self._changed.wait_for(self._is_done)
             self._raise_if_due()
 
     def done(self) -> bool:
         """Return whether every closure has run; raise the error of one."""
         with self._changed:
             self._raise_if_due()
-            return self.dispatch.is_idle
+            return self._is_done()
+
+    def _is_done(self) -> bool:
+        """Return whether all is done; where the open round waits for closures, let it be applied without them."""
+        if self.dispatch.waits_for_more:
+            self._handle(Awaited())
+        return self.dispatch.is_idle
 
     def wait_for(self, holds: Callable[[], bool], seconds: float | None = None) -> bool:
-        """Wait until something a receiver was told holds.
+        """Wait until something a receiver was told holds, and no server is applying a round.
+
+        What the program reads next would otherwise be new on one server and old on another.
 
         Args:
             holds: Looks at it.
             seconds: How long to wait; None until the cluster says that it will not come.
         """
         with self._changed:
-            return self._changed.wait_for(holds, seconds)
+            return self._changed.wait_for(lambda: holds() and not self._is_committing, seconds)
+
+    @property
+    def _is_committing(self) -> bool:
+        return self.dispatch.rounds is not None and self.dispatch.rounds.is_committing
+
+    @property
+    def addresses(self) -> dict[tuple[Role, int], str]:
+        """Where each task is called."""
+        return self._links.addresses
 
     def counts(self) -> dict[str, int]:
         """Return how many closures are queued and in flight, workers are up, and what has happened so far."""
         with self._changed:
-            links = [link.channel for link in self._links.values() if link.channel is not None]
+            links = [link.channel for link in self._links if link.channel is not None]
             return {
                 "queued": len(self.dispatch.queued),
                 "in flight": self.dispatch.running,
                 "workers up": len(self.dispatch.in_flight),
                 **dict.fromkeys(("scheduled", "finished", "failed", "aborted", "retried", "workers lost"), 0),
+                **dict.fromkeys(("rounds", "dropped"), 0),
                 **self.dispatch.counts,
                 "bytes sent": sum(channel.sent_bytes for channel in links),
                 "bytes received": sum(channel.received_bytes for channel in links),
             }
 
     def close(self) -> None:
-        """End the thread; closures that have not run never will. Harmless when closed."""
+        """End the thread; who waits for closures that have not run is told. Harmless when closed."""
         with self._changed:
             if self._closing:
                 return
@@ -277,16 +252,33 @@ class Crew:
         error = self.dispatch.due
         assert error is not None
         self._handle(Raised())
+        self.tell(error)
         raise error
+
+    def raise_if_broken(self) -> None:
+        """Raise the error because of which the cluster can do no more in this term, if there is one."""
+        with self._changed:
+            if self.dispatch.broken:
+                self._raise_if_due()
+
+    def tell(self, error: BaseException) -> None:
+        """Take note of an error that the program is told."""
+        self.has_told_of_loss |= self.dispatch.broken and isinstance(error, UnavailableError)
 
     def _handle(self, event: Event) -> None:
         """Let the machine react, and do what it says. The lock is held."""
-        for instruction in self.dispatch.handle(event):
-            if isinstance(instruction, Abort):
-                self._end_job(instruction.closure).abort()
-            else:
-                self._outbox.append((instruction.worker, instruction.closure))
-        if self._outbox:
+        instructions = self.dispatch.handle(event)
+        if not self._is_committing:
+            self._commits.give_up()  # applied, or broken
+        for instruction in instructions:
+            match instruction:
+                case Abort(closure):
+                    self._end_job(closure).abort()
+                case Commit():
+                    self._commits.begin(instruction)
+                case Send(worker, closure):
+                    self._outbox.append((worker, closure))
+        if instructions:
             self._rouse()
 
     def _rouse(self) -> None:
@@ -296,8 +288,9 @@ class Crew:
 
     def _talk(self) -> None:
         """The thread: send what is to be sent, take in what comes, call those that are away."""
-        poller = zmq.Poller()
+        poller = self._links.poller
         poller.register(self._wake_end, zmq.POLLIN)
+        end = _closed()
         try:
             while not self._closing:
                 ready = dict(poller.poll(self._pause_ms()))
@@ -305,55 +298,61 @@ class Crew:
                     if self._wake_end in ready:
                         self._wake_end.recv()
                     self._is_awake = True  # what is scheduled from here on is seen below
-                    for link in self._links.values():
-                        if link.channel is not None and (link.channel.socket in ready or link.channel.monitor in ready):
-                            self._take_in(link, poller)
+                    if self._connects_anew:  # before anything is read: what a connection says is of the old term
+                        self._connects_anew = False
+                        self._links.disconnect_all()
+                    for link in self._links.with_news(ready):
+                        self._take_in(link)
+                    for link in self._links:
                         if link.call_at.expired:
-                            self._call(link, poller)
-                    self._send_out(poller)
+                            self._call(link)
+                    self._links.follow()
+                    self._send_out()
                     while self._unwanted:
                         self._release([self._unwanted.popleft()])
                     self._look_for_workers()
+                    self._look_for_servers()
                     self._is_awake = False
                     self._changed.notify_all()
+        except Exception as fault:  # of Stratagem's
+            end = fault
         finally:
-            for link in self._links.values():
-                if link.channel is not None:
-                    link.channel.close()
+            self._give_up(end)
+            self._links.disconnect_all()
+
+    def _give_up(self, error: BaseException) -> None:
+        """Tell whoever waits, now or later, that this thread has ended: nothing will run any more."""
+        with self._changed:
+            self._is_awake = True  # nobody listens
+            self._handle(Begun())
+            self._handle(Broken(error))
+            self._changed.notify_all()
 
     def _pause_ms(self) -> int:
-        return 0 if self._outbox else int(min(link.call_at.remaining for link in self._links.values()) * 1000) + 1
+        return 0 if self._outbox else int(self._links.seconds_to_call * 1000) + 1
 
-    def _call(self, link: Link, poller: zmq.Poller) -> None:
+    def _call(self, link: Link) -> None:
         """Say hello, on a new connection where there is none."""
-        link.call_at = Deadline(_HELLO_SECONDS, self._clock)
-        if link.channel is None:
-            address = self._addresses[link.role, link.index]
-            link.channel = Channel(link.name, address, keys=self._keys, role=link.role, clock=self._clock)
-            poller.register(link.channel.socket, zmq.POLLIN)
-            poller.register(link.channel.monitor, zmq.POLLIN)
-        self._trying(link, poller, lambda channel: channel.send(Message("hello", {"chief": self._chief})))
+        self._links.connect(link)
+        self._trying(link, lambda channel: channel.send(Message("hello", {"term": self._term})))
 
-    def _take_in(self, link: Link, poller: zmq.Poller) -> None:
+    def _take_in(self, link: Link) -> None:
         def take(channel: Channel) -> None:
             while (message := channel.poll()) is not None:
                 self._understand(link, message)
 
-        self._trying(link, poller, take)
+        self._trying(link, take)
 
-    def _trying(self, link: Link, poller: zmq.Poller, use: Callable[[Channel], Any]) -> None:
+    def _trying(self, link: Link, use: Callable[[Channel], Any]) -> None:
         """Use the connection to a task; if it turns out that the task is lost, take note."""
         assert link.channel is not None
         try:
             use(link.channel)
         except (UnavailableError, MessageError) as error:
-            poller.unregister(link.channel.socket)
-            poller.unregister(link.channel.monitor)
-            link.channel.close()
+            if link.role is Role.PS:
+                self._commits.ask(link.index, None)
             was_up = link.is_up
-            link.channel, link.is_up = None, False
-            link.sent, link.known, link.forget = {}, set(), []
-            link.call_at = Deadline(_RETRY_SECONDS, self._clock)
+            self._links.disconnect(link, is_lost=True)
             if was_up:
                 self._lose(link, error)
 
@@ -369,10 +368,16 @@ class Crew:
         closure = link.sent.pop(message.id, None)
         if closure is not None:
             self._end(link, closure, message)
-        elif message.kind != ERROR and not link.is_up:  # it has answered the hello
-            link.is_up = True
-            if link.role is Role.WORKER:
+        elif link.role is Role.PS and self._commits.is_answer(link.index, message.id):
+            self._applied(link, message)
+        elif message.kind != ERROR:  # it has answered the hello
+            if link.role is Role.PS:
+                self._links.hear(message.fields.get("workers", ()))
+            elif not link.is_up:
+                if link.has_moved:
+                    announce(f"{link.name} is at {link.address} now.")
                 self._handle(WorkerUp(link.index))
+            link.is_up = True
 
     def _end(self, link: Link, closure: int, message: Message) -> None:
         receiver = self._end_job(closure)
@@ -387,38 +392,54 @@ class Crew:
                 self._handle(Broken(error))
         else:
             receiver.finish(value)
-            self._handle(Finished(link.index, closure))
+            self._handle(Finished(link.index, closure, message.fields.get("contribution")))
 
-    def _send_out(self, poller: zmq.Poller) -> None:
+    def _applied(self, link: Link, message: Message) -> None:
+        """A server has applied the round, or could not: then the others have, and training cannot go on."""
+        try:
+            raise_if_error(message)
+        except Exception as error:
+            error.add_note(f"On {link.name}, which was to apply a round.")
+            self._handle(Broken(error))
+        else:
+            if self._commits.end(link.index):
+                self._handle(Committed())
+
+    def _send_out(self) -> None:
         while self._outbox:
             worker, closure = self._outbox.popleft()
             link = self._links[Role.WORKER, worker]
             if link.channel is None or closure not in self.dispatch.in_flight.get(worker, ()):
                 continue  # lost in the meantime: the closure is queued again
-            self._trying(link, poller, functools.partial(self._send, link, closure))
+            self._trying(link, functools.partial(self._send, link, closure))
+        for server, message in self._commits.to_ask:
+            link = self._links[Role.PS, server]
+            if link.channel is not None:
+                self._trying(link, functools.partial(self._ask_to_apply, server, message))
+
+    def _ask_to_apply(self, server: int, message: Message, channel: Channel) -> None:
+        self._commits.ask(server, channel.send(message))
 
     def _send(self, link: Link, closure: int, channel: Channel) -> None:
         job = self._jobs[closure]
-        fresh = self._missing(job.needs, link.known)
-        fields = {"fresh": [(number, self._shared[number].to_call) for number in fresh], "forget": link.forget}
+        fresh = self._shared.missing(job.needs, link.known)
+        rounds = self.dispatch.rounds
+        fields = {
+            "term": self._term,
+            "fresh": [(number, self._shared[number].to_call) for number in fresh],
+            "forget": link.forget,
+            "round": None if rounds is None else rounds.round_of(closure),
+        }
         data = [job.payload, *(self._shared[number].data for number in fresh)]
         link.sent[channel.send(Message("run", fields, [pickled(each) for each in data]))] = closure
         link.known.update(fresh)
         link.forget = []
 
-    def _missing(self, needs: frozenset[int], known: set[int]) -> list[int]:
-        """Return the shared values to send, those that others refer to first."""
-        missing: list[int] = []
-        for number in sorted(needs - known):
-            missing += [each for each in self._missing(self._shared[number].needs, known) if each not in missing]
-            missing += [number] if number not in missing else []
-        return missing
-
     def _look_for_workers(self) -> None:
         """Give up when there has been no worker for too long, and something waits for one."""
         if self.dispatch.in_flight or not self.dispatch.queued or not self._alone_since.expired:
             return
-        away = ", ".join(link.name for link in self._links.values() if link.role is Role.WORKER)
+        away = ", ".join(link.name for link in self._links if link.role is Role.WORKER)
         error = UnavailableError(
             explain(
                 f"No worker could be reached for {self._patience_seconds:g} s; expected: {away}.",
@@ -426,5 +447,20 @@ class Crew:
                 "Start the workers: the same program, with their own task in TF_CONFIG. See the end of their output.",
             )
         )
-        self._handle(Broken(error))
+        self._handle(Forsaken(error))
         self._alone_since = Deadline(self._patience_seconds, self._clock)
+
+    def _look_for_servers(self) -> None:
+        """Give up when they have not applied a round in time."""
+        if (error := self._commits.failure) is not None:
+            self._handle(Broken(error))
+
+
+def _closed() -> UsageError:
+    return UsageError(
+        explain(
+            "The strategy was closed, by strategy.close() or the end of the program.",
+            "Scheduled functions that have not run never will: the cluster has ended.",
+            "Call coordinator.join() before strategy.close(); to go on, make a new strategy, coordinator and model.",
+        )
+    )

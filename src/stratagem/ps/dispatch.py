@@ -11,6 +11,8 @@ A *closure* is one function to run once, known by a number. It is
 A worker that is lost gives its closures back: they run again elsewhere, at least once in all. When a closure fails,
 those that are queued are aborted and no other begins; the error is due once nothing is in flight any more
 (https://www.tensorflow.org/api_docs/python/tf/distribute/coordinator/ClusterCoordinator#schedule).
+
+How far workers may run apart is for `ps.pace` to say: a bound on staleness, or rounds.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from stratagem.core.errors import UnavailableError, explain
+from stratagem.ps.pace import Overlaps, Rounds
 
 MOST_LOSSES: Final = 10
 """A closure that has lost so many workers is not sent again: it may well be what ends them."""
@@ -52,10 +55,11 @@ class WorkerLost:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A worker has run a closure."""
+    """A worker has run a closure, and given a contribution to its round, by this name, where it gave one."""
 
     worker: int
     closure: int
+    contribution: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +73,21 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """The cluster can do no more: a parameter server is lost, or all workers are."""
+    """The cluster can do no more in this term: a parameter server is lost."""
 
     error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class Forsaken:
+    """There has been no worker for too long."""
+
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """Another term begins: no worker is up, nothing is under way, and what was broken is whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +95,19 @@ class Raised:
     """The user has been told of the error."""
 
 
-Event: TypeAlias = Scheduled | WorkerUp | WorkerLost | Finished | Failed | Broken | Raised
+@dataclass(frozen=True, slots=True)
+class Awaited:
+    """The user waits until all is done: the open round gets no more closures."""
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """All parameter servers have applied a round."""
+
+
+Event: TypeAlias = (
+    Scheduled | WorkerUp | WorkerLost | Finished | Failed | Broken | Forsaken | Begun | Raised | Awaited | Committed
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +125,15 @@ class Abort:
     closure: int
 
 
-Instruction: TypeAlias = Send | Abort
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Let all parameter servers apply a round: these contributions, and no others."""
+
+    round: int
+    contributions: tuple[str, ...]
+
+
+Instruction: TypeAlias = Send | Abort | Commit
 
 
 class DispatchError(AssertionError):
@@ -110,6 +146,8 @@ class Dispatch:
     Args:
         depth: How many closures a worker may have at once. With more than one, a closure may wait behind a slow one
             while another worker is free.
+        max_staleness: How many others may overlap a closure; None for any number.
+        rounds: The rounds of the synchronous mode, or None.
 
     Example:
         >>> dispatch = Dispatch(depth=1)
@@ -119,19 +157,22 @@ class Dispatch:
         ([], [Send(worker=1, closure=7)])
     """
 
-    def __init__(self, depth: int = 1) -> None:
+    def __init__(self, depth: int = 1, max_staleness: int | None = None, rounds: Rounds | None = None) -> None:
         self.depth = depth
+        self.overlaps = Overlaps(max_staleness)
+        self.rounds = rounds
         self.queued: deque[int] = deque()
         self.in_flight: dict[int, set[int]] = {}
         """What each worker that is up has been sent."""
         self.error: BaseException | None = None
         """What the user is to be told once nothing is in flight."""
         self.broken = False
-        """Whether the error is for ever."""
+        """Whether the error stays until another term begins."""
         self.losses: Counter[int] = Counter()
         """How many workers each closure has lost, where it has lost some."""
         self.counts: Counter[str] = Counter()
-        """How many closures were scheduled, finished, failed, aborted and retried; how many workers were lost."""
+        """How many closures were scheduled, finished, failed, aborted and retried; how many workers were lost; how
+        many rounds were applied, and contributions dropped because they came too late."""
         self.story: deque[tuple[Event, list[Instruction]]] = deque(maxlen=STORY_LENGTH)
         """What happened last, with what was done about it. From its beginning it can be replayed."""
 
@@ -142,13 +183,22 @@ class Dispatch:
 
     @property
     def is_idle(self) -> bool:
-        """Whether every closure has run, failed or was aborted."""
-        return not self.queued and not self.running
+        """Whether every closure has run, failed or was aborted, and every round is applied."""
+        return not self.queued and not self.running and self._is_applied
 
     @property
     def due(self) -> BaseException | None:
         """The error that the user is to be told now: nothing is left running."""
-        return self.error if self.running == 0 else None
+        return self.error if self.running == 0 and self._is_applied else None
+
+    @property
+    def waits_for_more(self) -> bool:
+        """Whether the open round has contributions, and only further closures, or `Awaited`, will end it."""
+        return not self.queued and self.rounds is not None and self.rounds.is_short
+
+    @property
+    def _is_applied(self) -> bool:
+        return self.rounds is None or self.rounds.is_applied
 
     def handle(self, event: Event) -> list[Instruction]:
         """Take in what happened; return what to do.
@@ -157,6 +207,7 @@ class Dispatch:
             DispatchError: The event cannot be.
         """
         instructions = self._react(event)
+        instructions += self._commit(awaited=isinstance(event, Awaited))
         instructions += self._send()
         self.story.append((event, instructions))
         return instructions
@@ -174,21 +225,44 @@ class Dispatch:
             case WorkerLost(worker):
                 self._require(worker in self.in_flight, event)
                 return self._give_back(worker)
-            case Finished(worker, closure):
+            case Finished(worker, closure, contribution):
                 self._end(worker, closure, event)
                 self.counts["finished"] += 1
+                self.overlaps.end(closure)
+                if self.rounds is not None:
+                    self.counts["dropped"] += not self.rounds.take(closure, contribution)
             case Failed(worker, closure, error):
                 self._end(worker, closure, event)
                 self.counts["failed"] += 1
+                self._leave(closure)
                 return self._stop(error)
             case Broken(error):
                 self.broken = True
                 self.error = None  # it comes before an error of a closure, which may be its consequence
+                if self.rounds is not None:
+                    self.rounds.give_up()
                 return self._stop(error)
+            case Forsaken(error):
+                return self._stop(error)
+            case Begun():
+                under_way = [closure for closures in self.in_flight.values() for closure in closures]
+                self.in_flight, self.error, self.broken = {}, None, False
+                for closure in under_way:
+                    self._leave(closure)
+                if self.rounds is not None:
+                    self.rounds.give_up()
+                return self._abort([*under_way, *self._emptied()])
             case Raised():
                 self._require(self.due is not None, event)
                 if not self.broken:
                     self.error = None
+            case Committed():
+                self._require(self.rounds is not None and self.rounds.is_committing, event)
+                assert self.rounds is not None
+                self.rounds.is_committing = False
+                self.counts["rounds"] += 1
+            case Awaited():
+                pass
         return []
 
     def _end(self, worker: int, closure: int, event: Event) -> None:
@@ -196,10 +270,18 @@ class Dispatch:
         self.in_flight[worker].discard(closure)
         self.losses.pop(closure, None)
 
+    def _leave(self, closure: int) -> None:
+        """Take note that a closure is in flight no more, and has done nothing."""
+        self.overlaps.end(closure)
+        if self.rounds is not None:
+            self.rounds.leave(closure)
+
     def _give_back(self, worker: int) -> list[Instruction]:
         """Queue again what a lost worker had, before all else and in order; or give up."""
         closures = sorted(self.in_flight.pop(worker))
         self.counts["workers lost"] += 1
+        for closure in closures:
+            self._leave(closure)
         if self.error is not None:
             return self._abort(closures)
         self.losses.update(closures)
@@ -215,8 +297,11 @@ class Dispatch:
         """Keep the first error, and let nothing else begin."""
         if self.error is None:
             self.error = error
+        return self._abort(self._emptied())
+
+    def _emptied(self) -> deque[int]:
         queued, self.queued = self.queued, deque()
-        return self._abort(queued)
+        return queued
 
     def _abort(self, closures: Iterable[int]) -> list[Instruction]:
         instructions: list[Instruction] = []
@@ -226,15 +311,30 @@ class Dispatch:
             instructions.append(Abort(closure))
         return instructions
 
+    def _commit(self, *, awaited: bool) -> list[Instruction]:
+        """End the open round when it has enough contributions, or will get no more."""
+        if self.rounds is None or self.rounds.is_committing:
+            return []
+        stopped = self.error is not None and self.running == 0
+        if not (self.rounds.is_full or (self.waits_for_more and (awaited or stopped))):
+            return []
+        return [Commit(self.rounds.number, self.rounds.end())]
+
+    def _may_begin(self) -> bool:
+        return self.overlaps.admits and (self.rounds is None or self.rounds.admits)
+
     def _send(self) -> list[Instruction]:
-        """Send what is queued to workers that have least to do."""
+        """Send what is queued to workers that have least to do; of several, to the one that has waited longest."""
         instructions: list[Instruction] = []
-        while self.queued and self.error is None and self.in_flight:
+        while self.queued and self.error is None and self.in_flight and self._may_begin():
             worker = min(self.in_flight, key=lambda each: len(self.in_flight[each]))
             if len(self.in_flight[worker]) >= self.depth:
                 break
             closure = self.queued.popleft()
-            self.in_flight[worker].add(closure)
+            self.in_flight[worker] = self.in_flight.pop(worker) | {closure}  # now the last in the dict's order
+            self.overlaps.begin(closure)
+            if self.rounds is not None:
+                self.rounds.begin(closure)
             instructions.append(Send(worker, closure))
         return instructions
 
@@ -244,12 +344,15 @@ class Dispatch:
         Raises:
             DispatchError: It is not.
         """
-        known = [*self.queued, *(closure for closures in self.in_flight.values() for closure in closures)]
+        running = [closure for closures in self.in_flight.values() for closure in closures]
+        known = [*self.queued, *running]
         free = any(len(closures) < self.depth for closures in self.in_flight.values())
         rules = {
             "a closure is in one place": len(known) == len(set(known)),
             "a worker has no more than it may": all(len(each) <= self.depth for each in self.in_flight.values()),
-            "nothing waits while a worker is free": not (self.queued and free),
+            "nothing waits while a worker is free": not (self.queued and free and self._may_begin()),
+            "no closure overlaps more than it may": self.overlaps.holds(running),
+            "rounds are of closures in flight": self.rounds is None or self.rounds.holds(running),
             "after an error nothing is queued": self.error is None or not self.queued,
             "losses are of closures that are known": set(self.losses) <= set(known),
             "what is broken has an error": not self.broken or self.error is not None,

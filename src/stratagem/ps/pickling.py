@@ -18,14 +18,13 @@ Only the chief pickles, and only what the chief sent is unpickled.
 from __future__ import annotations
 
 import contextlib
-import functools
 import inspect
 import io
 import pickle
 import sys
 import threading
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import cloudpickle
@@ -45,11 +44,14 @@ from stratagem.ps.compat import (
     fresh_optimizer,
     optimizer_settings,
     plain_variable_like,
+    scaling_settings,
     set_counters,
+    set_scaling,
     value_held,
     variable_like,
 )
 from stratagem.ps.placement import Placement
+from stratagem.ps.scaling import apply_scaled
 from stratagem.ps.task import current_task
 from stratagem.ps.variables import RemoteVariable, apply_remotely, is_seed, remote_state
 
@@ -109,6 +111,8 @@ class _Pickler(cloudpickle.Pickler):
         return _remote_variable, (variable.parts, described(variable))
 
     def _optimizer(self, optimizer: Any) -> Any:
+        if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
+            return _scaling_optimizer, (optimizer.inner_optimizer, scaling_settings(optimizer))
         name = self._placement.name_of(optimizer)
         return _remote_optimizer, (name, optimizer_settings(optimizer))
 
@@ -164,7 +168,7 @@ def _by_value(value: Any) -> Iterator[None]:
 
 
 def _shared_value(number: int) -> Any:
-    return current_task().shared[number]
+    return current_task().shared_value(number)
 
 
 def _blank(kind: type) -> Any:
@@ -190,17 +194,39 @@ def _seed(number: int, description: Mapping[str, Any], value: np.ndarray) -> ker
     return task.variables[name]
 
 
-def _remote_optimizer(name: str, settings: tuple[Any, Any, Any]) -> Any:
+def _remote_optimizer(name: str, settings: tuple[Any, Any, Any, list[Any]]) -> Any:
     task = current_task()
     if name not in task.optimizers:
-        recipe, iterations, rate = settings
+        recipe, iterations, rate, targets = settings
         optimizer = fresh_optimizer(recipe)
         set_counters(optimizer, iterations, rate)
         optimizer.remote_name, optimizer.residence, optimizer.companions = name, task.residence, {}
-        optimizer.apply = functools.partial(_apply, optimizer)
-        task.optimizers[name] = optimizer
+        object.__setattr__(optimizer, "targets", targets)  # Keras would take them for variables of the optimizer's own
+        task.optimizers[name] = _applying(optimizer, apply_remotely)
     return task.optimizers[name]
 
 
-def _apply(optimizer: Any, grads: Any, trainable_variables: Any = None) -> None:
-    apply_remotely(optimizer, grads, trainable_variables)
+def _scaling_optimizer(inner: Any, settings: tuple[dict[str, Any], Any, Any]) -> Any:
+    task = current_task()
+    name = f"{inner.remote_name}, scaled"
+    if name not in task.optimizers:
+        config, scale, counter = settings
+        optimizer = keras.optimizers.LossScaleOptimizer(inner, **config)
+        set_scaling(optimizer, scale, counter)
+        task.optimizers[name] = _applying(optimizer, apply_scaled)
+    return task.optimizers[name]
+
+
+def _applying(optimizer: Any, apply_fn: Callable[..., None]) -> Any:
+    """Let both ways of applying an optimizer send gradients."""
+
+    def apply(grads: Any, trainable_variables: Any = None) -> None:
+        apply_fn(optimizer, grads, trainable_variables)
+
+    def stateless_apply(optimizer_variables: Any, grads: Any, trainable_variables: Any) -> tuple[list[Any], list[Any]]:
+        """Return the values as they were: the new ones come about on the servers."""
+        apply_fn(optimizer, grads, None)
+        return list(trainable_variables), list(optimizer_variables)
+
+    optimizer.apply, optimizer.stateless_apply = apply, stateless_apply
+    return optimizer

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import math
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import cloudpickle
+import jax.numpy as jnp
 import keras
 import numpy as np
 
@@ -22,6 +24,9 @@ from stratagem.ps.store import SLOT
 from stratagem.ps.variables import RemoteVariable, Residence, remote_state
 from stratagem.transport.message import Message
 
+LAZY_UPDATE_BYTES: Final = 64 << 20
+"""On one core, Adam takes about a tenth of a second over all rows of a table of this size."""
+
 
 class Placement:
     """Moves variables to the parameter servers: parts go round them in turn, as in TensorFlow.
@@ -29,16 +34,52 @@ class Placement:
     Args:
         servers: The servers.
         partitioner: Given shape and dtype, returns into how many parts each axis is divided; None divides nothing.
+        lazy_update_bytes: Of a table larger than this, only the rows with a gradient are updated, whatever the
+            optimizer.
+        begin: Begins another term (`service`) before anything is placed or written, if one is due.
     """
 
-    def __init__(self, servers: Servers, partitioner: Any = None) -> None:
-        self.residence = Residence(servers)
+    def __init__(
+        self,
+        servers: Servers,
+        partitioner: Any = None,
+        lazy_update_bytes: int = LAZY_UPDATE_BYTES,
+        begin: Callable[[Placement], None] | None = None,
+    ) -> None:
+        self.residence = Residence(servers, self.make_ready)
         self._servers = servers
         self._partitioner = partitioner
+        self._lazy_update_bytes = lazy_update_bytes
         self._turn = itertools.cycle(range(len(servers)))
         self._count = itertools.count()
         self._optimizers: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
         self._lock = threading.RLock()
+        self._begin = begin
+        self._placed: list[RemoteVariable] = []
+        self._definitions: list[Message] = []
+
+    def make_ready(self) -> None:
+        """Begin another term, if one is due."""
+        if self._begin is not None:
+            with self._lock:
+                self._begin(self)
+
+    def expect(self) -> None:
+        """Let servers that hold nothing expect all that was ever placed; its values are to be restored."""
+        with self._lock:
+            whole = [variable for variable in self._placed if SLOT not in variable.parts[0].name]
+            slots: dict[str, list[str]] = {}
+            for name in (part.name for variable in self._placed for part in variable.parts):
+                part, _, slot = name.partition(SLOT)
+                slots.setdefault(part, []).extend([slot] if slot else [])
+            requests: dict[int, list[tuple[Location, RemoteVariable, bool, list[str]]]] = {}
+            for variable in whole:
+                lazy = self._is_lazy(variable)
+                for part in variable.parts:
+                    requests.setdefault(part.server, []).append((part, variable, lazy, slots[part.name]))
+            self._servers.ask({server: _expectation(entries) for server, entries in requests.items()})
+            for definition in self._definitions:
+                self._servers.ask_all(definition)
 
     def place(self, variables: Sequence[keras.Variable]) -> None:
         """Move variables to the servers. They stay the same objects; those that live there already stay.
@@ -51,29 +92,56 @@ class Placement:
             InputError: The partitioner asks for what cannot be.
         """
         with self._lock:
+            self.make_ready()
             new = {id(v): v for v in variables if not isinstance(v, RemoteVariable)}
             chosen = [(variable, self._parts(variable)) for variable in new.values()]
-            requests: dict[int, list[tuple[Location, keras.Variable, np.ndarray]]] = {}
+            requests: dict[int, list[tuple[Location, keras.Variable, np.ndarray, bool]]] = {}
             for variable, parts in chosen:
                 value = np.asarray(_value(variable))
+                lazy = self._is_lazy(variable)
                 start = 0
                 for part in parts:
                     piece = value if part.rows is None else value[start : start + part.rows]
                     start += part.rows or 0
-                    requests.setdefault(part.server, []).append((part, variable, piece))
+                    requests.setdefault(part.server, []).append((part, variable, piece, lazy))
             self._servers.ask({server: _creation(entries) for server, entries in requests.items()})
             for variable, parts in chosen:
-                held_elsewhere(variable, RemoteVariable, remote_state(self.residence, parts))
+                self._hold(variable, parts)
+
+    def remove(self, variables: Sequence[Any], optimizers: Sequence[Any]) -> None:
+        """Let the servers forget variables, and optimizers with their slots. Nothing may use them any more.
+
+        Args:
+            variables: Those that do not live there are ignored.
+            optimizers: Keras optimizers.
+        """
+        with self._lock:
+            names = [self._optimizers.pop(optimizer) for optimizer in optimizers if optimizer in self._optimizers]
+            gone = {id(variable) for variable in variables}
+            parts = {part.name for held in self._placed if id(held) in gone for part in held.parts}
+            # Slots are parts of their variables, whatever optimizer they are of.
+            self._placed = [v for v in self._placed if v.parts[0].name.partition(SLOT)[0] not in parts]
+            self._definitions = [each for each in self._definitions if each.fields["name"] not in names]
+            if not self._servers.is_lost:
+                self._servers.ask_all(Message("remove", {"parts": sorted(parts), "optimizers": names}))
+
+    def _is_lazy(self, variable: keras.Variable) -> bool:
+        return math.prod(variable.shape) * jnp.dtype(variable.dtype).itemsize > self._lazy_update_bytes
+
+    def _hold(self, variable: keras.Variable, parts: Sequence[Location]) -> None:
+        self._placed.append(held_elsewhere(variable, RemoteVariable, remote_state(self.residence, parts)))
 
     def name_of(self, optimizer: Any) -> str:
         """Return the name of an optimizer on the servers, which get to know it, and its slots, when they do not."""
         with self._lock:
+            self.make_ready()
             if optimizer not in self._optimizers:
                 slots = slots_by_variable(optimizer)
                 self.place([variable for variable, _ in slots])
                 name = f"{optimizer.name}#{next(self._count)}"
                 recipe = pickled(cloudpickle.dumps(optimizer_recipe(optimizer)))
-                self._servers.ask_all(Message("define", {"name": name}, [recipe]))
+                self._definitions.append(Message("define", {"name": name}, [recipe]))
+                self._servers.ask_all(self._definitions[-1])
                 self._place_slots(name, slots)
                 self._optimizers[optimizer] = name
             return self._optimizers[optimizer]
@@ -91,7 +159,7 @@ class Placement:
                 if tuple(slot.shape) != tuple(variable.shape):  # a number that all parts have alike
                     locations = [replace(locations[0], rows=None)]
                 self._servers.change([Change("set", locations, _value(slot))])
-                held_elsewhere(slot, RemoteVariable, remote_state(self.residence, locations))
+                self._hold(slot, locations)
 
     def _parts(self, variable: keras.Variable) -> list[Location]:
         shape = tuple(variable.shape)
@@ -104,10 +172,27 @@ class Placement:
         return [Location(next(self._turn), f"{name}/part_{i}", rows) for i, rows in enumerate(sizes)]
 
 
-def _creation(entries: Sequence[tuple[Location, keras.Variable, np.ndarray]]) -> Message:
-    names = [[part.name, variable.name] for part, variable, _ in entries]
-    constraints = cloudpickle.dumps([variable.constraint for _, variable, _ in entries])
-    return Message("create", {"parts": names}, [*(value for _, _, value in entries), pickled(constraints)])
+def _creation(entries: Sequence[tuple[Location, keras.Variable, np.ndarray, bool]]) -> Message:
+    names = [[part.name, _last_name(variable), lazy] for part, variable, _, lazy in entries]
+    constraints = _constraints(variable for _, variable, _, _ in entries)
+    return Message("create", {"parts": names}, [*(value for _, _, value, _ in entries), constraints])
+
+
+def _expectation(entries: Sequence[tuple[Location, RemoteVariable, bool, list[str]]]) -> Message:
+    parts = []
+    for part, variable, lazy, slots in entries:
+        shape = tuple(variable.shape) if part.rows is None else (part.rows, *variable.shape[1:])
+        parts.append([part.name, _last_name(variable), lazy, shape, variable.stored_dtype, slots])
+    return Message("expect", {"parts": parts}, [_constraints(variable for _, variable, _, _ in entries)])
+
+
+def _last_name(variable: keras.Variable) -> str:
+    """Return the last part of a variable's path: its name, which a model function may have changed."""
+    return variable.path.rpartition("/")[2]
+
+
+def _constraints(variables: Iterable[keras.Variable]) -> np.ndarray:
+    return pickled(cloudpickle.dumps([variable.constraint for variable in variables]))
 
 
 def _value(variable: keras.Variable) -> Any:

@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from stratagem.cluster.spec import ClusterSpec, Task
 from stratagem.core import environment
 from stratagem.core.clock import Clock, Deadline
-from stratagem.core.errors import ClusterError, InputError, StratagemError, UnavailableError, explain
+from stratagem.core.errors import (
+    ClusterError,
+    InputError,
+    RefusedError,
+    StartupError,
+    StratagemError,
+    UnavailableError,
+    explain,
+)
 from stratagem.core.log import announce
+from stratagem.ps.board import Board
 from stratagem.ps.service import Service
 from stratagem.ps.store import Store
 from stratagem.ps.worker import Worker
 from stratagem.transport import server as transport
 from stratagem.transport.channel import Channel
-from stratagem.transport.keys import Keys, Role, keys_of_environment
+from stratagem.transport.keys import Keys, Role, holder_for, keys_of_environment
 from stratagem.transport.message import Message
 
 CHIEF_SECONDS: Final = 300.0
@@ -25,6 +35,10 @@ CHIEF_SECONDS: Final = 300.0
 
 _LOOK_SECONDS: Final = 5.0
 _GOODBYE_SECONDS: Final = 5.0
+_ANNOUNCE_SECONDS: Final = 2.0
+
+_UNCALLED_SECONDS: Final = 12.0
+"""How long no hello of a chief comes before a worker tells where it is; one comes every 5 s."""
 
 
 class Serving:
@@ -51,17 +65,36 @@ class Serving:
     ) -> None:
         self.task = task
         self._clock = clock or Clock()
+        self._keys = keys
+        self._servers = {(Role.PS, index): server for index, server in enumerate(servers)}
+        self._start = time.time_ns()
         self._over = threading.Event()
         self._heard = Deadline(CHIEF_SECONDS, self._clock)
+        self._called = Deadline(0.0, self._clock)
+        """When it expires, the chief seems not to know where this task is."""
         life = int(os.environ.get(environment.GENERATION, "1")) - 1
         self._service: Service | Worker
-        self._service = Service(Store()) if task.type == "ps" else Worker(task.index, workers, servers, keys, life)
+        if task.type == "ps":
+            self._service = Service(Store(), str(task), Board(self._clock))
+        else:
+            self._service = Worker(task.index, workers, servers, keys, life)
         try:
-            self._server = transport.Server(address, self._handle, keys=keys)
+            self._server = self._listen(address)
         except StratagemError:
             self._service.close()
             raise
         self.address = self._server.address
+
+    def _listen(self, address: str) -> transport.Server:
+        """Listen at the address, or where there is room: a worker says where it is, others cannot."""
+        try:
+            return transport.Server(address, self._handle, keys=self._keys)
+        except StartupError:
+            if self.task.type == "ps":
+                raise
+        server = transport.Server(f"{address.rpartition(':')[0]}:0", self._handle, keys=self._keys)
+        announce(f"{self.task} found {address} taken, and listens at {server.address}.")
+        return server
 
     def wait(self) -> None:
         """Wait until the chief says that all is over.
@@ -69,7 +102,8 @@ class Serving:
         Raises:
             UnavailableError: The chief has said nothing for 300 s.
         """
-        while not self._over.wait(_LOOK_SECONDS):
+        while not self._over.is_set():
+            self.look_for_chief()
             if self._heard.expired:
                 raise UnavailableError(
                     explain(
@@ -78,6 +112,13 @@ class Serving:
                         "See the end of the chief's output; start the cluster again.",
                     )
                 )
+            self._over.wait(_LOOK_SECONDS)
+
+    def look_for_chief(self) -> None:
+        """Tell the parameter servers where this worker is, if no chief calls it. They themselves do not move."""
+        if self.task.type == "worker" and self._called.expired:
+            where = {"worker": self.task.index, "address": self.address, "life": self._start}
+            _tell(self._servers, Message("here", where), self._keys, Deadline(_ANNOUNCE_SECONDS, self._clock))
 
     def stop(self) -> None:
         """End; what it is doing is finished first. Harmless when ended."""
@@ -85,14 +126,21 @@ class Serving:
         self._server.close()
 
     def _handle(self, request: transport.Request) -> None:
-        if request.role in (None, Role.CHIEF):
+        if request.message.kind == "hello" and request.role in (None, Role.CHIEF):
             self._heard = Deadline(CHIEF_SECONDS, self._clock)
+            self._called = Deadline(_UNCALLED_SECONDS, self._clock)
         if request.message.kind == "end":
             request.require(Role.CHIEF)
-            request.answer(Message("done"))
-            self._over.set()
+            self._end(request)
         else:
             self._service(request)
+
+    def _end(self, request: transport.Request) -> None:
+        """Let it be over, unless a chief says so whose term has passed. A short term may never have come here."""
+        if request.message.fields.get("term") in self._service.past_terms:
+            raise RefusedError(f"{self.task} was told to end by a chief that another one has followed.")
+        request.answer(Message("done"))
+        self._over.set()
 
 
 class Server:
@@ -168,27 +216,37 @@ class Server:
             self._serving.stop()
 
 
-def end_all(spec: ClusterSpec, keys: Keys | None, clock: Clock | None = None) -> None:
+def end_all(
+    addresses: Mapping[tuple[Role, int], str], keys: Keys | None, term: str, clock: Clock | None = None
+) -> None:
     """Tell all workers and parameter servers that it is over; those that do not answer are left alone.
 
     Args:
-        spec: The cluster.
+        addresses: Where they are, by role and index.
         keys: The keys of the chief.
+        term: That of the chief; tasks that serve another one go on.
         clock: Where time comes from.
     """
-    deadline = Deadline(_GOODBYE_SECONDS, clock or Clock())
-    for job, role in (("worker", Role.WORKER), ("ps", Role.PS)):  # workers may still need the servers
-        calls = []
-        for index in spec.task_indices(job):
-            channel = Channel(f"{job} {index}", spec.task_address(job, index), keys=keys, role=role, clock=clock)
-            calls.append((channel, channel.send(Message("end"))))
-        for channel, number in calls:
-            try:
-                channel.receive(number, deadline)
-            except UnavailableError:
-                pass
-            finally:
-                channel.close()
+    for role in (Role.WORKER, Role.PS):  # workers may still need the servers
+        chosen = {key: address for key, address in addresses.items() if key[0] == role}
+        # A time for each: a lost worker uses up all of it.
+        _tell(chosen, Message("end", {"term": term}), keys, Deadline(_GOODBYE_SECONDS, clock or Clock()))
+
+
+def _tell(addresses: Mapping[tuple[Role, int], str], message: Message, keys: Keys | None, deadline: Deadline) -> None:
+    """Say something to several tasks; leave those alone that do not answer."""
+    calls = []
+    for (role, index), address in addresses.items():
+        holder = holder_for(role, index)
+        channel = Channel(f"{role} {index}", address, keys=keys, holder=holder, clock=deadline.clock)
+        calls.append((channel, channel.send(message)))
+    for channel, number in calls:
+        try:
+            channel.receive(number, deadline)
+        except (UnavailableError, RefusedError):
+            pass
+        finally:
+            channel.close()
 
 
 def require_servers(spec: ClusterSpec) -> None:

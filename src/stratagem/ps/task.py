@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +21,7 @@ class ClosesWhenDropped(ABC):
         """Close it."""
 
 
-@dataclass
+@dataclass(eq=False)
 class WorkerTask:
     """One worker, in one life.
 
@@ -33,6 +33,7 @@ class WorkerTask:
         variables: Those it knows, by name.
         optimizers: Those it knows, by name.
         shared: Values by number, such as datasets.
+        recipes: What makes those that nothing has needed yet, or that could not be made.
         strategy: This worker's side of the strategy, once something asks for it.
     """
 
@@ -43,7 +44,15 @@ class WorkerTask:
     variables: dict[str, Any] = field(default_factory=dict)
     optimizers: dict[str, Any] = field(default_factory=dict)
     shared: dict[int, Any] = field(default_factory=dict)
+    recipes: dict[int, Callable[[], Any]] = field(default_factory=dict)
     strategy: Any = None
+
+    def shared_value(self, number: int) -> Any:
+        """Return a shared value, made now where it was not yet: what failed once (a disk, a network) may go well."""
+        if number not in self.shared:
+            self.shared[number] = self.recipes[number]()
+            del self.recipes[number]
+        return self.shared[number]
 
 
 _current = threading.local()

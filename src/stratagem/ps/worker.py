@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import pickle
 import queue
 import threading
@@ -9,8 +10,9 @@ import traceback
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from stratagem.core.errors import InputError
+from stratagem.core.errors import InputError, UnavailableError, explain
 from stratagem.ps.client import Servers
+from stratagem.ps.contributions import Contribution
 from stratagem.ps.nest import taken_apart
 from stratagem.ps.task import ClosesWhenDropped, WorkerTask, working_for
 from stratagem.ps.variables import Residence
@@ -26,8 +28,10 @@ class Worker:
 
     | request | meaning                                                                             |
     | ------- | ----------------------------------------------------------------------------------- |
-    | `hello` | the chief is there, or still there; a new chief (`chief`) begins with nothing       |
+    | `hello` | the chief is there, or still there; in a new `term` the worker begins with nothing  |
     | `run`   | run a function; the answer is its result                                            |
+
+    A term that another has followed never returns.
 
     Args:
         index: Which worker this is.
@@ -41,7 +45,8 @@ class Worker:
         self._index, self._workers, self._life = index, workers, life
         self._servers = Servers(servers, keys)
         self._task = self._new_task()
-        self._chief: str | None = None
+        self.term = ""
+        self.past_terms: set[str] = set()
         self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name=f"worker {index}", daemon=True)
         self._thread.start()
@@ -52,11 +57,10 @@ class Worker:
         message = request.message
         match message.kind:
             case "hello":
-                if message.fields["chief"] != self._chief:
-                    self._chief = message.fields["chief"]
-                    self._queue.put(self._begin_anew)
+                self._look_at_term(message.fields["term"])
                 request.answer(Message(DONE))
             case "run":
+                self._look_at_term(message.fields["term"])
                 self._queue.put(lambda: self._run(request))
             case kind:
                 raise InputError(f"A worker cannot answer {kind!r}.")
@@ -72,8 +76,25 @@ class Worker:
         stream = 1 + self._index + self._life * self._workers
         return WorkerTask(self._index, self._workers, stream, Residence(self._servers))
 
-    def _begin_anew(self) -> None:
+    def _look_at_term(self, term: str) -> None:
+        """Begin a new term when this is one."""
+        if term in self.past_terms:
+            raise UnavailableError(
+                explain(
+                    f"worker {self._index} works for another chief, or in another term.",
+                    "What this chief lets it compute would count for nothing.",
+                    "End this chief: another one has taken its place.",
+                )
+            )
+        if term != self.term:
+            self.past_terms.add(self.term)
+            self.term = term
+            self._queue.put(functools.partial(self._begin, term))
+
+    def _begin(self, term: str) -> None:
+        """Begin a term. In the thread that runs functions: one of the term before asks the servers in its own."""
         _drop(self._task.shared.values())
+        self._servers.begin(term)
         self._task = self._new_task()
 
     def _work(self) -> None:
@@ -84,27 +105,36 @@ class Worker:
         """Run one function.
 
         Fields: `fresh`, a list of [number, whether to call it] of shared values; `forget`, numbers of those that
-        nobody needs any more. Arrays: the pickled function and arguments, then the shared values.
+        nobody needs any more; `round`, that of the synchronous mode, or None. Arrays: the pickled function and
+        arguments, then the shared values.
         """
-        message = request.message
+        message, residence = request.message, self._task.residence
+        round = message.fields["round"]
         try:
+            residence.contribution = None if round is None else Contribution(round)
             with working_for(self._task):
                 nest, arrays = taken_apart(self._called(message))
-            answer = Message(DONE, {"value": nest}, arrays)
+            given = residence.contribution.give(self._servers) if residence.contribution else None
+            answer = Message(DONE, {"value": nest, "contribution": given}, arrays)
         except BaseException as error:  # also SystemExit and KeyboardInterrupt: they are the function's
             told = error_message(error).fields
             answer = Message(ERROR, {**told, "traceback": traceback.format_exc()})
         request.answer(answer)
 
     def _called(self, message: Message) -> Any:
-        shared = self._task.shared
+        task = self._task
         for number in message.fields["forget"]:
-            _drop([shared.pop(number, None)])
+            task.recipes.pop(number, None)
+            _drop([task.shared.pop(number, None)])
         for (number, to_call), data in zip(message.fields["fresh"], message.arrays[1:], strict=True):
-            value = pickle.loads(data.data)  # only the chief gets here
-            shared[number] = value() if to_call else value
-        function, args, kwargs = pickle.loads(message.arrays[0].data)
+            task.recipes[number] = functools.partial(_made, data.tobytes(), to_call)
+        function, args, kwargs = pickle.loads(message.arrays[0].data)  # only the chief gets here
         return function(*args, **kwargs)
+
+
+def _made(data: bytes, to_call: bool) -> Any:
+    value = pickle.loads(data)
+    return value() if to_call else value
 
 
 def _drop(values: Iterable[Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,14 +16,18 @@ from stratagem.cluster.resolver import ClusterResolver
 from stratagem.core.errors import InputError, UsageError, explain
 from stratagem.core.types import CommunicationOptions, InputContext, InputOptions, ReduceOp, ValueContext
 from stratagem.fit import seam
-from stratagem.fit.steps import StepKind
+from stratagem.fit.adapter import ShareAdapter, make_adapter
+from stratagem.fit.kinds import StepKind
 from stratagem.replica import reduce as reduction
 from stratagem.replica.context import current_replica_context, merging_context, strategy_scope
 from stratagem.replica.mesh import ReplicaMesh, Tree
 from stratagem.replica.run import ReplicaRunner
 from stratagem.replica.values import local_results
+from stratagem.strategy.dataset_creator import creator_among
+from stratagem.strategy.devices import local_devices
 from stratagem.strategy.extended import StrategyExtended
-from stratagem.strategy.input import DistributedDataset, datasets_from_function, shared_dataset
+from stratagem.strategy.input import DistributedDataset, shared_dataset
+from stratagem.strategy.own_datasets import FunctionAdapter, FunctionSource, datasets_from_function
 from stratagem.strategy.values import values_from_function
 
 
@@ -60,7 +65,7 @@ class Strategy:
         self._cluster_resolver = cluster_resolver
         self._peers = peers
         self._runner = ReplicaRunner(self)
-        seam.install()
+        seam.install(one_replica)
 
     @property
     def num_replicas_in_sync(self) -> int:
@@ -349,6 +354,30 @@ class Strategy:
                 )
             )
 
+    def make_adapter(self, arguments: dict[str, Any], *, in_order: bool) -> ShareAdapter:
+        """Return how the input of `fit`, `evaluate` or `predict` is read.
+
+        Args:
+            arguments: x, y, sample_weight, batch_size, steps_per_epoch, shuffle, class_weight, as Keras hands them
+                to its own choice of adapter.
+            in_order: Whether the rows within a batch must keep their order, as for `predict`.
+        """
+        creator = creator_among(arguments)
+        if creator is None:
+            return make_adapter(self, arguments, in_order=in_order)
+        source = FunctionSource(self, creator, creator.input_options, arguments.get("class_weight"))
+        return FunctionAdapter(source, self, arguments["steps_per_epoch"])
+
+    def build(self, model: Any, kind: StepKind, batch: Tree) -> None:
+        """Create all variables that a step of a model uses.
+
+        Args:
+            model: A compiled model.
+            kind: Which step.
+            batch: Structure of arrays (x, y, sample_weight), as `fit` gets it.
+        """
+        seam.build(model, self, kind, batch)
+
     def make_step(self, model: Any, kind: StepKind) -> Any:
         """Return what Keras calls for each step of `fit`, `evaluate` or `predict` of a model.
 
@@ -358,9 +387,13 @@ class Strategy:
         """
         return seam.StepFunction(model, self, kind)
 
-    def finish_steps(self) -> bool:
-        """Wait for steps that were begun; return whether they leave their results outside this process."""
+    def finish_steps(self, model: Any) -> bool:
+        """Wait for a model's steps that were begun; return whether they leave their results outside this process."""
         return False
+
+    def status(self) -> str:
+        """Return what a progress bar shows of the cluster beside the steps; nothing where all run as one."""
+        return ""
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Strategy:
         return self
@@ -369,13 +402,19 @@ class Strategy:
         return f"<{type(self).__name__} replicas={self.num_replicas_in_sync} workers={self.worker_count}>"
 
 
+@functools.cache
+def one_replica() -> Strategy:
+    """Return the strategy that holds outside every scope: one replica on the first device. It changes nothing."""
+    return Strategy(ReplicaMesh(local_devices()[:1]))
+
+
 def _pack_bytes(mesh: ReplicaMesh, options: CommunicationOptions) -> int | None:
     """Return the size of packs that values are summed in: 0 for one pack, None for none.
 
-    Between processes on CPUs every collective costs a round trip of Gloo's, so one pack is best. Elsewhere
-    XLA groups collectives by itself; on virtual CPU devices a pack of 11 MB costs 30 to 180 ms to put
-    together, where the sums themselves take 10.
+    Between processes on CPUs every collective costs a round trip of Gloo's, so one pack is best. Through memory all
+    values of a step travel together as they are (`replica.by_memory`). Elsewhere XLA groups collectives by itself; on
+    virtual CPU devices a pack of 11 MB costs 30 to 180 ms to put together, where the sums themselves take 10.
     """
     if options.bytes_per_pack:
         return options.bytes_per_pack
-    return 0 if mesh.multi_process and mesh.devices[0].platform == "cpu" else None
+    return 0 if mesh.multi_process and mesh.devices[0].platform == "cpu" and mesh.memory is None else None

@@ -2,26 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 from stratagem.replica.context import ReplicaContext, current_replica_context, current_strategy, has_strategy
 from stratagem.replica.exchange import Exchange, Share
-from stratagem.replica.mesh import ReplicaMesh
-from stratagem.strategy.base import Strategy
-from stratagem.strategy.devices import local_devices
-
-
-class DefaultStrategy(Strategy):
-    """One replica on the first device. It changes nothing."""
-
-    def __init__(self) -> None:
-        super().__init__(ReplicaMesh(local_devices()[:1]))
-
-
-@functools.cache
-def _default_strategy() -> DefaultStrategy:
-    return DefaultStrategy()
+from stratagem.strategy.base import one_replica
 
 
 def get_strategy() -> Any:
@@ -36,7 +21,7 @@ def get_strategy() -> Any:
         1
     """
     strategy = current_strategy()
-    return _default_strategy() if strategy is None else strategy
+    return one_replica() if strategy is None else strategy
 
 
 def get_replica_context() -> ReplicaContext | None:
@@ -54,4 +39,4 @@ def get_replica_context() -> ReplicaContext | None:
     if context is not None or has_strategy():
         return context
     share = Share(rows=1, global_rows=1, weight=1.0)
-    return ReplicaContext(_default_strategy(), share, Exchange(), mean_gradients=False)
+    return ReplicaContext(one_replica(), share, Exchange(), mean_gradients=False)

@@ -12,27 +12,27 @@ from typing import Any
 import jax
 
 from stratagem.core.errors import InputError, OutOfRangeError, UsageError, explain
-from stratagem.core.types import InputContext, InputOptions, InputReplicationMode
-from stratagem.data.batches import RowsOf, State, whole
+from stratagem.core.types import InputOptions, InputReplicationMode
+from stratagem.data.batches import RowsOf, State
 from stratagem.data.dataset import Cardinality, Dataset
 from stratagem.data.nodes import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from stratagem.data.specs import TensorSpec
 from stratagem.fit import compat
 from stratagem.fit.inputs.choose import input_of
 from stratagem.fit.keras_input import WholeBatches
-from stratagem.fit.reading import OneBatchForEach, OwnSteps, Steps, begin, no_rows
-from stratagem.fit.sources import DatasetReader, DatasetSource, Reader, Source, resumed
+from stratagem.fit.reading import Steps, begin
+from stratagem.fit.sources import DatasetSource, Source
 from stratagem.replica.blocks import per_replica
 from stratagem.replica.context import StrategyLike
 from stratagem.replica.mesh import ReplicaMesh, Tree
-from stratagem.replica.untraced import leave_tracing
+from stratagem.replica.untraced import AdvancedByPython, leave_tracing
 
 
 class TransformationError(UsageError, AttributeError):
     """A distributed dataset cannot be transformed. An AttributeError, so that `hasattr` answers no."""
 
 
-class DistributedDataset:
+class DistributedDataset(AdvancedByPython):
     """A dataset shared by the replicas of a strategy (`tf.distribute.DistributedDataset`).
 
     Made by `strategy.experimental_distribute_dataset` and `strategy.distribute_datasets_from_function`.
@@ -115,7 +115,7 @@ class DistributedDataset:
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
 
-class DistributedIterator:
+class DistributedIterator(AdvancedByPython):
     """One pass over a distributed dataset (`tf.distribute.DistributedIterator`).
 
     Example:
@@ -257,115 +257,29 @@ def shared_dataset(strategy: StrategyLike, dataset: Any, options: InputOptions |
         source: Source = DatasetSource(dataset, strategy)
         count = int(dataset.cardinality())
     else:
-        source = _whole_batches(dataset, strategy, mesh.local_rows, strategy.worker_count)
-        count = _cardinality(source)
+        source = whole_batches(dataset, strategy, mesh.local_rows, strategy.worker_count)
+        count = cardinality_of(source)
     spec = source.element_spec
-    strategy.check_agreement("distributed dataset", {**_kinds(spec), "batches": count})
+    strategy.check_agreement("distributed dataset", {**kinds(spec), "batches": count})
     return DistributedDataset(
-        mesh, spec, _cardinality(source), lambda state: begin(source, strategy, read_ahead=ahead, state=state)
+        mesh, spec, cardinality_of(source), lambda state: begin(source, strategy, read_ahead=ahead, state=state)
     )
 
 
-def _cardinality(source: Source) -> int:
+def cardinality_of(source: Source) -> int:
+    """Return the number of batches of a source, or which number stands for none."""
     if source.num_batches is not None:
         return source.num_batches
     return UNKNOWN_CARDINALITY if source.may_end else INFINITE_CARDINALITY
 
 
-def _kinds(spec: Tree) -> dict[str, str | int]:
+def kinds(spec: Tree) -> dict[str, str | int]:
+    """Return what the workers' batches must have in common: a line for each array."""
     leaves = jax.tree.leaves(spec, is_leaf=_is_spec)
     return {f"component {i}": f"{leaf.dtype}{list(leaf.shape or ())[1:]}" for i, leaf in enumerate(leaves)}
 
 
-def _streams(state: State, count: int) -> list[State]:
-    streams = state.get("streams") if isinstance(state, dict) else None
-    if not isinstance(streams, list) or len(streams) != count:
-        raise InputError(
-            explain(
-                f"The state of a distributed dataset is {state!r}; this worker reads {count} stream(s).",
-                "Where to go on is not known; examples would be repeated or lost.",
-                "Give set_state what get_state returned, for a dataset that was distributed in the same way.",
-            )
-        )
-    return streams
-
-
-def datasets_from_function(
-    strategy: StrategyLike, dataset_fn: Callable[[InputContext], Any], options: InputOptions | None
-) -> DistributedDataset:
-    """Read each worker's own dataset (`Strategy.distribute_datasets_from_function`)."""
-    options = options or InputOptions()
-    mesh, ahead = strategy.mesh, options.experimental_per_replica_buffer_size
-    replicas = len(mesh.local_replicas)
-    pipelines = [(strategy.worker_count, strategy.worker_index)]
-    if options.experimental_replication_mode is InputReplicationMode.PER_REPLICA:
-        if mesh.multi_process:
-            raise InputError(
-                explain(
-                    f"InputReplicationMode.PER_REPLICA was used with {strategy.worker_count} workers.",
-                    "It is made for the replicas of one worker.",
-                    "Leave the option out: the function is called once on each worker.",
-                )
-            )
-        pipelines = [(replicas, replica) for replica in range(replicas)]
-    streams = [
-        _Stream(dataset_fn(InputContext(count, index, mesh.size)), strategy, ahead * replicas)
-        for count, index in pipelines
-    ]
-    spec = streams[0].element_spec
-    strategy.check_agreement("datasets from function", _kinds(spec))
-
-    empty = no_rows(spec)
-
-    def begin_own(state: State | None) -> Steps:
-        states = [None] * len(streams) if state is None else _streams(state, len(streams))
-        readers = [stream.open(at) for stream, at in zip(streams, states, strict=True)]
-        return OwnSteps(OneBatchForEach(readers, replicas), strategy, empty, asks=True)
-
-    return DistributedDataset(mesh, spec, _function_cardinality(strategy, streams, replicas), begin_own)
-
-
-class _Stream:
-    """What an input function returned: batches for this worker alone, whole."""
-
-    def __init__(self, dataset: Any, strategy: StrategyLike, read_ahead: int) -> None:
-        self._read_ahead = read_ahead
-        # All workers take the chief's seeds where they can: then `shuffle(...).shard(...)` gives disjoint parts,
-        # which TensorFlow leaves to chance, and the chief's stored position fits all.
-        seeds = strategy.from_all("seeds", dataset.random_seeds() if isinstance(dataset, Dataset) else [])
-        if isinstance(dataset, Dataset):
-            alike = all(len(other) == len(seeds[0]) for other in seeds)
-            self._source: Dataset | WholeBatches = dataset.with_random_seeds(seeds[0]) if alike else dataset
-            self._readers = dataset.reader_pool()
-            self.cardinality = int(dataset.cardinality())
-        else:
-            self._source = _whole_batches(dataset, strategy, whole, worker_count=1)
-            self.cardinality = _cardinality(self._source)
-        self.element_spec = self._source.element_spec
-
-    def open(self, state: State | None) -> Reader:
-        """Begin a pass."""
-        if isinstance(self._source, WholeBatches):
-            return self._source.open(state=state)
-        if state is not None:
-            self._source = resumed(self._source, state)
-        batches = self._source.batches(whole, prefetch=self._read_ahead, readers=self._readers)
-        if state is not None:
-            batches.set_state(state)
-        return DatasetReader(batches)
-
-
-def _function_cardinality(strategy: StrategyLike, streams: list[_Stream], replicas: int) -> int:
-    """Return the number of steps: until the last stream of all workers ends."""
-    own = [stream.cardinality for stream in streams]
-    counts = [count for worker in strategy.from_all("number of batches", own) for count in worker]
-    if UNKNOWN_CARDINALITY in counts:
-        return UNKNOWN_CARDINALITY
-    each = replicas // len(streams)
-    return INFINITE_CARDINALITY if INFINITE_CARDINALITY in counts else max(-(-count // each) for count in counts)
-
-
-def _whole_batches(dataset: Any, strategy: StrategyLike, rows_of: RowsOf, worker_count: int) -> WholeBatches:
+def whole_batches(dataset: Any, strategy: StrategyLike, rows_of: RowsOf, worker_count: int) -> WholeBatches:
     """Return how an input that is no `Dataset` is read.
 
     Args:

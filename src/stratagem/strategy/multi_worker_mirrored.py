@@ -15,6 +15,7 @@ from stratagem.core.types import CommunicationImplementation, CommunicationOptio
 from stratagem.replica.mesh import ReplicaMesh
 from stratagem.strategy.base import Strategy
 from stratagem.strategy.devices import device_names, local_devices
+from stratagem.strategy.one_host import shared_memory
 
 
 class MultiWorkerMirroredStrategy(Strategy):
@@ -56,7 +57,7 @@ class MultiWorkerMirroredStrategy(Strategy):
             else sorted(jax.devices(), key=lambda device: (device.process_index, device.id))
         )
         super().__init__(
-            ReplicaMesh(devices),
+            ReplicaMesh(devices, memory=shared_memory(membership.peers, devices, options)),
             communication_options=options,
             peers=membership.peers,
             worker_count=membership.process_count,
@@ -76,7 +77,7 @@ class MultiWorkerMirroredStrategy(Strategy):
 def _description(membership: Membership, mesh: ReplicaMesh, options: CommunicationOptions) -> str:
     """Return the strategy in one line."""
     local = [mesh.devices[i] for i in mesh.local_replicas]
-    communication = _communication(options, local[0].platform)
+    communication = _communication(options, mesh)
     if membership.process_count == 1:
         return (
             f"Single-worker MultiWorkerMirroredStrategy with local_devices = ({device_names(local)}), "
@@ -88,8 +89,11 @@ def _description(membership: Membership, mesh: ReplicaMesh, options: Communicati
     )
 
 
-def _communication(options: CommunicationOptions, platform: str) -> str:
+def _communication(options: CommunicationOptions, mesh: ReplicaMesh) -> str:
     """Return what moves the bytes, and say so where it is not what was asked for."""
+    if mesh.memory is not None:
+        return "memory of this host"
+    platform = mesh.devices[0].platform
     used = "Gloo" if platform == "cpu" else "NCCL" if platform in ("gpu", "cuda", "rocm") else "XLA"
     if options.implementation is CommunicationImplementation.AUTO or options.implementation.name == used:
         return used

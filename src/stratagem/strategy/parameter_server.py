@@ -6,44 +6,58 @@ import atexit
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
 from typing import Any, Final
 
+from stratagem.cluster.ending import leave
 from stratagem.cluster.resolver import ClusterResolver
 from stratagem.cluster.spec import ClusterSpec, Task
 from stratagem.cluster.tf_config import TFConfigClusterResolver
 from stratagem.core import exits
-from stratagem.core.errors import UnavailableError, UsageError, explain
+from stratagem.core.errors import InputError, UnavailableError, UsageError, explain
 from stratagem.core.log import announce
 from stratagem.core.types import InputContext, InputOptions
-from stratagem.fit.steps import PREDICT, StepKind
+from stratagem.fit.adapter import ShareAdapter
+from stratagem.fit.compat import build_from_batch
+from stratagem.fit.kinds import PREDICT, StepKind
 from stratagem.ps.client import Servers
 from stratagem.ps.coordinator import ClusterCoordinator, HasWorkers
 from stratagem.ps.crew import Crew
-from stratagem.ps.placement import Placement
+from stratagem.ps.dispatch import Dispatch
+from stratagem.ps.pace import Rounds
+from stratagem.ps.placement import LAZY_UPDATE_BYTES, Placement
 from stratagem.ps.server import Server, Serving, end_all, require_servers
 from stratagem.ps.task import WorkerTask, current_task
+from stratagem.ps.terms import Terms
 from stratagem.replica.mesh import ReplicaMesh, Tree
 from stratagem.replica.untraced import leave_tracing
 from stratagem.strategy.base import Strategy
+from stratagem.strategy.dataset_creator import creator_among
 from stratagem.strategy.devices import local_devices
 from stratagem.strategy.input import DistributedDataset
 from stratagem.strategy.remote_fit import RemoteStep
-from stratagem.transport.keys import Role, keys_of_environment, make_keys
+from stratagem.strategy.sight import Sight
+from stratagem.strategy.worker_data import WorkerAdapter, WorkerSource
+from stratagem.transport.keys import Role, holder_for, keys_of_environment, make_keys
 
 _EMBEDDED: Final = {"ps": 1, "worker": 2}
 """The cluster in this process where none is described."""
 
 
 class ParameterServerStrategy(Strategy, HasWorkers):
-    """Asynchronous training with parameter servers.
+    """Training with parameter servers: asynchronous, or synchronous with backup workers.
 
     Variables live on the `ps` tasks. Functions that the chief schedules (`stratagem.coordinator.ClusterCoordinator`)
     run on the workers: each reads the variables it needs, computes, and sends its gradients, which the servers apply
-    as they come. Nobody waits for anybody; a worker may be lost and come back.
+    as they come. Nobody waits for anybody, unless `max_staleness` or `synchronous` says so; a worker may be lost and
+    come back.
+
+    In the synchronous mode as many functions as there are workers compute gradients at the same values (a *round*).
+    The first of them, all but `backup_workers`, are averaged and applied once; those that come later are dropped.
 
     The same program runs in every task. In a worker or ps task this constructor serves until the chief says that it
-    is over, then ends the process with exit code 0 (43 when the chief was lost). Without a cluster, one of two workers
-    and one parameter server runs in threads of this process.
+    is over, then ends the process with exit code 0 (43 when the chief was lost). Without a cluster, and in an evaluator
+    task, one of two workers and one parameter server runs in threads of this process.
 
     Each worker is one replica, on its first device. Source of the semantics:
     https://www.tensorflow.org/api_docs/python/tf/distribute/experimental/ParameterServerStrategy
@@ -52,9 +66,17 @@ class ParameterServerStrategy(Strategy, HasWorkers):
         cluster_resolver: Who is in the cluster; None means TF_CONFIG, else no cluster.
         variable_partitioner: Called with `shape` and `dtype`, returns into how many parts each axis of a variable is
             divided (`stratagem.experimental.partitioners`). None divides nothing.
+        lazy_update_bytes: Size of a variable in bytes. Of the rows of a larger embedding, optimizers update only those
+            that a step has looked up, also where they would move all of them (docs/parameter_servers.md).
+        max_staleness: How many updates by others may lie between the moment a function reads the variables and the
+            moment its own update is applied; 0 runs one function at a time. None sets no bound.
+        synchronous: Whether workers compute in rounds (Chen et al., "Revisiting Distributed Synchronous SGD",
+            https://arxiv.org/abs/1604.00981; `tf.compat.v1.train.SyncReplicasOptimizer`).
+        backup_workers: How many workers a round does not wait for; only with `synchronous`.
 
     Raises:
         ClusterError: The cluster lacks workers or parameter servers, or its description is wrong.
+        InputError: `max_staleness` or `backup_workers` is no number that can be, or they exclude each other.
 
     Example:
         >>> import keras, stratagem
@@ -68,14 +90,28 @@ class ParameterServerStrategy(Strategy, HasWorkers):
         >>> strategy.close()
     """
 
-    def __init__(self, cluster_resolver: ClusterResolver | None = None, variable_partitioner: Any = None) -> None:
+    def __init__(
+        self,
+        cluster_resolver: ClusterResolver | None = None,
+        variable_partitioner: Any = None,
+        lazy_update_bytes: int = LAZY_UPDATE_BYTES,
+        *,
+        max_staleness: int | None = None,
+        synchronous: bool = False,
+        backup_workers: int = 0,
+    ) -> None:
         resolver = cluster_resolver or TFConfigClusterResolver()
-        self._spec = resolver.cluster_spec()
+        # An evaluator has no part in the cluster: a second chief would end the term of the first.
+        self._spec = ClusterSpec({}) if resolver.task_type == "evaluator" else resolver.cluster_spec()
+        self.synchronous = synchronous
         self._keys = keys_of_environment(os.environ)
         self._embedded: list[Serving] = []
+        if self._spec:
+            require_servers(self._spec)
+        number = self._spec.num_tasks("worker") if self._spec else _EMBEDDED["worker"]
+        dispatch = _dispatch_of(number, max_staleness, synchronous, backup_workers)
         if not self._spec:
             self._embed()
-        require_servers(self._spec)
         if resolver.task_type in ("worker", "ps"):
             _serve(Server(self._spec, resolver.task_type, resolver.task_id))
         super().__init__(ReplicaMesh(local_devices()[:1]), cluster_resolver=resolver)
@@ -83,20 +119,28 @@ class ParameterServerStrategy(Strategy, HasWorkers):
             [self._spec.task_address(job, index) for index in self._spec.task_indices(job)] for job in ("worker", "ps")
         )
         self._servers = Servers(servers, self._keys)
-        self.placement = Placement(self._servers, variable_partitioner)
-        self.crew = Crew(workers, servers, self._keys)
+        self.crew = Crew(workers, servers, self._keys, dispatch=dispatch)
+        self._sight = Sight(
+            lambda: self.crew.counts()["workers up"], len(workers), lambda: ClusterCoordinator(self).metrics()
+        )
+        terms = Terms(self._servers, self.crew)
+        self.placement = Placement(self._servers, variable_partitioner, lazy_update_bytes, terms.begin_if_lost)
+        self._show = sys.excepthook
+        if not self._embedded:
+            sys.excepthook = self._leave_after_loss
         atexit.register(self.close)
+        terms.begin()
         announce(f"ParameterServerStrategy: {len(workers)} worker(s), {len(servers)} parameter server(s)")
 
     def _embed(self) -> None:
         """Start a cluster in this process, with keys of its own."""
-        keys = make_keys()
-        self._keys = keys[Role.CHIEF]
         workers = _EMBEDDED["worker"]
+        keys = make_keys(workers)
+        self._keys = keys[Role.CHIEF]
         addresses: dict[str, list[str]] = {"ps": [], "worker": []}
         for job, number in _EMBEDDED.items():
             for index in range(number):
-                task, own = Task(job, index), keys[Role(job)]
+                task, own = Task(job, index), keys[holder_for(job, index)]
                 self._embedded.append(Serving(task, "127.0.0.1:0", addresses["ps"], workers, keys=own))
                 addresses[job].append(self._embedded[-1].address)
         self._spec = ClusterSpec(addresses)
@@ -104,6 +148,9 @@ class ParameterServerStrategy(Strategy, HasWorkers):
     def close(self) -> None:
         """Tell the cluster that it is over: its tasks end. Called at the end of the program; harmless when closed."""
         atexit.unregister(self.close)
+        if sys.excepthook == self._leave_after_loss:
+            sys.excepthook = self._show
+        term = self._servers.term
         self.crew.close()
         self._servers.close()
         if self._embedded:
@@ -111,7 +158,18 @@ class ParameterServerStrategy(Strategy, HasWorkers):
                 server.stop()
             self._embedded = []
         else:
-            end_all(self._spec, self._keys)
+            end_all(self.crew.addresses, self._keys, term)
+
+    def _leave_after_loss(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        """Show an uncaught exception; end at once after a loss, with a code that says that another try may go well.
+
+        The others are not told that it is over: they wait for the chief that comes next (`CHIEF_SECONDS`).
+        """
+        self._show(kind, error, trace)
+        if isinstance(error, UnavailableError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+            leave(exits.PEER_LOST)
 
     def run(
         self,
@@ -133,14 +191,35 @@ class ParameterServerStrategy(Strategy, HasWorkers):
             )
         )
 
+    def build(self, model: Any, kind: StepKind, batch: Tree) -> None:
+        """Create all variables of a model here, from where they go to the servers."""
+        with self.mesh.making_variables():
+            build_from_batch(model, batch, inputs_only=kind is PREDICT)
+
     def make_step(self, model: Any, kind: StepKind) -> Any:
         """Return what runs the steps of `fit` and `evaluate`: on the workers. `predict` runs on the chief."""
         return super().make_step(model, kind) if kind is PREDICT else RemoteStep(ClusterCoordinator(self), model, kind)
 
-    def finish_steps(self) -> bool:
+    def make_adapter(self, arguments: dict[str, Any], *, in_order: bool) -> ShareAdapter:
+        """Return how the input of `fit` or `evaluate` is read: on the workers, if it is made there."""
+        creator = None if in_order else creator_among(arguments)
+        if creator is None:
+            return super().make_adapter(arguments, in_order=in_order)
+        source = WorkerSource(self, creator, arguments.get("class_weight"))
+        return WorkerAdapter(source, self, arguments["steps_per_epoch"])
+
+    def finish_steps(self, model: Any) -> bool:
         """Wait for all scheduled functions; the variables live on the servers."""
+        self.placement.make_ready()  # a checkpoint that is restored after a loss
+        for step in (model.train_function, model.test_function):
+            if isinstance(step, RemoteStep):
+                step.finish()
         self.crew.join()
         return True
+
+    def status(self) -> str:
+        """Return how many workers there are, how fast they are and how old what they compute with; once a second."""
+        return self._sight.line()
 
     def __reduce__(self) -> Any:
         return _strategy_of_worker, ()
@@ -164,6 +243,38 @@ class WorkerStrategy(Strategy):
         leave_tracing()  # tutorials decorate the function that makes the dataset
         context = InputContext(self._task.workers, self._task.index, 1)
         return super().distribute_datasets_from_function(lambda _: dataset_fn(context), options)
+
+
+def _dispatch_of(workers: int, max_staleness: int | None, synchronous: bool, backup_workers: int) -> Dispatch:
+    """Return what says when functions may begin.
+
+    Raises:
+        InputError: The arguments cannot be.
+    """
+    if max_staleness is not None and (synchronous or not _is_count(max_staleness)):
+        raise InputError(
+            explain(
+                f"ParameterServerStrategy was given max_staleness={max_staleness!r}, synchronous={synchronous!r}.",
+                "The bound is a number of updates, from 0; in the synchronous mode no gradient is ever stale.",
+                "Write max_staleness=4, or synchronous=True, or neither.",
+            )
+        )
+    most = max(0, workers - 1) if synchronous else 0
+    if not _is_count(backup_workers) or backup_workers > most:
+        raise InputError(
+            explain(
+                f"ParameterServerStrategy was given backup_workers={backup_workers!r}, synchronous={synchronous!r}, "
+                f"and the cluster has {workers} worker(s).",
+                "A round would end without any gradient, or there are no rounds.",
+                f"Write a number from 0 to {most}" + ("." if synchronous else ", or synchronous=True."),
+            )
+        )
+    rounds = Rounds(workers, workers - backup_workers) if synchronous else None
+    return Dispatch(max_staleness=max_staleness, rounds=rounds)
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _strategy_of_worker() -> Strategy:

@@ -8,6 +8,7 @@ from typing import Any
 
 from stratagem.cluster.resolver import SimpleClusterResolver
 from stratagem.cluster.spec import ClusterSpec, Task
+from stratagem.core.clock import Clock
 from stratagem.ps.client import Servers
 from stratagem.ps.server import Serving
 from stratagem.ps.service import Service
@@ -35,13 +36,34 @@ def running_servers(number: int = 2) -> Iterator[Servers]:
 
 
 @contextlib.contextmanager
-def small_cluster() -> Iterator[SimpleClusterResolver]:
-    """Start two parameter servers and one worker, as TensorFlow's tutorial does; yield who is in the cluster."""
+def small_cluster(workers: int = 1) -> Iterator[SimpleClusterResolver]:
+    """Start two parameter servers and some workers, as TensorFlow's tutorial does; yield who is in the cluster."""
     servings = [Serving(Task("ps", index), "127.0.0.1:0") for index in range(2)]
-    addresses = [serving.address for serving in servings]
-    servings.append(Serving(Task("worker", 0), "127.0.0.1:0", addresses))
+    jobs = {"ps": [serving.address for serving in servings]}
+    servings += [Serving(Task("worker", index), "127.0.0.1:0", jobs["ps"], workers) for index in range(workers)]
+    jobs["worker"] = [serving.address for serving in servings[2:]]
     try:
-        yield SimpleClusterResolver(ClusterSpec({"ps": addresses, "worker": [servings[-1].address]}))
+        yield SimpleClusterResolver(ClusterSpec(jobs))
     finally:
         for serving in reversed(servings):
+            serving.stop()
+
+
+class Cluster:
+    """Parameter servers and a worker in threads of this process."""
+
+    def __init__(self, servers: int = 2, clock: Clock | None = None) -> None:
+        self.servers = [Serving(Task("ps", index), "127.0.0.1:0", clock=clock) for index in range(servers)]
+        self.addresses = [serving.address for serving in self.servers]
+        self.worker = Serving(Task("worker", 0), "127.0.0.1:0", self.addresses, clock=clock)
+        self.resolver = SimpleClusterResolver(ClusterSpec({"ps": self.addresses, "worker": [self.worker.address]}))
+
+    def lose(self, index: int) -> None:
+        self.servers[index].stop()
+
+    def start_again(self, index: int) -> None:
+        self.servers[index] = Serving(Task("ps", index), self.addresses[index])
+
+    def close(self) -> None:
+        for serving in (self.worker, *self.servers):
             serving.stop()

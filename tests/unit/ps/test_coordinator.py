@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import keras
 import numpy as np
@@ -229,6 +230,71 @@ def test_what_waits_behind_an_error_is_cancelled(coordinator: ClusterCoordinator
             value.fetch()
 
 
+def test_what_could_not_be_made_on_a_worker_is_tried_again(one_worker: SimpleClusterResolver) -> None:
+    """As `testErrorInCreateDataset` of TensorFlow's cluster_coordinator_test.py; each try tells the same error."""
+    servers.gates["faults"] = 2
+    strategy = stratagem.ParameterServerStrategy(one_worker)
+    coordinator = ClusterCoordinator(strategy)
+
+    def make() -> Any:
+        if servers.gates["faults"]:
+            servers.gates["faults"] -= 1
+            raise OwnError("the disk is not there yet")
+        return stratagem.data.Dataset.range(10).batch(2)
+
+    iterator = iter(coordinator.create_per_worker_dataset(make))
+    for _ in range(2):
+        coordinator.schedule(lambda it: next(it), args=(iterator,))
+        with pytest.raises(OwnError, match="not there yet"):
+            coordinator.join()
+    for expected in ([0, 1], [2, 3]):
+        assert coordinator.schedule(lambda it: next(it), args=(iterator,)).fetch().tolist() == expected
+    strategy.close()
+
+
+def test_who_waits_for_a_cluster_that_has_ended_is_told() -> None:
+    strategy = stratagem.ParameterServerStrategy()
+    coordinator = ClusterCoordinator(strategy)
+    gates = servers.gates
+    gates["started"], gates["release"] = threading.Barrier(3), threading.Event()
+
+    def hold() -> None:
+        servers.gates["started"].wait(20)
+        servers.gates["release"].wait(20)
+
+    values = [coordinator.schedule(hold) for _ in range(3)]
+    gates["started"].wait(20)
+    told: list[BaseException] = []
+
+    def wait() -> None:
+        with pytest.raises(UsageError) as caught:
+            values[2].fetch(timeout=60)
+        told.append(caught.value)
+        gates["release"].set()  # the workers end what they do, only then can `close` be done
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    strategy.close()
+    waiting.join()
+    assert "was closed" in str(told[0])
+    for call in (lambda: coordinator.schedule(lambda: 1), coordinator.join, coordinator.done):
+        with pytest.raises(UsageError, match="was closed"):
+            call()
+
+
+def test_a_fault_of_the_coordinators_own_is_raised(
+    coordinator: ClusterCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:
+        raise RuntimeError("a fault")
+
+    monkeypatch.setattr(coordinator._crew, "_understand", fail)
+    value = coordinator.schedule(lambda: 1)
+    for call in (lambda: value.fetch(timeout=60), coordinator.join):
+        with pytest.raises(RuntimeError, match="a fault"):
+            call()
+
+
 def test_functions_are_sent_once(coordinator: ClusterCoordinator) -> None:
     ballast = np.zeros(1 << 16, np.uint8)
 
@@ -251,6 +317,22 @@ def test_functions_that_are_made_anew_do_not_pile_up(coordinator: ClusterCoordin
     assert not coordinator._crew._jobs
 
 
+@dataclasses.dataclass
+class Adder:
+    """A function that no dict takes as a key."""
+
+    number: int
+
+    def __call__(self, x: int) -> int:
+        return x + self.number
+
+
+def test_functions_need_no_hash(coordinator: ClusterCoordinator) -> None:
+    adders = [Adder(1), Adder(2), Adder(1)]
+    results = [coordinator.schedule(adder, args=(10,)) for adder in [*adders, *adders]]
+    assert coordinator.fetch(results) == [11, 12, 11] * 2
+
+
 def test_mistakes_are_explained(coordinator: ClusterCoordinator) -> None:
     strategy = coordinator.strategy
     assert ClusterCoordinator(strategy) is coordinator
@@ -263,6 +345,8 @@ def test_mistakes_are_explained(coordinator: ClusterCoordinator) -> None:
         coordinator.schedule(lambda x: x, args=(value,))
     with pytest.raises(UsageError, match="cannot be sent"):
         coordinator.schedule(lambda x: x, args=(threading.Lock(),))
+    with pytest.raises(UsageError, match="given 5, which is no function"):
+        coordinator.schedule(cast("Any", 5))
     coordinator.schedule(lambda: object())
     with pytest.raises(InputError, match="returned a object"):
         coordinator.join()

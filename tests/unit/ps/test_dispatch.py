@@ -10,12 +10,14 @@ from stratagem.core.errors import UnavailableError
 from stratagem.ps.dispatch import (
     MOST_LOSSES,
     Abort,
+    Begun,
     Broken,
     Dispatch,
     DispatchError,
     Event,
     Failed,
     Finished,
+    Forsaken,
     Instruction,
     Raised,
     Scheduled,
@@ -92,7 +94,7 @@ def test_a_worker_lost_after_an_error_is_not_waited_for() -> None:
     assert dispatch.due is ERROR
 
 
-def test_a_broken_cluster_stays_broken() -> None:
+def test_a_broken_cluster_stays_broken_until_another_term_begins() -> None:
     error = UnavailableError("ps 0")
     dispatch, instructions = after(WorkerUp(0), Scheduled(0), Scheduled(1), Failed(0, 0, ERROR), Broken(error))
     assert instructions == []
@@ -100,6 +102,21 @@ def test_a_broken_cluster_stays_broken() -> None:
     dispatch.handle(Raised())
     assert dispatch.due is error
     assert dispatch.handle(Scheduled(2)) == [Abort(2)]
+    dispatch.validate()
+    dispatch.handle(Begun())
+    assert (dispatch.handle(Scheduled(3)), dispatch.handle(WorkerUp(0))) == ([], [Send(0, 3)])
+    dispatch.validate()
+    assert (dispatch.handle(Scheduled(4)), dispatch.handle(Begun())) == ([], [Abort(3), Abort(4)])
+    assert (dispatch.is_idle, dispatch.due, dispatch.in_flight) == (True, None, {})
+    dispatch.validate()
+
+
+def test_without_workers_what_waits_is_given_up_once() -> None:
+    error = UnavailableError("No worker could be reached")
+    dispatch, instructions = after(Scheduled(0), Forsaken(error))
+    assert (instructions, dispatch.due) == ([Abort(0)], error)
+    dispatch.handle(Raised())
+    assert (dispatch.handle(Scheduled(1)), dispatch.handle(WorkerUp(0))) == ([], [Send(0, 1)])
     dispatch.validate()
 
 
@@ -149,6 +166,8 @@ def random_run(seed: int, steps: int = 300) -> Dispatch:
             event = Finished(*rng.choice(busy))
         elif kind < 0.88 and busy:
             event = Failed(*rng.choice(busy), ERROR)
+        elif kind < 0.89:
+            event = rng.choice((Broken(ERROR), Begun(), Begun(), Forsaken(ERROR)))
         elif kind < 0.94 and up:
             event = WorkerLost(rng.choice(up))
         elif dispatch.due is not None:

@@ -156,6 +156,46 @@ def test_programs_send_what_was_done(servers: Servers) -> None:
     assert (float(resets()), float(total.value)) == (2.5, 2.5)
 
 
+def test_a_program_inside_another_one_sends_nothing_itself(servers: Servers) -> None:
+    """`strategy.run` in a compiled function, which has no iterator to leave its trace for."""
+    strategy = stratagem.OneDeviceStrategy("cpu:0")
+    placement = Placement(servers)
+    total, mean, weight = keras.Variable(5.0, trainable=False), keras.metrics.Mean(), keras.Variable(2.0)
+    placement.place([total, weight, *mean.variables])
+    optimizer = sent_to_servers(keras.optimizers.SGD(0.5), placement)
+
+    def inner(x: Any) -> Any:
+        total.assign_add(x)
+        mean.update_state(x)
+        return total * 1.0
+
+    @stratagem.function
+    def outer(x: Any) -> Any:
+        total.assign_add(1.0)
+        first = strategy.run(inner, args=(x,))
+        total.assign(first * 2.0)
+        total.assign_sub(3.0)
+        return first, strategy.run(inner, args=(x,))
+
+    assert [float(value) for value in outer(4.0)] == [10.0, 21.0]
+    assert (float(total.value), float(mean.result()), float(mean.count)) == (21.0, 4.0, 2.0)
+
+    def update() -> None:
+        optimizer.apply([1.0], [weight])
+
+    stratagem.function(lambda: strategy.run(update))()
+    assert (float(weight.value), int(optimizer.iterations)) == (1.5, 1)
+
+    @stratagem.function
+    def twice() -> None:
+        strategy.run(update)
+        strategy.run(update)
+
+    with pytest.raises(UsageError, match="twice"):
+        twice()
+    assert (float(weight.value), int(optimizer.iterations)) == (1.5, 1)
+
+
 def test_additions_of_many_threads_are_all_counted(servers: Servers) -> None:
     count = keras.Variable(0, dtype="int32", trainable=False)
     Placement(servers).place([count])

@@ -249,3 +249,15 @@ def test_a_model_that_was_never_compiled_predicts() -> None:
     with strategy.scope():
         model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1, kernel_initializer="ones")])
     assert model.predict(np.ones((3, 2)), verbose=0).tolist() == [[2.0], [2.0], [2.0]]
+
+
+def test_a_variable_that_steps_only_read_is_placed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Placing it takes a talk among the workers: at each step it would cost more than a small step."""
+    strategy = stratagem.MirroredStrategy(["cpu:0", "cpu:1"])
+    rate, total = keras.Variable(2.0), keras.Variable(1.0)  # made outside the scope
+    talks: list[Any] = []
+    monkeypatch.setattr(strategy, "check_agreement", lambda *facts: talks.append(facts))
+    for _ in range(3):
+        strategy.run(lambda: total.assign(total * rate))
+    assert (float(total.value), float(rate.value), len(talks)) == (8.0, 2.0, 1)
+    assert strategy.mesh.is_replicated(rate.value)

@@ -1,0 +1,63 @@
+"""Where workers that have moved can be found: a board that each parameter server keeps.
+
+Everybody knows the addresses of the servers. A worker that hears nothing from the chief tells them where it listens,
+and the chief, when it cannot reach the worker, looks there. A worker's key lets it speak for itself only (`service`).
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Final
+
+from stratagem.core.clock import Clock, Deadline
+
+KEPT_SECONDS: Final = 30.0
+"""How long an announcement counts; a worker that nobody calls repeats it more often."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Announcement:
+    address: str
+    life: int
+    until: Deadline
+
+
+class Board:
+    """The last announcement of each worker. Every method may be called by several threads at once.
+
+    Args:
+        clock: Where time comes from.
+
+    Example:
+        >>> board = Board()
+        >>> board.announce(0, "10.0.0.7:4711", life=2)
+        >>> board.announce(0, "10.0.0.5:2222", life=1)  # a life that is over, and does not know it
+        >>> board.addresses()
+        {0: '10.0.0.7:4711'}
+    """
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock or Clock()
+        self._announcements: dict[int, _Announcement] = {}
+        self._lock = threading.Lock()
+
+    def announce(self, worker: int, address: str, life: int) -> None:
+        """Take note of where a worker listens.
+
+        Args:
+            worker: Its index.
+            address: `host:port`.
+            life: Which life of the worker says so, by the time of its start. An earlier one does not count while the
+                announcement of a later one does; the clocks of machines differ, so it does not count for ever.
+        """
+        with self._lock:
+            known = self._announcements.get(worker)
+            if known is None or known.until.expired or known.life <= life:
+                self._announcements[worker] = _Announcement(address, life, Deadline(KEPT_SECONDS, self._clock))
+
+    def addresses(self) -> dict[int, str]:
+        """Return where workers are, by their index."""
+        with self._lock:
+            found = self._announcements.items()
+            return {worker: each.address for worker, each in found if not each.until.expired}

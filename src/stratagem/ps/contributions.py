@@ -1,0 +1,220 @@
+"""Synchronous training: what workers give to a round, and how a parameter server makes one change of it.
+
+A worker sends the changes of one function as a *contribution*, which each server holds. When a round has as many as it
+needs, the chief names those that count, to all servers alike, and each makes one change of them:
+
+| change                          | of several contributions                                                          |
+| ------------------------------- | --------------------------------------------------------------------------------- |
+| gradients                       | their mean, by rows where these are known (`weigh`); the optimizer is applied once |
+| `assign_add`                    | the sum; of what only the first replica changes (an optimizer's count), the first  |
+| `assign`                        | as replicas would: the mean of floats, else the first                             |
+
+So a round is never half applied, and a function that ran twice, because its worker was lost, counts once in it. What
+was not named is dropped, whenever it comes.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from stratagem.core.errors import UsageError, explain
+from stratagem.ps.client import Change, Servers
+from stratagem.ps.store import Store, change, with_arrays
+from stratagem.replica.variables import Policy, policy_of
+
+Operation: TypeAlias = Mapping[str, Any]
+_Key: TypeAlias = tuple[str, str, str | None]
+
+
+def sets_together(variable: Any) -> str:
+    """Return how values that several workers assign to a variable make one: "mean" or "first"."""
+    return "mean" if policy_of(variable) is Policy.MEAN else "first"
+
+
+def adds_together(variable: Any) -> str:
+    """Return how summands of several workers make one: "sum" or "first"."""
+    return "first" if variable.aggregation == "only_first_replica" else "sum"
+
+
+@dataclass(slots=True)
+class Contribution:
+    """What one run of a function gives to a round.
+
+    Args:
+        round: Which.
+    """
+
+    round: int
+    name: str = field(default_factory=lambda: uuid.uuid4().hex)
+    weight: float = 1.0
+    changes: list[Change] = field(default_factory=list)
+
+    def add(self, changes: Sequence[Change], weight: float) -> None:
+        """Take in changes, to be given together when the function has ended.
+
+        Args:
+            changes: Gradients, and what is sent with them.
+            weight: How many examples they are of, or 1.
+
+        Raises:
+            UsageError: A variable has been updated before.
+        """
+        updated = {each.parts[0].name for each in self.changes if each.op == "apply"}
+        twice = [each.parts[0].name for each in changes if each.op == "apply" and each.parts[0].name in updated]
+        if twice:
+            raise UsageError(
+                explain(
+                    f"A scheduled function updates {twice[0].partition('#')[0]} twice, in the synchronous mode.",
+                    "Its update is made with those of the other workers, after it has ended: it would go on with old "
+                    "values.",
+                    "Schedule the function once for each step.",
+                )
+            )
+        self.changes += changes
+        self.weight = weight
+
+    def give(self, servers: Servers) -> str | None:
+        """Send it to the servers; return its name, or None where there is nothing to give."""
+        if not self.changes:
+            return None
+        servers.change(self.changes, {"round": self.round, "contribution": self.name, "weight": self.weight})
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """What one contribution does to one part."""
+
+    operation: Operation
+    weight: float
+    ids: np.ndarray | None
+    array: np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A contribution, as a server holds it: what it does to each part, all in all."""
+
+    round: int
+    done: Mapping[_Key, _Given]
+
+
+class Contributions:
+    """Those that a server holds in one term. Every method may be called by several threads at once.
+
+    Args:
+        store: What they change.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._held: dict[str, _Held] = {}
+        self._applied = 0
+        """The last round that was applied."""
+        self._lock = threading.Lock()
+
+    def hold(
+        self, round: int, name: str, weight: float, operations: Sequence[Operation], arrays: Sequence[np.ndarray]
+    ) -> None:
+        """Hold a contribution until its round is applied; drop it where that has been.
+
+        Args:
+            round: The round it is for.
+            name: How the chief calls it.
+            weight: Of its gradients, in their mean.
+            operations: Those of `store.change`, each with `together`.
+            arrays: One for each.
+        """
+        held = _Held(int(round), _done(float(weight), operations, arrays))
+        with self._lock:
+            if not self._is_over(round):
+                self._held[name] = held
+
+    def apply(self, round: int, names: Sequence[str]) -> None:
+        """Make one change of contributions, and drop all others to the round and to those before. Twice is once.
+
+        Args:
+            round: Which.
+            names: Those that count, in the order in which they are summed.
+        """
+        with self._lock:  # also while it is applied: who asks again waits for it
+            if self._is_over(round):
+                return
+            chosen = [self._held[name] for name in names if name in self._held]
+            self._applied = round
+            self._held = {name: held for name, held in self._held.items() if not self._is_over(held.round)}
+            operations, arrays = combined(chosen)
+            change(self._store, operations, arrays)
+
+    def _is_over(self, round: int) -> bool:
+        return round <= self._applied
+
+
+def _done(weight: float, operations: Sequence[Operation], arrays: Sequence[np.ndarray]) -> dict[_Key, _Given]:
+    done: dict[_Key, _Given] = {}
+    for operation, ids, array in with_arrays(operations, arrays):
+        key = operation["op"], operation["name"], operation.get("optimizer")
+        before = done.get(key)
+        total = array if before is None or operation["op"] != "add" else before.array + array
+        done[key] = _Given(operation, weight, ids, total)
+    return done
+
+
+def combined(held: Sequence[_Held]) -> tuple[list[Operation], list[np.ndarray]]:
+    """Return one operation, and its arrays, for each that the contributions have."""
+    groups: dict[_Key, list[_Given]] = {}
+    for each in held:
+        for key, given in each.done.items():
+            groups.setdefault(key, []).append(given)
+    operations: list[Operation] = []
+    arrays: list[np.ndarray] = []
+    for group in groups.values():
+        operation = {**group[0].operation, "seen": _seen_by_all(group)}
+        ids, array = _ONE_OF[operation.get("together", "mean")](group)
+        operations.append({**operation, "in_rows": ids is not None})
+        arrays += [array] if ids is None else [ids, array]
+    return operations, arrays
+
+
+def _seen_by_all(group: Sequence[_Given]) -> int | None:
+    """Return the version of a part that the oldest gradient was computed with, where all tell."""
+    versions = [given.operation["seen"] for given in group if given.operation.get("seen") is not None]
+    return min(versions) if len(versions) == len(group) else None
+
+
+def _sum(group: Sequence[_Given]) -> tuple[None, np.ndarray]:
+    return None, sum((given.array for given in group[1:]), start=group[0].array)
+
+
+def _first(group: Sequence[_Given]) -> tuple[None, np.ndarray]:
+    return None, group[0].array
+
+
+def _mean(group: Sequence[_Given]) -> tuple[np.ndarray | None, np.ndarray]:
+    """Return the mean; of gradients that all are of some rows, those rows that any has, each once."""
+    ids, shape = None, next((given.array.shape for given in group if given.ids is None), None)
+    if shape is None:
+        ids = np.unique(np.concatenate([given.ids for given in group if given.ids is not None]))
+        shape = (len(ids), *group[0].array.shape[1:])
+    total = np.zeros(shape, np.promote_types(group[0].array.dtype, np.float32))
+    weights = sum(given.weight for given in group)
+    for given in group:
+        part = given.array.astype(total.dtype, copy=False) * total.dtype.type(given.weight / weights)
+        if given.ids is None:
+            total += part
+        else:  # the rows of one gradient are different ones
+            total[given.ids if ids is None else np.searchsorted(ids, given.ids)] += part
+    return ids, total
+
+
+_ONE_OF: Final[Mapping[str, Callable[[Sequence[_Given]], tuple[np.ndarray | None, np.ndarray]]]] = {
+    "sum": _sum,
+    "mean": _mean,
+    "first": _first,
+}

@@ -1,0 +1,60 @@
+"""The steps of `fit` and `evaluate`, as functions that workers run.
+
+A step reads the variables from the parameter servers and sends back what it did to them (`ps.variables`). It is the
+model's `train_step(state, data)` or `test_step(state, data)`, Keras's or the user's: given the values of all variables
+it returns new ones, and what differs is sent. A model may also have a `train_step(data)` as in TensorFlow, which reads
+and assigns variables itself, with a `GradientTape`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from stratagem.fit.batch import count_rows
+from stratagem.fit.kinds import StepKind
+from stratagem.fit.own_steps import on_data_alone, on_variables, takes_data_alone
+from stratagem.fit.sources import with_class_weight
+from stratagem.loop.function import function
+from stratagem.ps.task import current_task
+from stratagem.ps.variables import weigh
+from stratagem.replica.mesh import Tree
+
+
+def scheduled_step(model: Any, kind: StepKind) -> Callable[..., tuple[int | None, Tree]]:
+    """Return the function of a step.
+
+    Called with a batch, or with None and the worker's iterator over its own dataset (and the weights of classes), it
+    returns (None, logs); at the end of that dataset the worker's index and no logs.
+
+    Args:
+        model: A built and compiled model.
+        kind: TRAIN or TEST.
+
+    Raises:
+        UsageError: The model's own method takes neither (state, data) nor (data).
+    """
+    own = _step_of(model, kind)
+
+    @function
+    def compiled(batch: Tree) -> Tree:
+        if kind.trains:
+            weigh(getattr(model.optimizer, "inner_optimizer", model.optimizer), count_rows(batch))
+        return own(batch)
+
+    def step(batch: Tree, iterator: Any = None, class_weight: Any = None) -> tuple[int | None, Tree]:
+        if iterator is not None:
+            batch = next(iterator, None)
+            if batch is None:
+                return current_task().index, {}
+            if class_weight is not None:
+                batch = with_class_weight(batch, class_weight)
+        return None, compiled(batch)
+
+    return step
+
+
+def _step_of(model: Any, kind: StepKind) -> Callable[[Tree], Tree]:
+    if takes_data_alone(model, kind):
+        return lambda batch: on_data_alone(model, kind, batch)
+    return lambda batch: on_variables(model, kind, getattr(model, kind.method), batch)
