@@ -17,6 +17,7 @@ from stratagem.core.log import announce
 from stratagem.fit import compat, seam
 from stratagem.fit.resuming import Session
 from stratagem.replica.context import StrategyLike
+from stratagem.strategy.base import one_replica
 from stratagem.strategy.default import get_strategy
 from stratagem.train import storage
 from stratagem.train.background import failure_of
@@ -80,7 +81,7 @@ class BackupAndRestore(keras.callbacks.Callback):
         self._others: Sequence[Any] = ()
         self._restored: Snapshot | None = None
         self._watch: PreemptionWatch | None = None
-        seam.install()
+        seam.install(one_replica)
 
     # What `fit` asks -----------------------------------------------------------------------------
 

@@ -15,11 +15,14 @@ from stratagem.callbacks.plain import Arrays, decode, encode
 from stratagem.callbacks.states import CallbackStates
 from stratagem.core.errors import CheckpointError, InputError, explain
 from stratagem.fit.adapter import Place
+from stratagem.fit.kinds import TRAIN, group_variables
+from stratagem.fit.own_steps import own_step
 from stratagem.fit.resuming import Session
-from stratagem.fit.steps import TRAIN, group_variables
 from stratagem.train.storage import Contents
 
 _METRICS: Final = "metrics_variables"
+_BEYOND: Final = "beyond"
+"""What a model's own step uses and Keras does not keep: a second optimizer."""
 _SHOWN: Final = 3
 
 
@@ -143,12 +146,19 @@ def _variables(model: Any) -> Iterator[tuple[str, Any]]:
     """Yield a model's variables by names that are the same in each run of a program."""
     for group in TRAIN.groups:
         for i, variable in enumerate(group_variables(model, group)):
-            # Keras counts layers up over the life of a process: dense_1, dense_4.
-            yield f"{group}/{i}/{re.sub(r'_[0-9]+', '', variable.path)}", variable
+            yield _named(group, i, variable)
+    own = own_step(model, TRAIN)
+    for i, variable in enumerate(own.beyond if own is not None else ()):
+        yield _named(_BEYOND, i, variable)
+
+
+def _named(group: str, i: int, variable: Any) -> tuple[str, Any]:
+    # Keras counts layers up over the life of a process: dense_1, dense_4.
+    return f"{group}/{i}/{re.sub(r'_[0-9]+', '', variable.path)}", variable
 
 
 def _is_variable(name: str) -> bool:
-    return name.partition("/")[0] in TRAIN.groups
+    return name.partition("/")[0] in (*TRAIN.groups, _BEYOND)
 
 
 def _unequal(variables: Mapping[str, Any], saved: Mapping[str, np.ndarray]) -> Iterator[str]:

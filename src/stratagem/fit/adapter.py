@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import optree
@@ -17,7 +18,7 @@ from stratagem.fit.inputs.base import no_batch
 from stratagem.fit.inputs.choose import input_of
 from stratagem.fit.keras_input import WholeBatches
 from stratagem.fit.reading import Steps, begin
-from stratagem.fit.sources import DatasetSource, Source
+from stratagem.fit.sources import DatasetSource, Resumable, Source
 from stratagem.replica.context import StrategyLike
 from stratagem.replica.mesh import Tree
 from stratagem.replica.split import Split
@@ -29,13 +30,16 @@ class ShareIterator:
     Args:
         source: The batches.
         strategy: Where they go.
+        begin_pass: Begins a pass over the source.
         taken: Batches of this pass that were taken before the program was restarted.
     """
 
-    def __init__(self, source: Source, strategy: StrategyLike, taken: int = 0) -> None:
+    def __init__(
+        self, source: Resumable, strategy: StrategyLike, begin_pass: Callable[[], Steps], taken: int = 0
+    ) -> None:
         # Begun with the first batch: Keras also asks for iterators that it never reads, and a pass of the
         # dataset that nobody sees would change the order of the next epoch.
-        self._begin = lambda: begin(source, strategy)
+        self._begin = begin_pass
         self._reading: Steps | None = None
         self._mesh = strategy.mesh
         self._source = source
@@ -141,7 +145,7 @@ class ShareAdapter(compat.DataAdapter):
 
     def __init__(
         self,
-        source: Source,
+        source: Resumable,
         strategy: StrategyLike,
         batch_size: int | None = None,
         steps_per_epoch: int | None = None,
@@ -168,9 +172,18 @@ class ShareAdapter(compat.DataAdapter):
 
     def get_jax_iterator(self) -> ShareIterator:
         self._stop_reading()
-        self._reading = ShareIterator(self.source, self.strategy, self._taken)
+        self._reading = self.new_pass(self._taken)
         self._taken = 0
         return self._reading
+
+    def new_pass(self, taken: int) -> ShareIterator:
+        """Return the next pass over the source.
+
+        Args:
+            taken: Batches of it that were taken before the program was restarted.
+        """
+        source = cast(Source, self.source)  # subclasses have others
+        return ShareIterator(source, self.strategy, lambda: begin(source, self.strategy), taken)
 
     def close(self) -> None:
         """End what reads ahead. Without this the thread that reads in endless data would stay after `fit`."""
@@ -246,7 +259,7 @@ def make_adapter(strategy: StrategyLike, arguments: dict[str, Any], *, in_order:
     x, y, sample_weight = arguments["x"], arguments.get("y"), arguments.get("sample_weight")
     class_weight, steps = arguments.get("class_weight"), arguments.get("steps_per_epoch")
     if isinstance(x, Dataset):
-        _check_alone(x, y, sample_weight)
+        check_alone(x, y, sample_weight)
         _check_length(x, steps)
         source = DatasetSource(x, strategy, class_weight, in_order=in_order)
         return ShareAdapter(source, strategy, steps_per_epoch=steps)
@@ -264,7 +277,7 @@ def make_adapter(strategy: StrategyLike, arguments: dict[str, Any], *, in_order:
         dataset = _array_dataset(tuple(leaves), batch_size, arguments.get("shuffle", False))
         return ShareAdapter(DatasetSource(dataset, strategy, structure=structure), strategy, batch_size, steps)
     batches = input_of(x, strategy.from_chief, strategy.worker_count, shuffle=bool(arguments.get("shuffle")))
-    _check_alone(x, y, sample_weight)
+    check_alone(x, y, sample_weight)
     return ShareAdapter(WholeBatches(batches, strategy.mesh.local_rows, class_weight), strategy, steps_per_epoch=steps)
 
 
@@ -294,7 +307,12 @@ def _check_length(dataset: Dataset, steps: int | None) -> None:
         )
 
 
-def _check_alone(x: Any, y: Any, sample_weight: Any) -> None:
+def check_alone(x: Any, y: Any, sample_weight: Any) -> None:
+    """Make sure that targets and weights are not given beside a dataset.
+
+    Raises:
+        InputError: They are.
+    """
     for name, value in (("y", y), ("sample_weight", sample_weight)):
         if value is not None:
             raise InputError(

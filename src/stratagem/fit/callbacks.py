@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -67,8 +68,35 @@ class _ReportsInput(keras.callbacks.Callback):
             announce(self._session.wait.report(epoch, self._session.adapters[0].source))
 
 
+class _ShowsCluster(keras.callbacks.ProgbarLogger):
+    """Keras's progress bar, with a word on the cluster behind the time of a step. Logs are left as they are.
+
+    Args:
+        status: Returns that word.
+    """
+
+    async_safe = True  # like the bar that Keras adds itself, it may be called in another thread
+
+    def __init__(self, status: Callable[[], str]) -> None:
+        super().__init__()
+        self._status = status
+
+    def _update_progbar(self, batch: int, logs: Any = None) -> None:
+        self._tell()
+        super()._update_progbar(batch, logs)
+
+    def _finalize_progbar(self, logs: Any) -> None:
+        self._tell()
+        super()._finalize_progbar(logs)
+
+    def _tell(self) -> None:
+        self._maybe_init_progbar()
+        bar: Any = self.progbar
+        bar.unit_name = f"step ({self._status()})"
+
+
 def with_own(arguments: dict[str, Any], session: Session) -> None:
-    """Put our callbacks before those of `fit`, which see whole values at the end of each epoch then.
+    """Put our callbacks before those of `fit`, which see whole values at the end of each epoch then; a bar behind.
 
     Args:
         arguments: The bound arguments, with `callbacks`; changed in place.
@@ -76,7 +104,8 @@ def with_own(arguments: dict[str, Any], session: Session) -> None:
     """
     if not isinstance(arguments["callbacks"], keras.callbacks.CallbackList):
         own = [_Whole(), _ReportsInput(session)] if session.strategy.is_chief else [_Whole()]
-        arguments["callbacks"] = [*own, *compat.flattened_callbacks(arguments["callbacks"])]
+        shown = [_ShowsCluster(session.strategy.status)] if arguments["verbose"] and session.strategy.status() else []
+        arguments["callbacks"] = [*own, *compat.flattened_callbacks(arguments["callbacks"]), *shown]
 
 
 def _refuse_keras_backup(callbacks: Any) -> None:

@@ -4,7 +4,7 @@ Checked on Keras 3.15.1 (`make test-floor` checks the oldest version named in py
 Everything here is a thin accessor or an installation; what is installed stands in the other files.
 
 Nothing of Keras is changed when Stratagem is imported. `install` runs when the first strategy is
-made. What it wraps does exactly what Keras does for models that belong to no strategy.
+made. What it wraps does what Keras does for models that belong to no strategy; files are written whole or not at all.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
-from keras.src.backend import compute_output_spec
+from keras.src.backend import compute_output_spec, get_keras_mask, set_keras_mask
 from keras.src.backend.jax import nn as jax_nn
 from keras.src.backend.jax import trainer as jax_trainer
 from keras.src.layers.normalization import batch_normalization
@@ -46,13 +46,18 @@ __all__ = [
     "count_steps",
     "is_array_input",
     "iterations_index",
+    "layers_of",
+    "mask_of",
     "replace",
+    "set_mask",
     "unpack",
 ]
 
 _originals: dict[tuple[Any, str], Any] = {}
 
 unpack = data_adapter_utils.unpack_x_y_sample_weight
+mask_of = get_keras_mask
+set_mask = set_keras_mask
 class_weight_to_sample_weights = data_adapter_utils.class_weight_to_sample_weights
 
 
@@ -167,13 +172,19 @@ def build_from_batch(model: Any, batch: Tree, *, inputs_only: bool) -> None:
         inputs_only: Whether only the layers must be built, as for `predict`.
     """
     if not inputs_only:
-        model._symbolic_build(data_batch=batch)
-    elif not all(layer.built for layer in model._flatten_layers()):
+        # Keras's own, also where the seam has put something in its place.
+        _originals.get((BaseTrainer, "_symbolic_build"), BaseTrainer._symbolic_build)(model, data_batch=batch)
+    elif not all(layer.built for layer in layers_of(model)):
         x, _, _ = unpack(batch)
         specs = keras.tree.map_structure(
             lambda leaf: keras.KerasTensor(leaf.shape, keras.backend.standardize_dtype(leaf.dtype)), x
         )
         compute_output_spec(model, specs, training=False)
+
+
+def layers_of(model: Any) -> Sequence[Any]:
+    """Return a model's layers, and those inside them."""
+    return list(model._flatten_layers())
 
 
 def flattened_callbacks(callbacks: Any) -> Sequence[Any]:
@@ -197,11 +208,8 @@ def give_back_state(model: Any) -> None:
     model._jax_state_synced = True
 
 
-def has_own_step(model: Any, name: str) -> bool:
-    """Return whether a class of a model's overrides `train_step` or `test_step`."""
-    return getattr(type(model), name) is not getattr(Trainer, name)
-
-
-def called(model: Any, x: Any, *, training: bool) -> Any:
-    """Call a model as its own steps do: with `training` where it takes that."""
-    return model(x, training=training) if model._call_has_training_arg else model(x)
+def put_back_state(model: Any, variables: Sequence[Any], values: Sequence[Any]) -> None:
+    """Give variables the values that Keras has taken from them for a step that failed; it would lose them."""
+    for variable, value in zip(variables, values, strict=True):
+        variable.assign(value)
+    model._jax_state_synced = True

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +20,9 @@ from stratagem.replica.context import ReplicaContext, current_replica_context
 from stratagem.replica.mesh import Tree
 from stratagem.replica.packs import sum_over_replicas
 from stratagem.replica.tracing import TracedVariables, note_updated_alike
+
+_WIDE: Final = 4
+"""Bytes of a float that has room for a sum over replicas before it becomes a mean."""
 
 
 def reducing_stateless_apply(original: Callable) -> Callable:
@@ -160,7 +163,18 @@ def combine(context: ReplicaContext, gradients: Sequence[jax.Array | None]) -> l
         context: The replica that calls.
         gradients: One for each variable; None where a variable has none.
     """
-    return _summed(context, _weighted(context, gradients))
+    weight = context.share.weight if context.mean_gradients else 1.0
+    if not isinstance(weight, float) or weight == 1.0:
+        return _summed(context, _weighted(context, gradients))
+    # All replicas count alike: of the sums, XLA scales the large ones while it applies them. Scaled before, each is
+    # read and written once more. Short floats could overflow.
+    early = [gradient is None or gradient.dtype.itemsize < _WIDE for gradient in gradients]
+    weights = _weighted(context, gradients)
+    sums = _summed(context, [w if is_early else g for w, g, is_early in zip(weights, gradients, early, strict=True)])
+    return [
+        total if total is None or is_early else total * jnp.asarray(weight, total.dtype)
+        for total, is_early in zip(sums, early, strict=True)
+    ]
 
 
 def _weighted(context: ReplicaContext, gradients: Sequence[jax.Array | None]) -> list[jax.Array | None]:

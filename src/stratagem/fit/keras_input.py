@@ -7,11 +7,10 @@ import numpy as np
 
 from stratagem.core.errors import InputError, explain
 from stratagem.data.batches import RowsOf, State
-from stratagem.data.specs import TensorSpec
 from stratagem.fit.alike import check_alike
 from stratagem.fit.batch import as_numpy, count_rows
 from stratagem.fit.inputs.base import Input, Pass
-from stratagem.fit.sources import READ_AHEAD, HasState, LocalRows, Reader, with_class_weight
+from stratagem.fit.sources import READ_AHEAD, HasState, LocalRows, Reader, batch_spec_of, with_class_weight
 from stratagem.replica.context import StrategyLike
 from stratagem.replica.mesh import Tree
 
@@ -93,7 +92,7 @@ class WholeBatches:
 
     @property
     def element_spec(self) -> Tree:
-        return jax.tree.map(lambda leaf: TensorSpec((None, *np.shape(leaf)[1:]), leaf.dtype), self.first())
+        return batch_spec_of(self.first())
 
     def close(self) -> None:
         """End what the input has started: threads, processes. It may be read again."""

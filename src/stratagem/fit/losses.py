@@ -2,23 +2,27 @@
 
 Inside `fit` a replica's loss counts as a mean over its rows: the gradients of the replicas are
 averaged by rows. That is right for a loss divided by the number of rows, for regularisers, and
-for custom losses that are means. Keras has two kinds that are not, put right here:
+for custom losses that are means. Keras has three kinds that are not, put right here:
 
 - a sum (`reduction="sum"`) must count whole on every replica;
 - a mean over unmasked entries, or divided by the sum of sample weights, has a divisor that the
-  replicas must add up first.
+  replicas must add up first;
+- an overlap of whole batches, or a comparison of rows with one another, must see the rows of all replicas.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import jax
 import jax.numpy as jnp
 import keras
+from jax import lax
 
 from stratagem.core.errors import UsageError, explain
+from stratagem.fit import compat
 from stratagem.replica.context import ReplicaContext, current_replica_context
 
 
@@ -92,6 +96,38 @@ def sharing_apply_mask(original: Callable) -> Callable:
         return weights * jnp.where(everyone == 0, 0, own * whole / everyone)
 
     return apply_mask
+
+
+def seeing_all_rows(original: Callable) -> Callable:
+    """Wrap the `call` of a loss that is no mean over rows, so that it sees the rows of all replicas.
+
+    Dice and Tversky divide sums over the batch, Circle compares its rows with one another.
+
+    Args:
+        original: `call` of `keras.losses.Dice`, `Tversky` or `Circle`.
+    """
+
+    @functools.wraps(original)
+    def call(loss: Any, y_true: Any, y_pred: Any) -> Any:
+        context = _sharing_context()
+        axis = getattr(loss, "axis", None)
+        if context is None or (axis is not None and 0 not in (axis if isinstance(axis, list | tuple) else [axis])):
+            return original(loss, y_true, y_pred)
+        replica = context.replica_id_in_sync_group
+        y_true, y_pred, owners = context.all_gather((y_true, y_pred, jnp.full(context.share.rows, replica)), axis=0)
+        values = original(loss, y_true, y_pred)
+        if not isinstance(loss, keras.losses.Circle):
+            return values
+
+        def own(array: jax.Array) -> jax.Array:
+            return lax.dynamic_slice_in_dim(array, jnp.argmax(owners == replica), context.share.rows)
+
+        mask, values = compat.mask_of(values), own(values)
+        if mask is not None:
+            compat.set_mask(values, own(mask))
+        return values
+
+    return call
 
 
 def sharing_moments(original: Callable) -> Callable:

@@ -10,6 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 from stratagem.core.errors import UsageError, explain
 from stratagem.fit import compat
 from stratagem.fit.adapter import Place, ShareAdapter
+from stratagem.fit.kinds import KIND_OF, StepKind
 from stratagem.fit.waiting import InputWait
 from stratagem.replica.context import StrategyLike
 from stratagem.replica.parts import make_whole
@@ -39,6 +40,11 @@ class Session:
 
     def __post_init__(self) -> None:
         self.wait = InputWait(self.strategy.mesh.progress)
+
+    @property
+    def kind(self) -> StepKind:
+        """Which steps it runs."""
+        return KIND_OF[self.method]
 
     def add(self, adapter: ShareAdapter) -> None:
         """Take another input, and let it begin where it was."""

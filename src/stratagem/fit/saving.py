@@ -4,8 +4,9 @@ State is equal on all workers, so the chief's file is everybody's. The chief wri
 program may save on the chief alone. Another worker waits until the chief has written its n-th file of the program:
 if it is the same path, there is nothing left to do; else the worker writes what it was told to, as TensorFlow's
 tutorials do in a temporary folder. Inside `fit`, where the chief has callbacks that others leave out, files cannot
-be counted alike: there every worker writes. A worker other than the chief never writes in place: the file is
-complete before it takes its name, so that two of them with one name do no harm.
+be counted alike: there every worker writes. Nothing is written in place: a file is complete before it takes its name,
+so that two workers with one name do no harm, and a process that is killed leaves the old file. That holds for models
+of no strategy too.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any
 from stratagem.cluster.agreement import Peers
 from stratagem.cluster.bootstrap import current_peers
 from stratagem.core.errors import CheckpointError, PeerError, explain
+from stratagem.core.files import draft_of
 
 _saves = itertools.count(1)
 
@@ -32,6 +34,7 @@ def saving_once(original: Callable[..., Any], is_shared: Callable[[Any], bool], 
         is_shared: Whether a model trains on several workers.
         in_fit: Whether `fit` or one of its siblings is running.
     """
+    original = _whole(original)
 
     @functools.wraps(original)
     def save(model: Any, filepath: str | os.PathLike[str], *args: Any, **kwargs: Any) -> Any:
@@ -40,9 +43,7 @@ def saving_once(original: Callable[..., Any], is_shared: Callable[[Any], bool], 
             return original(model, filepath, *args, **kwargs)
         write = functools.partial(original, model, filepath, *args, **kwargs)
         if peers.own_index > 0:
-            if in_fit() or not _chief_wrote(peers, f"save {next(_saves)}", filepath):
-                _write_beside(filepath, lambda path: original(model, path, *args, **kwargs))
-            return None
+            return write() if in_fit() or not _chief_wrote(peers, f"save {next(_saves)}", filepath) else None
         return write() if in_fit() else _write_and_tell(peers, f"save {next(_saves)}", filepath, write)
 
     return save
@@ -91,13 +92,24 @@ def _chief_wrote(peers: Peers, name: str, filepath: str | os.PathLike[str]) -> b
     return os.path.exists(filepath)  # not where the same path means another disk
 
 
-def _write_beside(filepath: str | os.PathLike[str], write: Callable[[str], Any]) -> None:
-    """Write to a name of this process, and give the file its own name when it is complete."""
-    path = Path(filepath)
-    draft = path.with_name(f".{os.getpid()}.{path.name}")
-    try:
-        write(str(draft))
-        draft.replace(path)
-    finally:
-        if draft.is_file():
-            draft.unlink()
+def _whole(write: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that writes a file so that it is there whole or not at all, a kill or not.
+
+    Folders (`zipped=False`), files in parts and places that are not on a disk are left to Keras.
+    """
+
+    @functools.wraps(write)
+    def whole(model: Any, filepath: str | os.PathLike[str], *args: Any, **kwargs: Any) -> Any:
+        path = Path(filepath)
+        if {"zipped", "max_shard_size"} & kwargs.keys() or "://" in os.fspath(filepath) or path.is_dir():
+            return write(model, filepath, *args, **kwargs)
+        with draft_of(path) as draft:
+            named = draft.with_name(draft.name + "".join(path.suffixes))  # Keras goes by the ending
+            try:
+                result = write(model, str(named), *args, **kwargs)
+                named.replace(draft)
+            finally:
+                named.unlink(missing_ok=True)
+        return result
+
+    return whole

@@ -3,7 +3,8 @@
 Keras's own loops run unchanged. Three things are put in their way for a model that belongs to a
 strategy: its data adapter (`fit.adapter`), its step functions (`fit.steps`), and, on workers that
 are not chief, its callbacks (`fit.callbacks`). A model belongs to a strategy when it is made or
-compiled inside `strategy.scope()`; models of no strategy are left to Keras alone.
+compiled inside `strategy.scope()`; models of no strategy are left to Keras alone, unless it cannot run them:
+their step is one as in TensorFlow (`fit.own_steps`), or their input a dataset of ours.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import contextlib
 import contextvars
 import functools
 import inspect
+import operator
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -22,17 +24,22 @@ import numpy as np
 
 from stratagem.core.errors import UsageError, explain
 from stratagem.core.progress import Phase
-from stratagem.fit import compat, gradients, losses
-from stratagem.fit.adapter import ShareAdapter, ShareIterator, make_adapter
+from stratagem.data.batches import DatasetIterator
+from stratagem.data.dataset import Dataset
+from stratagem.fit import compat, gradients, losses, own_steps
+from stratagem.fit.adapter import ShareAdapter, ShareIterator
 from stratagem.fit.batch import GlobalBatch, as_numpy, count_rows, place_batch, valid_rows
 from stratagem.fit.callbacks import for_this_worker, with_own
+from stratagem.fit.kinds import KIND_OF, PREDICT, TEST, TRAIN, State, StepKind, group_variables
+from stratagem.fit.own_steps import own_step
 from stratagem.fit.resuming import ResumesFit, Session, resumer_among, resumer_last, skipping_steps
 from stratagem.fit.saving import saving_once
 from stratagem.fit.state import StateKeeper
-from stratagem.fit.steps import PREDICT, TEST, TRAIN, State, Step, StepKind
+from stratagem.fit.steps import Step
 from stratagem.replica.context import StrategyLike, current_strategy
 from stratagem.replica.mesh import Tree
 from stratagem.replica.parts import holds_parts, make_whole
+from stratagem.replica.resident import assign_all, values_of
 from stratagem.replica.split import Split
 
 _strategies: weakref.WeakKeyDictionary[Any, StrategyLike] = weakref.WeakKeyDictionary()
@@ -72,7 +79,13 @@ def attach(model: Any, strategy: StrategyLike) -> None:
 
 
 class StepOfStrategy:
-    """A step function that `Strategy.make_step` has made."""
+    """A step function that `Strategy.make_step` has made.
+
+    Attributes:
+        needs_state: Whether Keras hands it the values of the model's variables and keeps those it returns.
+    """
+
+    needs_state = True
 
 
 class StepFunction(StepOfStrategy):
@@ -87,9 +100,12 @@ class StepFunction(StepOfStrategy):
     def __init__(self, model: Any, strategy: StrategyLike, kind: StepKind) -> None:
         self.kind = kind
         self.mesh = strategy.mesh
+        _check_stateless(model, strategy)
         self.keeper = _keepers[model]
         self.step = Step(model, strategy, kind)
         self.steps_per_execution = model.steps_per_execution
+        self._whole: State = ()
+        self._handed: State | None = None
 
     def __call__(self, state: State, iterator: Iterator[Tree]) -> tuple[Tree, State]:
         """Run up to `steps_per_execution` steps.
@@ -104,18 +120,21 @@ class StepFunction(StepOfStrategy):
         Raises:
             StopIteration: There is no batch left.
         """
-        with self.mesh.progress.during(Phase.INPUT) as phase:
-            batches = self._take(iterator)
-        session = _session.get() if self.kind is TRAIN else None
-        if session is not None:
-            session.wait.took(phase.seconds, len(batches))
-        state = self.keeper.placed(self.step, state)
-        groups = [batches] if self._fusible(batches) else [[batch] for batch in batches]
-        results = []
-        for group in groups:
-            result, state = self.step(state, group)
-            results.append(self._rows(result, group) if self.kind is PREDICT else result)
+        try:
+            batches, session = self._read(iterator)
+            state = self.keeper.placed(self.step, self._with_beyond(state))
+            results = []
+            for group in [batches] if self._fusible(batches) else [[batch] for batch in batches]:
+                result, state = self.step(state, group)
+                results.append(self._rows(result, group) if self.kind is PREDICT else result)
+        except StopIteration:
+            raise
+        except BaseException:
+            # Keras empties the variables while its loops run: a first batch that cannot be read would cost the weights.
+            compat.put_back_state(self.step.model, self.step.variables, [v for group in state for v in group])
+            raise
         self.keeper.remember(state)
+        state = self._without_beyond(state)
         if session is not None:
             session.wait.stepped(results)
         if isinstance(iterator, ShareIterator) and iterator.fetches_ahead:
@@ -124,6 +143,32 @@ class StepFunction(StepOfStrategy):
             if session is not None:
                 session.wait.took(phase.seconds, 0)
         return (_concatenated(results) if self.kind is PREDICT else results[-1]), state
+
+    def _with_beyond(self, state: State) -> State:
+        """Return the state with the values of what the model's own step uses beside."""
+        if not self.step.beyond:
+            return state
+        values = values_of(self.step.beyond)
+        if state is self._handed and all(map(operator.is_, values, self._whole[-1])):
+            return self._whole
+        return (*state, values)
+
+    def _without_beyond(self, state: State) -> State:
+        """Return the state as Keras keeps it; the rest goes back into its variables."""
+        if not self.step.beyond:
+            return state
+        assign_all(self.step.beyond, state[-1])
+        self._whole, self._handed = (*state[:-1], values_of(self.step.beyond)), state[:-1]
+        return self._handed
+
+    def _read(self, iterator: Iterator[Tree]) -> tuple[list[GlobalBatch], Session | None]:
+        """Return the batches of this call, and the session that counts the wait for them."""
+        with self.mesh.progress.during(Phase.INPUT) as phase:
+            batches = self._take(iterator)
+        session = _session.get() if self.kind is TRAIN else None
+        if session is not None:
+            session.wait.took(phase.seconds, len(batches))
+        return batches, session
 
     def _take(self, iterator: Iterator[Tree]) -> list[GlobalBatch]:
         if isinstance(iterator, ShareIterator):
@@ -145,6 +190,18 @@ class StepFunction(StepOfStrategy):
             return jax.tree.map(lambda leaf: leaf.addressable_data(0), outputs)
         rows = valid_rows(split)
         return jax.tree.map(lambda leaf: np.asarray(leaf.addressable_data(0))[rows], outputs)
+
+
+def _check_stateless(model: Any, strategy: StrategyLike) -> None:
+    stateful = [layer.name for layer in compat.layers_of(model) if getattr(layer, "stateful", False)]
+    if stateful and strategy.mesh.size > 1:
+        raise UsageError(
+            explain(
+                f"Layer {stateful[0]!r} keeps a state for each row of the global batch (stateful=True).",
+                f"The rows are divided among {strategy.mesh.size} replicas, none of which holds the states of all.",
+                "Train it on one device, or write stateful=False.",
+            )
+        )
 
 
 def _concatenated(outputs: Sequence[Tree]) -> Tree:
@@ -170,7 +227,7 @@ def _attaching(original: Callable) -> Callable:
     return wrapper
 
 
-def _in_session(original: Callable) -> Callable:
+def _in_session(default_strategy: Callable[[], StrategyLike], original: Callable) -> Callable:
     """Wrap `fit` and its siblings: tell the wrappers below which model is running."""
     signature = inspect.signature(original)
 
@@ -181,6 +238,8 @@ def _in_session(original: Callable) -> Callable:
         resumer = resumer_among(bound.arguments["callbacks"]) if original.__name__ == "fit" else None
         if resumer is not None and strategy_of(model) is None:
             attach(model, resumer.strategy_for(model))
+        if strategy_of(model) is None and _is_beyond_keras(model, KIND_OF[original.__name__], bound.arguments):
+            attach(model, default_strategy())
         strategy = strategy_of(model)
         if strategy is None:
             return original(model, *args, **kwargs)
@@ -195,6 +254,13 @@ def _in_session(original: Callable) -> Callable:
         return result
 
     return wrapper
+
+
+def _is_beyond_keras(model: Any, kind: StepKind, arguments: dict[str, Any]) -> bool:
+    """Whether Keras alone could not run it: a step as in TensorFlow, or input that is ours."""
+    given = [arguments.get(name) for name in ("x", "validation_data")]
+    ours = any(isinstance(value, Dataset | DatasetIterator) or callable(value) for value in given)
+    return ours or own_steps.takes_data_alone(model, kind)
 
 
 @contextlib.contextmanager
@@ -223,19 +289,49 @@ def _choosing_adapter(original: Callable) -> Callable:
         if session is None or isinstance(arguments["x"], compat.DataAdapter):
             return original(*args, **kwargs)
         strategy = session.strategy
-        adapter = make_adapter(strategy, arguments, in_order=session.method == "predict")
+        adapter = strategy.make_adapter(arguments, in_order=session.method == "predict")
         session.add(adapter)
         strategy.check_agreement(f"data of {session.method}", _facts(session.model, adapter, arguments))
-        with strategy.mesh.making_variables():
-            compat.build_from_batch(session.model, adapter.source.first(), inputs_only=session.method == "predict")
+        strategy.build(session.model, session.kind, adapter.source.first())
         return adapter
 
     return get_data_adapter
 
 
+def build(model: Any, strategy: StrategyLike, kind: StepKind, batch: Tree) -> None:
+    """Create all variables of a model, its metrics and its optimizers, for a step.
+
+    Args:
+        model: The model.
+        strategy: The strategy it belongs to.
+        kind: Which step.
+        batch: Structure of arrays (x, y, sample_weight), as `fit` gets it.
+    """
+    own = own_step(model, kind)
+    if own is None:
+        with strategy.mesh.making_variables():
+            compat.build_from_batch(model, batch, inputs_only=kind is PREDICT)
+    elif getattr(model, kind.function) is None:  # not since it was compiled
+        own.discover(strategy, batch)
+
+
+def _building_by_own_step(original: Callable) -> Callable:
+    """Wrap Keras's building of a model from a batch: its own step of (data) shows what there is to build."""
+
+    @functools.wraps(original)
+    def _symbolic_build(model: Any, iterator: Any = None, data_batch: Any = None) -> None:
+        session = _session.get()
+        if session is None or session.model is not model or own_step(model, session.kind) is None:
+            original(model, iterator, data_batch)
+        elif data_batch is not None:
+            session.strategy.build(model, session.kind, data_batch)
+
+    return _symbolic_build
+
+
 def _facts(model: Any, adapter: ShareAdapter, arguments: dict[str, Any]) -> dict[str, str | int]:
     """Return what workers must have in common before they step together."""
-    shapes = [f"{leaf.dtype}{list(leaf.shape[1:])}" for leaf in jax.tree.leaves(adapter.source.first())]
+    shapes = [f"{leaf.dtype}{list((leaf.shape or ())[1:])}" for leaf in jax.tree.leaves(adapter.source.element_spec)]
     return {
         "input": " ".join(shapes),
         "batches": str(adapter.num_batches),
@@ -256,7 +352,7 @@ def _direct_iterator(original: Callable) -> Callable:
     return get_iterator
 
 
-def _making(name: str, kind: StepKind) -> Callable[[Callable], Callable]:
+def _making(kind: StepKind) -> Callable[[Callable], Callable]:
     """Wrap `make_train_function` and its siblings."""
 
     def wrap(original: Callable) -> Callable:
@@ -265,9 +361,9 @@ def _making(name: str, kind: StepKind) -> Callable[[Callable], Callable]:
             strategy = strategy_of(model)
             if strategy is None:
                 return original(model, force)
-            if force or not isinstance(getattr(model, name), StepOfStrategy):
-                setattr(model, name, strategy.make_step(model, kind))
-            return getattr(model, name)
+            if force or not isinstance(getattr(model, kind.function), StepOfStrategy):
+                setattr(model, kind.function, strategy.make_step(model, kind))
+            return getattr(model, kind.function)
 
         return make
 
@@ -284,7 +380,7 @@ def _whole_in_one_process(original: Callable) -> Callable:
     @functools.wraps(original)
     def jax_state_sync(model: Any) -> None:
         strategy = strategy_of(model)
-        if strategy is not None and strategy.finish_steps():
+        if strategy is not None and strategy.finish_steps(model):
             compat.give_back_state(model)  # of variables that live elsewhere it is older than what the steps have left
             return
         original(model)
@@ -292,6 +388,25 @@ def _whole_in_one_process(original: Callable) -> Callable:
             make_whole(model)
 
     return jax_state_sync
+
+
+def _state_where_it_is_needed(original: Callable) -> Callable:
+    """Wrap `_get_jax_state`, which reads the values of all variables and takes them away from a model that trains.
+
+    Of variables that live elsewhere it would read one after another, and huge ones whole.
+    """
+
+    @functools.wraps(original)
+    def _get_jax_state(model: Any, **chosen: bool) -> State:
+        kind = TRAIN if chosen.get("optimizer_variables") else TEST if chosen.get("metrics_variables") else PREDICT
+        step = getattr(model, kind.function)
+        if isinstance(step, StepOfStrategy) and not step.needs_state:
+            return tuple([] for _ in kind.groups)
+        if strategy_of(model) is not None and any(hasattr(variable, "residence") for variable in model.variables):
+            return tuple(values_of(group_variables(model, group)) for group in kind.groups)
+        return original(model, **chosen)
+
+    return _get_jax_state
 
 
 def _allowing_synchronized(original: Callable) -> Callable:
@@ -305,27 +420,38 @@ def _allowing_synchronized(original: Callable) -> Callable:
     return init
 
 
-def _saving_once(original: Callable) -> Callable:
+def by_one_worker(original: Callable) -> Callable:
     """Wrap `Model.save` and `save_weights`: all workers may call them."""
 
     def is_shared(model: Any) -> bool:
         strategy = strategy_of(model)
         return strategy is not None and strategy.worker_count > 1
 
-    return saving_once(original, is_shared, lambda: _session.get() is not None)
+    return saving_once(original, is_shared, is_fitting)
 
 
-def install() -> None:
-    """Put the seam into Keras. Called when a strategy is made; a second call does nothing."""
+def is_fitting() -> bool:
+    """Whether `fit` or one of its siblings is running."""
+    return _session.get() is not None
+
+
+def install(default_strategy: Callable[[], StrategyLike]) -> None:
+    """Put the seam into Keras. Called when a strategy is made; a second call does nothing.
+
+    Args:
+        default_strategy: Returns the strategy of models that belong to none and that Keras alone cannot run.
+    """
     trainer = compat.Trainer
     compat.replace(trainer, "__init__", _attaching)
     compat.replace(compat.BaseTrainer, "compile", _attaching)
     for name in ("fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch"):
-        compat.replace(trainer, name, _in_session)
+        compat.replace(trainer, name, functools.partial(_in_session, default_strategy))
     compat.replace(trainer, "jax_state_sync", _whole_in_one_process)
-    compat.replace(trainer, "make_train_function", _making("train_function", TRAIN))
-    compat.replace(trainer, "make_test_function", _making("test_function", TEST))
-    compat.replace(trainer, "make_predict_function", _making("predict_function", PREDICT))
+    compat.replace(trainer, "_get_jax_state", _state_where_it_is_needed)
+    for kind in (TRAIN, TEST, PREDICT):
+        compat.replace(trainer, f"make_{kind.function}", _making(kind))
+        compat.replace(trainer, kind.method, own_steps.also_of_data_alone(kind))
+    compat.replace(compat.BaseTrainer, "_symbolic_build", _building_by_own_step)
     for optimizer in (keras.optimizers.Optimizer, keras.optimizers.LossScaleOptimizer):
         compat.replace(optimizer, "stateless_apply", gradients.reducing_stateless_apply)
     compat.replace(keras.optimizers.Optimizer, "apply", gradients.reducing_apply)
@@ -338,10 +464,12 @@ def install() -> None:
     compat.replace(*points["epoch_iterator"], _direct_iterator)
     compat.replace(*points["steps_of_epoch"], skipping_steps)
     for name in ("save", "save_weights"):
-        compat.replace(keras.Model, name, _saving_once)
+        compat.replace(keras.Model, name, by_one_worker)
     compat.replace(keras.callbacks.CallbackList, "__init__", resumer_last)
     compat.replace(*points["reduce_values"], losses.sharing_reduce_values)
     compat.replace(*points["apply_mask"], losses.sharing_apply_mask)
+    for loss in (keras.losses.Dice, keras.losses.Tversky, keras.losses.Circle):
+        compat.replace(loss, "call", losses.seeing_all_rows)
     compat.replace(*points["moments"], losses.sharing_moments)
     compat.replace(*points["masked_moments"], losses.sharing_masked_moments)
     compat.replace(*points["batch_normalization"], _allowing_synchronized)

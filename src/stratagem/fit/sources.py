@@ -21,6 +21,7 @@ from stratagem.data.batches import Batch, DatasetIterator, RowsOf, State, whole
 from stratagem.data.dataset import Dataset
 from stratagem.data.nodes import UNKNOWN_CARDINALITY
 from stratagem.data.options import AutoShardPolicy
+from stratagem.data.specs import TensorSpec
 from stratagem.fit import compat
 from stratagem.fit.batch import count_rows
 from stratagem.replica.context import StrategyLike
@@ -71,8 +72,8 @@ class Reader(HasState, Protocol):
         ...
 
 
-class Source(Protocol):
-    """Batches as a worker reads them."""
+class Resumable(Protocol):
+    """Batches, as the loop of `fit` needs to know them: what one is like, and where reading goes on."""
 
     @property
     def num_batches(self) -> int | None:
@@ -80,26 +81,8 @@ class Source(Protocol):
         ...
 
     @property
-    def may_end(self) -> bool:
-        """Whether the workers must ask each other before each batch if the data goes on."""
-        ...
-
-    @property
-    def own(self) -> bool:
-        """Whether each worker reads a stream of its own; otherwise all workers share each batch."""
-        ...
-
-    def close(self) -> None:
-        """End what the source has started: threads, processes."""
-        ...
-
-    def open(self, *, read_ahead: int = READ_AHEAD, state: State | None = None) -> Reader:
-        """Begin an epoch.
-
-        Args:
-            read_ahead: Batches to read in the background, where the source can.
-            state: A position of an earlier reader to go on from; later epochs follow that one.
-        """
+    def element_spec(self) -> Tree:
+        """Structure of `TensorSpec` of a global batch."""
         ...
 
     def first(self) -> Tree:
@@ -114,9 +97,31 @@ class Source(Protocol):
         """Let the next pass begin where `position` said, in this or an earlier run of the program."""
         ...
 
+    def close(self) -> None:
+        """End what the source has started: threads, processes."""
+        ...
+
+
+class Source(Resumable, Protocol):
+    """Batches as a worker reads them."""
+
     @property
-    def element_spec(self) -> Tree:
-        """Structure of `TensorSpec` of a global batch."""
+    def may_end(self) -> bool:
+        """Whether the workers must ask each other before each batch if the data goes on."""
+        ...
+
+    @property
+    def own(self) -> bool:
+        """Whether each worker reads a stream of its own; otherwise all workers share each batch."""
+        ...
+
+    def open(self, *, read_ahead: int = READ_AHEAD, state: State | None = None) -> Reader:
+        """Begin an epoch.
+
+        Args:
+            read_ahead: Batches to read in the background, where the source can.
+            state: A position of an earlier reader to go on from; later epochs follow that one.
+        """
         ...
 
 
@@ -147,8 +152,8 @@ class DatasetSource:
         self._given = dataset
         self._resumed_at: State | None = None
         dataset = _agreed_order(dataset, strategy)
-        whole_dataset = dataset.with_shard_hint(1, 0)  # a worker's part of it may be empty
-        self._element_spec = lambda: whole_dataset.element_spec
+        self._whole = dataset.with_shard_hint(1, 0)  # a worker's part of it may be empty
+        self._first: Tree = None
         if choice.policy is AutoShardPolicy.HINT:
             self.dataset = dataset.with_shard_hint(workers, worker)
         elif choice.policy is AutoShardPolicy.FILE:
@@ -189,17 +194,29 @@ class DatasetSource:
         return data if self.class_weight is None else with_class_weight(data, self.class_weight)
 
     def first(self) -> Tree:
-        element = jax.tree.map(
-            lambda spec: np.zeros([1 if size is None else size for size in spec.shape], spec.dtype),
-            self.element_spec,
-            is_leaf=lambda leaf: hasattr(leaf, "shape"),
-        )
+        if self._first is None:
+            self._first = self._adapted(self._blank())
+        return self._first
+
+    def _blank(self) -> Tree:
+        """Return zeros of the shapes of the first batch; read it only where nothing else tells them."""
+        specs = jax.tree.leaves(self.element_spec, is_leaf=lambda leaf: hasattr(leaf, "shape"))
+        known = all(spec.shape is not None and None not in spec.shape[1:] for spec in specs)
+        batch = None
+        if not known or self.dataset.in_memory:
+            batch = next(self._whole.take(1).batches((lambda rows: slice(0)) if known else whole), None)
+        if batch is not None and not known:
+            element = jax.tree.map(np.zeros_like, batch.data)
+        else:
+            # As many rows as there will be: a layer may keep a state for each.
+            rows = 1 if batch is None else batch.rows
+            element = example_of(self.element_spec, rows)
         count_rows(element)
-        return self._adapted(element)
+        return element
 
     @property
     def element_spec(self) -> Tree:
-        return self._element_spec()
+        return self._whole.element_spec
 
     def close(self) -> None:
         """End the reader processes. There will be no further pass."""
@@ -219,6 +236,27 @@ class DatasetSource:
         self._resumed_at = state
         if not self._divided:  # a second `fit` on the same dataset goes on to the orders that come next
             _agreed[self._given] = self.dataset
+
+
+def example_of(element_spec: Tree, rows: int = 1) -> Tree:
+    """Return zeros like an element of a structure of `TensorSpec`.
+
+    Args:
+        element_spec: The structure.
+        rows: The first size where it is not known; other sizes that are not known are 1.
+    """
+    return jax.tree.map(lambda spec: _zeros(spec, rows), element_spec, is_leaf=lambda leaf: hasattr(leaf, "shape"))
+
+
+def batch_spec_of(batch: Tree) -> Tree:
+    """Return the structure of `TensorSpec` of batches like one, of any number of rows."""
+    return jax.tree.map(lambda leaf: TensorSpec((None, *np.shape(leaf)[1:]), leaf.dtype), batch)
+
+
+def _zeros(spec: TensorSpec, rows: int) -> np.ndarray:
+    sizes = [rows, *[1] * len(spec.shape or ())]
+    shape = [other if size is None else size for size, other in zip(spec.shape or (), sizes, strict=False)]
+    return np.zeros(shape, spec.dtype)
 
 
 def resumed(dataset: Dataset, state: State) -> Dataset:

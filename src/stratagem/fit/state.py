@@ -11,7 +11,8 @@ from jax import lax
 from jax.sharding import PartitionSpec
 
 from stratagem.fit import compat
-from stratagem.fit.steps import State, Step, group_variables
+from stratagem.fit.kinds import State, group_variables
+from stratagem.fit.steps import Step
 from stratagem.replica.context import StrategyLike
 from stratagem.replica.mesh import AXIS
 from stratagem.replica.packs import sum_over_replicas

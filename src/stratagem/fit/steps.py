@@ -21,7 +21,9 @@ from jax.sharding import PartitionSpec
 
 from stratagem.core.progress import Phase
 from stratagem.fit.batch import GlobalBatch
+from stratagem.fit.kinds import PREDICT, State, StepKind, group_variables
 from stratagem.fit.metrics import Entry, ResultWatch, global_results
+from stratagem.fit.own_steps import own_step
 from stratagem.replica.central import compiled
 from stratagem.replica.context import ReplicaContext, StrategyLike, replica_context
 from stratagem.replica.exchange import Exchange, Share, own_share
@@ -31,37 +33,8 @@ from stratagem.replica.split import Split
 from stratagem.replica.uneven import padded, run_uneven
 from stratagem.replica.variables import Policy, contribution, enter, leave, policy_of
 
-State = tuple[list[jax.Array], ...]
-"""Values of the model's variables, a list for each group of the step, as Keras's trainer keeps them."""
-
-
 Program = tuple[Callable, list[int], list[int]]
 """A compiled step, the variables it rewrites, and those it only reads."""
-
-
-@dataclass(frozen=True)
-class StepKind:
-    """A kind of step: the model's method and the groups of variables in its state."""
-
-    method: str
-    groups: tuple[str, ...]
-    trains: bool = False
-
-
-TRAIN = StepKind(
-    "train_step",
-    ("trainable_variables", "non_trainable_variables", "optimizer_variables", "metrics_variables"),
-    trains=True,
-)
-TEST = StepKind("test_step", ("trainable_variables", "non_trainable_variables", "metrics_variables"))
-PREDICT = StepKind("predict_step", ("trainable_variables", "non_trainable_variables"))
-
-
-def group_variables(model: Any, group: str) -> list[Any]:
-    """Return the variables of one group of a step's state, in the order of Keras's trainer."""
-    if group == "optimizer_variables":
-        return list(model.optimizer.variables)
-    return list(getattr(model, group))
 
 
 @dataclass
@@ -87,16 +60,24 @@ class Step:
         self.strategy = strategy
         self.kind = kind
         self.mesh = strategy.mesh
-        self.variables = [variable for group in kind.groups for variable in group_variables(model, group)]
+        self._own = own_step(model, kind)
+        self.beyond = [] if self._own is None else self._own.beyond
+        """Variables that the step uses and Keras keeps no values of."""
+        groups = [group_variables(model, group) for group in kind.groups]
+        self.variables = [*(variable for group in groups for variable in group), *self.beyond]
         self._policies = [
             Policy.SAME if group == "optimizer_variables" else policy_of(variable, metric=group == "metrics_variables")
             for group in kind.groups
             for variable in group_variables(model, group)
         ]
-        self._sizes = [len(group_variables(model, group)) for group in kind.groups]
+        self._sizes = [len(group) for group in groups]
+        if self._own is not None and self.beyond:
+            self._policies += self._own.policies
+            self._sizes.append(len(self.beyond))
         self._trace = _Trace()
         self._programs: dict[Any, Program] = {}
-        self._eager = bool(model.run_eagerly) or not model.jit_compile
+        # Without jit_compile one device dispatches operation by operation; several would compile each operation.
+        self._eager = bool(model.run_eagerly) or (not model.jit_compile and self.mesh.size == 1)
 
     def __call__(self, state: State, batches: Sequence[GlobalBatch]) -> tuple[Tree, State]:
         """Run one step, or several of equal shape fused into one program.
@@ -190,17 +171,28 @@ class Step:
         self, share: Share, exchange: Exchange, views: list[jax.Array], data: Tree
     ) -> tuple[list[jax.Array], list[jax.Array]]:
         """Trace the model's step; return the entries of the logs that are no metrics, and the state."""
-        context = ReplicaContext(self.strategy, share, exchange, mean_gradients=True)
         watch = ResultWatch(self.model.metrics if self.kind is not PREDICT else ())
-        with replica_context(context), watch.watching():
-            logs, state = getattr(self.model, self.kind.method)(self.grouped(views), data)
-        if self.kind is PREDICT:  # Keras's predict_step returns only the non-trainable variables
-            state = (self.grouped(views)[0], state)
+        with watch.watching():
+            if self._own is not None:
+                logs, after = self._own(
+                    self.strategy, share, exchange, list(zip(self.variables, views, strict=True)), data
+                )
+            else:
+                logs, after = self._keras_step(share, exchange, views, data)
         leaves, structure = jax.tree.flatten(logs, is_leaf=lambda leaf: isinstance(leaf, keras.Variable))
         entries = [watch.entry(leaf) for leaf in leaves]
         self._trace.logs_structure, self._trace.entries = structure, entries
         plain = [jnp.asarray(leaf) for leaf, entry in zip(leaves, entries, strict=True) if entry is None]
-        return plain, [value for group in state for value in group]
+        return plain, after
+
+    def _keras_step(
+        self, share: Share, exchange: Exchange, views: list[jax.Array], data: Tree
+    ) -> tuple[Tree, list[jax.Array]]:
+        with replica_context(ReplicaContext(self.strategy, share, exchange, mean_gradients=True)):
+            logs, state = getattr(self.model, self.kind.method)(self.grouped(views), data)
+        if self.kind is PREDICT:  # Keras's predict_step returns only the non-trainable variables
+            state = (self.grouped(views)[0], state)
+        return logs, [value for group in state for value in group]
 
     def _leave(
         self,

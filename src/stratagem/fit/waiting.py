@@ -7,7 +7,7 @@ from typing import Any, Final
 import jax
 
 from stratagem.core.progress import Progress
-from stratagem.fit.sources import DatasetSource, Source
+from stratagem.fit.sources import DatasetSource, Resumable
 from stratagem.replica.mesh import Tree
 
 _SHARE: Final = 0.2
@@ -62,7 +62,7 @@ class InputWait:
         """Whether the epoch waited for a large part of its time."""
         return self.waited > _SECONDS and self.waited > _SHARE * self.seconds
 
-    def report(self, epoch: int, source: Source) -> str:
+    def report(self, epoch: int, source: Resumable) -> str:
         """Return a line for a person: how much of an epoch was lost, and what to write."""
         each = 1e3 / self.steps
         return (
@@ -71,7 +71,7 @@ class InputWait:
         )
 
 
-def _advice(source: Source) -> str:
+def _advice(source: Resumable) -> str:
     if isinstance(source, DatasetSource):
         return source.dataset.faster()
     return (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import functools
-import json
 import os
 import re
 import signal
@@ -22,6 +21,7 @@ from stratagem.callbacks import BackupAndRestore
 from stratagem.core.errors import CheckpointError, InputError, UsageError
 from stratagem.data import Dataset
 from stratagem.train import Checkpoint
+from stratagem.train.state_file import read_state
 
 EPOCHS = 3
 BATCHES = 6
@@ -104,18 +104,29 @@ INPUTS: dict[str, Callable[[], dict[str, Any]]] = {
 }
 
 
+def mirrored(replicas: int) -> Callable[[], stratagem.Strategy]:
+    return lambda: stratagem.MirroredStrategy([f"cpu:{i}" for i in range(replicas)])
+
+
+def at_a_centre() -> stratagem.Strategy:
+    return stratagem.CentralStorageStrategy(["cpu:0", "cpu:1"], "cpu:2")
+
+
+ONE_REPLICA = mirrored(1)
+
+
 def program(
     seed: int,
     data: Callable[[], dict[str, Any]],
     callbacks: list[Any],
-    replicas: int = 1,
+    strategy: Callable[[], stratagem.Strategy] = ONE_REPLICA,
     steps_per_execution: int = 1,
     epochs: int = EPOCHS,
     **fit: Any,
 ) -> tuple[keras.Model, dict[str, list[float]]]:
     """Make a model and train it, as a program does that is started anew."""
     keras.utils.set_random_seed(seed)
-    with stratagem.MirroredStrategy([f"cpu:{i}" for i in range(replicas)]).scope():
+    with strategy().scope():
         # Small, as each start compiles it anew; dropout draws random numbers, momentum is state of the optimizer.
         model = keras.Sequential([keras.Input((3,)), keras.layers.Dropout(0.3), keras.layers.Dense(1)])
         optimizer = keras.optimizers.SGD(0.05, momentum=0.9)
@@ -172,8 +183,9 @@ def test_ends_as_if_nothing_had_happened(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("at", "arguments"),
     [
-        ((1, None), {"replicas": 2}),
-        ((1, 4), {"replicas": 2, "steps_per_execution": 2}),
+        ((1, None), {"strategy": mirrored(2)}),
+        ((1, 4), {"strategy": mirrored(2), "steps_per_execution": 2}),
+        ((1, 4), {"strategy": at_a_centre}),
         ((2, 1), {"validation_data": (X[:8], Y[:8])}),
     ],
 )
@@ -393,8 +405,7 @@ def test_two_generations_are_kept_and_a_damaged_one_is_passed_over(tmp_path: Pat
         "backup-N.safetensors",
         "checkpoint",
     ]
-    listed = json.loads((tmp_path / "checkpoint").read_text())["checkpoints"]
-    newest = tmp_path / f"{list(listed)[-1]}.safetensors"
+    newest = Path(f"{list(read_state(str(tmp_path)).saved)[-1]}.safetensors")
     newest.write_bytes(newest.read_bytes()[:-9])
     with pytest.warns(UserWarning, match="is damaged"):
         again, told = program(2, INPUTS["arrays"], [BackupAndRestore(tmp_path, save_freq=2)])

@@ -11,22 +11,15 @@ import jax
 import keras
 import numpy as np
 import pytest
+from tests.clock import HandClock
 
 import stratagem
-from stratagem.core.clock import Clock
 from stratagem.core.progress import Phase, Progress
 from stratagem.data import Dataset, Options
 from stratagem.fit.adapter import ShareIterator
+from stratagem.fit.reading import begin
 from stratagem.fit.sources import DatasetSource
 from stratagem.fit.waiting import InputWait
-
-
-class HandClock(Clock):
-    def __init__(self) -> None:
-        self.time = 100.0
-
-    def now(self) -> float:
-        return self.time
 
 
 def _line(inputs: int = 1) -> keras.Model:
@@ -46,7 +39,7 @@ class Running:
 
 
 def test_waits_count_where_no_step_runs() -> None:
-    clock = HandClock()
+    clock = HandClock(100.0)
     progress = Progress(clock)
     wait = InputWait(progress)
 
@@ -82,7 +75,7 @@ def test_waits_count_where_no_step_runs() -> None:
 
 
 def test_fit_says_once_that_it_waits_for_its_input(capsys: pytest.CaptureFixture[str]) -> None:
-    clock = HandClock()
+    clock = HandClock(100.0)
     strategy = stratagem.OneDeviceStrategy("cpu:0")
     strategy.mesh.progress = Progress(clock)
 
@@ -138,7 +131,7 @@ def test_position_does_not_count_what_was_fetched_ahead() -> None:
     dataset = Dataset.from_tensor_slices(np.arange(6)).batch(2)
     source = DatasetSource(dataset.map(lambda rows: (read.append(int(rows[0])), rows)[1]), strategy)
     source.open = lambda **_: DatasetSource.open(source, read_ahead=0)  # so that it is known what was read
-    batches = ShareIterator(source, strategy)
+    batches = ShareIterator(source, strategy, lambda: begin(source, strategy))
     for expected in ([0, 1], [2, 3], [4, 5]):
         assert np.asarray(batches.next_batch().data).tolist() == expected
         place = batches.position()

@@ -1,0 +1,60 @@
+"""What is left of a model when a step fails: its weights."""
+
+# Keras's arguments bear the types of their defaults: `verbose` that of "auto".
+# pyright: reportArgumentType=false
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+import stratagem
+
+X, Y = np.ones((8, 4), "float32"), np.ones((8, 1), "float32")
+
+
+class _DiskError(Exception):
+    pass
+
+
+class _Unreadable(keras.utils.PyDataset):
+    """Its shapes can be learnt; then the disk is gone."""
+
+    reads = 0
+
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, index: int) -> Any:
+        self.reads += 1
+        if self.reads > 1:
+            raise _DiskError
+        return X, Y
+
+
+class _Untraceable(keras.Sequential):
+    def train_step(self, *args: Any) -> Any:
+        raise _DiskError
+
+    test_step = train_step
+
+
+@pytest.mark.parametrize("method", ["fit", "evaluate"])
+@pytest.mark.parametrize("fault", ["data", "step"])
+def test_a_first_step_that_fails_costs_no_weights(method: str, fault: str) -> None:
+    """Keras empties the variables while its loops run."""
+    with stratagem.MirroredStrategy(["cpu:0", "cpu:1"]).scope():
+        kind = _Untraceable if fault == "step" else keras.Sequential
+        model = kind([keras.Input((4,)), keras.layers.Dense(1)])
+        model.compile(optimizer="adam", loss="mse")
+    before = model.get_weights()
+    data = _Unreadable() if fault == "data" else stratagem.data.Dataset.from_tensor_slices((X, Y)).batch(4)
+    with pytest.raises(_DiskError):
+        getattr(model, method)(data, verbose=0)
+    for value, expected in zip(model.get_weights(), before, strict=True):
+        np.testing.assert_array_equal(value, expected)
+    assert np.asarray(model(X)).shape == (8, 1)
+    assert int(model.optimizer.iterations) == 0

@@ -1,0 +1,217 @@
+"""Steps as in TensorFlow, `train_step(self, data)`, held against Keras's own and against JAX alone."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+import jax
+import keras
+import numpy as np
+import pytest
+
+import stratagem
+from stratagem.core.errors import UsageError
+from stratagem.strategy.base import one_replica
+
+X = np.random.default_rng(0).normal(size=(22, 3)).astype("float32")
+Y = X.sum(axis=1, keepdims=True)
+FIT: dict[str, Any] = {"batch_size": 8, "epochs": 2, "shuffle": False, "verbose": 0}
+
+
+def scope(replicas: int | None) -> Any:
+    one_replica()  # Keras knows these steps as soon as there has been a strategy
+    if replicas is None:
+        return contextlib.nullcontext()
+    return stratagem.MirroredStrategy([f"cpu:{i}" for i in range(replicas)]).scope()
+
+
+class Plain(keras.Model):
+    """Keras's own steps. Nothing is built before the first batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hidden = keras.layers.Dense(4, activation="relu", activity_regularizer="l2")
+        self.outer = keras.layers.Dense(1, kernel_regularizer="l2")
+        self.normalization = keras.layers.BatchNormalization(synchronized=True)
+
+    def call(self, x: Any, training: bool = False) -> Any:
+        return self.outer(self.normalization(self.hidden(x), training=training))
+
+
+class AsInTensorFlow(Plain):
+    """The same by hand, as in keras.io's guide."""
+
+    def _updated(self, loss: Any, y: Any, outputs: Any, sample_weight: Any) -> dict[str, Any]:
+        for metric in self.metrics:
+            if metric.name == "loss":
+                metric.update_state(loss, sample_weight=outputs.shape[0])
+            else:
+                metric.update_state(y, outputs, sample_weight=sample_weight)
+        return {metric.name: metric.result() for metric in self.metrics}
+
+    def train_step(self, data: Any) -> Any:
+        x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
+        with stratagem.GradientTape() as tape:
+            outputs = self(x, training=True)
+            loss = self.compute_loss(x=x, y=y, y_pred=outputs, sample_weight=sample_weight)
+        gradients = tape.gradient(loss, self.trainable_variables)
+        self.optimizer.apply_gradients(zip(gradients, self.trainable_variables, strict=True))
+        return self._updated(loss, y, outputs, sample_weight)
+
+    def test_step(self, data: Any) -> Any:
+        x, y = data  # of two: there are no weights
+        outputs = self(x, training=False)
+        return self._updated(self.compute_loss(x=x, y=y, y_pred=outputs), y, outputs, None)
+
+    def predict_step(self, data: Any) -> Any:
+        return self(data, training=False)
+
+
+class EndsWithKeras(Plain):
+    seen = keras.Variable(0, dtype="int32", trainable=False, aggregation="only_first_replica")
+
+    def train_step(self, data: Any) -> Any:
+        self.seen.assign_add(1)
+        return super().train_step(data)
+
+    def test_step(self, data: Any) -> Any:
+        return super().test_step(data)
+
+    def predict_step(self, data: Any) -> Any:
+        return super().predict_step(data)
+
+
+def outcome(kind: type[keras.Model], replicas: int | None, **arguments: Any) -> list[Any]:
+    keras.utils.set_random_seed(1)
+    with scope(replicas):
+        model = kind()
+        model.compile(keras.optimizers.Adam(0.01), "mse", weighted_metrics=["mae"], **arguments)
+    history = model.fit(X, Y, validation_data=(X[:7], Y[:7]), sample_weight=np.arange(22.0), **FIT).history
+    on_batch = model.train_on_batch(X[:8], Y[:8])
+    evaluated = model.evaluate(X, Y, batch_size=8, verbose=0)
+    return [history, on_batch, evaluated, model.predict(X, batch_size=8, verbose=0), model.get_weights()]
+
+
+def check(found: list[Any], expected: list[Any]) -> None:
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-4, atol=1e-5), found, expected)
+
+
+@pytest.fixture(scope="module")
+def expected() -> list[Any]:
+    one_replica()
+    return outcome(Plain, None)
+
+
+@pytest.mark.parametrize("replicas", [None, 1, 2, 4])
+def test_a_step_by_hand_gives_the_numbers_of_keras(replicas: int | None, expected: list[Any]) -> None:
+    check(outcome(AsInTensorFlow, replicas), expected)
+
+
+@pytest.mark.parametrize(("replicas", "arguments"), [(None, {"run_eagerly": True}), (2, {"steps_per_execution": 2})])
+def test_eager_and_several_at_once(replicas: int | None, arguments: Any, expected: list[Any]) -> None:
+    check(outcome(AsInTensorFlow, replicas, **arguments)[1:], expected[1:])
+
+
+@pytest.mark.parametrize("replicas", [None, 2])
+def test_a_step_that_ends_with_keras_own(replicas: int | None, expected: list[Any]) -> None:
+    EndsWithKeras.seen.assign(0)
+    check(outcome(EndsWithKeras, replicas), expected)
+    assert int(EndsWithKeras.seen) == 7
+
+
+class Two(keras.Model):
+    """Two networks with an optimizer each, as a GAN has them: no `call`, metrics and `compile` of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = keras.layers.Dense(1, use_bias=False, kernel_initializer="ones")
+        self.second = keras.Sequential([keras.layers.Dense(1, use_bias=False, kernel_initializer="zeros")])
+        self.first_mean = keras.metrics.Mean(name="first")
+        self.second_mean = keras.metrics.Mean(name="second")
+
+    def compile(self, first_optimizer: Any, second_optimizer: Any) -> None:
+        super().compile()
+        self.first_optimizer = first_optimizer
+        self.second_optimizer = second_optimizer
+
+    @property
+    def metrics(self) -> list[Any]:
+        return [self.first_mean, self.second_mean]
+
+    def train_step(self, data: Any) -> Any:
+        x = data
+        with stratagem.GradientTape() as tape:
+            first = keras.ops.mean((self.first(x) - 1.0) ** 2)
+        variables = self.first.trainable_variables
+        self.first_optimizer.apply_gradients(zip(tape.gradient(first, variables), variables, strict=True))
+        with stratagem.GradientTape() as tape:
+            second = keras.ops.mean((self.second(x) - self.first(x)) ** 2)
+        variables = self.second.trainable_variables
+        self.second_optimizer.apply_gradients(zip(tape.gradient(second, variables), variables, strict=True))
+        self.first_mean.update_state(first)
+        self.second_mean.update_state(second)
+        return {"first": self.first_mean.result(), "second": self.second_mean.result(), "last": second}
+
+
+def two_by_hand(steps: int) -> tuple[list[Any], list[float]]:
+    a, b, momentum, losses = np.ones((3, 1), "float32"), np.zeros((3, 1), "float32"), 0.0, []
+    for step in range(steps):
+        x = X[step * 8 % 16 :][:8]
+        slope: Any = jax.grad(lambda a, x=x: ((x @ a - 1) ** 2).mean())(a)
+        momentum = 0.5 * momentum - 0.1 * slope
+        a = a + momentum
+        loss, slope = jax.value_and_grad(lambda b, x=x, a=a: ((x @ b - x @ a) ** 2).mean())(b)
+        b = b - 0.2 * slope
+        losses.append(float(loss))
+    return [a, b], losses
+
+
+@pytest.mark.parametrize("replicas", [None, 2])
+def test_two_optimizers_and_no_call(replicas: int | None) -> None:
+    with scope(replicas):
+        model = Two()
+        model.compile(keras.optimizers.SGD(0.1, momentum=0.5), keras.optimizers.SGD(0.2))
+    history = model.fit(X[:16], **FIT).history
+    weights, losses = two_by_hand(4)
+    check([model.first.get_weights()[0], model.second.get_weights()[0]], weights)
+    np.testing.assert_allclose(history["second"], [np.mean(losses[:2]), np.mean(losses[2:])], rtol=1e-4)
+    np.testing.assert_allclose(history["last"], losses[1::2], rtol=1e-4)
+    assert [int(o.iterations) for o in (model.first_optimizer, model.second_optimizer)] == [4, 4]
+    first: Any = model.first_optimizer
+    first.learning_rate = 0.0  # seen by the next step
+    first.momentums[0].assign(np.zeros((3, 1)))
+    model.fit(X[:16], **FIT)
+    np.testing.assert_allclose(model.first.get_weights()[0], weights[0], rtol=1e-4)
+
+
+class Interrupts(keras.callbacks.Callback):
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        if batch == 1 and int(self.model.first_optimizer.iterations) >= 3:
+            raise KeyboardInterrupt
+
+
+def test_a_second_optimizer_is_in_a_backup(tmp_path: Path) -> None:
+    def trained(*callbacks: Any) -> list[Any]:
+        model = Two()
+        model.compile(keras.optimizers.SGD(0.1, momentum=0.5), keras.optimizers.Adam(0.2))
+        model.fit(X[:16], callbacks=list(callbacks), **FIT)
+        return [*model.get_weights(), *[variable.numpy() for variable in model.second_optimizer.variables]]
+
+    expected = trained()
+    backup = stratagem.callbacks.BackupAndRestore(tmp_path, save_freq=1)
+    with pytest.raises(KeyboardInterrupt):
+        trained(backup, Interrupts())
+    found = trained(stratagem.callbacks.BackupAndRestore(tmp_path, save_freq=1))
+    jax.tree.map(np.testing.assert_array_equal, found, expected)
+
+
+class TakesMore(Plain):
+    def train_step(self, state: Any, data: Any, more: Any) -> Any:
+        raise AssertionError(more)
+
+
+def test_a_step_of_another_kind_is_explained() -> None:
+    with pytest.raises(UsageError, match="takes 3 arguments beside self"):
+        outcome(TakesMore, 1)
