@@ -1,4 +1,4 @@
-"""Old spellings that tutorials use (`tf.distribute.experimental`)."""
+"""Old spellings that tutorials use (`tf.distribute.experimental`, `tf.keras.utils.experimental`)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from stratagem.core.types import CommunicationImplementation, CommunicationOptions, ValueContext
 from stratagem.strategy.central_storage import CentralStorageStrategy
+from stratagem.strategy.dataset_creator import DatasetCreator
 from stratagem.strategy.multi_worker_mirrored import (
     ExperimentalMultiWorkerMirroredStrategy as MultiWorkerMirroredStrategy,
 )
@@ -27,6 +28,7 @@ __all__ = [
     "CollectiveHints",
     "CommunicationImplementation",
     "CommunicationOptions",
+    "DatasetCreator",
     "MultiWorkerMirroredStrategy",
     "ParameterServerStrategy",
     "PreemptionCheckpointHandler",

@@ -1,0 +1,1 @@
+"""Estimators that come with a model. Models, defaults and names of variables are those of TensorFlow 2."""

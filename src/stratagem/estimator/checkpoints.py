@@ -1,0 +1,195 @@
+"""The checkpoints of a model_dir: variables by name, in `model.ckpt-<step>`."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from stratagem.core.errors import CheckpointError, InputError, UnmatchedError, UsageError, explain
+from stratagem.estimator.variables import GLOBAL_STEP
+from stratagem.train import storage
+from stratagem.train.checkpoint import Checkpoint
+from stratagem.train.manager import CheckpointManager
+from stratagem.train.restoration import COUNTER
+from stratagem.train.state_file import latest_checkpoint, read_state
+
+BASENAME: Final = "model.ckpt"
+"""Beginning of the names of checkpoints, as in TensorFlow."""
+
+
+class ModelCheckpoints:
+    """Saves the variables of a program into a folder, and restores them.
+
+    With several workers all call `save` and the restoring functions at the same points; one file appears.
+
+    Args:
+        variables: What to save, by name; `global_step` among them.
+        directory: The folder.
+        keep: How many checkpoints to keep; None or 0 keeps all.
+        keep_every_n_hours: Keep for good, on top of those, one for this many hours.
+        basename: Beginning of the names.
+    """
+
+    def __init__(
+        self,
+        variables: Mapping[str, Any],
+        directory: str,
+        keep: int | None = 5,
+        keep_every_n_hours: float = 10000,
+        basename: str = BASENAME,
+    ) -> None:
+        self.directory = directory
+        self._step = variables[GLOBAL_STEP]
+        self._manager = CheckpointManager(
+            Checkpoint(dict(variables)),
+            directory,
+            max_to_keep=keep or None,
+            keep_checkpoint_every_n_hours=keep_every_n_hours,
+            checkpoint_name=basename,
+        )
+
+    def save(self) -> str:
+        """Save as the checkpoint of this step.
+
+        Returns:
+            Its path.
+
+        Raises:
+            UsageError: Somebody else has saved to the folder meanwhile.
+        """
+        self._check_alone()
+        path = self._manager.save(checkpoint_number=int(self._step.value))
+        assert path is not None, "without an interval every call saves"
+        return path
+
+    def _check_alone(self) -> None:
+        """Refuse to go on where another run has saved: the two would overwrite and delete each other's work."""
+        there, own = set(read_state(self.directory).saved), set(self._manager.checkpoints)
+        if there - own:
+            raise UsageError(
+                explain(
+                    f"{self.directory!r} has checkpoints that this run did not save: {', '.join(sorted(there - own))}.",
+                    "Another run trains into the same folder; the two would overwrite each other's checkpoints.",
+                    "Give each run a model_dir of its own, and start the one that you want to go on.",
+                )
+            )
+
+
+def restore(variables: Mapping[str, Any], path: str | None) -> str | None:
+    """Give variables their values of a checkpoint.
+
+    Args:
+        variables: The variables by name.
+        path: The checkpoint, or None for none; of several workers, what the chief says counts.
+
+    Returns:
+        The checkpoint that was restored.
+
+    Raises:
+        CheckpointError: The checkpoint is missing or damaged.
+        InputError: It is one of another model.
+    """
+    checkpoint = Checkpoint(dict(variables))
+    try:
+        status, restored = checkpoint.restore_from_chief(path)
+        if restored is not None:
+            status.expect_partial().assert_existing_objects_matched()
+        return restored
+    except (InputError, UnmatchedError) as error:
+        fault = str(error).split("\n", 1)[0]
+        raise InputError(
+            explain(
+                f"The checkpoint {path!r} is not one of this model: {fault.replace('%2F', '/')}",
+                "Training would go on from a mixture of two models. The checkpoint is as it was.",
+                "Give the new model another model_dir, or let model_fn make the layers that it made when the "
+                "checkpoint was saved. For a part of the weights, use warm_start_from.",
+            )
+        ) from error
+
+
+def values_in(path: str) -> dict[str, np.ndarray]:
+    """Return the variables of a checkpoint by name.
+
+    Args:
+        path: The checkpoint.
+
+    Raises:
+        CheckpointError: It is missing or damaged.
+    """
+    arrays = storage.decode(storage.read(path), path).arrays
+    return {name.replace("%2F", "/"): array for name, array in arrays.items() if name != COUNTER}
+
+
+@dataclass(frozen=True)
+class WarmStartSettings:
+    """Which weights to begin with (`tf.estimator.WarmStartSettings`).
+
+    Args:
+        ckpt_to_initialize_from: A checkpoint, or a folder, whose newest is taken.
+        vars_to_warm_start: Pattern of the names of trainable variables, searched for in them; or a list of patterns.
+        var_name_to_prev_var_name: What variables are called in the checkpoint, where it is another name.
+
+    Example:
+        >>> WarmStartSettings("pretrained", vars_to_warm_start="conv").vars_to_warm_start
+        'conv'
+    """
+
+    ckpt_to_initialize_from: str
+    vars_to_warm_start: Any = ".*"
+    var_name_to_prev_var_name: Mapping[str, str] | None = None
+
+
+def warm_start(variables: Mapping[str, Any], settings: WarmStartSettings | str) -> list[str]:
+    """Give trainable variables the values of another model's checkpoint.
+
+    Args:
+        variables: The variables by name.
+        settings: Which, and from where; a path takes all trainable ones.
+
+    Returns:
+        The names of those that were given a value.
+
+    Raises:
+        CheckpointError: There is no such checkpoint.
+        InputError: It has no such variable, or one of another shape.
+    """
+    if isinstance(settings, str | os.PathLike):
+        settings = WarmStartSettings(os.fspath(settings))
+    path = settings.ckpt_to_initialize_from
+    if os.path.isdir(path):
+        path = latest_checkpoint(path)
+        if path is None:
+            raise CheckpointError(
+                explain(
+                    f"warm_start_from is {settings.ckpt_to_initialize_from!r}, a folder without a checkpoint.",
+                    "Training would begin with random weights.",
+                    "Name a folder that an Estimator has trained into, or a checkpoint in it.",
+                )
+            )
+    values = values_in(path)
+    patterns = settings.vars_to_warm_start
+    patterns = [patterns] if isinstance(patterns, str) else list(patterns)
+    renamed = settings.var_name_to_prev_var_name or {}
+    started = []
+    for name, variable in variables.items():
+        if not variable.trainable or not any(re.search(pattern, name) for pattern in patterns):
+            continue
+        value = values.get(renamed.get(name, name))
+        if value is None or value.shape != tuple(variable.shape):
+            raise InputError(
+                explain(
+                    f"warm_start_from: {name} has shape {tuple(variable.shape)}, and {path!r} has "
+                    f"{'no such variable' if value is None else f'one of shape {value.shape}'}.",
+                    "It would begin with random values.",
+                    "Name those that are there: WarmStartSettings(path, vars_to_warm_start=..., "
+                    "var_name_to_prev_var_name=...).",
+                )
+            )
+        variable.assign(value)
+        started.append(name)
+    return started

@@ -1,0 +1,377 @@
+"""The Estimator: train, evaluate and predict with a model function."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from stratagem.core.clock import Clock
+from stratagem.core.errors import CheckpointError, InputError, explain
+from stratagem.estimator.checkpoints import WarmStartSettings, values_in
+from stratagem.estimator.export import shapes_of, write_program
+from stratagem.estimator.hooks.base import SessionRunHook, check_hooks
+from stratagem.estimator.hooks.evaluation import EvaluationProgressHook
+from stratagem.estimator.hooks.saving import CheckpointSaverListener, check_listeners
+from stratagem.estimator.hooks.standard import training_hooks
+from stratagem.estimator.hooks.steps import StopAtStepHook
+from stratagem.estimator.inputs import InputFn
+from stratagem.estimator.log import say
+from stratagem.estimator.model_function import ModelFunction, StepResults
+from stratagem.estimator.programs import Programs
+from stratagem.estimator.results import chosen, examples, metrics_of, report
+from stratagem.estimator.run_config import RunConfig
+from stratagem.estimator.session import GLOBAL_STEP, Session
+from stratagem.estimator.spec import EstimatorSpec, ModeKeys
+from stratagem.estimator.summary import event_file
+from stratagem.estimator.updates import install
+from stratagem.strategy.default import get_strategy
+from stratagem.train.state_file import latest_checkpoint
+
+
+class Estimator:
+    """Train, evaluate and predict with a model function (`tf.estimator.Estimator`).
+
+    A model_fn makes the layers, the loss and the optimizer, and returns an `EstimatorSpec`. Each call of `train`,
+    `evaluate` and `predict` calls it for its mode and compiles one step; weights go from one to the next through the
+    checkpoints in `model_dir`, by name. With several replicas, the batch of input_fn is that of one replica; loss and
+    gradients are averaged over them.
+    Source of the semantics: https://www.tensorflow.org/versions/r2.15/api_docs/python/tf/estimator/Estimator
+
+    Args:
+        model_fn: Takes some of (features, labels, mode, params, config), returns an `EstimatorSpec`.
+        model_dir: Folder for checkpoints and event files; that of `config`, or a temporary one, when None.
+        config: How to run.
+        params: What model_fn and input_fn get as `params`.
+        warm_start_from: Weights to begin with where `model_dir` has no checkpoint: a checkpoint, a folder, or
+            `WarmStartSettings`.
+
+    Raises:
+        InputError: An argument cannot be used; the message names it.
+
+    Example:
+        >>> import keras, stratagem
+        >>> from stratagem.estimator import EstimatorSpec, RunConfig
+        >>> def model_fn(features, labels, mode):
+        ...     prediction = keras.layers.Dense(1, kernel_initializer="zeros")(features)
+        ...     loss = keras.losses.MeanSquaredError()(labels, prediction)
+        ...     train_op = keras.optimizers.SGD(0.1).minimize(loss)
+        ...     return EstimatorSpec(mode, loss=loss, train_op=train_op, predictions=prediction)
+        >>> def input_fn():
+        ...     return stratagem.data.Dataset.from_tensor_slices(([[1.0], [2.0]], [[3.0], [6.0]])).repeat().batch(2)
+        >>> estimator = Estimator(model_fn, config=RunConfig(save_summary_steps=None)).train(input_fn, steps=40)
+        >>> metrics = estimator.evaluate(input_fn, steps=1)
+        >>> int(metrics["global_step"]), bool(metrics["loss"] < 0.1), sorted(estimator.get_variable_names())
+        (40, True, ['dense/bias', 'dense/kernel', 'global_step', 'sgd/iteration'])
+    """
+
+    def __init__(
+        self,
+        model_fn: Callable[..., EstimatorSpec],
+        model_dir: str | os.PathLike[str] | None = None,
+        config: RunConfig | None = None,
+        params: Mapping[str, Any] | None = None,
+        warm_start_from: WarmStartSettings | str | None = None,
+        *,
+        clock: Clock | None = None,
+    ) -> None:
+        if config is not None and not isinstance(config, RunConfig):
+            raise InputError(
+                explain(
+                    f"Estimator was given config={config!r} of type {type(config).__name__}.",
+                    "It does not say how to run.",
+                    "Write config=stratagem.estimator.RunConfig(...).",
+                )
+            )
+        install()
+        config = config or RunConfig()
+        folder = model_dir or config.model_dir
+        if folder is None:
+            folder = tempfile.mkdtemp()
+            say(f"Using temporary folder as model directory: {folder}")
+        self._config = config.replace(model_dir=os.fspath(folder)) if config.model_dir != folder else config
+        self._params = copy.deepcopy(params)
+        self._warm_start_from = warm_start_from
+        self._function = ModelFunction(model_fn, self._params, self._config)
+        self._programs = Programs(self._function, self._params, self._config, warm_start_from)
+        self._clock = clock or Clock()
+        say(f"Using config: {self._config}")
+
+    @property
+    def model_dir(self) -> str:
+        """The folder for checkpoints and event files."""
+        return self._config.model_dir or ""
+
+    @property
+    def config(self) -> RunConfig:
+        """How it runs."""
+        return self._config
+
+    @property
+    def params(self) -> Any:
+        """A copy of the parameters."""
+        return copy.deepcopy(self._params)
+
+    @property
+    def model_fn(self) -> Callable[..., EstimatorSpec]:
+        """The model function."""
+        return self._function.fn
+
+    @property
+    def warm_start_from(self) -> WarmStartSettings | str | None:
+        """The weights to begin with."""
+        return self._warm_start_from
+
+    @property
+    def call_model_fn(self) -> ModelFunction:
+        """What calls the model function within another one: `call_model_fn(features, labels, mode)`."""
+        return self._function
+
+    def train(
+        self,
+        input_fn: InputFn,
+        hooks: Sequence[SessionRunHook] | None = None,
+        steps: int | None = None,
+        max_steps: int | None = None,
+        saving_listeners: Sequence[CheckpointSaverListener] | None = None,
+    ) -> Estimator:
+        """Train, from the newest checkpoint in `model_dir` on.
+
+        Args:
+            input_fn: Returns the data; see `stratagem.estimator.inputs`.
+            hooks: Told of every step.
+            steps: Steps to do; None for all of the data.
+            max_steps: The global step to stop at; nothing is done where the newest checkpoint has reached it.
+            saving_listeners: Told of every checkpoint.
+
+        Returns:
+            The Estimator.
+
+        Raises:
+            InputError: An argument, or what model_fn or input_fn returns, cannot be used.
+            NanLossDuringTrainingError: The loss is NaN.
+        """
+        _check_steps(steps=steps, max_steps=max_steps)
+        own_hooks = list(check_hooks("train was given hooks", hooks))
+        listeners = check_listeners(saving_listeners)
+        strategy = get_strategy() if self._config.train_distribute is None else self._config.train_distribute
+        if max_steps is not None and strategy.from_chief("step that is saved", self._saved_step()) >= max_steps:
+            say("Skipping training since max_steps has already saved.")
+            return self
+        if steps is not None or max_steps is not None:
+            own_hooks.append(StopAtStepHook(steps, max_steps))
+        with contextlib.ExitStack() as stack:
+            program, batches = self._programs.begin(stack, ModeKeys.TRAIN, input_fn, strategy, steps, max_steps)
+            write = stack.enter_context(event_file(self._summary_dir(strategy)))
+            session = Session(program, training_hooks(program, self._config, own_hooks, listeners, write, self._clock))
+            session.begin(lambda: self._programs.give_values(program, latest_checkpoint(self.model_dir)))
+            session.run_steps(batches)
+            session.end()
+            if session.last is not None:
+                say(f"Loss for final step: {session.last.loss!s}.")
+        return self
+
+    def evaluate(
+        self,
+        input_fn: InputFn,
+        steps: int | None = None,
+        hooks: Sequence[SessionRunHook] | None = None,
+        checkpoint_path: str | None = None,
+        name: str | None = None,
+    ) -> dict[str, Any]:
+        """Evaluate a checkpoint.
+
+        Args:
+            input_fn: Returns the data.
+            steps: Batches to evaluate; None for all of the data.
+            hooks: Told of every step.
+            checkpoint_path: The checkpoint; None for the newest in `model_dir`.
+            name: Of the evaluation, if there are several: its event files go to `eval_<name>`.
+
+        Returns:
+            The metrics by name: `loss`, the mean over the steps, and `global_step` among them.
+
+        Raises:
+            InputError: An argument, or what model_fn or input_fn returns, cannot be used.
+        """
+        _check_steps(steps=steps)
+        own_hooks = [*check_hooks("evaluate was given hooks", hooks), EvaluationProgressHook(steps)]
+        path = checkpoint_path or latest_checkpoint(self.model_dir)
+        if path is None:
+            say(f"Could not find trained model in model_dir: {self.model_dir}, running initialization to evaluate.")
+        losses: list[Any] = []
+        with contextlib.ExitStack() as stack:
+            program, batches = self._programs.begin(stack, ModeKeys.EVAL, input_fn, self._config.eval_distribute, steps)
+            say(f"Starting evaluation at {time.strftime('%Y-%m-%dT%H:%M:%S')}")
+            began = self._clock.now()
+            session = Session(program, [*own_hooks, *program.spec.evaluation_hooks])
+            session.begin(lambda: self._programs.give_values(program, path))
+            session.run_steps(batches, lambda results: losses.append(results.loss_on_device))
+            session.end()
+            say(f"Inference Time : {self._clock.now() - began:.5f}s")
+            say(f"Finished evaluation at {time.strftime('%Y-%m-%d-%H:%M:%S')}")
+            metrics = metrics_of(program, losses, session.global_step)
+        writes = self._config.is_chief or self._config.task_type == "evaluator"
+        report(metrics, path, self.eval_dir(name) if writes else None)
+        return metrics
+
+    def predict(
+        self,
+        input_fn: InputFn,
+        predict_keys: str | Sequence[str] | None = None,
+        hooks: Sequence[SessionRunHook] | None = None,
+        checkpoint_path: str | None = None,
+        yield_single_examples: bool = True,
+    ) -> Iterator[Any]:
+        """Yield predictions, on one device.
+
+        Args:
+            input_fn: Returns features, or (features, labels), whose labels are not used.
+            predict_keys: Which of the predictions; None for all.
+            hooks: Told of every step.
+            checkpoint_path: The checkpoint; None for the newest in `model_dir`.
+            yield_single_examples: Whether to yield the predictions of one example at a time; else of a batch.
+
+        Yields:
+            What model_fn predicts, in NumPy arrays.
+
+        Raises:
+            InputError: An argument, or what model_fn or input_fn returns, cannot be used.
+        """
+        own_hooks = check_hooks("predict was given hooks", hooks)
+        path = checkpoint_path or latest_checkpoint(self.model_dir)
+        if path is None:
+            say(f"Could not find trained model in model_dir: {self.model_dir}, running initialization to predict.")
+        with contextlib.ExitStack() as stack:
+            program, batches = self._programs.begin(stack, ModeKeys.PREDICT, input_fn)
+            session = Session(program, [*own_hooks, *program.spec.prediction_hooks])
+            session.begin(lambda: self._programs.give_values(program, path))
+            for batch in batches:
+                results: list[StepResults] = []
+                session.run_steps([batch], results.append)
+                predictions = chosen(results[0].predictions, predict_keys)
+                yield from examples(predictions) if yield_single_examples else [predictions]
+                if session.should_stop():
+                    break
+            session.end()
+
+    def export_saved_model(
+        self,
+        export_dir_base: str | os.PathLike[str],
+        serving_input_receiver_fn: Callable[[], Any],
+        assets_extra: Any = None,
+        as_text: bool = False,
+        checkpoint_path: str | None = None,
+    ) -> str:
+        """Write the predictions of a checkpoint as a program that JAX runs without Stratagem or Keras.
+
+        It is one file, `predict.jax_export`, with the weights in it, for CPUs, GPUs and TPUs and a batch of any size:
+        `jax.export.deserialize(Path(folder, "predict.jax_export").read_bytes()).call(features)`.
+
+        Args:
+            export_dir_base: The folder that gets a new folder, named by the time.
+            serving_input_receiver_fn: Returns what the program takes: a `ServingInputReceiver`, or a structure of
+                `TensorSpec`s or arrays.
+            assets_extra: Accepted as in TensorFlow.
+            as_text: Accepted as in TensorFlow.
+            checkpoint_path: The checkpoint; None for the newest in `model_dir`.
+
+        Returns:
+            The new folder.
+
+        Raises:
+            CheckpointError: There is no checkpoint.
+            InputError: The model works for one size of batch only.
+        """
+        features = shapes_of(serving_input_receiver_fn)
+        with contextlib.ExitStack() as stack:
+            program = self._programs.of_prediction(stack, features)
+            self._programs.give_values(program, checkpoint_path or self._trained())
+            return write_program(program, features, os.fspath(export_dir_base))
+
+    def latest_checkpoint(self) -> str | None:
+        """Return the path of the newest checkpoint in `model_dir`; None where there is none."""
+        return latest_checkpoint(self.model_dir)
+
+    def get_variable_names(self) -> list[str]:
+        """Return the names of the variables in the newest checkpoint.
+
+        Raises:
+            CheckpointError: There is none.
+        """
+        return sorted(values_in(self._trained()))
+
+    def get_variable_value(self, name: str) -> np.ndarray:
+        """Return the value of a variable in the newest checkpoint.
+
+        Args:
+            name: One of `get_variable_names()`.
+
+        Raises:
+            CheckpointError: There is none.
+            InputError: It has no such variable.
+        """
+        values = values_in(self._trained())
+        if name not in values:
+            raise InputError(
+                explain(
+                    f"get_variable_value was asked for {name!r}.",
+                    "The checkpoint has no such variable.",
+                    f"It has {', '.join(sorted(values))}.",
+                )
+            )
+        return values[name]
+
+    def eval_dir(self, name: str | None = None) -> str:
+        """Return the folder for the event files of an evaluation.
+
+        Args:
+            name: Of the evaluation, if there are several.
+        """
+        return os.path.join(self.model_dir, "eval" if name is None else f"eval_{name}")
+
+    def _summary_dir(self, strategy: Any) -> str | None:
+        return self.model_dir if strategy.is_chief and self._config.save_summary_steps is not None else None
+
+    def _saved_step(self) -> int:
+        path = latest_checkpoint(self.model_dir)
+        return -1 if path is None else int(values_in(path)[GLOBAL_STEP])
+
+    def _trained(self) -> str:
+        path = latest_checkpoint(self.model_dir)
+        if path is None:
+            raise CheckpointError(
+                explain(
+                    f"There is no checkpoint in model_dir, {self.model_dir!r}.",
+                    "The model has no trained variables yet.",
+                    "Call train() first, or make the Estimator with the model_dir that was trained into.",
+                )
+            )
+        return path
+
+
+def _check_steps(**steps: int | None) -> None:
+    given = {name: value for name, value in steps.items() if value is not None}
+    if len(given) > 1:
+        raise InputError(
+            explain(
+                "train was given both steps and max_steps.",
+                "Which of them counts is not clear: steps are counted from here, max_steps from the first training.",
+                "Give one of them.",
+            )
+        )
+    for name, value in given.items():
+        if value <= 0:
+            raise InputError(
+                explain(
+                    f"{name} is {value}.",
+                    "No step would be done.",
+                    f"Write a positive number, or leave {name} out to use all of the data.",
+                )
+            )

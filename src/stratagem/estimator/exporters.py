@@ -1,0 +1,201 @@
+"""What becomes of a model after each evaluation."""
+
+from __future__ import annotations
+
+import abc
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stratagem.core.errors import InputError, explain
+from stratagem.estimator.hooks.early_stopping import read_eval_metrics
+
+if TYPE_CHECKING:
+    from stratagem.estimator.estimator import Estimator
+
+
+class Exporter(abc.ABC):
+    """Something that is called after each evaluation (`tf.estimator.Exporter`)."""
+
+    @property
+    @abc.abstractmethod
+    def name(self) -> str:
+        """The folder below `model_dir/export` that it writes to."""
+
+    @abc.abstractmethod
+    def export(
+        self,
+        estimator: Estimator,
+        export_path: str,
+        checkpoint_path: str | None,
+        eval_result: Mapping[str, Any],
+        is_the_final_export: bool,
+    ) -> Any:
+        """Export the model, or not.
+
+        Args:
+            estimator: The Estimator.
+            export_path: The folder to write to.
+            checkpoint_path: The checkpoint that was evaluated.
+            eval_result: Its metrics.
+            is_the_final_export: Whether training has ended.
+
+        Returns:
+            The path that it has written, or None.
+        """
+
+
+class FinalExporter(Exporter):
+    """Export the model once, when training has ended (`tf.estimator.FinalExporter`).
+
+    Args:
+        name: The folder below `model_dir/export`.
+        serving_input_receiver_fn: As for `Estimator.export_saved_model`.
+    """
+
+    def __init__(self, name: str, serving_input_receiver_fn: Callable[[], Any], **options: Any) -> None:
+        self._name = name
+        self._receiver_fn = serving_input_receiver_fn
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def export(
+        self,
+        estimator: Estimator,
+        export_path: str,
+        checkpoint_path: str | None,
+        eval_result: Mapping[str, Any],
+        is_the_final_export: bool,
+    ) -> str | None:
+        if not is_the_final_export:
+            return None
+        return estimator.export_saved_model(export_path, self._receiver_fn, checkpoint_path=checkpoint_path)
+
+
+class LatestExporter(FinalExporter):
+    """Export the model after each evaluation, and keep the newest few (`tf.estimator.LatestExporter`).
+
+    Args:
+        name: The folder below `model_dir/export`.
+        serving_input_receiver_fn: As for `Estimator.export_saved_model`.
+        exports_to_keep: How many to keep; None keeps all.
+
+    Raises:
+        InputError: `exports_to_keep` is less than 1.
+    """
+
+    def __init__(
+        self, name: str, serving_input_receiver_fn: Callable[[], Any], exports_to_keep: int | None = 5, **options: Any
+    ) -> None:
+        if exports_to_keep is not None and exports_to_keep < 1:
+            raise InputError(
+                explain(
+                    f"{type(self).__name__} was given exports_to_keep={exports_to_keep}.",
+                    "The export that was just written could be deleted.",
+                    "Write how many to keep, 1 or more, or None for all.",
+                )
+            )
+        super().__init__(name, serving_input_receiver_fn)
+        self._keep = exports_to_keep
+
+    def export(
+        self,
+        estimator: Estimator,
+        export_path: str,
+        checkpoint_path: str | None,
+        eval_result: Mapping[str, Any],
+        is_the_final_export: bool,
+    ) -> str | None:
+        path = estimator.export_saved_model(export_path, self._receiver_fn, checkpoint_path=checkpoint_path)
+        if self._keep is not None:
+            exports = sorted((entry for entry in Path(export_path).iterdir() if entry.name.isdigit()), key=_number)
+            for old in exports[: -self._keep]:
+                shutil.rmtree(old)
+        return path
+
+
+def loss_smaller(best_eval_result: Mapping[str, Any], current_eval_result: Mapping[str, Any]) -> bool:
+    """Whether the present loss is smaller than the best so far."""
+    return bool(best_eval_result["loss"] > current_eval_result["loss"])
+
+
+class BestExporter(LatestExporter):
+    """Export the model when an evaluation is better than all before (`tf.estimator.BestExporter`).
+
+    Evaluations of earlier runs in the same `model_dir` count.
+
+    Args:
+        name: The folder below `model_dir/export`.
+        serving_input_receiver_fn: As for `Estimator.export_saved_model`.
+        event_file_pattern: Accepted as in TensorFlow; the evaluations of `estimator.eval_dir()` are read.
+        compare_fn: Takes the metrics of the best evaluation and of this one; whether this one is better.
+        exports_to_keep: How many to keep; None keeps all.
+    """
+
+    def __init__(
+        self,
+        name: str = "best_exporter",
+        serving_input_receiver_fn: Callable[[], Any] | None = None,
+        event_file_pattern: str | None = None,
+        compare_fn: Callable[[Mapping[str, Any], Mapping[str, Any]], bool] = loss_smaller,
+        exports_to_keep: int | None = 5,
+    ) -> None:
+        if serving_input_receiver_fn is None:
+            raise InputError(
+                explain(
+                    "BestExporter was given no serving_input_receiver_fn.",
+                    "What the exported model takes is not known.",
+                    "Write BestExporter(serving_input_receiver_fn=lambda: ServingInputReceiver(features)).",
+                )
+            )
+        super().__init__(name, serving_input_receiver_fn, exports_to_keep)
+        self._is_better = compare_fn
+        self._best: Mapping[str, Any] | None = None
+
+    def export(
+        self,
+        estimator: Estimator,
+        export_path: str,
+        checkpoint_path: str | None,
+        eval_result: Mapping[str, Any],
+        is_the_final_export: bool,
+    ) -> str | None:
+        if self._best is None:
+            self._best = self._best_before(estimator, int(eval_result["global_step"]))
+        if self._best is not None and not self._is_better(self._best, eval_result):
+            return None
+        self._best = dict(eval_result)
+        return super().export(estimator, export_path, checkpoint_path, eval_result, is_the_final_export)
+
+    def _best_before(self, estimator: Estimator, step: int) -> Mapping[str, Any] | None:
+        best: Mapping[str, Any] | None = None
+        for earlier, metrics in read_eval_metrics(estimator.eval_dir()).items():
+            if earlier < step and (best is None or self._is_better(best, metrics)):
+                best = metrics
+        return best
+
+
+def _number(folder: Path) -> int:
+    return int(folder.name)
+
+
+def check_exporters(exporters: Exporter | Sequence[Exporter] | None) -> tuple[Exporter, ...]:
+    """Return exporters as a tuple.
+
+    Raises:
+        InputError: One of them is no exporter, or two have one name.
+    """
+    found = (exporters,) if isinstance(exporters, Exporter) else tuple(exporters or ())
+    names = [getattr(exporter, "name", None) for exporter in found]
+    if not all(isinstance(exporter, Exporter) for exporter in found) or len(set(names)) < len(names):
+        raise InputError(
+            explain(
+                f"EvalSpec was given exporters={exporters!r}.",
+                "Each needs a method `export`, and a name of its own for its folder.",
+                "Give objects of classes derived from stratagem.estimator.Exporter, with different names.",
+            )
+        )
+    return found

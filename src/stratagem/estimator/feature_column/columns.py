@@ -1,0 +1,71 @@
+"""What all columns are, and how they find their features."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import jax.numpy as jnp
+
+from stratagem.core.errors import InputError, explain
+from stratagem.estimator.text import Text
+
+
+class Column:
+    """How one feature, or several, become numbers."""
+
+    @property
+    def name(self) -> str:
+        """Its name, from which the names of its variables are made."""
+        raise NotImplementedError
+
+    @property
+    def parse_spec(self) -> dict[str, Any]:
+        """How its features are read from files of examples."""
+        raise NotImplementedError
+
+
+def feature_of(column: Column, key: str, features: Mapping[str, Any]) -> Any:
+    """Return a feature, with a row for each example.
+
+    Args:
+        column: For which; for the error message.
+        key: Of the feature.
+        features: All features.
+
+    Raises:
+        InputError: It is not there.
+    """
+    if not isinstance(features, Mapping) or key not in features:
+        there = ", ".join(map(repr, features)) if isinstance(features, Mapping) else f"one {type(features).__name__}"
+        raise InputError(
+            explain(
+                f"The column {column.name!r} needs the feature {key!r}; input_fn gives {there}.",
+                "The column has no values.",
+                f"Let input_fn return a dictionary of features with {key!r} in it.",
+            )
+        )
+    value = features[key]
+    return value if isinstance(value, Text) else jnp.asarray(value)
+
+
+def specs_of(columns: Iterable[Column]) -> dict[str, Any]:
+    """Return how the features of columns are read.
+
+    Raises:
+        InputError: Two of them read one feature differently.
+    """
+    found: dict[str, Any] = {}
+    for column in columns:
+        for key, spec in column.parse_spec.items():
+            before = found.setdefault(key, spec)
+            if type(before) is not type(spec) or before.dtype != spec.dtype:
+                raise InputError(
+                    explain(
+                        f"Two columns read the feature {key!r} differently: as {type(before).__name__} of "
+                        f"{before.dtype} and as {type(spec).__name__} of {spec.dtype}.",
+                        "Only one of them could.",
+                        "Give one of the features another key.",
+                    )
+                )
+    return found

@@ -1,0 +1,363 @@
+"""Columns that give numbers to compute with: what `DenseFeatures` joins."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import keras
+import numpy as np
+
+from stratagem.core.errors import InputError, explain
+from stratagem.data.files.example import FixedLenFeature
+from stratagem.estimator.feature_column.categorical import Categorical
+from stratagem.estimator.feature_column.columns import Column, feature_of
+from stratagem.estimator.text import Text
+
+_COMBINERS = ("mean", "sqrtn", "sum")
+
+
+class Dense(Column):
+    """A column of `width` numbers in each row."""
+
+    @property
+    def width(self) -> int:
+        """How many numbers a row has."""
+        raise NotImplementedError
+
+    def rows(self, features: Mapping[str, Any], table: Any) -> jax.Array:
+        """Return the numbers of a batch, float32 of shape (rows, width).
+
+        Args:
+            features: The features.
+            table: The variable of `table_of_weights`, if it has one.
+        """
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Numeric(Dense):
+    """Numbers as they are; see `numeric_column`."""
+
+    key: str
+    shape: tuple[int, ...]
+    default_value: Any
+    dtype: Any
+    normalizer_fn: Callable[[Any], Any] | None
+
+    @property
+    def name(self) -> str:
+        return self.key
+
+    @property
+    def width(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def parse_spec(self) -> dict[str, Any]:
+        kind = "int64" if np.issubdtype(np.dtype(getattr(self.dtype, "name", self.dtype)), np.integer) else "float32"
+        return {self.key: FixedLenFeature(self.shape, kind, self.default_value)}
+
+    def rows(self, features: Mapping[str, Any], table: Any) -> jax.Array:
+        values = feature_of(self, self.key, features)
+        if isinstance(values, Text) or math.prod(values.shape[1:]) != self.width:
+            found = "text" if isinstance(values, Text) else f"of shape {values.shape}"
+            raise InputError(
+                explain(
+                    f"The column {self.name!r} is one of numbers of shape {self.shape}; the feature {self.key!r} is "
+                    f"{found}.",
+                    "Its rows would not have the numbers that the model has weights for.",
+                    "Write numeric_column(key, shape=...) with the shape of one row, or use a categorical column.",
+                )
+            )
+        values = values.astype("float32").reshape(-1, *self.shape)
+        if self.normalizer_fn is not None:
+            values = jnp.asarray(self.normalizer_fn(values), "float32")
+        return values.reshape(-1, self.width)
+
+
+@dataclass(frozen=True)
+class Bucketized(Dense, Categorical):
+    """Numbers sorted into ranges; see `bucketized_column`."""
+
+    source_column: Numeric
+    boundaries: tuple[float, ...]
+
+    @property
+    def name(self) -> str:
+        return f"{self.source_column.name}_bucketized"
+
+    @property
+    def parse_spec(self) -> dict[str, Any]:
+        return self.source_column.parse_spec
+
+    @property
+    def buckets(self) -> int:
+        return (len(self.boundaries) + 1) * self.source_column.width
+
+    @property
+    def width(self) -> int:
+        return self.buckets
+
+    def numbers(self, features: Mapping[str, Any]) -> jax.Array:
+        values = self.source_column.rows(features, None)
+        ranges = jnp.searchsorted(jnp.asarray(self.boundaries, "float32"), values, side="right").astype("int32")
+        return ranges + (len(self.boundaries) + 1) * jnp.arange(self.source_column.width)
+
+    def rows(self, features: Mapping[str, Any], table: Any) -> jax.Array:
+        return many_hot(self, features)
+
+
+@dataclass(frozen=True)
+class Indicator(Dense):
+    """How often each value occurs; see `indicator_column`."""
+
+    categorical_column: Categorical
+
+    @property
+    def name(self) -> str:
+        return f"{self.categorical_column.name}_indicator"
+
+    @property
+    def parse_spec(self) -> dict[str, Any]:
+        return self.categorical_column.parse_spec
+
+    @property
+    def width(self) -> int:
+        return self.categorical_column.buckets
+
+    def rows(self, features: Mapping[str, Any], table: Any) -> jax.Array:
+        return many_hot(self.categorical_column, features)
+
+
+@dataclass(frozen=True)
+class Embedding(Dense):
+    """A vector for each value, which is trained; see `embedding_column`."""
+
+    categorical_column: Categorical
+    dimension: int
+    combiner: str
+    initializer: Any
+    trainable: bool
+    shared_name: str | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.categorical_column.name}_{'shared_' if self.shared_name else ''}embedding"
+
+    @property
+    def parse_spec(self) -> dict[str, Any]:
+        return self.categorical_column.parse_spec
+
+    @property
+    def width(self) -> int:
+        return self.dimension
+
+    def table_of_weights(self) -> keras.Variable:
+        """Make its variable."""
+        initializer = self.initializer
+        if initializer is None:
+            initializer = keras.initializers.TruncatedNormal(0.0, 1.0 / math.sqrt(self.dimension))
+        shape = (self.categorical_column.buckets, self.dimension)
+        return keras.Variable(initializer, shape=shape, trainable=self.trainable, name="embedding_weights")
+
+    def rows(self, features: Mapping[str, Any], table: Any) -> jax.Array:
+        return combined(self.categorical_column, features, table, self.combiner)
+
+
+def numeric_column(
+    key: str,
+    shape: Any = (1,),
+    default_value: Any = None,
+    dtype: Any = "float32",
+    normalizer_fn: Callable[[Any], Any] | None = None,
+) -> Numeric:
+    """Return a column of numbers (`tf.feature_column.numeric_column`).
+
+    Args:
+        key: Of the feature.
+        shape: Of one row.
+        default_value: What is read from a file of examples for one that lacks the feature.
+        dtype: What is in files of examples.
+        normalizer_fn: Takes the batch of numbers, returns others.
+
+    Example:
+        >>> column = numeric_column("age", normalizer_fn=lambda age: age / 100)
+        >>> column.rows({"age": jnp.array([50, 25])}, None).tolist()
+        [[0.5], [0.25]]
+    """
+    sizes = (int(shape),) if isinstance(shape, int | np.integer) else tuple(int(size) for size in shape)
+    if not isinstance(key, str) or (normalizer_fn is not None and not callable(normalizer_fn)):
+        raise InputError(
+            explain(
+                f"numeric_column was given key={key!r} and normalizer_fn={normalizer_fn!r}.",
+                "A feature is found by its name, and changed by a function.",
+                'Write numeric_column("age", normalizer_fn=lambda age: age / 100).',
+            )
+        )
+    return Numeric(key, sizes, default_value, dtype, normalizer_fn)
+
+
+def bucketized_column(source_column: Numeric, boundaries: Sequence[float]) -> Bucketized:
+    """Return a column of ranges of numbers (`tf.feature_column.bucketized_column`).
+
+    Args:
+        source_column: A numeric column.
+        boundaries: Rising numbers; each is the beginning of a range.
+
+    Raises:
+        InputError: The column is not numeric, or the numbers do not rise.
+
+    Example:
+        >>> column = bucketized_column(numeric_column("age"), [18, 65])
+        >>> column.rows({"age": jnp.array([17, 18])}, None).tolist()
+        [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
+    """
+    bounds = tuple(boundaries)
+    if not isinstance(source_column, Numeric) or not bounds or any(a >= b for a, b in itertools.pairwise(bounds)):
+        raise InputError(
+            explain(
+                f"bucketized_column was given source_column={source_column!r} and boundaries={boundaries!r}.",
+                "Numbers could not be sorted into ranges.",
+                'Write bucketized_column(numeric_column("age"), boundaries=[18, 25, 30]), with rising numbers.',
+            )
+        )
+    return Bucketized(source_column, bounds)
+
+
+def indicator_column(categorical_column: Categorical) -> Indicator:
+    """Return a column that has a 1 for the value (`tf.feature_column.indicator_column`).
+
+    Args:
+        categorical_column: The values.
+    """
+    return Indicator(_categorical("indicator_column", categorical_column))
+
+
+def embedding_column(
+    categorical_column: Categorical,
+    dimension: int,
+    combiner: str = "mean",
+    initializer: Any = None,
+    ckpt_to_load_from: str | None = None,
+    tensor_name_in_ckpt: str | None = None,
+    max_norm: float | None = None,
+    trainable: bool = True,
+    **options: Any,
+) -> Embedding:
+    """Return a column that has a vector for each value (`tf.feature_column.embedding_column`).
+
+    Args:
+        categorical_column: The values.
+        dimension: Length of the vectors.
+        combiner: How those of several values in a row become one: "mean", "sqrtn" or "sum".
+        initializer: Of the vectors; a truncated normal one with deviation `1 / sqrt(dimension)` when None.
+        ckpt_to_load_from: Not supported: `warm_start_from` gives an Estimator weights to begin with.
+        tensor_name_in_ckpt: As `ckpt_to_load_from`.
+        max_norm: Not supported.
+        trainable: Whether the vectors are trained.
+        options: `use_safe_embedding_lookup`: accepted; rows without a value are 0.
+
+    Raises:
+        InputError: An argument cannot be used.
+    """
+    unsupported = {"ckpt_to_load_from": ckpt_to_load_from, "max_norm": max_norm}
+    for name, value in unsupported.items():
+        if value is not None:
+            raise InputError(
+                explain(
+                    f"embedding_column was given {name}={value!r}.",
+                    "It would have no effect here.",
+                    "Leave it out. Weights to begin with: Estimator(..., warm_start_from=WarmStartSettings(...)).",
+                )
+            )
+    if combiner not in _COMBINERS or not isinstance(dimension, int | np.integer) or dimension < 1:
+        raise InputError(
+            explain(
+                f"embedding_column was given dimension={dimension!r} and combiner={combiner!r}.",
+                "There are no such vectors, or no such way to combine them.",
+                f"Write a whole number from 1 on, and one of {', '.join(_COMBINERS)}.",
+            )
+        )
+    return Embedding(
+        _categorical("embedding_column", categorical_column), int(dimension), combiner, initializer, trainable
+    )
+
+
+def shared_embeddings(
+    categorical_columns: Sequence[Categorical],
+    dimension: int,
+    combiner: str = "mean",
+    initializer: Any = None,
+    shared_embedding_collection_name: str | None = None,
+    **options: Any,
+) -> list[Embedding]:
+    """Return columns that have the same vectors for the same values (`tf.feature_column.shared_embeddings`).
+
+    Args:
+        categorical_columns: Columns with as many buckets each.
+        dimension: As for `embedding_column`.
+        combiner: As for `embedding_column`.
+        initializer: As for `embedding_column`.
+        shared_embedding_collection_name: What the vectors are called.
+        options: As for `embedding_column`.
+
+    Raises:
+        InputError: The columns have different numbers of buckets.
+    """
+    if len({column.buckets for column in categorical_columns}) != 1:
+        raise InputError(
+            explain(
+                f"shared_embeddings was given columns of {[column.buckets for column in categorical_columns]} buckets.",
+                "They cannot share vectors.",
+                "Make them with the same vocabulary.",
+            )
+        )
+    name = shared_embedding_collection_name
+    name = name or "_".join(sorted(column.name for column in categorical_columns)) + "_shared_embedding"
+    single = [embedding_column(column, dimension, combiner, initializer, **options) for column in categorical_columns]
+    return [Embedding(c.categorical_column, c.dimension, c.combiner, c.initializer, c.trainable, name) for c in single]
+
+
+def many_hot(column: Categorical, features: Mapping[str, Any]) -> jax.Array:
+    """Return how often each value occurs in each row, or what it weighs, of shape (rows, buckets)."""
+    ones = jax.nn.one_hot(column.numbers(features), column.buckets)
+    weights = column.weights(features)
+    return jnp.sum(ones if weights is None else ones * weights[..., None], axis=1)
+
+
+def combined(column: Categorical, features: Mapping[str, Any], table: Any, combiner: str) -> jax.Array:
+    """Return for each row the vectors of its values made one; 0 without any.
+
+    Args:
+        column: The values.
+        features: The features.
+        table: The vectors, of shape (buckets, dimension).
+        combiner: "mean", "sqrtn" or "sum".
+    """
+    numbers, weights = column.numbers(features), column.weights(features)
+    there = (numbers >= 0).astype("float32")
+    weights = there if weights is None else there * weights
+    vectors = jnp.take(jnp.asarray(table), jnp.maximum(numbers, 0), axis=0)
+    total = jnp.sum(vectors * weights[..., None], axis=1)
+    if combiner == "sum":
+        return total
+    size = jnp.sum(weights, axis=1) if combiner == "mean" else jnp.sqrt(jnp.sum(weights**2, axis=1))
+    return total / jnp.where(size == 0, 1.0, size)[:, None]
+
+
+def _categorical(what: str, column: Any) -> Categorical:
+    if not isinstance(column, Categorical):
+        raise InputError(
+            explain(
+                f"{what} was given {getattr(column, 'name', column)!r}, a {type(column).__name__}.",
+                "It has no values that could be told apart.",
+                "Give a column of categorical_column_with_..., bucketized_column or crossed_column.",
+            )
+        )
+    return column

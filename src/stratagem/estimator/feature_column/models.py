@@ -1,0 +1,196 @@
+"""Layers that take features by columns: the input of a network, and a linear model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import keras
+
+from stratagem.core.errors import InputError, explain
+from stratagem.estimator.feature_column.categorical import Categorical
+from stratagem.estimator.feature_column.columns import Column, specs_of
+from stratagem.estimator.feature_column.dense import Dense, Embedding, combined
+from stratagem.estimator.graph import opened
+
+
+class DenseFeatures(keras.layers.Layer):
+    """Joins the numbers of columns, in the order of their names (`tf.keras.layers.DenseFeatures`).
+
+    Args:
+        feature_columns: Numeric, bucketized, indicator and embedding columns.
+        trainable: Whether its variables are trained.
+        name: Of the layer.
+
+    Raises:
+        InputError: A column gives no numbers, or two have one name.
+    """
+
+    def __init__(self, feature_columns: Any, trainable: bool = True, name: str | None = None, **options: Any) -> None:
+        super().__init__(trainable=trainable, name=name)
+        self._columns = ordered(feature_columns)
+        for column in self._columns:
+            if not isinstance(column, Dense):
+                raise InputError(
+                    explain(
+                        f"DenseFeatures was given {column.name!r}, a categorical column.",
+                        "It gives no numbers that a network could take.",
+                        "Wrap it: indicator_column(column), or embedding_column(column, dimension=8).",
+                    )
+                )
+        self._tables: dict[str, keras.Variable] = {}
+        self._tables_of: dict[str, str] = {}
+
+    def __call__(self, features: Mapping[str, Any], cols_to_output_tensors: Any = None, training: Any = None) -> Any:
+        """Return the numbers of a batch, of shape (rows, sum of widths).
+
+        Args:
+            features: By key.
+            cols_to_output_tensors: A dictionary that gets the numbers of each column.
+            training: Without effect.
+        """
+        if not self.built:  # Keras would take the features for tensors, which text is not
+            with keras.name_scope(self.name, caller=self):
+                self._make_tables()
+            self.built = True
+        parts = [
+            column.rows(features, self._tables.get(self._tables_of.get(column.name, ""))) for column in self._columns
+        ]
+        if cols_to_output_tensors is not None:
+            cols_to_output_tensors.update(zip(self._columns, parts, strict=True))
+        return jnp.concatenate(parts, axis=-1)
+
+    def _make_tables(self) -> None:
+        for column in self._columns:
+            if isinstance(column, Embedding):
+                name = column.shared_name or column.name
+                self._tables_of[column.name] = name
+                if name not in self._tables:
+                    with opened(name):
+                        self._tables = {**self._tables, name: column.table_of_weights()}
+
+
+class LinearModel(keras.layers.Layer):
+    """Weights for each column, summed (`tf.compat.v1.keras.experimental.LinearModel` by columns).
+
+    Args:
+        feature_columns: Numeric and categorical columns; embeddings and indicators as well.
+        units: Numbers for each row.
+        sparse_combiner: How weights of several values in a row become one: "sum", "mean" or "sqrtn".
+        name: Of the layer.
+
+    Raises:
+        InputError: Two columns have one name.
+    """
+
+    def __init__(
+        self, feature_columns: Any, units: int = 1, sparse_combiner: str = "sum", name: str = "linear_model"
+    ) -> None:
+        super().__init__(name=name)
+        self._columns = ordered(feature_columns)
+        self._units = units
+        self._combiner = sparse_combiner
+        self._tables: dict[str, keras.Variable] = {}
+        self._embeddings: dict[str, keras.Variable] = {}
+        self.bias: Any = None
+
+    def __call__(self, features: Mapping[str, Any]) -> jax.Array:
+        """Return the sums, of shape (rows, units)."""
+        if not self.built:
+            with keras.name_scope(self.name, caller=self):
+                self._make_variables()
+            self.built = True
+        total: Any = jnp.asarray(self.bias)
+        for column in self._columns:
+            table = self._tables[column.name]
+            if isinstance(column, Categorical):
+                total = total + combined(column, features, table, self._combiner)
+            elif isinstance(column, Dense):
+                total = total + column.rows(features, self._embeddings.get(column.name)) @ jnp.asarray(table)
+        return total
+
+    def _make_variables(self) -> None:
+        for column in self._columns:
+            with opened(column.name):
+                if isinstance(column, Embedding):
+                    self._embeddings = {**self._embeddings, column.name: column.table_of_weights()}
+                rows = column.buckets if isinstance(column, Categorical) else column.width  # pyright: ignore
+                weights = keras.Variable("zeros", shape=(rows, self._units), name="weights")
+            self._tables = {**self._tables, column.name: weights}
+        self.bias = keras.Variable("zeros", shape=(self._units,), name="bias_weights")
+
+
+def input_layer(
+    features: Mapping[str, Any],
+    feature_columns: Any,
+    weight_collections: Any = None,
+    trainable: bool = True,
+    cols_to_vars: Any = None,
+    cols_to_output_tensors: Any = None,
+) -> jax.Array:
+    """Return the numbers of columns, for the first layer of a network (`tf.compat.v1.feature_column.input_layer`).
+
+    Args:
+        features: By key.
+        feature_columns: As for `DenseFeatures`.
+        weight_collections: Accepted as in TensorFlow.
+        trainable: Whether the vectors of embeddings are trained.
+        cols_to_vars: Accepted as in TensorFlow.
+        cols_to_output_tensors: A dictionary that gets the numbers of each column.
+
+    Returns:
+        Of shape (rows, sum of the widths), columns in the order of their names.
+    """
+    return DenseFeatures(feature_columns, trainable, name="input_layer")(features, cols_to_output_tensors)
+
+
+def linear_model(
+    features: Mapping[str, Any], feature_columns: Any, units: int = 1, sparse_combiner: str = "sum", **options: Any
+) -> jax.Array:
+    """Return the sums of the weights of columns (`tf.compat.v1.feature_column.linear_model`).
+
+    Args:
+        features: By key.
+        feature_columns: As for `LinearModel`.
+        units: Numbers for each row.
+        sparse_combiner: As for `LinearModel`.
+        options: `weight_collections`, `trainable`, `cols_to_vars`: accepted, and without effect.
+    """
+    return LinearModel(feature_columns, units, sparse_combiner)(features)
+
+
+def make_parse_example_spec(feature_columns: Iterable[Column]) -> dict[str, Any]:
+    """Return how the features of columns are read by `stratagem.io.parse_example`.
+
+    Args:
+        feature_columns: Columns of any kind.
+
+    Example:
+        >>> from stratagem.estimator.feature_column import numeric_column
+        >>> make_parse_example_spec([numeric_column("age")])["age"].shape
+        (1,)
+    """
+    return specs_of(feature_columns)
+
+
+def ordered(feature_columns: Any) -> Sequence[Any]:
+    """Return columns in the order of their names, as TensorFlow joins them.
+
+    Raises:
+        InputError: There are none, something is no column, or two have one name.
+    """
+    columns = list(feature_columns) if isinstance(feature_columns, Iterable) else [feature_columns]
+    wrong = [column for column in columns if not isinstance(column, Column)]
+    names = [column.name for column in columns if isinstance(column, Column)]
+    if wrong or not columns or len(set(names)) < len(names):
+        found = f"{wrong[0]!r} among them" if wrong else f"the names {', '.join(names) or 'none'}"
+        raise InputError(
+            explain(
+                f"feature_columns were given, with {found}.",
+                "Features become numbers by columns, each with a name of its own.",
+                'Write feature_columns=[stratagem.estimator.feature_column.numeric_column("age"), ...].',
+            )
+        )
+    return sorted(columns, key=lambda column: column.name)

@@ -1,0 +1,264 @@
+"""Variables by name, their scopes, and collections, for model functions that were written for TensorFlow 1.
+
+A name stands for one variable within one call of the model function: with `reuse` it is found again.
+Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/compat/v1/get_variable
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import keras
+import numpy as np
+
+from stratagem.core.errors import UsageError, explain
+from stratagem.estimator.calls import Call, Scope, current_call, running_call
+from stratagem.estimator.compat import name_in_graph
+from stratagem.estimator.losses import LOSSES, REGULARIZATION_LOSSES
+from stratagem.estimator.updates import running_first
+from stratagem.estimator.variables import made_so_far
+
+AUTO_REUSE: Final = "auto"
+"""As `reuse` of a scope: what is there is used again, what is missing is made."""
+
+
+class GraphKeys:
+    """Names of collections (`tf.compat.v1.GraphKeys`)."""
+
+    GLOBAL_VARIABLES: Final = "variables"
+    TRAINABLE_VARIABLES: Final = "trainable_variables"
+    MODEL_VARIABLES: Final = "model_variables"
+    UPDATE_OPS: Final = "update_ops"
+    LOSSES: Final = LOSSES
+    REGULARIZATION_LOSSES: Final = REGULARIZATION_LOSSES
+    SUMMARIES: Final = "summaries"
+    GLOBAL_STEP: Final = "global_step"
+
+
+@contextlib.contextmanager
+def variable_scope(
+    name_or_scope: str | Scope | None = None,
+    default_name: str | None = None,
+    values: Any = None,
+    initializer: Any = None,
+    regularizer: Any = None,
+    reuse: bool | str | None = None,
+    **options: Any,
+) -> Iterator[Scope]:
+    """Put a name in front of the variables that are made inside (`tf.compat.v1.variable_scope`).
+
+    Args:
+        name_or_scope: The name, or a scope to enter again.
+        default_name: The name where there is none, made unique.
+        values: Accepted as in TensorFlow.
+        initializer: Of variables made inside that have none.
+        regularizer: Of variables made inside that have none.
+        reuse: Whether a name that is taken means what has it; None for what the scope outside says.
+        options: `custom_getter`, `dtype`, `partitioner` and others: accepted, and without effect.
+
+    Yields:
+        The scope, whose `name` is the whole name and which can be entered again.
+
+    Raises:
+        UsageError: Called outside a model_fn.
+    """
+    call = current_call("variable_scope")
+    outer = call.scopes[-1]
+    if isinstance(name_or_scope, Scope):
+        path = name_or_scope.path
+    else:
+        path = _joined(outer.path, name_or_scope or unique_name(outer, default_name or "scope"))
+    scope = Scope(
+        path,
+        outer.reuse if reuse is None else reuse,
+        initializer=outer.initializer if initializer is None else initializer,
+        regularizer=outer.regularizer if regularizer is None else regularizer,
+    )
+    call.scopes.append(scope)
+    try:
+        yield scope
+    finally:
+        call.scopes.pop()
+
+
+def get_variable(
+    name: str,
+    shape: Sequence[int] | int | None = None,
+    dtype: Any = None,
+    initializer: Any = None,
+    regularizer: Callable[[Any], Any] | None = None,
+    trainable: bool | None = None,
+    collections: Sequence[str] | None = None,
+    **options: Any,
+) -> keras.Variable:
+    """Make a variable, or find it again (`tf.compat.v1.get_variable`).
+
+    Args:
+        name: Its name, within the scopes that are open.
+        shape: Its shape; that of the initializer if it is an array.
+        dtype: Its dtype; float32 when None.
+        initializer: A Keras initializer, a function of shape and dtype, or an array; the scope's, or Glorot's
+            uniform one, when None.
+        regularizer: Gives a loss for it, see `stratagem.estimator.losses.get_regularization_losses`.
+        trainable: Whether it is trained, True when None.
+        collections: Collections that it goes to.
+        options: `use_resource`, `caching_device` and others: accepted, and without effect.
+
+    Raises:
+        UsageError: Called outside a model_fn, or the name is taken, or is not there to be used again.
+    """
+    call = current_call("get_variable")
+    scope = call.scopes[-1]
+    path = _joined(scope.path, name)
+    found = find(call, path, scope.reuse)
+    if found is not None:
+        return found
+    initializer = scope.initializer if initializer is None else initializer
+    initializer = "glorot_uniform" if initializer is None else initializer
+    if isinstance(initializer, type):
+        initializer = initializer()
+    if not callable(initializer) and not isinstance(initializer, str):
+        initializer, shape = np.asarray(initializer), None
+    with opened(path.rpartition("/")[0]):
+        variable = keras.Variable(
+            initializer,
+            shape=(shape,) if isinstance(shape, int) else shape if shape is None else tuple(int(n) for n in shape),
+            dtype=dtype if dtype is None else getattr(dtype, "name", dtype),
+            trainable=trainable is not False,
+            name=path.rpartition("/")[2],
+        )
+    call.made[path] = variable
+    regularizer = scope.regularizer if regularizer is None else regularizer
+    if regularizer is not None:
+        call.collect(REGULARIZATION_LOSSES, [regularizer(variable)])
+    for collection in collections or ():
+        call.collect(collection, [variable])
+    return variable
+
+
+def find(call: Call, path: str, reuse: bool | str) -> Any:
+    """Return what has this path; None where it is to be made.
+
+    Raises:
+        UsageError: It is taken without reuse, or missing with it.
+    """
+    found = call.made.get(path)
+    if found is not None and not reuse:
+        raise UsageError(
+            explain(
+                f"model_fn made {path!r} twice.",
+                "Whether the second shall be the first again is not clear.",
+                "Give it another name, or say reuse=True (or AUTO_REUSE) in the variable_scope or the call.",
+            )
+        )
+    if found is None and reuse is True:
+        raise UsageError(
+            explain(
+                f"model_fn reuses {path!r}, which it has not made before.",
+                "There is nothing to use again.",
+                "Make it first without reuse, or say reuse=stratagem.estimator.graph.AUTO_REUSE.",
+            )
+        )
+    return found
+
+
+def unique_name(scope: Scope, kind: str) -> str:
+    """Return `dense`, then `dense_1`, and so on, counted in the scope."""
+    count = scope.counts.get(kind, 0)
+    scope.counts[kind] = count + 1
+    return f"{kind}_{count}" if count else kind
+
+
+@contextlib.contextmanager
+def opened(path: str) -> Iterator[None]:
+    """Let what Keras makes have this path in front."""
+    with contextlib.ExitStack() as stack:
+        for name in filter(None, path.split("/")):
+            stack.enter_context(keras.name_scope(name))
+        yield
+
+
+@contextlib.contextmanager
+def name_scope(name: str | None = None, default_name: str | None = None, values: Any = None) -> Iterator[str]:
+    """Do nothing: operations have no names here (`tf.name_scope`)."""
+    yield f"{name or default_name or ''}/"
+
+
+def control_dependencies(control_inputs: Iterable[Any] | None) -> contextlib.AbstractContextManager[None]:
+    """Let a `train_op` that is made inside run others first (`tf.control_dependencies`).
+
+    Args:
+        control_inputs: What `minimize` and `apply_gradients` returned. Other values have been computed already.
+    """
+    return running_first(control_inputs or ())
+
+
+def trainable_variables(scope: str | None = None) -> list[Any]:
+    """Return the trainable variables that model_fn has made so far (`tf.compat.v1.trainable_variables`).
+
+    Args:
+        scope: Pattern that names begin with.
+
+    Returns:
+        Variables, whose `name` is the whole name: `generator/dense/kernel:0`.
+    """
+    return [variable for variable in global_variables(scope) if variable.trainable]
+
+
+def global_variables(scope: str | None = None) -> list[Any]:
+    """Return all variables that model_fn has made so far (`tf.compat.v1.global_variables`).
+
+    Args:
+        scope: Pattern that names begin with.
+    """
+    variables = made_so_far(current_call("global_variables").global_step)
+    for variable in variables:
+        name_in_graph(variable)
+    return [variable for variable in variables if scope is None or re.match(scope, variable.path)]
+
+
+def get_collection(key: str, scope: str | None = None) -> list[Any]:
+    """Return what is in a collection (`tf.compat.v1.get_collection`).
+
+    Args:
+        key: One of `GraphKeys`, or a name of the program's own. Updates (`UPDATE_OPS`) are done already: it is empty.
+        scope: Pattern that the names of variables begin with.
+    """
+    if key in (GraphKeys.TRAINABLE_VARIABLES, GraphKeys.MODEL_VARIABLES):
+        return trainable_variables(scope)
+    if key == GraphKeys.GLOBAL_VARIABLES:
+        return global_variables(scope)
+    return list(current_call("get_collection").collections.get(key, []))
+
+
+def add_to_collection(name: str, value: Any) -> None:
+    """Add a value to a collection (`tf.compat.v1.add_to_collection`); outside a model_fn nothing happens.
+
+    Args:
+        name: Of the collection.
+        value: The value.
+    """
+    call = running_call()
+    if call is not None:
+        call.collect(name, [value])
+
+
+def _joined(path: str, name: str) -> str:
+    return f"{path}/{name}" if path else name
+
+
+__all__ = [
+    "AUTO_REUSE",
+    "GraphKeys",
+    "add_to_collection",
+    "control_dependencies",
+    "get_collection",
+    "get_variable",
+    "global_variables",
+    "name_scope",
+    "trainable_variables",
+    "variable_scope",
+]

@@ -1,0 +1,477 @@
+"""Heads: what is made of logits. Loss, predictions and metrics of classifiers and regressors (`tf.estimator.Head`).
+
+Keys and numbers are those of Estimator's heads in TensorFlow 2. Source of the semantics:
+https://www.tensorflow.org/versions/r2.15/api_docs/python/tf/estimator/Head
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import keras
+
+from stratagem.core.errors import InputError, explain
+from stratagem.estimator.spec import EstimatorSpec, ModeKeys
+from stratagem.estimator.text import Names, Text, Vocabulary, as_bytes
+
+_MEANS = ("sum_over_batch_size", "weighted_sum_over_batch_size", "auto", "mean", "weighted_sum_by_nonzero_weights")
+_SUMS = ("sum", "weighted_sum")
+
+
+class Head:
+    """Makes an `EstimatorSpec` of logits.
+
+    Args:
+        weight_column: Key of the feature that says how much an example weighs, or a numeric column; None for all alike.
+        loss_reduction: "sum_over_batch_size" for the mean over the batch of a replica, or "sum".
+        name: Put behind the names of metrics.
+
+    Raises:
+        InputError: There is no such reduction.
+    """
+
+    logits_dimension: int
+    """How many logits there are for each example."""
+
+    def __init__(self, weight_column: Any, loss_reduction: str, name: str | None) -> None:
+        if loss_reduction not in (*_MEANS, *_SUMS):
+            raise InputError(
+                explain(
+                    f"loss_reduction is {loss_reduction!r}.",
+                    "How the losses of examples become one is not known.",
+                    'Write "sum_over_batch_size" or "sum".',
+                )
+            )
+        self._weight_column = weight_column
+        self._sums = loss_reduction in _SUMS
+        self.name = name
+
+    def losses(self, labels: Any, logits: jax.Array) -> jax.Array:
+        """Return the loss of each example, of shape (rows, 1).
+
+        Args:
+            labels: What `checked_labels` returned.
+            logits: Of shape (rows, logits_dimension).
+        """
+        raise NotImplementedError
+
+    def predictions(self, logits: jax.Array) -> dict[str, Any]:
+        """Return what is predicted, by name.
+
+        Args:
+            logits: Of shape (rows, logits_dimension).
+        """
+        raise NotImplementedError
+
+    def checked_labels(self, labels: Any) -> jax.Array:
+        """Return labels as numbers with a row for each example.
+
+        Raises:
+            InputError: There are none, or they have another shape.
+        """
+        raise NotImplementedError
+
+    def metrics(self, labels: jax.Array, predictions: Mapping[str, Any], weights: Any) -> dict[str, keras.Metric]:
+        """Return metrics that have been updated, besides the average loss."""
+        raise NotImplementedError
+
+    def create_estimator_spec(
+        self,
+        features: Any,
+        mode: str,
+        logits: Any,
+        labels: Any = None,
+        optimizer: Any = None,
+        trainable_variables: Sequence[Any] | None = None,
+        train_op_fn: Callable[[Any], Any] | None = None,
+        update_ops: Any = None,
+        regularization_losses: Sequence[Any] | None = None,
+    ) -> EstimatorSpec:
+        """Return what a model_fn returns.
+
+        Args:
+            features: For the weights of examples.
+            mode: A `ModeKeys`.
+            logits: Of shape (rows, logits_dimension).
+            labels: The labels; None to predict.
+            optimizer: Makes the loss smaller.
+            trainable_variables: Those to change; None for all.
+            train_op_fn: Makes the `train_op` of the loss, in place of `optimizer`.
+            update_ops: Accepted as in TensorFlow.
+            regularization_losses: Added to the loss.
+
+        Raises:
+            InputError: Labels or logits cannot be used, or there is no way to train.
+        """
+        logits = self._checked_logits(logits)
+        predictions = self.predictions(logits)
+        if mode == ModeKeys.PREDICT:
+            return EstimatorSpec(mode, predictions=predictions)
+        labels = self.checked_labels(labels)
+        weights = self._weights(features)
+        losses = self.losses(labels, logits)
+        weighted = losses if weights is None else losses * weights
+        loss: Any = jnp.sum(weighted) if self._sums else jnp.mean(weighted)
+        loss = sum(regularization_losses or (), loss)
+        if mode == ModeKeys.TRAIN:
+            return EstimatorSpec(mode, loss=loss, train_op=_train_op(loss, optimizer, trainable_variables, train_op_fn))
+        metrics = {"average_loss": _updated(keras.metrics.Mean(), losses, weights=weights)}
+        metrics |= self.metrics(labels, predictions, weights)
+        if regularization_losses:
+            metrics["regularization_loss"] = _updated(keras.metrics.Mean(), sum(regularization_losses), weights=None)
+        behind = "" if self.name is None else f"/{self.name}"
+        named = {f"{key}{behind}": metric for key, metric in metrics.items()}
+        return EstimatorSpec(mode, loss=loss, predictions=predictions, eval_metric_ops=named)
+
+    def _checked_logits(self, logits: Any) -> jax.Array:
+        logits = jnp.asarray(logits)
+        if logits.ndim < 2 or logits.shape[-1] != self.logits_dimension:
+            raise InputError(
+                explain(
+                    f"{type(self).__name__} was given logits of shape {logits.shape}.",
+                    f"Its last axis has to have {self.logits_dimension}.",
+                    f"Let the last layer have {self.logits_dimension} unit(s), or make the head for another number.",
+                )
+            )
+        return logits
+
+    def _weights(self, features: Any) -> Any:
+        if self._weight_column is None:
+            return None
+        key = getattr(self._weight_column, "key", self._weight_column)
+        if not isinstance(features, Mapping) or key not in features:
+            raise InputError(
+                explain(
+                    f"weight_column is {key!r}, and features have no such key.",
+                    "How much examples weigh is not known.",
+                    f"Let input_fn return a dictionary of features with {key!r} in it.",
+                )
+            )
+        return jnp.reshape(jnp.asarray(features[key], "float32"), (-1, 1))
+
+
+class _Classes:
+    """The classes of a head, and their names.
+
+    Args:
+        count: How many there are.
+        vocabulary: Their names, which labels then are; None where labels are numbers.
+    """
+
+    def __init__(self, count: int, vocabulary: Sequence[Any] | None) -> None:
+        if vocabulary is not None and len(vocabulary) != count:
+            raise InputError(
+                explain(
+                    f"label_vocabulary has {len(vocabulary)} names, for {count} classes.",
+                    "A class would have no name.",
+                    f"Give {count} names, or n_classes={len(vocabulary)}.",
+                )
+            )
+        words = [str(number) for number in range(count)] if vocabulary is None else vocabulary
+        self.names = tuple(as_bytes(word) for word in words)
+        self._vocabulary = None if vocabulary is None else Vocabulary(vocabulary)
+
+    def numbers(self, labels: Any) -> jax.Array:
+        """Return labels as class numbers of shape (rows, 1)."""
+        if isinstance(labels, Text):
+            if self._vocabulary is None:
+                raise InputError(
+                    explain(
+                        "Labels are text, and the classifier has no label_vocabulary.",
+                        "Which word is which class is not known.",
+                        'Write label_vocabulary=["setosa", "versicolor", ...], or give class numbers.',
+                    )
+                )
+            labels = self._vocabulary.places(labels)
+        return _column(labels, 1)
+
+    def predicted(self, numbers: jax.Array) -> dict[str, Any]:
+        """Return what is said about the class of each example."""
+        every = jnp.broadcast_to(jnp.arange(len(self.names)), (numbers.shape[0], len(self.names)))
+        return {
+            "class_ids": numbers[:, None],
+            "classes": Names(numbers[:, None], self.names),
+            "all_class_ids": every,
+            "all_classes": Names(every, self.names),
+        }
+
+
+class BinaryClassHead(Head):
+    """Two classes, one logit (`tf.estimator.BinaryClassHead`).
+
+    Args:
+        weight_column: As for `Head`.
+        thresholds: Probabilities for more metrics: `accuracy/positive_threshold_0.3` and so on.
+        label_vocabulary: Names of the classes, where labels are text.
+        loss_reduction: As for `Head`.
+        loss_fn: Takes labels and logits of shape (rows, 1), returns losses of that shape.
+        name: As for `Head`.
+    """
+
+    logits_dimension = 1
+
+    def __init__(
+        self,
+        weight_column: Any = None,
+        thresholds: Sequence[float] | None = None,
+        label_vocabulary: Sequence[Any] | None = None,
+        loss_reduction: str = "sum_over_batch_size",
+        loss_fn: Callable[..., Any] | None = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(weight_column, loss_reduction, name)
+        self._classes = _Classes(2, label_vocabulary)
+        self._thresholds = tuple(thresholds or ())
+        self._loss_fn = loss_fn
+
+    def checked_labels(self, labels: Any) -> jax.Array:
+        numbers = self._classes.numbers(labels).astype("float32")
+        return jnp.where((numbers >= 0) & (numbers <= 1), numbers, jnp.nan)
+
+    def losses(self, labels: Any, logits: jax.Array) -> jax.Array:
+        if self._loss_fn is not None:
+            return _column(self._loss_fn(labels=labels, logits=logits), 1)
+        return jnp.maximum(logits, 0) - logits * labels + jnp.log1p(jnp.exp(-jnp.abs(logits)))
+
+    def predictions(self, logits: jax.Array) -> dict[str, Any]:
+        both = jnp.concatenate([jnp.zeros_like(logits), logits], axis=-1)
+        found = {"logits": logits, "logistic": jax.nn.sigmoid(logits), "probabilities": jax.nn.softmax(both)}
+        return {**found, **self._classes.predicted(jnp.argmax(both, axis=-1))}
+
+    def metrics(self, labels: jax.Array, predictions: Mapping[str, Any], weights: Any) -> dict[str, keras.Metric]:
+        chosen, likely = predictions["class_ids"], predictions["logistic"]
+        found = {
+            "accuracy": _updated(keras.metrics.Mean(), (chosen == labels).astype("float32"), weights=weights),
+            "precision": _updated(keras.metrics.Precision(), labels, chosen, weights=weights),
+            "recall": _updated(keras.metrics.Recall(), labels, chosen, weights=weights),
+            "prediction/mean": _updated(keras.metrics.Mean(), likely, weights=weights),
+            "label/mean": _updated(keras.metrics.Mean(), labels, weights=weights),
+            "accuracy_baseline": _updated(_BetterOfTwo(), labels, weights=weights),
+            "auc": _updated(keras.metrics.AUC(), labels, likely, weights=weights),
+            "auc_precision_recall": _updated(keras.metrics.AUC(curve="PR"), labels, likely, weights=weights),
+        }
+        for threshold in self._thresholds:
+            matches = ((likely > threshold) == (labels > 0.5)).astype("float32")
+            at = f"positive_threshold_{threshold:g}"
+            precision, recall = keras.metrics.Precision(threshold), keras.metrics.Recall(threshold)
+            found[f"accuracy/{at}"] = _updated(keras.metrics.Mean(), matches, weights=weights)
+            found[f"precision/{at}"] = _updated(precision, labels, likely, weights=weights)
+            found[f"recall/{at}"] = _updated(recall, labels, likely, weights=weights)
+        return found
+
+
+class MultiClassHead(Head):
+    """Several classes that exclude each other (`tf.estimator.MultiClassHead`).
+
+    Args:
+        n_classes: How many; more than two.
+        weight_column: As for `Head`.
+        label_vocabulary: Names of the classes, where labels are text.
+        loss_reduction: As for `Head`.
+        loss_fn: Takes labels of shape (rows, 1) and logits, returns losses of shape (rows, 1).
+        name: As for `Head`.
+
+    Raises:
+        InputError: There are not more than two classes, or not as many names.
+    """
+
+    def __init__(
+        self,
+        n_classes: int,
+        weight_column: Any = None,
+        label_vocabulary: Sequence[Any] | None = None,
+        loss_reduction: str = "sum_over_batch_size",
+        loss_fn: Callable[..., Any] | None = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(weight_column, loss_reduction, name)
+        if not isinstance(n_classes, int) or n_classes < 3:
+            raise InputError(
+                explain(
+                    f"MultiClassHead was given n_classes={n_classes!r}.",
+                    "It is for three classes or more.",
+                    "Write a whole number from 3 on, or use BinaryClassHead.",
+                )
+            )
+        self.logits_dimension = n_classes
+        self._classes = _Classes(n_classes, label_vocabulary)
+        self._loss_fn = loss_fn
+
+    def checked_labels(self, labels: Any) -> jax.Array:
+        return self._classes.numbers(labels).astype("int32")
+
+    def losses(self, labels: Any, logits: jax.Array) -> jax.Array:
+        if self._loss_fn is not None:
+            return _column(self._loss_fn(labels=labels, logits=logits), 1)
+        inside = (labels >= 0) & (labels < self.logits_dimension)
+        found = -jnp.take_along_axis(jax.nn.log_softmax(logits), jnp.where(inside, labels, 0), axis=-1)
+        return jnp.where(inside, found, jnp.nan)
+
+    def predictions(self, logits: jax.Array) -> dict[str, Any]:
+        found = {"logits": logits, "probabilities": jax.nn.softmax(logits)}
+        return {**found, **self._classes.predicted(jnp.argmax(logits, axis=-1))}
+
+    def metrics(self, labels: jax.Array, predictions: Mapping[str, Any], weights: Any) -> dict[str, keras.Metric]:
+        matches = (predictions["class_ids"] == labels).astype("float32")
+        return {"accuracy": _updated(keras.metrics.Mean(), matches, weights=weights)}
+
+
+class RegressionHead(Head):
+    """Numbers (`tf.estimator.RegressionHead`).
+
+    Args:
+        label_dimension: How many for each example.
+        weight_column: As for `Head`.
+        loss_reduction: As for `Head`.
+        loss_fn: Takes labels and logits of shape (rows, label_dimension), returns losses of that shape; the squared
+            differences when None.
+        inverse_link_fn: Makes predictions of logits; None leaves them as they are.
+        name: As for `Head`.
+    """
+
+    def __init__(
+        self,
+        label_dimension: int = 1,
+        weight_column: Any = None,
+        loss_reduction: str = "sum_over_batch_size",
+        loss_fn: Callable[..., Any] | None = None,
+        inverse_link_fn: Callable[[Any], Any] | None = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(weight_column, loss_reduction, name)
+        self.logits_dimension = label_dimension
+        self._loss_fn = loss_fn
+        self._inverse_link_fn = inverse_link_fn
+
+    def checked_labels(self, labels: Any) -> jax.Array:
+        return _column(labels, self.logits_dimension).astype("float32")
+
+    def losses(self, labels: Any, logits: jax.Array) -> jax.Array:
+        found = jnp.square(labels - logits) if self._loss_fn is None else self._loss_fn(labels=labels, logits=logits)
+        return jnp.asarray(found)
+
+    def predictions(self, logits: jax.Array) -> dict[str, Any]:
+        if self._inverse_link_fn is None:
+            return {"predictions": logits}
+        return {"predictions": self._inverse_link_fn(logits), "logits": logits}
+
+    def metrics(self, labels: jax.Array, predictions: Mapping[str, Any], weights: Any) -> dict[str, keras.Metric]:
+        return {
+            "prediction/mean": _updated(keras.metrics.Mean(), predictions["predictions"], weights=weights),
+            "label/mean": _updated(keras.metrics.Mean(), labels, weights=weights),
+        }
+
+
+class MultiLabelHead(Head):
+    """Several classes that do not exclude each other (`tf.estimator.MultiLabelHead`).
+
+    Args:
+        n_classes: How many; labels are 0 and 1 of shape (rows, n_classes).
+        weight_column: As for `Head`.
+        loss_reduction: As for `Head`.
+        name: As for `Head`.
+    """
+
+    def __init__(
+        self,
+        n_classes: int,
+        weight_column: Any = None,
+        loss_reduction: str = "sum_over_batch_size",
+        name: str | None = None,
+    ) -> None:
+        super().__init__(weight_column, loss_reduction, name)
+        self.logits_dimension = n_classes
+
+    def checked_labels(self, labels: Any) -> jax.Array:
+        return _column(labels, self.logits_dimension).astype("float32")
+
+    def losses(self, labels: Any, logits: jax.Array) -> jax.Array:
+        found = jnp.maximum(logits, 0) - logits * labels + jnp.log1p(jnp.exp(-jnp.abs(logits)))
+        return jnp.mean(found, axis=-1, keepdims=True)
+
+    def predictions(self, logits: jax.Array) -> dict[str, Any]:
+        return {"logits": logits, "probabilities": jax.nn.sigmoid(logits)}
+
+    def metrics(self, labels: jax.Array, predictions: Mapping[str, Any], weights: Any) -> dict[str, keras.Metric]:
+        likely = predictions["probabilities"]
+        return {
+            "auc": _updated(keras.metrics.AUC(), labels, likely, weights=weights),
+            "auc_precision_recall": _updated(keras.metrics.AUC(curve="PR"), labels, likely, weights=weights),
+        }
+
+
+class _BetterOfTwo(keras.metrics.Mean):
+    """How often it would be right to always say the class that is more frequent."""
+
+    def result(self) -> Any:
+        mean: Any = super().result()
+        return keras.ops.maximum(mean, 1.0 - mean)
+
+
+def classification_head(
+    n_classes: int, weight_column: Any, label_vocabulary: Sequence[Any] | None, loss_reduction: str
+) -> Head:
+    """Return the head of a classifier.
+
+    Args:
+        n_classes: How many classes.
+        weight_column: As for `Head`.
+        label_vocabulary: Names of the classes, where labels are text.
+        loss_reduction: As for `Head`.
+    """
+    if n_classes == 2:
+        return BinaryClassHead(weight_column, label_vocabulary=label_vocabulary, loss_reduction=loss_reduction)
+    return MultiClassHead(n_classes, weight_column, label_vocabulary, loss_reduction)
+
+
+def _train_op(
+    loss: Any, optimizer: Any, variables: Sequence[Any] | None, train_op_fn: Callable[[Any], Any] | None
+) -> Any:
+    if (optimizer is None) == (train_op_fn is None):
+        raise InputError(
+            explain(
+                f"create_estimator_spec was given optimizer={optimizer!r} and train_op_fn={train_op_fn!r}.",
+                "How to train is not clear.",
+                "Give one of them.",
+            )
+        )
+    return train_op_fn(loss) if train_op_fn is not None else optimizer.minimize(loss, var_list=variables)
+
+
+def _column(labels: Any, width: int) -> jax.Array:
+    """Return labels of shape (rows, width), from (rows,) as well where the width is 1."""
+    if labels is None:
+        raise InputError(
+            explain(
+                "input_fn gives no labels.",
+                "There is nothing to train for, and nothing to compare with.",
+                "Let input_fn return (features, labels).",
+            )
+        )
+    if isinstance(labels, Mapping | Text):
+        raise InputError(
+            explain(
+                f"Labels are {'a dictionary' if isinstance(labels, Mapping) else 'text'}.",
+                "This head takes one tensor of numbers.",
+                "Let input_fn return (features, labels) with labels of one kind.",
+            )
+        )
+    labels = jnp.asarray(labels)
+    labels = labels[:, None] if labels.ndim == 1 else labels
+    if labels.ndim != 2 or labels.shape[-1] != width:
+        raise InputError(
+            explain(
+                f"Labels have shape {labels.shape}.",
+                f"This head takes {width} for each example.",
+                f"Let input_fn return labels of shape (rows, {width}).",
+            )
+        )
+    return labels
+
+
+def _updated(metric: keras.Metric, *values: Any, weights: Any) -> keras.Metric:
+    metric.update_state(*values, sample_weight=weights)
+    return metric

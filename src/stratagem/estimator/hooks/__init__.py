@@ -1,0 +1,1 @@
+"""Hooks round the steps of an Estimator."""

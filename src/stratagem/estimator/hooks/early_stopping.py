@@ -1,0 +1,208 @@
+"""Stop training by what evaluations have found (`tf.estimator.experimental`)."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from stratagem.core.clock import Clock
+from stratagem.core.errors import InputError, explain
+from stratagem.estimator.hooks.base import SessionRunContext, SessionRunHook, SessionRunValues
+from stratagem.estimator.hooks.timer import DueTogether, SecondOrStepTimer
+from stratagem.estimator.log import say
+from stratagem.train.summary import read_scalars
+
+
+def read_eval_metrics(eval_dir: str) -> dict[int, dict[str, float]]:
+    """Return the metrics of each evaluated step (`tf.estimator.experimental.read_eval_metrics`).
+
+    Args:
+        eval_dir: What `Estimator.eval_dir()` returns.
+    """
+    return read_scalars(eval_dir)
+
+
+class EarlyStoppingHook(SessionRunHook):
+    """Stop training when a function says so (`tf.estimator.experimental.make_early_stopping_hook`).
+
+    Of several workers the chief asks it, and all stop behind the same step.
+
+    Args:
+        should_stop_fn: Takes nothing, returns whether to stop.
+        run_every_secs: Seconds between two questions.
+        run_every_steps: Steps between two questions, in place of seconds.
+        clock: Where time comes from.
+
+    Raises:
+        InputError: The function cannot be called, or seconds and steps are both given.
+    """
+
+    def __init__(
+        self,
+        should_stop_fn: Callable[[], bool],
+        run_every_secs: float | None = 60,
+        run_every_steps: int | None = None,
+        *,
+        clock: Clock | None = None,
+    ) -> None:
+        if not callable(should_stop_fn):
+            raise InputError(
+                explain(
+                    f"should_stop_fn is {should_stop_fn!r}.",
+                    "Nobody could be asked whether to stop.",
+                    "Give a function without arguments that returns True or False.",
+                )
+            )
+        if run_every_steps is not None and run_every_secs == 60:
+            run_every_secs = None
+        clock = clock or Clock()
+        self._should_stop = should_stop_fn
+        self._timer = SecondOrStepTimer(run_every_secs, run_every_steps, clock=clock)
+        self._together = DueTogether(self._timer, clock)
+
+    def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
+        session = run_context.session
+        if not self._together.is_due(session):
+            return
+        self._timer.update_last_triggered_step(session.global_step)
+        strategy = session.program.strategy
+        if strategy.from_chief("early stopping", strategy.is_chief and bool(self._should_stop())):
+            say(f"Requesting early stopping at global step {session.global_step}")
+            run_context.request_stop()
+
+
+def make_early_stopping_hook(
+    estimator: Any,
+    should_stop_fn: Callable[[], bool],
+    run_every_secs: float | None = 60,
+    run_every_steps: int | None = None,
+) -> EarlyStoppingHook:
+    """Return a hook that stops training when a function says so.
+
+    Args:
+        estimator: Accepted as in TensorFlow.
+        should_stop_fn: Takes nothing, returns whether to stop.
+        run_every_secs: Seconds between two questions.
+        run_every_steps: Steps between two questions, in place of seconds.
+    """
+    return EarlyStoppingHook(should_stop_fn, run_every_secs, run_every_steps)
+
+
+def stop_if_higher_hook(
+    estimator: Any, metric_name: str, threshold: float, *args: Any, **options: Any
+) -> SessionRunHook:
+    """Return a hook that stops training when a metric of an evaluation is higher than a threshold.
+
+    Args:
+        estimator: The Estimator that is trained.
+        metric_name: One of the metrics that `evaluate` returns.
+        threshold: The number.
+        args: As `options`, in this order.
+        options: `eval_dir` (that of the Estimator), `min_steps` (evaluations of earlier steps do not count, 0),
+            `run_every_secs` (60), `run_every_steps`.
+    """
+    return _threshold_hook(operator.gt, estimator, metric_name, threshold, *args, **options)
+
+
+def stop_if_lower_hook(
+    estimator: Any, metric_name: str, threshold: float, *args: Any, **options: Any
+) -> SessionRunHook:
+    """Return a hook that stops training when a metric of an evaluation is lower than a threshold.
+
+    Args:
+        estimator: As for `stop_if_higher_hook`.
+        metric_name: One of the metrics that `evaluate` returns.
+        threshold: The number.
+        args: As for `stop_if_higher_hook`.
+        options: As for `stop_if_higher_hook`.
+    """
+    return _threshold_hook(operator.lt, estimator, metric_name, threshold, *args, **options)
+
+
+def stop_if_no_increase_hook(
+    estimator: Any, metric_name: str, max_steps_without_increase: int, *args: Any, **options: Any
+) -> SessionRunHook:
+    """Return a hook that stops training when a metric has not become higher for some steps.
+
+    Args:
+        estimator: As for `stop_if_higher_hook`.
+        metric_name: One of the metrics that `evaluate` returns.
+        max_steps_without_increase: How many.
+        args: As for `stop_if_higher_hook`.
+        options: As for `stop_if_higher_hook`.
+    """
+    return _progress_hook(operator.gt, estimator, metric_name, max_steps_without_increase, *args, **options)
+
+
+def stop_if_no_decrease_hook(
+    estimator: Any, metric_name: str, max_steps_without_decrease: int, *args: Any, **options: Any
+) -> SessionRunHook:
+    """Return a hook that stops training when a metric has not become lower for some steps.
+
+    Args:
+        estimator: As for `stop_if_higher_hook`.
+        metric_name: One of the metrics that `evaluate` returns.
+        max_steps_without_decrease: How many.
+        args: As for `stop_if_higher_hook`.
+        options: As for `stop_if_higher_hook`.
+    """
+    return _progress_hook(operator.lt, estimator, metric_name, max_steps_without_decrease, *args, **options)
+
+
+Better = Callable[[float, float], bool]
+"""Whether the first of two values counts as an improvement on, or as beyond, the second."""
+
+
+def _threshold_hook(
+    beyond: Better,
+    estimator: Any,
+    metric_name: str,
+    threshold: float,
+    eval_dir: str | None = None,
+    min_steps: int = 0,
+    run_every_secs: float | None = 60,
+    run_every_steps: int | None = None,
+) -> SessionRunHook:
+    def should_stop() -> bool:
+        values = _evaluated(estimator, metric_name, eval_dir, min_steps)
+        return any(beyond(value, threshold) for _, value in values)
+
+    return EarlyStoppingHook(should_stop, run_every_secs, run_every_steps)
+
+
+def _progress_hook(
+    better: Better,
+    estimator: Any,
+    metric_name: str,
+    max_steps: int,
+    eval_dir: str | None = None,
+    min_steps: int = 0,
+    run_every_secs: float | None = 60,
+    run_every_steps: int | None = None,
+) -> SessionRunHook:
+    def should_stop() -> bool:
+        best: tuple[int, float] | None = None
+        for step, value in _evaluated(estimator, metric_name, eval_dir, min_steps):
+            if best is None or better(value, best[1]):
+                best = step, value
+            if step - best[0] >= max_steps:
+                return True
+        return False
+
+    return EarlyStoppingHook(should_stop, run_every_secs, run_every_steps)
+
+
+def _evaluated(estimator: Any, metric_name: str, eval_dir: str | None, min_steps: int) -> list[tuple[int, float]]:
+    """Return step and value of each evaluation that counts."""
+    evaluations = read_eval_metrics(eval_dir or estimator.eval_dir())
+    for step, metrics in evaluations.items():
+        if metric_name not in metrics:
+            raise InputError(
+                explain(
+                    f"Training shall stop by the metric {metric_name!r}, which the evaluation of step {step} has not.",
+                    "It would never stop.",
+                    f"Write one of {', '.join(sorted(metrics))}.",
+                )
+            )
+    return [(step, metrics[metric_name]) for step, metrics in evaluations.items() if step >= min_steps]

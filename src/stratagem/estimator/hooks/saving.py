@@ -1,0 +1,202 @@
+"""Hooks that write: checkpoints and summaries."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from stratagem.core.clock import Clock
+from stratagem.core.errors import InputError, explain
+from stratagem.estimator.checkpoints import BASENAME, ModelCheckpoints
+from stratagem.estimator.hooks.base import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
+from stratagem.estimator.hooks.timer import DueTogether, SecondOrStepTimer
+from stratagem.estimator.log import say
+from stratagem.train.summary import WriteScalars, scalar_writer
+
+if TYPE_CHECKING:
+    from stratagem.estimator.session import Session
+
+
+class CheckpointSaverListener:
+    """Something that is told of every checkpoint (`tf.estimator.CheckpointSaverListener`)."""
+
+    def begin(self) -> None:
+        """Hear that a session is about to begin."""
+
+    def before_save(self, session: Session, global_step_value: int) -> None:
+        """Hear that a checkpoint is about to be saved.
+
+        Args:
+            session: The session.
+            global_step_value: The step.
+        """
+
+    def after_save(self, session: Session, global_step_value: int) -> bool | None:
+        """Hear that a checkpoint has been saved.
+
+        Args:
+            session: The session.
+            global_step_value: The step.
+
+        Returns:
+            True to stop training.
+        """
+
+    def end(self, session: Session, global_step_value: int) -> None:
+        """Hear that the session has ended well.
+
+        Args:
+            session: The session.
+            global_step_value: The step.
+        """
+
+
+class CheckpointSaverHook(SessionRunHook):
+    """Save checkpoints at the beginning, in between, and at the end (`tf.estimator.CheckpointSaverHook`).
+
+    Args:
+        checkpoint_dir: The folder.
+        save_secs: Seconds between two checkpoints.
+        save_steps: Steps between two checkpoints.
+        saver: Accepted as in TensorFlow.
+        checkpoint_basename: Beginning of the names.
+        scaffold: Accepted as in TensorFlow.
+        listeners: Told of every checkpoint.
+        save_graph_def: Accepted as in TensorFlow.
+        keep: How many checkpoints to keep; None or 0 keeps all.
+        keep_every_n_hours: Keep for good, on top of those, one for this many hours.
+        clock: Where time comes from.
+
+    Raises:
+        InputError: Not exactly one of seconds and steps is given.
+    """
+
+    def __init__(
+        self,
+        checkpoint_dir: str | os.PathLike[str],
+        save_secs: float | None = None,
+        save_steps: int | None = None,
+        saver: Any = None,
+        checkpoint_basename: str = BASENAME,
+        scaffold: Any = None,
+        listeners: Sequence[CheckpointSaverListener] | None = None,
+        save_graph_def: bool = True,
+        *,
+        keep: int | None = 5,
+        keep_every_n_hours: float = 10000,
+        clock: Clock | None = None,
+    ) -> None:
+        say("Create CheckpointSaverHook.")
+        self.checkpoint_dir = os.fspath(checkpoint_dir)
+        self.listeners = list(check_listeners(listeners))
+        self._basename = checkpoint_basename
+        self._keep = keep
+        self._keep_every_n_hours = keep_every_n_hours
+        self._clock = clock or Clock()
+        self._timer = SecondOrStepTimer(save_secs, save_steps, clock=self._clock)
+        self._together = DueTogether(self._timer, self._clock)
+        self._checkpoints: ModelCheckpoints | None = None
+
+    def begin(self) -> None:
+        for listener in self.listeners:
+            listener.begin()
+
+    def after_create_session(self, session: Session, coord: Any) -> None:
+        self._checkpoints = ModelCheckpoints(
+            session.variables, self.checkpoint_dir, self._keep, self._keep_every_n_hours, self._basename
+        )
+        self._save(session)
+
+    def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
+        if self._together.is_due(run_context.session) and self._save(run_context.session):
+            run_context.request_stop()
+
+    def end(self, session: Session) -> None:
+        if self._timer.last_triggered_step() != session.global_step:
+            self._save(session)
+        for listener in self.listeners:
+            listener.end(session, session.global_step)
+
+    def _save(self, session: Session) -> bool:
+        """Save, and return whether a listener asks to stop."""
+        assert self._checkpoints is not None, "a session has been created"
+        session.settle()  # a checkpoint holds whole steps
+        step = session.global_step
+        self._timer.update_last_triggered_step(step)
+        say(f"Calling checkpoint listeners before saving checkpoint {step}...")
+        for listener in self.listeners:
+            listener.before_save(session, step)
+        say(f"Saving checkpoints for {step} into {os.path.join(self.checkpoint_dir, self._basename)}.")
+        self._checkpoints.save()
+        say(f"Calling checkpoint listeners after saving checkpoint {step}...")
+        answers = [listener.after_save(session, step) for listener in self.listeners]  # all hear of it
+        return any(answers)
+
+
+class SummarySaverHook(SessionRunHook):
+    """Write scalars for TensorBoard every so many steps or seconds (`tf.estimator.SummarySaverHook`).
+
+    Args:
+        save_steps: Steps between two times.
+        save_secs: Seconds between two times.
+        output_dir: Folder for an event file.
+        summary_writer: Called with a step and scalars by name, in place of an event file.
+        scaffold: Accepted as in TensorFlow.
+        summary_op: Tensors by name.
+        clock: Where time comes from.
+    """
+
+    def __init__(
+        self,
+        save_steps: int | None = None,
+        save_secs: float | None = None,
+        output_dir: str | None = None,
+        summary_writer: WriteScalars | None = None,
+        scaffold: Any = None,
+        summary_op: Mapping[str, Any] | None = None,
+        *,
+        clock: Clock | None = None,
+    ) -> None:
+        self.summary_op = dict(summary_op or {})
+        self._write = summary_writer
+        self._output_dir = output_dir
+        self._open = contextlib.ExitStack()
+        self._timer = SecondOrStepTimer(save_secs, save_steps, clock=clock)
+        self._due = False
+
+    def begin(self) -> None:
+        if self._write is None:
+            self._write = self._open.enter_context(scalar_writer(self._output_dir))
+
+    def before_run(self, run_context: SessionRunContext) -> SessionRunArgs | None:
+        self._due = self._timer.should_trigger_for_step(run_context.session.global_step + 1)
+        return SessionRunArgs(self.summary_op) if self._due else None
+
+    def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
+        if self._due and self._write is not None:
+            step = run_context.session.global_step
+            self._timer.update_last_triggered_step(step)
+            self._write(step, {name: float(value) for name, value in run_values.results.items()})
+
+    def end(self, session: Session) -> None:
+        self._open.close()
+
+
+def check_listeners(listeners: Sequence[CheckpointSaverListener] | None) -> tuple[CheckpointSaverListener, ...]:
+    """Return listeners as a tuple.
+
+    Raises:
+        InputError: One of them is no listener.
+    """
+    for listener in listeners or ():
+        if not isinstance(listener, CheckpointSaverListener):
+            raise InputError(
+                explain(
+                    f"saving_listeners has {listener!r} of type {type(listener).__name__} in it.",
+                    "It could not be told of checkpoints.",
+                    "Give a list of objects of classes derived from stratagem.estimator.CheckpointSaverListener.",
+                )
+            )
+    return tuple(listeners or ())

@@ -1,0 +1,237 @@
+"""Hooks that watch the steps: log, count, stop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from stratagem.core.clock import Clock
+from stratagem.core.errors import InputError, StratagemError, explain
+from stratagem.core.log import logger
+from stratagem.estimator.hooks.base import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
+from stratagem.estimator.hooks.timer import SecondOrStepTimer
+from stratagem.estimator.log import say
+
+if TYPE_CHECKING:
+    from stratagem.estimator.model_function import StepResults
+    from stratagem.estimator.session import Session
+
+GLOBAL_STEP = "global_step"
+LOSS = "loss"
+
+
+class NanLossDuringTrainingError(StratagemError, RuntimeError):
+    """The loss is no number any more. Remedy: a smaller learning rate, or data without errors."""
+
+
+class LoggingTensorHook(SessionRunHook):
+    """Log tensors every so many steps or seconds (`tf.estimator.LoggingTensorHook`).
+
+    Args:
+        tensors: Tensors by name; or a list of tensors and names.
+        every_n_iter: Steps between two lines.
+        every_n_secs: Seconds between two lines.
+        at_end: Whether to log at the end as well; alone, only then.
+        formatter: Makes the line from a dictionary of values.
+        clock: Where time comes from.
+
+    Raises:
+        InputError: It is not said when to log, or said twice.
+    """
+
+    def __init__(
+        self,
+        tensors: Mapping[str, Any] | Sequence[Any],
+        every_n_iter: int | None = None,
+        every_n_secs: float | None = None,
+        at_end: bool = False,
+        formatter: Callable[[dict[str, Any]], str] | None = None,
+        *,
+        clock: Clock | None = None,
+    ) -> None:
+        self.tensors = dict(tensors) if isinstance(tensors, Mapping) else {_name(tensor): tensor for tensor in tensors}
+        only_at_end = at_end and every_n_iter is None and every_n_secs is None
+        self._timer = None if only_at_end else SecondOrStepTimer(every_n_secs, every_n_iter, clock=clock)
+        self._at_end = at_end
+        self._formatter = formatter
+        self._steps = 0
+        self._due = False
+
+    def begin(self) -> None:
+        self._steps = 0
+        if self._timer is not None:
+            self._timer.reset()
+
+    def before_run(self, run_context: SessionRunContext) -> SessionRunArgs | None:
+        self._due = self._timer is not None and self._timer.should_trigger_for_step(self._steps)
+        return SessionRunArgs(self.tensors) if self._due else None
+
+    def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
+        if self._due:
+            self._log(run_values.results)
+        self._steps += 1
+
+    def end(self, session: Any) -> None:
+        if self._at_end:
+            self._log(session.run(self.tensors))
+
+    def _log(self, values: dict[str, Any]) -> None:
+        seconds = None if self._timer is None else self._timer.update_last_triggered_step(self._steps)[0]
+        if self._formatter is not None:
+            say(self._formatter(values))
+            return
+        line = ", ".join(f"{name} = {value!s}" for name, value in values.items())
+        say(line if seconds is None else f"{line} ({seconds:.3f} sec)")
+
+
+class StepCounterHook(SessionRunHook):
+    """Log how many steps are done in a second (`tf.estimator.StepCounterHook`).
+
+    Args:
+        every_n_steps: Steps between two lines; 100 where seconds are not given either.
+        every_n_secs: Seconds between two lines.
+        output_dir: Accepted as in TensorFlow; the summaries have the number, too.
+        summary_writer: Called with the step and {"global_step/sec": number} for each line.
+        clock: Where time comes from.
+    """
+
+    def __init__(
+        self,
+        every_n_steps: int | None = 100,
+        every_n_secs: float | None = None,
+        output_dir: str | None = None,
+        summary_writer: Callable[[int, Mapping[str, float]], None] | None = None,
+        *,
+        clock: Clock | None = None,
+    ) -> None:
+        if every_n_secs is not None and every_n_steps == 100:
+            every_n_steps = None
+        self._timer = SecondOrStepTimer(every_n_secs, every_n_steps, clock=clock)
+        self._write = summary_writer
+
+    def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
+        step = run_context.session.global_step
+        if self._timer.should_trigger_for_step(step):
+            seconds, steps = self._timer.update_last_triggered_step(step)
+            if seconds and steps:
+                say(f"global_step/sec: {steps / seconds:g}")
+                if self._write is not None:
+                    self._write(step, {"global_step/sec": steps / seconds})
+
+
+class StopAtStepHook(SessionRunHook):
+    """Stop after a number of steps, or at a step (`tf.estimator.StopAtStepHook`).
+
+    Args:
+        num_steps: Steps to do from here.
+        last_step: The step to stop at.
+
+    Raises:
+        InputError: Not exactly one of the two is given.
+    """
+
+    def __init__(self, num_steps: int | None = None, last_step: int | None = None) -> None:
+        if (num_steps is None) == (last_step is None):
+            raise InputError(
+                explain(
+                    f"StopAtStepHook was given num_steps={num_steps!r} and last_step={last_step!r}.",
+                    "When to stop is not clear.",
+                    "Give one of them.",
+                )
+            )
+        self._num_steps = num_steps
+        self._last_step = last_step
+
+    def after_create_session(self, session: Any, coord: Any) -> None:
+        if self._num_steps is not None:
+            self._last_step = session.global_step + self._num_steps
+
+    def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
+        if self._last_step is not None and run_context.session.global_step >= self._last_step:
+            run_context.request_stop()
+
+
+class NanTensorHook(SessionRunHook):
+    """Stop when the loss is no number any more (`tf.estimator.NanTensorHook`).
+
+    A step's loss is looked at when the next step has begun, so that no device waits for it; before anything is saved,
+    and at the end, all losses have been looked at.
+
+    Args:
+        loss_tensor: The loss, or another tensor of the model function, which is looked at at once.
+        fail_on_nan_loss: Whether that is an error; else training stops.
+    """
+
+    def __init__(self, loss_tensor: Any = LOSS, fail_on_nan_loss: bool = True) -> None:
+        self.loss_tensor = loss_tensor
+        self._fail = fail_on_nan_loss
+        self._is_loss = isinstance(loss_tensor, str) and loss_tensor == LOSS
+        self._last: tuple[StepResults | None, int] = (None, 0)
+
+    def begin(self) -> None:
+        self._last = (None, 0)
+
+    def before_run(self, run_context: SessionRunContext) -> SessionRunArgs | None:
+        return None if self._is_loss else SessionRunArgs(self.loss_tensor)
+
+    def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
+        session = run_context.session
+        if not self._is_loss:
+            stops = self._is_nan(run_values.results, session.global_step)
+        else:
+            stops = self._is_nan_loss(self._last)
+            self._last = (session.last, session.global_step)
+        if stops:
+            run_context.request_stop()
+
+    def look(self, session: Session) -> bool:
+        """Look at all losses, that of the last step too; return whether training is to stop.
+
+        Args:
+            session: The session.
+
+        Raises:
+            NanLossDuringTrainingError: One is NaN, and that is an error.
+        """
+        return self._is_loss and any(map(self._is_nan_loss, (self._last, (session.last, session.global_step))))
+
+    def _is_nan_loss(self, step: tuple[StepResults | None, int]) -> bool:
+        results, number = step
+        return results is not None and self._is_nan(results.loss, number)
+
+    def _is_nan(self, values: Any, step: int) -> bool:
+        if not np.isnan(values).any():
+            return False
+        if not self._fail:
+            logger.warning("The loss is NaN. Training stops.")
+            return True
+        raise NanLossDuringTrainingError(
+            explain(
+                f"The loss is NaN at step {step}.",
+                "No weight can be trained from here on; the last checkpoint is from before.",
+                "Look for NaN in the data and, with classes, for labels that are not from 0 to n_classes - 1; use a "
+                "smaller learning rate, clip gradients.",
+            )
+        )
+
+
+class FinalOpsHook(SessionRunHook):
+    """Read tensors and variables when the session ends (`tf.estimator.FinalOpsHook`).
+
+    Args:
+        final_ops: A structure of them.
+        final_ops_feed_dict: Accepted as in TensorFlow.
+    """
+
+    def __init__(self, final_ops: Any, final_ops_feed_dict: Any = None) -> None:
+        self.final_ops = final_ops
+        self.final_ops_values: Any = None
+
+    def end(self, session: Any) -> None:
+        self.final_ops_values = session.run(self.final_ops)
+
+
+def _name(tensor: Any) -> str:
+    return tensor if isinstance(tensor, str) else getattr(tensor, "name", None) or f"tensor of shape {tensor.shape}"

@@ -1,0 +1,92 @@
+"""A compiled Keras model as an Estimator."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import keras
+import numpy as np
+
+from stratagem.core.errors import InputError, explain
+from stratagem.estimator.estimator import Estimator
+from stratagem.estimator.run_config import RunConfig
+from stratagem.estimator.spec import EstimatorSpec, ModeKeys
+
+
+def model_to_estimator(
+    keras_model: keras.Model,
+    keras_model_path: str | None = None,
+    custom_objects: Any = None,
+    model_dir: str | os.PathLike[str] | None = None,
+    config: RunConfig | None = None,
+    checkpoint_format: str = "checkpoint",
+    metric_names_map: dict[str, str] | None = None,
+    export_outputs: Any = None,
+) -> Estimator:
+    """Return an Estimator that trains a compiled Keras model (`tf.keras.estimator.model_to_estimator`).
+
+    It begins with the model's weights, and trains a copy: the model itself stays as it is.
+    Source of the semantics: https://www.tensorflow.org/versions/r2.15/api_docs/python/tf/keras/estimator/model_to_estimator
+
+    Args:
+        keras_model: A compiled model whose class makes it again from its configuration.
+        keras_model_path: Not supported: write keras.models.load_model(path).
+        custom_objects: Accepted as in TensorFlow.
+        model_dir: As for `Estimator`.
+        config: As for `Estimator`.
+        checkpoint_format: Accepted as in TensorFlow.
+        metric_names_map: New names of the metrics.
+        export_outputs: Accepted as in TensorFlow.
+
+    Raises:
+        InputError: The model is not compiled, or not built.
+
+    Example:
+        >>> import numpy as np, stratagem
+        >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1, kernel_initializer="ones")])
+        >>> model.compile("sgd", "mse")
+        >>> estimator = model_to_estimator(model)
+        >>> input_fn = lambda: stratagem.data.Dataset.from_tensors((np.ones((4, 2)), np.zeros((4, 1))))
+        >>> float(estimator.evaluate(input_fn)["loss"])
+        4.0
+    """
+    if not isinstance(keras_model, keras.Model) or not keras_model.compiled or not keras_model.built:
+        raise InputError(
+            explain(
+                f"model_to_estimator was given {keras_model!r}"
+                + (f" and keras_model_path={keras_model_path!r}." if keras_model_path else "."),
+                "It takes a model with weights, a loss and an optimizer.",
+                "Give a model that begins with keras.Input, after model.compile(...), or one that is loaded.",
+            )
+        )
+    names = metric_names_map or {}
+    kind, layers, compiled = type(keras_model), keras_model.get_config(), keras_model.get_compile_config()
+    start = [np.asarray(variable.value) for variable in keras_model.variables]
+
+    def model_fn(features: Any, labels: Any, mode: str) -> EstimatorSpec:
+        model: Any = kind.from_config(layers)
+        for variable, value in zip(model.variables, start, strict=True):
+            variable.assign(value)
+        model.compile_from_config(compiled)
+        outputs = model(features, training=mode == ModeKeys.TRAIN)
+        if mode == ModeKeys.PREDICT:
+            return EstimatorSpec(mode, predictions=_named(model, outputs))
+        loss = model.compute_loss(features, labels, outputs, training=mode == ModeKeys.TRAIN)
+        if mode == ModeKeys.TRAIN:
+            train_op = model.optimizer.minimize(loss, model.trainable_variables)
+            return EstimatorSpec(mode, loss=loss, train_op=train_op)
+        model.compute_metrics(features, labels, outputs)
+        metrics = [inner for metric in model.metrics for inner in getattr(metric, "metrics", [])]
+        return EstimatorSpec(mode, loss=loss, eval_metric_ops={names.get(m.name, str(m.name)): m for m in metrics})
+
+    return Estimator(model_fn, model_dir, config)
+
+
+def _named(model: keras.Model, outputs: Any) -> Any:
+    """Return outputs by the names of the model's outputs, as TensorFlow's predictions were."""
+    if isinstance(outputs, dict):
+        return outputs
+    outputs = outputs if isinstance(outputs, list | tuple) else [outputs]
+    names = getattr(model, "output_names", None) or [model.layers[-1].name]
+    return dict(zip(names, outputs, strict=True))

@@ -1,0 +1,357 @@
+"""Losses by their old names (`tf.compat.v1.losses`): mean over the batch, and collected for `get_total_loss`.
+
+Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/compat/v1/losses
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import jax
+import jax.numpy as jnp
+import keras
+
+from stratagem.core.errors import InputError, explain
+from stratagem.estimator.calls import current_call, running_call
+
+LOSSES: Final = "losses"
+"""The collection that every loss of this module goes to."""
+
+REGULARIZATION_LOSSES: Final = "regularization_losses"
+"""The collection of what the regularizers of layers add."""
+
+
+class Reduction:
+    """How losses of examples become one (`tf.compat.v1.losses.Reduction`)."""
+
+    NONE: Final = "none"
+    SUM: Final = "weighted_sum"
+    SUM_OVER_BATCH_SIZE: Final = "weighted_sum_over_batch_size"
+    SUM_OVER_NONZERO_WEIGHTS: Final = "weighted_sum_by_nonzero_weights"
+    SUM_BY_NONZERO_WEIGHTS: Final = "weighted_sum_by_nonzero_weights"
+    MEAN: Final = "weighted_mean"
+
+    @classmethod
+    def all(cls) -> tuple[str, ...]:
+        """Return all of them."""
+        return cls.NONE, cls.SUM, cls.MEAN, cls.SUM_OVER_BATCH_SIZE, cls.SUM_BY_NONZERO_WEIGHTS
+
+
+def compute_weighted_loss(
+    losses: Any,
+    weights: Any = 1.0,
+    scope: str | None = None,
+    loss_collection: str | None = LOSSES,
+    reduction: str = Reduction.SUM_BY_NONZERO_WEIGHTS,
+) -> jax.Array:
+    """Make one loss of those of the examples.
+
+    Args:
+        losses: A tensor of any shape.
+        weights: Weights that broadcast to it.
+        scope: Accepted as in TensorFlow.
+        loss_collection: Where the loss is collected; None for nowhere.
+        reduction: One of `Reduction`; by default the sum, divided by how many weights are not zero.
+
+    Returns:
+        A scalar; with `Reduction.NONE` the weighted losses.
+
+    Raises:
+        InputError: There is no such reduction, or the weights do not fit.
+
+    Example:
+        >>> float(compute_weighted_loss([1.0, 3.0, 8.0], [1.0, 1.0, 0.0]))
+        2.0
+    """
+    if reduction not in Reduction.all():
+        raise InputError(
+            explain(
+                f"reduction is {reduction!r}.",
+                "How the losses of examples become one is not known.",
+                "Write stratagem.estimator.losses.Reduction.SUM, MEAN, SUM_BY_NONZERO_WEIGHTS, ...; without it the "
+                "loss is a mean.",
+            )
+        )
+    losses = jnp.asarray(losses)
+    losses = losses if jnp.issubdtype(losses.dtype, jnp.floating) else losses.astype("float32")
+    weights = _fitting(jnp.asarray(weights, losses.dtype), losses)
+    weighted = losses * weights
+    if reduction == Reduction.NONE:
+        loss = weighted
+    elif reduction == Reduction.SUM:
+        loss = jnp.sum(weighted)
+    elif reduction == Reduction.MEAN:
+        loss = _safely_divided(jnp.sum(weighted), jnp.sum(jnp.broadcast_to(weights, losses.shape)))
+    elif reduction == Reduction.SUM_OVER_BATCH_SIZE:
+        loss = _safely_divided(jnp.sum(weighted), jnp.asarray(losses.size, losses.dtype))
+    else:
+        there = jnp.broadcast_to(weights != 0, losses.shape)
+        loss = _safely_divided(jnp.sum(weighted), jnp.sum(there.astype(losses.dtype)))
+    add_loss(loss, loss_collection)
+    return loss
+
+
+def absolute_difference(labels: Any, predictions: Any, weights: Any = 1.0, *args: Any, **options: Any) -> jax.Array:
+    """Return the mean of the absolute differences.
+
+    Args:
+        labels: A tensor of any shape.
+        predictions: A tensor of the same shape.
+        weights: Weights that broadcast to it.
+        args: As `options`, in this order.
+        options: `scope`, `loss_collection`, `reduction`, as for `compute_weighted_loss`.
+    """
+    return compute_weighted_loss(jnp.abs(_difference(labels, predictions)), weights, *args, **options)
+
+
+def mean_squared_error(labels: Any, predictions: Any, weights: Any = 1.0, *args: Any, **options: Any) -> jax.Array:
+    """Return the mean of the squared differences; arguments as for `absolute_difference`."""
+    return compute_weighted_loss(jnp.square(_difference(labels, predictions)), weights, *args, **options)
+
+
+def huber_loss(
+    labels: Any, predictions: Any, weights: Any = 1.0, delta: float = 1.0, *args: Any, **options: Any
+) -> jax.Array:
+    """Return the mean of the differences, squared up to `delta` and linear beyond.
+
+    Args:
+        labels: A tensor of any shape.
+        predictions: A tensor of the same shape.
+        weights: Weights that broadcast to it.
+        delta: Where it becomes linear.
+        args: As for `absolute_difference`.
+        options: As for `absolute_difference`.
+    """
+    error = jnp.abs(_difference(labels, predictions))
+    square = jnp.minimum(error, delta)
+    return compute_weighted_loss(0.5 * square**2 + delta * (error - square), weights, *args, **options)
+
+
+def log_loss(
+    labels: Any, predictions: Any, weights: Any = 1.0, epsilon: float = 1e-7, *args: Any, **options: Any
+) -> jax.Array:
+    """Return the mean of the cross entropies of probabilities.
+
+    Args:
+        labels: 0 and 1, or probabilities.
+        predictions: Probabilities of the same shape.
+        weights: Weights that broadcast to it.
+        epsilon: Added to probabilities, which may be 0.
+        args: As for `absolute_difference`.
+        options: As for `absolute_difference`.
+    """
+    predictions = jnp.asarray(predictions)
+    _difference(labels, predictions)
+    labels = jnp.asarray(labels).astype(predictions.dtype)
+    losses = -labels * jnp.log(predictions + epsilon) - (1 - labels) * jnp.log(1 - predictions + epsilon)
+    return compute_weighted_loss(losses, weights, *args, **options)
+
+
+def hinge_loss(labels: Any, logits: Any, weights: Any = 1.0, *args: Any, **options: Any) -> jax.Array:
+    """Return the mean of the hinge losses of labels 0 and 1; arguments as for `absolute_difference`."""
+    logits = jnp.asarray(logits)
+    _difference(labels, logits)
+    signs = 2.0 * jnp.asarray(labels).astype(logits.dtype) - 1.0
+    return compute_weighted_loss(jax.nn.relu(1.0 - signs * logits), weights, *args, **options)
+
+
+def cosine_distance(
+    labels: Any, predictions: Any, axis: int | None = None, weights: Any = 1.0, *args: Any, **options: Any
+) -> jax.Array:
+    """Return the mean of `1 - labels . predictions`, both of length 1.
+
+    Args:
+        labels: A tensor of any shape.
+        predictions: A tensor of the same shape.
+        axis: Along which vectors lie.
+        weights: Weights that broadcast to the distances, whose size along the axis is 1.
+        args: As for `absolute_difference`.
+        options: `dim`, the old name of `axis`; others as for `absolute_difference`.
+    """
+    axis = options.pop("dim", axis)
+    if axis is None:
+        raise InputError(
+            explain("cosine_distance was given no axis.", "Along which vectors lie is not known.", "Write axis=-1.")
+        )
+    _difference(labels, predictions)
+    products = jnp.asarray(labels, "float32") * jnp.asarray(predictions)
+    return compute_weighted_loss(1 - jnp.sum(products, axis=axis, keepdims=True), weights, *args, **options)
+
+
+def sparse_softmax_cross_entropy(labels: Any, logits: Any, weights: Any = 1.0, *args: Any, **options: Any) -> jax.Array:
+    """Return the mean cross entropy of class numbers.
+
+    Args:
+        labels: Class numbers of shape (rows,) or (rows, 1).
+        logits: Of shape (rows, classes).
+        weights: Weights that broadcast to the labels.
+        args: As for `absolute_difference`.
+        options: As for `absolute_difference`.
+
+    Raises:
+        InputError: The shapes do not fit.
+
+    Example:
+        >>> round(float(sparse_softmax_cross_entropy([0, 1], [[0.0, 0.0], [0.0, 0.0]])), 4)
+        0.6931
+    """
+    labels, logits = jnp.asarray(labels), jnp.asarray(logits)
+    if labels.ndim == logits.ndim and labels.shape[-1] == 1:
+        labels = jnp.squeeze(labels, -1)
+        weights = jnp.squeeze(weights, -1) if jnp.ndim(weights) == logits.ndim else weights
+    if labels.shape != logits.shape[:-1]:
+        raise _unfit("labels", labels.shape, "logits", logits.shape, "class numbers of shape logits.shape[:-1]")
+    losses = -jnp.take_along_axis(jax.nn.log_softmax(logits), labels[..., None].astype("int32"), axis=-1)[..., 0]
+    return compute_weighted_loss(losses, weights, *args, **options)
+
+
+def softmax_cross_entropy(
+    onehot_labels: Any, logits: Any, weights: Any = 1.0, label_smoothing: float = 0, *args: Any, **options: Any
+) -> jax.Array:
+    """Return the mean cross entropy of labels that are one-hot, or probabilities.
+
+    Args:
+        onehot_labels: Of shape (rows, classes).
+        logits: Of the same shape.
+        weights: Weights that broadcast to (rows,).
+        label_smoothing: What part of the labels is spread over all classes.
+        args: As for `absolute_difference`.
+        options: As for `absolute_difference`.
+    """
+    logits = jnp.asarray(logits)
+    _difference(onehot_labels, logits, names=("onehot_labels", "logits"))
+    labels = jnp.asarray(onehot_labels).astype(logits.dtype)
+    labels = labels * (1 - label_smoothing) + label_smoothing / logits.shape[-1]
+    return compute_weighted_loss(-jnp.sum(labels * jax.nn.log_softmax(logits), axis=-1), weights, *args, **options)
+
+
+def sigmoid_cross_entropy(
+    multi_class_labels: Any, logits: Any, weights: Any = 1.0, label_smoothing: float = 0, *args: Any, **options: Any
+) -> jax.Array:
+    """Return the mean cross entropy of classes that do not exclude each other.
+
+    Args:
+        multi_class_labels: 0 and 1, of shape (rows, classes).
+        logits: Of the same shape.
+        weights: Weights that broadcast to it.
+        label_smoothing: How far labels are moved to one half.
+        args: As for `absolute_difference`.
+        options: As for `absolute_difference`.
+    """
+    logits = jnp.asarray(logits)
+    _difference(multi_class_labels, logits, names=("multi_class_labels", "logits"))
+    labels = jnp.asarray(multi_class_labels).astype(logits.dtype) * (1 - label_smoothing) + 0.5 * label_smoothing
+    losses = jnp.maximum(logits, 0) - logits * labels + jnp.log1p(jnp.exp(-jnp.abs(logits)))
+    return compute_weighted_loss(losses, weights, *args, **options)
+
+
+def add_loss(loss: Any, loss_collection: str | None = LOSSES) -> None:
+    """Collect a loss, for `get_total_loss`; outside a model_fn nothing happens.
+
+    Args:
+        loss: A scalar.
+        loss_collection: Where.
+    """
+    call = running_call()
+    if call is not None and loss_collection is not None:
+        call.collect(loss_collection, [loss])
+
+
+def get_losses(scope: str | None = None, loss_collection: str = LOSSES) -> list[Any]:
+    """Return the losses that were collected in this call of the model_fn.
+
+    Args:
+        scope: Accepted as in TensorFlow.
+        loss_collection: Where.
+    """
+    return list(current_call("losses.get_losses").collections.get(loss_collection, []))
+
+
+def get_regularization_losses(scope: str | None = None) -> list[Any]:
+    """Return what the regularizers of `stratagem.estimator.layers` and `get_variable` add.
+
+    Args:
+        scope: Accepted as in TensorFlow.
+    """
+    return get_losses(scope, REGULARIZATION_LOSSES)
+
+
+def get_regularization_loss(scope: str | None = None, name: str | None = None) -> Any:
+    """Return the sum of `get_regularization_losses`, 0 without any.
+
+    Args:
+        scope: Accepted as in TensorFlow.
+        name: Accepted as in TensorFlow.
+    """
+    return sum(get_regularization_losses(scope), jnp.zeros((), keras.config.floatx()))
+
+
+def get_total_loss(
+    add_regularization_losses: bool = True, name: str | None = None, scope: str | None = None
+) -> jax.Array:
+    """Return the sum of all losses that were collected.
+
+    Args:
+        add_regularization_losses: Whether to add those of regularizers.
+        name: Accepted as in TensorFlow.
+        scope: Accepted as in TensorFlow.
+    """
+    losses = get_losses(scope) + (get_regularization_losses(scope) if add_regularization_losses else [])
+    return sum(losses, jnp.zeros((), keras.config.floatx()))
+
+
+def _difference(labels: Any, predictions: Any, names: tuple[str, str] = ("labels", "predictions")) -> jax.Array:
+    """Return the difference of two tensors, which must be alike: a column less a row would become a square."""
+    labels, predictions = jnp.asarray(labels), jnp.asarray(predictions)
+    if labels.shape != predictions.shape:
+        raise _unfit(names[0], labels.shape, names[1], predictions.shape, f"the shape of {names[1]}")
+    return predictions - labels.astype(predictions.dtype)
+
+
+def _unfit(one: str, its: tuple[int, ...], other: str, others: tuple[int, ...], wanted: str) -> InputError:
+    return InputError(
+        explain(
+            f"The loss was given {one} of shape {its} and {other} of shape {others}.",
+            "They would not be compared example by example.",
+            f"Give {one} {wanted}: keras.ops.reshape, keras.ops.one_hot or keras.ops.argmax.",
+        )
+    )
+
+
+def _fitting(weights: jax.Array, losses: jax.Array) -> jax.Array:
+    """Return weights that broadcast to losses: (rows,) to (rows, n) as well as (rows, 1) to (rows,)."""
+    if weights.ndim == losses.ndim + 1 and weights.shape[-1] == 1:
+        weights = jnp.squeeze(weights, -1)
+    while 0 < weights.ndim < losses.ndim:
+        weights = weights[..., None]
+    try:
+        fits = jnp.broadcast_shapes(weights.shape, losses.shape) == losses.shape
+    except ValueError:
+        fits = False
+    if not fits:
+        raise _unfit("weights", weights.shape, "losses of examples", losses.shape, "one number for each example")
+    return weights
+
+
+def _safely_divided(total: jax.Array, count: jax.Array) -> jax.Array:
+    return jnp.where(count > 0, total / jnp.where(count > 0, count, 1), 0)
+
+
+__all__ = [
+    "Reduction",
+    "absolute_difference",
+    "add_loss",
+    "compute_weighted_loss",
+    "cosine_distance",
+    "get_losses",
+    "get_regularization_loss",
+    "get_regularization_losses",
+    "get_total_loss",
+    "hinge_loss",
+    "huber_loss",
+    "log_loss",
+    "mean_squared_error",
+    "sigmoid_cross_entropy",
+    "softmax_cross_entropy",
+    "sparse_softmax_cross_entropy",
+]

@@ -1,0 +1,217 @@
+"""Metrics by their old names, as functions of a model function (`tf.compat.v1.metrics`).
+
+Each returns a pair for `eval_metric_ops`: the metric, and its value after this batch, a tensor. Source of the
+semantics: https://www.tensorflow.org/api_docs/python/tf/compat/v1/metrics
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import keras
+
+Pair = tuple[keras.Metric, Any]
+"""A metric that has been updated, and its value as a tensor."""
+
+
+def accuracy(labels: Any, predictions: Any, weights: Any = None, name: str = "accuracy", **options: Any) -> Pair:
+    """Return how often predictions, class numbers, are the labels.
+
+    Args:
+        labels: Class numbers, of any shape.
+        predictions: Class numbers of the same shape.
+        weights: Weights that broadcast to them.
+        name: Of the metric.
+        options: `metrics_collections`, `updates_collections`: accepted, and without effect.
+    """
+    labels = jnp.asarray(labels)
+    matches = labels == jnp.asarray(predictions).astype(labels.dtype)
+    return mean(matches.astype("float32"), weights, name)
+
+
+def mean(values: Any, weights: Any = None, name: str = "mean", **options: Any) -> Pair:
+    """Return the mean of values.
+
+    Args:
+        values: A tensor of any shape.
+        weights: Weights that broadcast to it.
+        name: Of the metric.
+        options: As for `accuracy`.
+    """
+    return _updated(keras.metrics.Mean(name=name), values, weights=weights)
+
+
+def mean_absolute_error(
+    labels: Any, predictions: Any, weights: Any = None, name: str = "mean_absolute_error", **options: Any
+) -> Pair:
+    """Return the mean of the absolute differences.
+
+    Args:
+        labels: A tensor of any shape.
+        predictions: A tensor of the same shape.
+        weights: Weights that broadcast to it.
+        name: Of the metric.
+        options: As for `accuracy`.
+    """
+    return mean(keras.ops.abs(predictions - labels), weights, name)
+
+
+def mean_squared_error(
+    labels: Any, predictions: Any, weights: Any = None, name: str = "mean_squared_error", **options: Any
+) -> Pair:
+    """Return the mean of the squared differences.
+
+    Args:
+        labels: A tensor of any shape.
+        predictions: A tensor of the same shape.
+        weights: Weights that broadcast to it.
+        name: Of the metric.
+        options: As for `accuracy`.
+    """
+    return mean(keras.ops.square(predictions - labels), weights, name)
+
+
+def root_mean_squared_error(
+    labels: Any, predictions: Any, weights: Any = None, name: str = "root_mean_squared_error", **options: Any
+) -> Pair:
+    """Return the root of the mean of the squared differences.
+
+    Args:
+        labels: A tensor of any shape.
+        predictions: A tensor of the same shape.
+        weights: Weights that broadcast to it.
+        name: Of the metric.
+        options: As for `accuracy`.
+    """
+    return _updated(keras.metrics.RootMeanSquaredError(name=name), labels, predictions, weights=weights)
+
+
+def precision(labels: Any, predictions: Any, weights: Any = None, name: str = "precision", **options: Any) -> Pair:
+    """Return how many of those predicted true are true.
+
+    Args:
+        labels: Booleans, or 0 and 1.
+        predictions: Booleans of the same shape.
+        weights: Weights that broadcast to it.
+        name: Of the metric.
+        options: As for `accuracy`.
+    """
+    return _updated(keras.metrics.Precision(name=name), _floats(labels), _floats(predictions), weights=weights)
+
+
+def recall(labels: Any, predictions: Any, weights: Any = None, name: str = "recall", **options: Any) -> Pair:
+    """Return how many of those that are true are predicted.
+
+    Args:
+        labels: Booleans, or 0 and 1.
+        predictions: Booleans of the same shape.
+        weights: Weights that broadcast to it.
+        name: Of the metric.
+        options: As for `accuracy`.
+    """
+    return _updated(keras.metrics.Recall(name=name), _floats(labels), _floats(predictions), weights=weights)
+
+
+def auc(
+    labels: Any,
+    predictions: Any,
+    weights: Any = None,
+    num_thresholds: int = 200,
+    curve: str = "ROC",
+    name: str = "auc",
+    **options: Any,
+) -> Pair:
+    """Return the area under a curve.
+
+    Args:
+        labels: Booleans, or 0 and 1.
+        predictions: Probabilities of the same shape.
+        weights: Weights that broadcast to it.
+        num_thresholds: How many points of the curve are computed.
+        curve: "ROC" or "PR".
+        name: Of the metric.
+        options: As for `accuracy`.
+    """
+    metric = keras.metrics.AUC(num_thresholds=num_thresholds, curve=curve, name=name)
+    return _updated(metric, _floats(labels), predictions, weights=weights)
+
+
+def true_positives(labels: Any, predictions: Any, weights: Any = None, name: str = "tp", **options: Any) -> Pair:
+    """Return how many are true and predicted true; arguments as for `precision`."""
+    return _updated(keras.metrics.TruePositives(name=name), _floats(labels), _floats(predictions), weights=weights)
+
+
+def true_negatives(labels: Any, predictions: Any, weights: Any = None, name: str = "tn", **options: Any) -> Pair:
+    """Return how many are false and predicted false; arguments as for `precision`."""
+    return _updated(keras.metrics.TrueNegatives(name=name), _floats(labels), _floats(predictions), weights=weights)
+
+
+def false_positives(labels: Any, predictions: Any, weights: Any = None, name: str = "fp", **options: Any) -> Pair:
+    """Return how many are false and predicted true; arguments as for `precision`."""
+    return _updated(keras.metrics.FalsePositives(name=name), _floats(labels), _floats(predictions), weights=weights)
+
+
+def false_negatives(labels: Any, predictions: Any, weights: Any = None, name: str = "fn", **options: Any) -> Pair:
+    """Return how many are true and predicted false; arguments as for `precision`."""
+    return _updated(keras.metrics.FalseNegatives(name=name), _floats(labels), _floats(predictions), weights=weights)
+
+
+def mean_iou(
+    labels: Any, predictions: Any, num_classes: int, weights: Any = None, name: str = "mean_iou", **options: Any
+) -> Pair:
+    """Return how far the places of each class and of its predictions are the same, averaged over classes.
+
+    Args:
+        labels: Class numbers of any shape.
+        predictions: Class numbers of the same shape.
+        num_classes: How many classes there are.
+        weights: Weights that broadcast to the labels.
+        name: Of the metric.
+        options: As for `accuracy`.
+    """
+    return _updated(keras.metrics.MeanIoU(num_classes, name=name), labels, predictions, weights=weights)
+
+
+def mean_per_class_accuracy(
+    labels: Any, predictions: Any, num_classes: int, weights: Any = None, name: str = "mean_accuracy", **options: Any
+) -> Pair:
+    """Return how many of each class are predicted right, averaged over classes; arguments as for `mean_iou`."""
+    return _updated(_MeanRecall(num_classes, name=name), labels, predictions, weights=weights)
+
+
+class _MeanRecall(keras.metrics.MeanIoU):
+    """The part of each class that is predicted right, averaged over the classes that occur."""
+
+    def result(self) -> Any:
+        table = keras.ops.cast(self.total_cm, self.dtype)
+        there: Any = keras.ops.sum(table, axis=1)
+        right = keras.ops.divide_no_nan(keras.ops.diagonal(table), there)
+        return keras.ops.divide_no_nan(keras.ops.sum(right), keras.ops.sum(keras.ops.cast(there > 0, self.dtype)))
+
+
+def _floats(values: Any) -> Any:
+    return keras.ops.cast(values, "float32")
+
+
+def _updated(metric: keras.Metric, *values: Any, weights: Any) -> Pair:
+    metric.update_state(*values, sample_weight=weights)
+    return metric, metric.result()
+
+
+__all__ = [
+    "accuracy",
+    "auc",
+    "false_negatives",
+    "false_positives",
+    "mean",
+    "mean_absolute_error",
+    "mean_iou",
+    "mean_per_class_accuracy",
+    "mean_squared_error",
+    "precision",
+    "recall",
+    "root_mean_squared_error",
+    "true_negatives",
+    "true_positives",
+]

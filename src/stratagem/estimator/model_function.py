@@ -1,0 +1,341 @@
+"""A model function becomes one compiled step for each mode."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import keras
+import numpy as np
+
+from stratagem.core.errors import InputError, UsageError, explain
+from stratagem.estimator.calls import Call, calling
+from stratagem.estimator.log import say
+from stratagem.estimator.spec import EstimatorSpec, ModeKeys
+from stratagem.estimator.text import in_host_memory
+from stratagem.estimator.updates import run_train_op
+from stratagem.estimator.variables import VariableStore, is_local
+from stratagem.loop.tape import GradientTape
+from stratagem.replica.context import current_replica_context
+from stratagem.replica.executables import Executables
+from stratagem.replica.mesh import Tree
+from stratagem.replica.run import ReplicaRunner
+from stratagem.replica.tracing import Replayable, current_tracing
+from stratagem.replica.values import DistributedValues
+from stratagem.replica.variables import Policy, policy_of
+
+_ARGUMENTS = ("features", "labels", "mode", "params", "config")
+
+
+class ModelFunction:
+    """A user's `model_fn(features, labels, mode[, params, config])`, in any order of its arguments.
+
+    Args:
+        fn: The function.
+        params: What it gets as `params`; None for none.
+        config: What it gets as `config`.
+
+    Raises:
+        InputError: It has no argument `features`, or one that is not known, or no `params` where some are given.
+    """
+
+    def __init__(self, fn: Callable[..., EstimatorSpec], params: Any, config: Any) -> None:
+        if not callable(fn):
+            raise InputError(
+                explain(
+                    f"Estimator was given model_fn={fn!r}.",
+                    "There is no model to train.",
+                    "Write a function model_fn(features, labels, mode) that returns an EstimatorSpec.",
+                )
+            )
+        self.fn = fn
+        self._params = params
+        self._config = config
+        self._names = set(inspect.signature(fn).parameters)
+        self._check(params)
+
+    def __call__(self, features: Tree, labels: Tree, mode: str) -> EstimatorSpec:
+        """Call the function with the arguments that it takes."""
+        if "labels" not in self._names and labels is not None:
+            raise InputError(
+                explain(
+                    "model_fn has no argument `labels`, and input_fn returns labels.",
+                    "They would be lost.",
+                    "Write model_fn(features, labels, mode), or let input_fn return features only.",
+                )
+            )
+        given = {"features": features, "labels": labels, "mode": mode, "params": self._params, "config": self._config}
+        spec = self.fn(**{name: value for name, value in given.items() if name in self._names})
+        if not isinstance(spec, EstimatorSpec):
+            raise InputError(
+                explain(
+                    f"model_fn returned {type(spec).__name__} for mode {mode!r}.",
+                    "There is neither a loss nor a prediction in it.",
+                    "Return stratagem.estimator.EstimatorSpec(mode, ...) for each of the modes train, eval and infer.",
+                )
+            )
+        return spec
+
+    def _check(self, params: Any) -> None:
+        unknown = sorted(self._names - set(_ARGUMENTS) - {"self"})
+        if "features" not in self._names or unknown:
+            found = f"also has {', '.join(unknown)}" if unknown else "has no argument `features`"
+            raise InputError(
+                explain(
+                    f"model_fn takes {', '.join(sorted(self._names)) or 'no arguments'}: it {found}.",
+                    "Arguments are given by name; these names are not known.",
+                    f"Take some of {', '.join(_ARGUMENTS)}, in any order; more goes into `params`.",
+                )
+            )
+        if params is not None and "params" not in self._names:
+            raise InputError(
+                explain(
+                    f"Estimator was given params={params!r}, and model_fn has no argument `params`.",
+                    "It would never see them.",
+                    "Write model_fn(features, labels, mode, params), or leave params out.",
+                )
+            )
+
+
+class Program:
+    """The compiled step of a model function in one mode, with its variables.
+
+    Args:
+        function: The model function.
+        mode: The mode.
+        strategy: Where it runs. Gradients and losses are averaged over its replicas.
+        seed: Of what the model function draws; None for another one each time.
+        executables: Where the compiled step is kept for programs to come; None for nowhere.
+    """
+
+    def __init__(
+        self,
+        function: ModelFunction,
+        mode: str,
+        strategy: Any,
+        seed: int | None,
+        executables: Executables | None = None,
+    ) -> None:
+        self.mode = mode
+        self.strategy = strategy
+        self.store = VariableStore(seed)
+        self.counts_by_itself: bool | None = None
+        self._function = function
+        self._runner = ReplicaRunner(strategy, mean_gradients=True, executables=executables)
+        self._spec: EstimatorSpec | None = None
+        self._tensors: list[Any] = []
+        self._summaries: dict[str, Any] = {}
+        self._named: dict[str, Any] = {}
+
+    @property
+    def is_training(self) -> bool:
+        """Whether steps change the weights, and count."""
+        return self.mode == ModeKeys.TRAIN
+
+    @property
+    def spec(self) -> EstimatorSpec:
+        """What the function returned when it was called first. Its tensors only stand for those of a step."""
+        assert self._spec is not None, "prepare comes first"
+        return self._spec
+
+    @property
+    def summaries(self) -> Mapping[str, Any]:
+        """The scalars that the function wants in the summaries, by name, as `StepResults.fetch` takes them."""
+        return self._summaries
+
+    @property
+    def named(self) -> Mapping[str, Any]:
+        """The tensors that the function has given names, as `StepResults.fetch` takes them."""
+        return self._named
+
+    def prepare(self, features: Tree, labels: Tree) -> None:
+        """Call the model function for the first time, which makes its variables.
+
+        Args:
+            features: A batch like those to come.
+            labels: Its labels, or None.
+        """
+        say("Calling model_fn.")
+        self._runner.prepare(self._step, (features, labels))
+        self.store.complete()
+        say("Done calling model_fn.")
+
+    def step(self, features: Tree, labels: Tree) -> StepResults:
+        """Run one step on all replicas.
+
+        Args:
+            features: A batch for each replica.
+            labels: Its labels, or None.
+        """
+        return StepResults(self.run(features, labels), self._tensors)
+
+    def run(self, features: Tree, labels: Tree) -> dict[str, Any]:
+        """Run one step on all replicas; return what `StepResults` takes.
+
+        Args:
+            features: A batch for each replica.
+            labels: Its labels, or None.
+        """
+        return self._runner(self._step, (features, labels), {})
+
+    def settle(self) -> None:
+        """Wait for all steps that were begun: none, where a step ends before the next begins."""
+
+    def release(self) -> None:
+        """Free what it holds on devices. It runs no more steps."""
+        self.store.release()
+
+    def predictor(self) -> Callable[[Tree], Tree]:
+        """Return a pure function from features to predictions, with the present values of the variables in it."""
+        values = [(variable, variable.value) for variable in self.store.all()]
+
+        def predict(features: Tree) -> Tree:
+            return Replayable(lambda: self._step(features, None)["predictions"], values).run()
+
+        return predict
+
+    def _step(self, features: Tree, labels: Tree) -> dict[str, Any]:
+        """Call the function for one replica, and do what its mode asks for."""
+        call = Call(self.mode, self.store.global_step)
+        with self.store.filling(), calling(call):
+            if self.mode == ModeKeys.TRAIN:
+                spec = self._train(call, features, labels)
+            else:
+                spec = self._function(features, labels, self.mode)
+                _leave_unchanged()
+        outputs: dict[str, Any] = {"tensors": self._seen(spec, call)}
+        if self.mode == ModeKeys.PREDICT:
+            outputs["predictions"] = spec.predictions
+        else:
+            outputs["loss"] = _over_replicas(spec.loss)
+        return outputs
+
+    def _train(self, call: Call, features: Tree, labels: Tree) -> EstimatorSpec:
+        before = call.global_step.value
+        with GradientTape(persistent=True) as call.tape:
+            spec = self._function(features, labels, self.mode)
+        run_train_op(spec.train_op)
+        if self.counts_by_itself is None:  # a worker has heard from the chief
+            self.counts_by_itself = call.global_step.value is not before
+        if not self.counts_by_itself:
+            call.global_step.assign_add(1)
+        return spec
+
+    def _seen(self, spec: EstimatorSpec, call: Call) -> list[Any]:
+        """Return the tensors that hooks may ask for; the first call's stand for those of all calls."""
+        predictions = spec.predictions if self.mode == ModeKeys.PREDICT else None  # else a hook must hold them
+        given = [*call.summaries.values(), *call.named.values()]
+        tensors = [*given, *tensors_in([predictions, *_hooks(spec)])]
+        if self._spec is None:
+            self._spec, self._tensors, self._summaries, self._named = spec, tensors, call.summaries, call.named
+        if len(tensors) != len(self._tensors):
+            raise UsageError(
+                explain(
+                    f"model_fn made {len(self._tensors)} tensors for hooks and summaries, and now {len(tensors)}.",
+                    "Which of them a hook asks for is not known.",
+                    "Make the same hooks and summaries at each call of model_fn.",
+                )
+            )
+        return tensors
+
+
+class StepResults:
+    """What a step has computed, copied from the devices when it is asked for.
+
+    Args:
+        outputs: What the step returned.
+        tensors: Stand-ins by which its tensors are asked for.
+    """
+
+    def __init__(self, outputs: dict[str, Any], tensors: list[Any]) -> None:
+        self._outputs = outputs
+        self._stand_ins = tensors
+
+    @property
+    def loss(self) -> np.ndarray:
+        """The loss, averaged over the rows of all replicas."""
+        return own_value(self.loss_on_device)
+
+    @property
+    def loss_on_device(self) -> Any:
+        """The loss as the step returned it, for `own_value`: nobody waits for it."""
+        return self._outputs["loss"]
+
+    def wait(self) -> None:
+        """Wait until the step has been computed."""
+        jax.block_until_ready([getattr(leaf, "stacked", leaf) for leaf in jax.tree.leaves(self._outputs)])
+
+    @property
+    def predictions(self) -> Tree:
+        """The predictions for the rows of the step."""
+        return in_host_memory(self._outputs["predictions"], own_value, _is_spread)
+
+    def fetch(self, tensor: Any) -> np.ndarray | None:
+        """Return the value of a tensor of the model function, on this worker's first replica; None if unknown."""
+        for stand_in, value in zip(self._stand_ins, self._outputs["tensors"], strict=True):
+            if stand_in is tensor:
+                return own_value(value)
+        return None
+
+
+def tensors_in(value: Any) -> list[Any]:
+    """Return the arrays in a structure and in the attributes of hooks, in the order in which they stand."""
+    found: list[Any] = []
+    seen: set[int] = set()
+
+    def look(part: Any) -> None:
+        if id(part) in seen:
+            return
+        seen.add(id(part))
+        if isinstance(part, jax.Array):
+            found.append(part)
+        elif isinstance(part, Mapping):
+            for entry in part.values():
+                look(entry)
+        elif isinstance(part, list | tuple):
+            for entry in part:
+                look(entry)
+        elif type(part).__name__.endswith("Hook") or hasattr(part, "before_run"):
+            look(vars(part))
+
+    look(value)
+    return found
+
+
+def own_value(value: Any) -> np.ndarray:
+    """Return a result of a step on this worker's first replica, in host memory; a scalar as a NumPy scalar."""
+    if not isinstance(value, DistributedValues):
+        return np.asarray(value)[()]
+    rows = value.stacked.addressable_data(0)[0]
+    if value.shares is not None and value.stacked.ndim > 1:
+        rows = rows[: value.shares[value.mesh.local_replicas[0]]]
+    return np.asarray(rows)[()]
+
+
+def _is_spread(leaf: object) -> bool:
+    return isinstance(leaf, DistributedValues)
+
+
+def _hooks(spec: EstimatorSpec) -> list[Any]:
+    return [*spec.training_hooks, *spec.training_chief_hooks, *spec.evaluation_hooks, *spec.prediction_hooks]
+
+
+def _over_replicas(loss: Any) -> jax.Array:
+    """Return the mean of the replicas' losses by rows: that of all."""
+    context = current_replica_context()
+    assert context is not None, "a step runs in replica context"
+    own = jnp.reshape(jnp.asarray(loss.value if isinstance(loss, keras.Variable) else loss), ())
+    (total,) = context.sum([own * jnp.asarray(context.share.weight, own.dtype)])
+    return total
+
+
+def _leave_unchanged() -> None:
+    """Take back what the function assigned, unless it is for this evaluation alone: nothing is trained here."""
+    tracing = current_tracing()
+    assert tracing is not None, "a step is traced"
+    for key, variable in list(tracing.scope.assigned.items()):
+        if not is_local(variable) and policy_of(variable) is not Policy.SEED:
+            del tracing.scope.assigned[key]

@@ -1,0 +1,295 @@
+"""Training and evaluation in turn, or side by side: `train_and_evaluate`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from stratagem.cluster.detect import detect
+from stratagem.cluster.watching import ChiefWatch
+from stratagem.core.clock import Clock, Deadline
+from stratagem.core.errors import InputError, explain
+from stratagem.estimator.checkpoints import values_in
+from stratagem.estimator.estimator import Estimator
+from stratagem.estimator.exporters import Exporter, check_exporters
+from stratagem.estimator.hooks.base import SessionRunHook, check_hooks
+from stratagem.estimator.hooks.saving import CheckpointSaverListener, check_listeners
+from stratagem.estimator.hooks.timer import SecondOrStepTimer
+from stratagem.estimator.inputs import InputFn
+from stratagem.estimator.log import say
+from stratagem.estimator.session import GLOBAL_STEP, Session
+from stratagem.train.following import checkpoints_of_training
+
+_LOOK_SECONDS = 2.0
+"""How often an evaluator that waits for its first evaluation asks whether training goes on."""
+
+
+@dataclass(frozen=True)
+class TrainSpec:
+    """What `train_and_evaluate` trains on (`tf.estimator.TrainSpec`).
+
+    Args:
+        input_fn: Returns the data.
+        max_steps: The global step to stop at; None for the end of the data.
+        hooks: Told of every step.
+        saving_listeners: Told of every checkpoint.
+
+    Raises:
+        InputError: One of them cannot be used.
+
+    Example:
+        >>> TrainSpec(input_fn=lambda: None, max_steps=1000).max_steps
+        1000
+    """
+
+    input_fn: InputFn
+    max_steps: int | None = None
+    hooks: Sequence[SessionRunHook] | None = None
+    saving_listeners: Sequence[CheckpointSaverListener] | None = None
+
+    def __post_init__(self) -> None:
+        _check_function("TrainSpec", self.input_fn)
+        _check_number("TrainSpec", "max_steps", self.max_steps, least=1)
+        object.__setattr__(self, "hooks", check_hooks("TrainSpec was given hooks", self.hooks))
+        object.__setattr__(self, "saving_listeners", check_listeners(self.saving_listeners))
+
+
+@dataclass(frozen=True)
+class EvalSpec:
+    """What `train_and_evaluate` evaluates on, and how often (`tf.estimator.EvalSpec`).
+
+    Args:
+        input_fn: Returns the data.
+        steps: Batches of each evaluation; None for all of the data.
+        name: Of the evaluation, needed where there are several.
+        hooks: Told of every step.
+        exporters: Called after each evaluation.
+        start_delay_secs: How long an evaluator waits before its first evaluation, in seconds.
+        throttle_secs: Least time between the beginnings of two evaluations, in seconds.
+
+    Raises:
+        InputError: One of them cannot be used.
+
+    Example:
+        >>> EvalSpec(input_fn=lambda: None).steps
+        100
+    """
+
+    input_fn: InputFn
+    steps: int | None = 100
+    name: str | None = None
+    hooks: Sequence[SessionRunHook] | None = None
+    exporters: Exporter | Sequence[Exporter] | None = None
+    start_delay_secs: float = 120
+    throttle_secs: float = 600
+
+    def __post_init__(self) -> None:
+        _check_function("EvalSpec", self.input_fn)
+        _check_number("EvalSpec", "steps", self.steps, least=1)
+        _check_number("EvalSpec", "start_delay_secs", self.start_delay_secs, least=0)
+        _check_number("EvalSpec", "throttle_secs", self.throttle_secs, least=0)
+        object.__setattr__(self, "hooks", check_hooks("EvalSpec was given hooks", self.hooks))
+        object.__setattr__(self, "exporters", check_exporters(self.exporters))
+
+
+def train_and_evaluate(
+    estimator: Estimator,
+    train_spec: TrainSpec,
+    eval_spec: EvalSpec | Sequence[EvalSpec],
+    *,
+    clock: Clock | None = None,
+) -> tuple[Any, Any]:
+    """Train, and evaluate checkpoints (`tf.estimator.train_and_evaluate`).
+
+    In one process, a checkpoint is evaluated when it has been saved, at most every `throttle_secs`, and the last one
+    always. In a cluster of several workers every task calls this: chief and workers train, and an `evaluator` follows
+    their checkpoints until it has evaluated the last one. With parameter servers the chief hands steps to the workers.
+    Source of the semantics: https://www.tensorflow.org/versions/r2.15/api_docs/python/tf/estimator/train_and_evaluate
+
+    Args:
+        estimator: The Estimator.
+        train_spec: What to train on.
+        eval_spec: What to evaluate on; several, each with a name of its own, are evaluated one after another.
+        clock: Where time comes from.
+
+    Returns:
+        (metrics of the last evaluation, what the exporters returned for it); None and an empty list on a task that
+        evaluates nothing. For several specs, two dictionaries by name.
+
+    Raises:
+        InputError: An argument cannot be used.
+    """
+    clock = clock or Clock()
+    _check_estimator(estimator, train_spec)
+    evaluation = _Evaluation(estimator, _checked_specs(eval_spec), train_spec.max_steps, clock)
+    config = estimator.config
+    if config.task_type == "evaluator":
+        _follow(estimator, evaluation, clock)
+    elif config.num_worker_replicas > 1 or getattr(config.train_distribute, "worker_count", 1) > 1:
+        say(f"This task trains; a task of type evaluator evaluates what is saved into {estimator.model_dir}.")
+        _train(estimator, train_spec, [])
+    else:
+        say("Running training and evaluation locally (non-distributed).")
+        say(
+            "Start train and evaluate loop. The evaluate will happen after every checkpoint. Checkpoint frequency is "
+            f"determined based on RunConfig arguments: save_checkpoints_steps {config.save_checkpoints_steps} or "
+            f"save_checkpoints_secs {config.save_checkpoints_secs}."
+        )
+        _train(estimator, train_spec, [_EvaluatesCheckpoints(evaluation)])
+    return evaluation.results(several=not isinstance(eval_spec, EvalSpec))
+
+
+def _train(estimator: Estimator, spec: TrainSpec, listeners: Sequence[CheckpointSaverListener]) -> None:
+    estimator.train(
+        spec.input_fn,
+        hooks=spec.hooks,
+        max_steps=spec.max_steps,
+        saving_listeners=[*listeners, *(spec.saving_listeners or ())],
+    )
+
+
+class _Evaluation:
+    """Evaluates checkpoints by one or several specs, and keeps the last results.
+
+    Args:
+        estimator: The Estimator.
+        specs: How to evaluate.
+        max_steps: The step that training stops at.
+        clock: Where time comes from.
+    """
+
+    def __init__(self, estimator: Estimator, specs: Sequence[EvalSpec], max_steps: int | None, clock: Clock) -> None:
+        self.throttle_secs = min(spec.throttle_secs for spec in specs)
+        self.start_delay_secs = min(spec.start_delay_secs for spec in specs)
+        self.clock = clock
+        self.last_step: int | None = None
+        self._estimator = estimator
+        self._specs = specs
+        self._max_steps = max_steps
+        self._metrics: dict[str | None, Any] = {}
+        self._exports: dict[str | None, list[Any]] = {}
+
+    def __call__(self, path: str | None, *, is_last: bool) -> None:
+        """Evaluate a checkpoint, the newest where no path is given."""
+        for spec in self._specs:
+            metrics = self._estimator.evaluate(spec.input_fn, spec.steps, spec.hooks, path, spec.name)
+            self.last_step = int(metrics[GLOBAL_STEP])
+            self._metrics[spec.name] = metrics
+            final = is_last or self.is_over
+            self._exports[spec.name] = [
+                exporter.export(
+                    self._estimator,
+                    os.path.join(self._estimator.model_dir, "export", exporter.name),
+                    path or self._estimator.latest_checkpoint(),
+                    metrics,
+                    final,
+                )
+                for exporter in check_exporters(spec.exporters)
+            ]
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the last step of training has been evaluated."""
+        return self._max_steps is not None and (self.last_step or 0) >= self._max_steps
+
+    def results(self, *, several: bool) -> tuple[Any, Any]:
+        """Return metrics and exports of the last evaluation."""
+        if several:
+            return self._metrics, self._exports
+        name = self._specs[0].name
+        return self._metrics.get(name), self._exports.get(name, [])
+
+
+class _EvaluatesCheckpoints(CheckpointSaverListener):
+    """Evaluates while training waits.
+
+    Args:
+        evaluation: Evaluates a checkpoint.
+    """
+
+    def __init__(self, evaluation: _Evaluation) -> None:
+        self._evaluation = evaluation
+        self._timer = SecondOrStepTimer(every_secs=evaluation.throttle_secs, clock=evaluation.clock)
+        self._saved_before = False
+
+    def after_save(self, session: Session, global_step_value: int) -> None:
+        if not self._saved_before:  # before the first step
+            self._saved_before = True
+        elif self._timer.should_trigger_for_step(global_step_value):
+            self._evaluate(global_step_value, is_last=False)
+        else:
+            say(f"Skip the current checkpoint eval due to throttle secs ({self._evaluation.throttle_secs:g} secs).")
+
+    def end(self, session: Session, global_step_value: int) -> None:
+        if global_step_value != self._timer.last_triggered_step():
+            self._evaluate(global_step_value, is_last=True)
+
+    def _evaluate(self, step: int, *, is_last: bool) -> None:
+        self._timer.update_last_triggered_step(step)
+        self._evaluation(None, is_last=is_last)
+
+
+def _follow(estimator: Estimator, evaluation: _Evaluation, clock: Clock) -> None:
+    """Evaluate checkpoints that other tasks save, until training has ended."""
+    watch = ChiefWatch(detect().cluster_spec(), clock)
+    delay = Deadline(evaluation.start_delay_secs, clock)
+    if not delay.expired:
+        say(f"Waiting {evaluation.start_delay_secs:g} secs before starting eval.")
+    while not delay.expired and not watch.has_left():
+        clock.wait(min(_LOOK_SECONDS, delay.remaining))
+    for path in checkpoints_of_training(estimator.model_dir, watch, evaluation.throttle_secs, clock):
+        if int(values_in(path)[GLOBAL_STEP]) == 0:
+            continue  # nothing has been trained
+        evaluation(path, is_last=False)
+        if evaluation.is_over:
+            break
+
+
+def _checked_specs(eval_spec: Any) -> list[EvalSpec]:
+    specs = [eval_spec] if isinstance(eval_spec, EvalSpec) else list(eval_spec or [])
+    names = [getattr(spec, "name", None) for spec in specs]
+    if not specs or not all(isinstance(spec, EvalSpec) for spec in specs) or len(set(names)) < len(names):
+        raise InputError(
+            explain(
+                f"train_and_evaluate was given eval_spec={eval_spec!r}.",
+                "Each evaluation needs data, and a name that its results go under.",
+                'Write EvalSpec(input_fn=...); or a list, EvalSpec(..., name="test"), EvalSpec(..., name="train").',
+            )
+        )
+    return specs
+
+
+def _check_estimator(estimator: Any, train_spec: Any) -> None:
+    for name, value, wanted in (("estimator", estimator, Estimator), ("train_spec", train_spec, TrainSpec)):
+        if not isinstance(value, wanted):
+            raise InputError(
+                explain(
+                    f"train_and_evaluate was given {name}={value!r} of type {type(value).__name__}.",
+                    "There is nothing to train.",
+                    f"Give a stratagem.estimator.{wanted.__name__}.",
+                )
+            )
+
+
+def _check_function(owner: str, function: Callable[..., Any]) -> None:
+    if not callable(function):
+        raise InputError(
+            explain(
+                f"{owner} was given input_fn={function!r}.",
+                "The data is read anew for each training and evaluation, so a function must make it.",
+                f"Write {owner}(input_fn=lambda: dataset).",
+            )
+        )
+
+
+def _check_number(owner: str, name: str, value: float | None, *, least: int) -> None:
+    if value is not None and value < least:
+        raise InputError(
+            explain(
+                f"{owner} was given {name}={value!r}.",
+                "It would never be reached, or lies in the past.",
+                f"Write a number of {least} or more" + (", or None." if least else "."),
+            )
+        )
