@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from stratagem import coordinator as coordinator
     from stratagem import data as data
     from stratagem import errors as errors
+    from stratagem import estimator as estimator
     from stratagem import experimental as experimental
     from stratagem import io as io
     from stratagem import nn as nn
@@ -101,6 +102,7 @@ _MODULES = (
     "coordinator",
     "data",
     "errors",
+    "estimator",
     "experimental",
     "io",
     "nn",

@@ -1,0 +1,32 @@
+"""`tf.autograph.experimental`: marks for the rewriting of functions, of which there is none here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from stratagem.tf.namespace import explaining
+
+
+def do_not_convert(func: Callable[..., Any] | None = None) -> Any:
+    """Return the function: none is rewritten.
+
+    Example:
+        >>> @do_not_convert
+        ... def double(x):
+        ...     return 2 * x
+        >>> double(3)
+        6
+    """
+    return (lambda function: function) if func is None else func
+
+
+def set_loop_options(**options: Any) -> None:
+    """Accept options of a loop."""
+
+
+def set_verbosity(level: int, alsologtostdout: bool = False) -> None:
+    """Accept the level: there is no rewriting to tell of."""
+
+
+__getattr__ = explaining(__name__)

@@ -1,0 +1,114 @@
+"""Looking into a checkpoint (`tf.train.load_checkpoint`, `tf.train.list_variables`, ...)."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from stratagem.core.errors import CheckpointError, explain
+from stratagem.train import storage
+from stratagem.train.state_file import latest_checkpoint, read_state
+
+
+class CheckpointReader:
+    """The values in a checkpoint, by name (what `tf.train.load_checkpoint` returns).
+
+    Args:
+        path: The checkpoint, or a folder, whose newest one is read.
+
+    Raises:
+        CheckpointError: There is none, or it is damaged.
+
+    Example:
+        >>> import keras, stratagem.train
+        >>> path = stratagem.train.Checkpoint(step=keras.Variable(3)).save(getfixture("tmp_path") / "ckpt")
+        >>> reader = CheckpointReader(path)
+        >>> reader.get_variable_to_shape_map()["step"], int(reader.get_tensor("step"))
+        ([], 3)
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        name = os.fspath(path)
+        if os.path.isdir(name):
+            found = latest_checkpoint(name)
+            if found is None:
+                raise CheckpointError(
+                    explain(
+                        f"The folder {name!r} has no checkpoint.", "There is nothing to read.", "Name another folder."
+                    )
+                )
+            name = found
+        name = storage.path_of(name)
+        self._arrays = storage.decode(storage.read(name), name).arrays
+
+    def get_variable_to_shape_map(self) -> dict[str, list[int]]:
+        """Return the shape of each value."""
+        return {name: list(array.shape) for name, array in sorted(self._arrays.items())}
+
+    def get_variable_to_dtype_map(self) -> dict[str, np.dtype]:
+        """Return the dtype of each value."""
+        return {name: array.dtype for name, array in sorted(self._arrays.items())}
+
+    def has_tensor(self, name: str) -> bool:
+        """Return whether there is a value of that name."""
+        return name in self._arrays
+
+    def get_tensor(self, name: str) -> np.ndarray:
+        """Return a value.
+
+        Raises:
+            CheckpointError: There is none of that name.
+        """
+        if name not in self._arrays:
+            raise CheckpointError(
+                explain(
+                    f"The checkpoint has no value {name!r}; it has {', '.join(sorted(self._arrays))}.",
+                    "There is nothing to return.",
+                    "Use one of these names; they follow the program's own attributes, as in TensorFlow 2.",
+                )
+            )
+        return self._arrays[name]
+
+
+def load_checkpoint(ckpt_dir_or_file: str | os.PathLike[str]) -> CheckpointReader:
+    """Return the values in a checkpoint, or in the newest of a folder (`tf.train.load_checkpoint`)."""
+    return CheckpointReader(ckpt_dir_or_file)
+
+
+def list_variables(ckpt_dir_or_file: str | os.PathLike[str]) -> list[tuple[str, list[int]]]:
+    """Return name and shape of each value in a checkpoint (`tf.train.list_variables`)."""
+    return list(CheckpointReader(ckpt_dir_or_file).get_variable_to_shape_map().items())
+
+
+def load_variable(ckpt_dir_or_file: str | os.PathLike[str], name: str) -> np.ndarray:
+    """Return one value of a checkpoint (`tf.train.load_variable`)."""
+    return CheckpointReader(ckpt_dir_or_file).get_tensor(name)
+
+
+@dataclass(frozen=True)
+class CheckpointState:
+    """The checkpoints of a folder (what `tf.train.get_checkpoint_state` returns), oldest first."""
+
+    model_checkpoint_path: str
+    all_model_checkpoint_paths: list[str]
+    all_model_checkpoint_timestamps: list[float]
+
+
+def get_checkpoint_state(checkpoint_dir: str | os.PathLike[str], latest_filename: Any = None) -> CheckpointState | None:
+    """Return the checkpoints of a folder; None where there are none.
+
+    Args:
+        checkpoint_dir: The folder.
+        latest_filename: Accepted as in TensorFlow; the file is called `checkpoint`.
+
+    Example:
+        >>> get_checkpoint_state(getfixture("tmp_path"))
+    """
+    newest = latest_checkpoint(checkpoint_dir)
+    if newest is None:
+        return None
+    saved = read_state(os.fspath(checkpoint_dir)).saved
+    return CheckpointState(newest, list(saved), list(saved.values()))

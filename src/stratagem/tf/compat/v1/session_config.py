@@ -1,0 +1,49 @@
+"""What Estimator programs give to `RunConfig(session_config=...)`: kept as it is set, and without effect.
+
+Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/compat/v1/ConfigProto
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+
+class _Settings(SimpleNamespace):
+    """Attributes by any name: those that were not set are made, so that groups of settings can be set."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        group = _Settings()
+        setattr(self, name, group)
+        return group
+
+    def CopyFrom(self, other: Any) -> None:
+        """Take the settings of another."""
+        vars(self).update(vars(other))
+
+    MergeFrom = CopyFrom
+
+
+class ConfigProto(_Settings):
+    """Settings of a session (`tf.compat.v1.ConfigProto`).
+
+    Example:
+        >>> config = ConfigProto(allow_soft_placement=True)
+        >>> config.gpu_options.allow_growth = True
+        >>> config.allow_soft_placement, config.gpu_options.allow_growth
+        (True, True)
+    """
+
+
+class GPUOptions(_Settings):
+    """Settings of GPUs (`tf.compat.v1.GPUOptions`)."""
+
+
+class GraphOptions(_Settings):
+    """Settings of a graph (`tf.compat.v1.GraphOptions`)."""
+
+
+class OptimizerOptions(_Settings):
+    """Settings of TensorFlow's graph optimizer (`tf.compat.v1.OptimizerOptions`)."""

@@ -1,0 +1,52 @@
+"""TPUs as programs ask for them: a resolver that fails where there are none, and a system to initialize."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stratagem.cluster.resolver import ClusterResolver
+from stratagem.cluster.spec import ClusterSpec
+from stratagem.core.errors import InputError, explain
+from stratagem.tf.config.compat import tpu_chips
+
+
+class TPUClusterResolver(ClusterResolver):
+    """The TPUs of this machine (`tf.distribute.cluster_resolver.TPUClusterResolver`).
+
+    JAX finds them by itself, so it holds no more than the answer that they are there. Never run on a TPU so far.
+
+    Args:
+        tpu: "", "local" or a name; accepted, as JAX knows which TPU the machine belongs to.
+        options: TensorFlow's other arguments; accepted.
+
+    Raises:
+        InputError: There is no TPU. It is a ValueError, as programs that fall back on GPUs expect.
+    """
+
+    def __init__(self, tpu: str | None = None, **options: Any) -> None:
+        if not tpu_chips():
+            raise InputError(
+                explain(
+                    "TPUClusterResolver was made, and this machine has no TPU that JAX can use.",
+                    "Training would run on the CPU without saying so.",
+                    "Install jax[tpu] on a TPU VM, or use MirroredStrategy here.",
+                )
+            )
+        self.task_type, self.task_id = "worker", 0
+
+    def cluster_spec(self) -> ClusterSpec:
+        """Return an empty cluster: JAX knows the hosts of a slice."""
+        return ClusterSpec({})
+
+    @classmethod
+    def connect(cls, tpu: str | None = None, **options: Any) -> TPUClusterResolver:
+        """Return the resolver (TensorFlow's short way to connect and initialize)."""
+        return cls(tpu, **options)
+
+
+def initialize_tpu_system(cluster_resolver: Any = None) -> None:
+    """Accept the call: JAX starts the TPUs at the first operation (`tf.tpu.experimental.initialize_tpu_system`)."""
+
+
+def shutdown_tpu_system(cluster_resolver: Any = None) -> None:
+    """Accept the call: JAX lets the TPUs go when the process ends (`tf.tpu.experimental.shutdown_tpu_system`)."""

@@ -1,0 +1,73 @@
+"""`ModelCheckpoint` under the names that Keras 2 allowed."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import keras
+
+from stratagem.core.errors import InputError, explain
+
+
+class ModelCheckpoint(keras.callbacks.ModelCheckpoint):
+    """Save the model, or its weights, while it trains (`tf.keras.callbacks.ModelCheckpoint`).
+
+    A name without an ending is a folder for a model, and a checkpoint for weights, which
+    `tf.train.latest_checkpoint` finds and `model.load_weights` reads. On several workers the chief writes.
+    Source of the semantics: https://www.tensorflow.org/versions/r2.15/api_docs/python/tf/keras/callbacks/ModelCheckpoint
+
+    Args:
+        filepath: Where to; `{epoch}` and the names of the logs are filled in.
+        monitor: Which entry of the logs says which model is best.
+        verbose: Whether to say when it saves.
+        save_best_only: Whether only a model better than those before is saved.
+        save_weights_only: Whether weights are saved, not the model.
+        mode: "min", "max" or "auto": what is better.
+        save_freq: "epoch", or a number of batches.
+        options: Accepted as in TensorFlow.
+        initial_value_threshold: What a first model must be better than.
+        period: Of TensorFlow 1: save every so many epochs.
+        others: Of TensorFlow 1: `load_weights_on_restart`.
+
+    Raises:
+        InputError: `load_weights_on_restart` was asked for.
+
+    Example:
+        >>> ModelCheckpoint("weights/{epoch}", save_weights_only=True).filepath
+        'weights/{epoch}'
+    """
+
+    def __init__(
+        self,
+        filepath: str | os.PathLike[str],
+        monitor: str = "val_loss",
+        verbose: int = 0,
+        save_best_only: bool = False,
+        save_weights_only: bool = False,
+        mode: str = "auto",
+        save_freq: Any = "epoch",
+        options: Any = None,
+        initial_value_threshold: float | None = None,
+        period: int = 1,
+        **others: Any,
+    ) -> None:
+        if others.pop("load_weights_on_restart", False) or others:
+            raise InputError(
+                explain(
+                    f"ModelCheckpoint was asked for {', '.join(others) or 'load_weights_on_restart'}.",
+                    "It saves, and does not restore: a restarted program would begin anew.",
+                    "Give fit a tf.keras.callbacks.BackupAndRestore(folder) beside it.",
+                )
+            )
+        # Keras 3 wants certain endings; `Model.save` and `save_weights` here take any.
+        allowed: Any = ".weights.h5" if save_weights_only else ".keras"
+        super().__init__(
+            allowed, monitor, verbose, save_best_only, save_weights_only, mode, save_freq, initial_value_threshold
+        )
+        self.filepath = os.fspath(filepath)
+        self._period = period
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        if (epoch + 1) % self._period == 0:
+            super().on_epoch_end(epoch, logs)

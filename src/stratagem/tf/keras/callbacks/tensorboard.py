@@ -1,0 +1,84 @@
+"""`TensorBoard` without TensorFlow: Keras's own callback, which writes through `tf.summary`, given ours."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import keras
+
+import stratagem.tf as tf
+from stratagem.core.errors import InputError, explain
+
+
+class TensorBoard(keras.callbacks.TensorBoard):
+    """Write logs for TensorBoard while a model trains (`tf.keras.callbacks.TensorBoard`).
+
+    `epoch_loss`, `epoch_learning_rate` and the like go to `train` and `validation` below the folder, numbers of batches
+    beside them with `update_freq`, and the weights' histograms with `histogram_freq`. It needs the extra `summaries`.
+    On several workers the chief writes. The graph is not written: there is none.
+    Source of the semantics: https://keras.io/api/callbacks/tensorboard/
+
+    Args:
+        log_dir: The folder.
+        histogram_freq: Every how many epochs histograms of the weights are written; 0 for never.
+        write_graph: Accepted as in TensorFlow.
+        write_images: Whether weights are written as images too.
+        write_steps_per_second: Whether the speed is written.
+        update_freq: "epoch", "batch", or a number of batches: when logs are written.
+        profile_batch: Which batch is profiled, or the first and the last of several; 0 for none.
+        embeddings_freq: 0: embeddings are not written.
+        embeddings_metadata: None.
+
+    Raises:
+        InputError: Embeddings were asked for.
+
+    Example:
+        >>> TensorBoard("logs", histogram_freq=1).log_dir
+        'logs'
+    """
+
+    def __init__(
+        self,
+        log_dir: str | os.PathLike[str] = "logs",
+        histogram_freq: int = 0,
+        write_graph: bool = True,
+        write_images: bool = False,
+        write_steps_per_second: bool = False,
+        update_freq: Any = "epoch",
+        profile_batch: Any = 0,
+        embeddings_freq: int = 0,
+        embeddings_metadata: Any = None,
+    ) -> None:
+        if embeddings_freq or embeddings_metadata:
+            raise InputError(
+                explain(
+                    f"TensorBoard was given embeddings_freq={embeddings_freq}.",
+                    "The projector reads checkpoints of TensorFlow.",
+                    "Leave it out, and write the embedding with tensorboardX's SummaryWriter.add_embedding.",
+                )
+            )
+        super().__init__(
+            log_dir=os.fspath(log_dir),
+            histogram_freq=histogram_freq,
+            write_graph=False,
+            write_images=write_images,
+            write_steps_per_second=write_steps_per_second,
+            update_freq=update_freq,
+            profile_batch=profile_batch,
+        )
+
+    @property
+    def summary(self) -> Any:
+        """What writes the logs."""
+        return tf.summary
+
+    # Keras 3 lets the condition of batches hold for what belongs to epochs too; Keras 2 did not.
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        with tf.summary.record_if(True):
+            super().on_epoch_end(epoch, logs)
+
+    def on_test_end(self, logs: Any = None) -> None:
+        with tf.summary.record_if(True):
+            super().on_test_end(logs)

@@ -1,0 +1,128 @@
+"""Keras's objects under the names they had in Keras 2: what `stratagem.tf.keras` adds to Keras's own classes.
+
+A program that holds an optimizer, a metric or a model calls its methods; no namespace stands between them, and most
+objects are made by Keras itself. So what is gone is put back into Keras's classes, when `stratagem.tf.keras` is first
+used and once. It is what Keras 3 refuses (`Adam(lr=...)`, `model.save("folder")`) or has no name for
+(`optimizer.lr`, `metric.reset_states()`); what Keras 3 accepts means what it meant. Private names: the base of the
+optimizers, the HDF5 format of Keras 2 and its ways to prepare data, which Keras 3 has kept. Checked on Keras 3.15.1.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import keras
+from keras.src.legacy.preprocessing.image import (
+    DirectoryIterator,
+    ImageDataGenerator,
+    Iterator,
+    NumpyArrayIterator,
+    apply_affine_transform,
+    apply_brightness_shift,
+    apply_channel_shift,
+    random_brightness,
+    random_channel_shift,
+    random_rotation,
+    random_shear,
+    random_shift,
+    random_zoom,
+)
+from keras.src.legacy.preprocessing.sequence import TimeseriesGenerator, make_sampling_table, skipgrams
+from keras.src.legacy.preprocessing.text import (
+    Tokenizer,
+    hashing_trick,
+    one_hot,
+    text_to_word_sequence,
+    tokenizer_from_json,
+)
+from keras.src.legacy.saving import legacy_h5_format
+from keras.src.optimizers import base_optimizer
+
+from stratagem.fit import seam
+from stratagem.fit.compat import BaseTrainer
+from stratagem.strategy.base import one_replica
+from stratagem.tf.keras import folders, old_metrics, old_models, old_optimizers, weights
+
+__all__ = [
+    "DirectoryIterator",
+    "ImageDataGenerator",
+    "Iterator",
+    "NumpyArrayIterator",
+    "TimeseriesGenerator",
+    "Tokenizer",
+    "apply_affine_transform",
+    "apply_brightness_shift",
+    "apply_channel_shift",
+    "hashing_trick",
+    "make_sampling_table",
+    "one_hot",
+    "random_brightness",
+    "random_channel_shift",
+    "random_rotation",
+    "random_shear",
+    "random_shift",
+    "random_zoom",
+    "skipgrams",
+    "text_to_word_sequence",
+    "tokenizer_from_json",
+]
+
+
+def _add(owner: type, names: Mapping[str, Any]) -> None:
+    """Give a class the attributes that it has not."""
+    for name, value in names.items():
+        if not hasattr(owner, name):
+            setattr(owner, name, value)
+
+
+def _wrap(owner: type, name: str, wrap: Callable[[Any], Any]) -> None:
+    setattr(owner, name, wrap(getattr(owner, name)))
+
+
+def _keeping_what_was_compiled(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap `Model.save`: Keras takes the optimizer out of what `compile` was given when it writes an HDF5 file.
+
+    The next `.keras` file would lack it, and the model be loaded with another.
+    """
+
+    @functools.wraps(original)
+    def save(self: Any, *args: Any, **kwargs: Any) -> Any:
+        compiled = getattr(self, "_compile_config", None)
+        before = {} if compiled is None else dict(compiled.config)
+        try:
+            return original(self, *args, **kwargs)
+        finally:
+            if compiled is not None:
+                compiled.config.update(before)
+
+    return save
+
+
+def _install() -> None:
+    seam.install(one_replica)  # first: what follows stands round it
+    _wrap(base_optimizer.BaseOptimizer, "__init__", old_optimizers.taking_old_arguments)
+    _add(base_optimizer.BaseOptimizer, old_optimizers.NAMES)
+    # Also where an Estimator has set its own, which is for model functions only; this one knows both.
+    keras.optimizers.Optimizer.minimize = old_optimizers.minimize  # pyright: ignore[reportAttributeAccessIssue]
+    _add(keras.optimizers.LossScaleOptimizer, old_optimizers.NAMES_OF_SCALING)
+    _wrap(keras.optimizers.LossScaleOptimizer, "apply_gradients", old_optimizers.scaling_again)
+    _wrap(keras.metrics.Metric, "reset_state", old_metrics.calling_old_reset)
+    _add(keras.metrics.Metric, {"reset_states": old_metrics.reset_states})
+    for owner in (keras.Layer, keras.metrics.Metric):
+        _wrap(owner, "add_weight", old_metrics.naming_first)
+    _wrap(keras.layers.InputLayer, "__init__", old_models.shaped_by_input_shape)
+    _add(keras.Model, old_models.NAMES)
+    # There, not on `Model`: `load_model` asks whether a model's `compile` is this one.
+    _wrap(BaseTrainer, "compile", old_models.taking_metrics_third)
+    for name in ("fit", "evaluate", "predict"):
+        _wrap(keras.Model, name, old_models.passing_over_hints)
+    _wrap(keras.Model, "save", _keeping_what_was_compiled)
+    _wrap(keras.Model, "save", folders.saving_to_folders)
+    write_group = legacy_h5_format.save_weights_to_hdf5_group
+    _wrap(keras.Model, "save_weights", functools.partial(weights.saving_to_any_name, write_group))
+    _wrap(keras.Model, "load_weights", weights.loading_from_any_name)
+
+
+_install()

@@ -1,0 +1,143 @@
+"""Models saved to folders, as in Keras 2, where `model.save("folder")` was the usual way.
+
+The folder holds one file, `model.keras`: architecture, weights, and what the model was compiled with, so that a model
+that is loaded trains on. It is there whole or not at all. TensorFlow's own programs do not read it.
+Source of the semantics: https://www.tensorflow.org/versions/r2.15/api_docs/python/tf/keras/Model#save
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from typing import Any, Final
+
+import keras
+
+from stratagem.core.errors import InputError, explain
+
+FILE: Final = "model.keras"
+"""The file in a model's folder."""
+
+_FILES: Final = (".keras", ".h5", ".hdf5")
+
+
+def saving_to_folders(original: Callable[..., None]) -> Callable[..., None]:
+    """Wrap `Model.save`: a name without an ending is a folder.
+
+    Args:
+        original: Keras's.
+    """
+
+    @functools.wraps(original)
+    def save(
+        self: Any,
+        filepath: str | os.PathLike[str],
+        overwrite: bool = True,
+        save_format: str | None = None,
+        include_optimizer: bool = True,
+        signatures: Any = None,
+        options: Any = None,
+        save_traces: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        path = os.fspath(filepath)
+        if save_format in ("h5", "hdf5") and not path.endswith(_FILES):
+            path += ".h5"
+        if path.endswith(_FILES) or "://" in path or kwargs.get("zipped") is False:
+            if path.endswith(_FILES[1:]):
+                kwargs["include_optimizer"] = include_optimizer
+            original(self, path, overwrite, **kwargs)
+            return
+        folder = _checked(path)
+        os.makedirs(folder, exist_ok=True)
+        original(self, os.path.join(folder, FILE), overwrite, **kwargs)
+
+    return save
+
+
+def save_model(model: Any, filepath: str | os.PathLike[str], overwrite: bool = True, **options: Any) -> None:
+    """Save a model (`tf.keras.models.save_model`).
+
+    Args:
+        model: The model.
+        filepath: A file that ends in `.keras` or `.h5`; anything else is a folder.
+        overwrite: Whether what is there may be replaced without asking.
+        options: As of `Model.save` in Keras 2 (`save_format`, `include_optimizer`); others are accepted.
+
+    Raises:
+        InputError: The folder's name is that of a file.
+
+    Example:
+        >>> import keras
+        >>> folder = getfixture("tmp_path") / "model"
+        >>> save_model(keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)]), folder)
+        >>> load_model(folder).count_params()
+        3
+    """
+    model.save(filepath, overwrite, **options)
+
+
+def load_model(
+    filepath: str | os.PathLike[str],
+    custom_objects: Any = None,
+    compile: bool = True,
+    safe_mode: bool = True,
+    options: Any = None,
+) -> Any:
+    """Return a model that was saved, compiled as it was (`tf.keras.models.load_model`).
+
+    Args:
+        filepath: A file or a folder.
+        custom_objects: Classes and functions of the program's own by name.
+        compile: Whether to compile it.
+        safe_mode: Whether to refuse code in the file.
+        options: Accepted as in TensorFlow.
+
+    Raises:
+        InputError: The folder holds no model, or one of TensorFlow's.
+    """
+    path = os.fspath(filepath)
+    if os.path.isdir(path):
+        path = file_of(path)
+    return keras.saving.load_model(path, custom_objects, compile, safe_mode)
+
+
+def file_of(folder: str) -> str:
+    """Return the file of a model in a folder; a folder that is a model of Keras's own is left as it is.
+
+    Raises:
+        InputError: There is no model in it.
+    """
+    file = os.path.join(folder, FILE)
+    if os.path.exists(file):
+        return file
+    if os.path.exists(os.path.join(folder, "saved_model.pb")):
+        raise InputError(
+            explain(
+                f"{folder!r} is a SavedModel of TensorFlow.",
+                "Its graph runs in TensorFlow only.",
+                "Load it there, save its weights (model.save_weights('x.h5')), and load these into the model here.",
+            )
+        )
+    if not os.path.exists(os.path.join(folder, "config.json")):
+        raise InputError(
+            explain(
+                f"The folder {folder!r} holds no model: {sorted(os.listdir(folder))[:5]}.",
+                "There is nothing to load.",
+                f"Give the folder that model.save was given; it holds {FILE}.",
+            )
+        )
+    return folder
+
+
+def _checked(folder: str) -> str:
+    if os.path.isfile(folder):
+        raise InputError(
+            explain(
+                f"A model is to be saved to the folder {folder!r}, and that is a file.",
+                "It would be lost.",
+                "Choose another name, or one that ends in .keras for a file.",
+            )
+        )
+    return folder

@@ -1,0 +1,123 @@
+"""What models of Keras 2 answered to, in steps of their own above all."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, Final
+
+import keras
+
+
+def _compiled_loss(
+    model: Any, y_true: Any, y_pred: Any, sample_weight: Any = None, regularization_losses: Any = None
+) -> Any:
+    """Return the loss that `compile` was given, and count it in the model's `loss` (`Model.compiled_loss`).
+
+    Args:
+        model: The model.
+        y_true: Targets.
+        y_pred: Outputs.
+        sample_weight: A weight for each example.
+        regularization_losses: What is added to it, usually `self.losses`.
+    """
+    loss = model._compile_loss(y_true, y_pred, sample_weight)
+    for addend in regularization_losses or ():
+        loss = loss + keras.ops.cast(addend, loss.dtype)
+    rows = keras.tree.flatten(y_pred)[0].shape[0]
+    model._loss_tracker.update_state(loss, sample_weight=rows)
+    return loss
+
+
+class _NoMetrics:
+    """Stands for the metrics of a model that was compiled without."""
+
+    metrics: Final[list[Any]] = []
+
+    def update_state(self, *_: Any, **__: Any) -> None:
+        """Do nothing."""
+
+    def reset_state(self) -> None:
+        """Do nothing."""
+
+
+def _compiled_metrics(self: Any) -> Any:
+    """The metrics that `compile` was given, as one."""
+    return _NoMetrics() if self._compile_metrics is None else self._compile_metrics
+
+
+NAMES: Final[dict[str, Any]] = {
+    "compiled_loss": property(lambda self: functools.partial(_compiled_loss, self)),
+    "compiled_metrics": property(_compiled_metrics),
+}
+"""What models answer to."""
+
+
+def passing_over_hints(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap `fit`, `evaluate` and `predict`, which were told how to read a `Sequence`; in Keras 3 it knows itself.
+
+    Args:
+        original: Keras's.
+    """
+
+    @functools.wraps(original)
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return original(self, *args, **{name: value for name, value in kwargs.items() if name not in _HINTS})
+
+    return method
+
+
+_HINTS: Final = ("max_queue_size", "use_multiprocessing", "workers")
+
+
+def shaped_by_input_shape(original: Callable[..., None]) -> Callable[..., None]:
+    """Wrap the constructor of `InputLayer`: `input_shape=` is the shape, without a warning.
+
+    Args:
+        original: Keras's.
+    """
+
+    # Not functools.wraps: Keras reads this signature both with and without following wrappers.
+    def init(self: Any, *args: Any, input_shape: Any = None, **kwargs: Any) -> None:
+        if input_shape is not None:
+            kwargs["shape"] = input_shape
+        original(self, *args, **kwargs)
+
+    return init
+
+
+def taking_metrics_third(original: Callable[..., None]) -> Callable[..., None]:
+    """Wrap `compile`, whose third argument was `metrics`, and is `loss_weights`; numbers are weights in either place.
+
+    Args:
+        original: Keras's.
+    """
+
+    @functools.wraps(original)
+    def compile(self: Any, optimizer: Any = "rmsprop", loss: Any = None, *args: Any, **kwargs: Any) -> None:
+        if args:
+            first_two = [*args[:2], None][:2]
+            if _are_metrics(first_two[0]) or _are_numbers(first_two[1]):
+                first_two.reverse()
+            args = (*first_two, *args[2:])
+        steps = kwargs.pop("experimental_steps_per_execution", None)
+        if steps is not None:
+            kwargs["steps_per_execution"] = steps
+        named = {name: value for name, value in kwargs.items() if value is not None and name not in _PASSED_OVER}
+        original(self, optimizer, loss, *args, **named)
+
+    return compile
+
+
+_PASSED_OVER: Final = ("experimental_run_tf_function", "pss_evaluation_shards")
+"""Arguments of `compile` that said how TensorFlow was to run."""
+
+
+def _are_metrics(value: Any) -> bool:
+    leaves = keras.tree.flatten(value)
+    return any(isinstance(leaf, str | keras.metrics.Metric) or callable(leaf) for leaf in leaves)
+
+
+def _are_numbers(value: Any) -> bool:
+    leaves = keras.tree.flatten(value)
+    return bool(leaves) and all(isinstance(leaf, int | float) for leaf in leaves)

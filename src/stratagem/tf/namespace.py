@@ -1,0 +1,153 @@
+"""How a module of `stratagem.tf` finds its names: in a table, when they are first used."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Mapping
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any, Final, cast
+
+from stratagem.core.backend import require_jax_backend
+from stratagem.tf.missing import missing
+
+ROOT: Final = "stratagem.tf"
+
+
+class Namespace:
+    """The names of one module of `stratagem.tf`.
+
+    Args:
+        module: The module, as `__name__` has it.
+        names: For each name where it lives: `"package.module:name"`, or `"package.module"` for a module.
+        behind: A module whose public names are this module's too, where the table has no others.
+
+    Example:
+        >>> names = Namespace("stratagem.tf.train", {"Checkpoint": "stratagem.train:Checkpoint"})
+        >>> names.find("Checkpoint").__name__
+        'Checkpoint'
+    """
+
+    def __init__(self, module: str, names: Mapping[str, str], behind: str | None = None) -> None:
+        self._module = module
+        self._names = names
+        self._behind = behind
+
+    def find(self, name: str) -> Any:
+        """Return what a name stands for (a module's `__getattr__`), and keep it in the module.
+
+        Raises:
+            AttributeError: It is not there; the message says what to write instead.
+        """
+        if name.startswith("__"):  # asked by Python itself
+            raise AttributeError(f"module {self._module!r} has no attribute {name!r}")
+        require_jax_backend()
+        importlib.import_module("stratagem.tf.eager.compat")  # loads JAX, and gives its arrays `.numpy()`
+        value = self._found(name)
+        if self._module in sys.modules:
+            setattr(sys.modules[self._module], name, value)
+        return value
+
+    def _found(self, name: str) -> Any:
+        if name in self._names:
+            home, _, attribute = self._names[name].partition(":")
+            value: Any = importlib.import_module(home)
+            return getattr(value, attribute) if attribute else value
+        if self._behind is not None and not name.startswith("_"):
+            behind: ModuleType = importlib.import_module(self._behind)
+            if hasattr(behind, name):
+                return getattr(behind, name)
+        known = [*self.list(), *vars(sys.modules.get(self._module, sys))]
+        raise missing(f"{self._module.removeprefix('stratagem.')}.{name}", known)
+
+    def list(self) -> list[str]:
+        """Return all names (a module's `__dir__`)."""
+        behind = [] if self._behind is None else dir(importlib.import_module(self._behind))
+        return sorted({*self._names, *(name for name in behind if not name.startswith("_"))})
+
+
+def lazy(
+    module: str, names: Mapping[str, str], behind: str | None = None
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return a module's `__getattr__` and `__dir__`.
+
+    Args:
+        module: Its `__name__`.
+        names: Where each name lives, as in `Namespace`.
+        behind: A module whose names are its own too.
+
+    Example:
+        >>> __getattr__, __dir__ = lazy("stratagem.tf.train", {"Checkpoint": "stratagem.train:Checkpoint"})
+        >>> __dir__()
+        ['Checkpoint']
+    """
+    found = Namespace(module, names, behind)
+    # A module with a `__path__` may have modules below it. So Python looks for `from module import name` as a module
+    # too, asks `Modules`, and shows its text; without, it would only say "cannot import name".
+    if module in sys.modules:
+        vars(sys.modules[module]).setdefault("__path__", [])
+    return found.find, found.list
+
+
+def explaining(module: str) -> Callable[[str], Any]:
+    """Return the `__getattr__` of a module that has its names itself: it explains those that are missing.
+
+    Args:
+        module: Its `__name__`.
+
+    Example:
+        >>> explaining("stratagem.tf.config.threading")("set_threads")
+        Traceback (most recent call last):
+        AttributeError: tf.config.threading.set_threads is not in stratagem.tf.
+        ...
+    """
+    return lazy(module, {})[0]
+
+
+class Modules:
+    """Finds the modules below `stratagem.tf` that have no file, the last of Python's finders.
+
+    `import stratagem.tf.keras.applications.resnet50` works where `tf.keras.applications.resnet50` is a module: the
+    import gets a module with the same names. What is not there is explained.
+    """
+
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        """Return how to make a module; None for what does not lie below `stratagem.tf` (`MetaPathFinder.find_spec`).
+
+        Raises:
+            ModuleNotFoundError: There is no such module; the message says what to write instead.
+        """
+        if not fullname.startswith(f"{ROOT}."):
+            return None
+        parent, _, name = fullname.rpartition(".")
+        try:
+            found = getattr(sys.modules[parent], name)
+        except AttributeError as error:
+            # Without the module's name: Python takes a named one as a sign to say "cannot import name" instead.
+            raise ModuleNotFoundError(str(error)) from None
+        if not isinstance(found, ModuleType):
+            raise ModuleNotFoundError(f"{fullname.removeprefix('stratagem.')} is not a module, but {found!r}.")
+        return ModuleSpec(fullname, cast(Any, _Mirror(found.__name__)), is_package=True)
+
+
+class _Mirror:
+    """Makes a module that has the names of another."""
+
+    def __init__(self, other: str) -> None:
+        self._other = other
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        """Leave it to Python."""
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Give the module its names."""
+        found, names = lazy(module.__name__, {}, behind=self._other)
+        vars(module).update(__getattr__=found, __dir__=names, __doc__=f"The names of `{self._other}`.")
+
+
+def install() -> None:
+    """Let Python ask `Modules`. Harmless when done."""
+    if not any(isinstance(finder, Modules) for finder in sys.meta_path):
+        sys.meta_path.append(Modules())

@@ -1,0 +1,148 @@
+"""What can be written: numbers, distributions, images, sounds, text (`tf.summary.scalar`, ...).
+
+Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/summary
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from stratagem.core.errors import InputError, explain
+from stratagem.tf.summary.writer import record
+
+
+def scalar(name: str, data: Any, step: Any = None, description: str | None = None) -> bool:
+    """Write a number.
+
+    Args:
+        name: Its name.
+        data: A number, or an array of shape ().
+        step: When; None for the step that was set.
+        description: Accepted as in TensorFlow.
+
+    Returns:
+        Whether a writer was there to take it.
+
+    Raises:
+        InputError: `data` has another shape.
+    """
+    if np.ndim(data):
+        raise InputError(
+            explain(
+                f"tf.summary.scalar({name!r}) was given an array of shape {np.shape(data)}.",
+                "A curve has one number for each step.",
+                "Reduce it: tf.reduce_mean(values); or write tf.summary.histogram.",
+            )
+        )
+    return record(lambda events, tag, at, value: events.add_scalar(tag, float(value), at), name, step, data)
+
+
+def histogram(
+    name: str, data: Any, step: Any = None, buckets: int | None = None, description: str | None = None
+) -> bool:
+    """Write how values are distributed.
+
+    Args:
+        name: Its name.
+        data: An array of any shape; one without elements writes nothing.
+        step: When; None for the step that was set.
+        buckets: Number of buckets; None for 30.
+        description: Accepted as in TensorFlow.
+
+    Returns:
+        Whether a writer was there to take it.
+    """
+
+    def write(events: Any, tag: str, at: int, found: np.ndarray) -> None:
+        values = found.astype(np.float64).reshape(-1)
+        if values.size:
+            counts, edges = np.histogram(values, bins=30 if buckets is None else buckets)
+            events.add_histogram_raw(
+                tag, values.min(), values.max(), values.size, values.sum(), (values**2).sum(), edges[1:], counts, at
+            )
+
+    return record(write, name, step, data)
+
+
+def image(name: str, data: Any, step: Any = None, max_outputs: int = 3, description: str | None = None) -> bool:
+    """Write images.
+
+    Args:
+        name: Their name; those after the first get a number.
+        data: An array of shape (images, height, width, 1 to 4): uint8, or floats from 0 to 1.
+        step: When; None for the step that was set.
+        max_outputs: How many of the images are written.
+        description: Accepted as in TensorFlow.
+
+    Returns:
+        Whether a writer was there to take them.
+
+    Raises:
+        InputError: `data` has another shape.
+    """
+    shape = np.shape(data)
+    if len(shape) != 4 or not 1 <= shape[-1] <= 4:
+        raise InputError(
+            explain(
+                f"tf.summary.image({name!r}) was given an array of shape {shape}.",
+                "It is no batch of images.",
+                "Give (images, height, width, channels): image[None, ...] makes a batch of one image.",
+            )
+        )
+
+    def write(events: Any, tag: str, at: int, pixels: np.ndarray) -> None:
+        if pixels.dtype != np.uint8:  # TensorFlow's conversion of an image to uint8
+            pixels = (np.clip(pixels.astype(np.float32), 0, 1) * 255.5).astype(np.uint8)
+        for number, each in enumerate(pixels[:max_outputs]):
+            events.add_image(f"{tag}/{number}" if number else tag, each, at, dataformats="HWC")
+
+    return record(write, name, step, data)
+
+
+def audio(
+    name: str,
+    data: Any,
+    sample_rate: int,
+    step: Any = None,
+    max_outputs: int = 3,
+    encoding: str | None = None,
+    description: str | None = None,
+) -> bool:
+    """Write sounds.
+
+    Args:
+        name: Their name; those after the first get a number.
+        data: Floats from -1 to 1, of shape (sounds, samples, channels).
+        sample_rate: Samples a second.
+        step: When; None for the step that was set.
+        max_outputs: How many of the sounds are written.
+        encoding: Accepted as in TensorFlow; it is WAV.
+        description: Accepted as in TensorFlow.
+
+    Returns:
+        Whether a writer was there to take them.
+    """
+
+    def write(events: Any, tag: str, at: int, sounds: np.ndarray) -> None:
+        for number, each in enumerate(sounds[:max_outputs].astype(np.float32)):
+            events.add_audio(f"{tag}/{number}" if number else tag, each, at, sample_rate=int(sample_rate))
+
+    return record(write, name, step, data)
+
+
+def text(name: str, data: Any, step: Any = None, description: str | None = None) -> bool:
+    """Write text, in Markdown.
+
+    Args:
+        name: Its name.
+        data: Text or bytes, or an array of them, one a line.
+        step: When; None for the step that was set.
+        description: Accepted as in TensorFlow.
+
+    Returns:
+        Whether a writer was there to take it.
+    """
+    parts = [each.decode() if isinstance(each, bytes) else str(each) for each in np.asarray(data, object).reshape(-1)]
+    return record(lambda events, tag, at, _: events.add_text(tag, "\n\n".join(parts), at), name, step, 0)

@@ -1,0 +1,356 @@
+"""Random tensors: `tf.random.normal`, `tf.random.uniform`, `tf.random.shuffle`, `tf.random.Generator`.
+
+Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/random
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import keras
+import numpy as np
+from jax.experimental import io_callback
+
+from stratagem.core.errors import InputError, explain
+from stratagem.data.transforms import in_element_function
+from stratagem.tf.dtypes import as_dtype
+from stratagem.tf.tensors.compat import lost_draw
+from stratagem.tf.tensors.operation import held, hosted, integers, on_host, tensor
+from stratagem.tf.tensors.seeds import drawing, drawing_on_host, next_run
+
+Draw = Callable[[Any], Any]
+
+
+def _drawn(seed: int | None, host: Callable[[np.random.Generator], Any], key: Draw) -> Any:
+    if in_element_function():
+        generator, lock = drawing_on_host(seed)
+        with lock:
+            return hosted(host(generator))
+    return key(_next_key(seed))
+
+
+def _is_known(size: Sequence[Any]) -> bool:
+    """Whether a shape is known: not while Keras asks a layer what shapes it returns for a batch of any size."""
+    return all(isinstance(each, int | np.integer) for each in size)
+
+
+def _next_key(seed: int | None) -> jax.Array:
+    """Return the next key of a stream.
+
+    A step that Keras compiles carries the generators of the model's layers alone: there each run asks Python for a key.
+    """
+    generator = drawing(seed)
+    draw = lost_draw(generator)
+    if draw is not None:
+        words = io_callback(functools.partial(next_run, seed, draw), jax.ShapeDtypeStruct((2,), jnp.uint32))
+        return jax.random.fold_in(jax.random.key(words[0]), words[1])
+    return _key_of(generator)
+
+
+def _key_of(generator: keras.random.SeedGenerator) -> jax.Array:
+    """Return the next key of a generator."""
+    state = jnp.asarray(generator.next())
+    return jax.random.fold_in(jax.random.key(state[0].astype(jnp.uint32)), state[1].astype(jnp.uint32))
+
+
+def normal(
+    shape: Any,
+    mean: Any = 0.0,
+    stddev: Any = 1.0,
+    dtype: Any = "float32",
+    seed: int | None = None,
+    name: str | None = None,
+) -> Any:
+    """Return draws of a normal distribution (`tf.random.normal`).
+
+    Args:
+        shape: The shape.
+        mean: The mean.
+        stddev: The standard deviation.
+        dtype: The dtype.
+        seed: Calls with the same seed draw from a stream of their own; see `tf.random.set_seed`.
+        name: No effect.
+    """
+    size, kind = integers(shape), held(dtype)
+    return _drawn(
+        seed,
+        lambda g: g.standard_normal(size).astype(kind) * kind.type(stddev) + kind.type(mean),
+        lambda key: (jax.random.normal(key, size, kind) if _is_known(size) else jnp.zeros(size, kind)) * stddev + mean,
+    )
+
+
+def truncated_normal(
+    shape: Any,
+    mean: Any = 0.0,
+    stddev: Any = 1.0,
+    dtype: Any = "float32",
+    seed: int | None = None,
+    name: str | None = None,
+) -> Any:
+    """Return draws of a normal distribution within two standard deviations (`tf.random.truncated_normal`)."""
+    size, kind = integers(shape), held(dtype)
+    return tensor(
+        drawing_key(seed, lambda key: jax.random.truncated_normal(key, -2.0, 2.0, size, kind) * stddev + mean)
+    )
+
+
+def drawing_key(seed: int | None, draw: Draw) -> Any:
+    """Return what a function draws with the next key of a stream; in functions of datasets as NumPy."""
+    if not in_element_function():
+        return draw(_next_key(seed))
+    generator, lock = drawing_on_host(seed)
+    with lock:
+        own = int(generator.integers(2**31))
+    return hosted(np.asarray(draw(jax.random.key(own))))
+
+
+def uniform(
+    shape: Any,
+    minval: Any = 0,
+    maxval: Any = None,
+    dtype: Any = "float32",
+    seed: int | None = None,
+    name: str | None = None,
+) -> Any:
+    """Return draws from `minval` to `maxval`, which is not drawn (`tf.random.uniform`).
+
+    Args:
+        shape: The shape.
+        minval: The least.
+        maxval: The end; None for 1, for whole numbers it must be given.
+        dtype: The dtype, a floating-point or a whole one.
+        seed: As for `normal`.
+        name: No effect.
+
+    Raises:
+        InputError: Whole numbers without an end.
+    """
+    size, kind = integers(shape), held(dtype)
+    if as_dtype(dtype).is_integer:
+        if maxval is None:
+            raise InputError(
+                explain(
+                    f"random.uniform was asked for {as_dtype(dtype)!r} without maxval.",
+                    "Where the numbers end is not known.",
+                    "Give maxval.",
+                )
+            )
+        return _drawn(
+            seed,
+            lambda g: g.integers(minval, maxval, size, dtype=np.int64).astype(kind),
+            lambda key: jax.random.randint(key, size, minval, maxval, kind),
+        )
+    end = 1 if maxval is None else maxval
+    return _drawn(
+        seed,
+        lambda g: g.random(size, np.float32).astype(kind) * kind.type(end - minval) + kind.type(minval),
+        lambda key: jax.random.uniform(key, size, kind) * (end - minval) + minval,
+    )
+
+
+def shuffle(value: Any, seed: int | None = None, name: str | None = None) -> Any:
+    """Return a tensor's rows in random order (`tf.random.shuffle`)."""
+    x = tensor(value)
+    if on_host(x):
+        return _drawn(seed, lambda g: g.permutation(x), lambda key: x)
+    return jax.random.permutation(_next_key(seed), jnp.asarray(x))
+
+
+def categorical(
+    logits: Any, num_samples: Any, dtype: Any = None, seed: int | None = None, name: str | None = None
+) -> Any:
+    """Return draws of classes (`tf.random.categorical`).
+
+    Args:
+        logits: Shape (rows, classes), not normalised.
+        num_samples: How many draws for each row.
+        dtype: The dtype; None for int64, which JAX holds as int32.
+        seed: As for `normal`.
+        name: No effect.
+
+    Returns:
+        Shape (rows, num_samples).
+    """
+    x = jnp.asarray(tensor(logits))
+    count = int(num_samples)
+    draw: Draw = lambda key: jax.random.categorical(key, x[:, None, :], shape=(x.shape[0], count))  # noqa: E731
+    return drawing_key(seed, draw).astype(held(dtype or "int64"))
+
+
+def gamma(
+    shape: Any, alpha: Any, beta: Any = None, dtype: Any = "float32", seed: int | None = None, name: str | None = None
+) -> Any:
+    """Return draws of gamma distributions; of each `alpha` the shape's many (`tf.random.gamma`)."""
+    a, kind = jnp.asarray(alpha), held(dtype)
+    size = (*integers(shape), *a.shape)
+    scale = 1.0 if beta is None else jnp.asarray(beta)
+    return drawing_key(seed, lambda key: jax.random.gamma(key, a, size, kind) / scale)
+
+
+def poisson(shape: Any, lam: Any, dtype: Any = "float32", seed: int | None = None, name: str | None = None) -> Any:
+    """Return draws of Poisson distributions; of each `lam` the shape's many (`tf.random.poisson`)."""
+    rate = jnp.asarray(lam)
+    size = (*integers(shape), *rate.shape)
+    return drawing_key(seed, lambda key: jax.random.poisson(key, rate, size).astype(held(dtype)))
+
+
+def _stateless_key(seed: Any) -> jax.Array:
+    first, second = jnp.asarray(tensor(seed)).astype(jnp.uint32).reshape(2)
+    return jax.random.fold_in(jax.random.key(first), second)
+
+
+def _stateless(draw: Draw, seed: Any) -> Any:
+    result = draw(_stateless_key(seed))
+    return hosted(np.asarray(result)) if in_element_function() else result
+
+
+def stateless_normal(
+    shape: Any,
+    seed: Any,
+    mean: Any = 0.0,
+    stddev: Any = 1.0,
+    dtype: Any = "float32",
+    name: str | None = None,
+    alg: str = "auto_select",
+) -> Any:
+    """Return draws of a normal distribution, the same for a seed of two numbers (`tf.random.stateless_normal`)."""
+    return _stateless(lambda key: jax.random.normal(key, integers(shape), held(dtype)) * stddev + mean, seed)
+
+
+def stateless_truncated_normal(
+    shape: Any,
+    seed: Any,
+    mean: Any = 0.0,
+    stddev: Any = 1.0,
+    dtype: Any = "float32",
+    name: str | None = None,
+    alg: str = "auto_select",
+) -> Any:
+    """Return `truncated_normal` draws, the same for a seed of two numbers (`tf.random.stateless_truncated_normal`)."""
+    size, kind = integers(shape), held(dtype)
+    return _stateless(lambda key: jax.random.truncated_normal(key, -2.0, 2.0, size, kind) * stddev + mean, seed)
+
+
+def stateless_uniform(
+    shape: Any,
+    seed: Any,
+    minval: Any = 0,
+    maxval: Any = None,
+    dtype: Any = "float32",
+    name: str | None = None,
+    alg: str = "auto_select",
+) -> Any:
+    """Return draws from `minval` to `maxval`, the same for a seed of two numbers (`tf.random.stateless_uniform`)."""
+    size, kind = integers(shape), held(dtype)
+    if as_dtype(dtype).is_integer:
+        return _stateless(lambda key: jax.random.randint(key, size, minval, maxval, kind), seed)
+    end = 1 if maxval is None else maxval
+    return _stateless(lambda key: jax.random.uniform(key, size, kind) * (end - minval) + minval, seed)
+
+
+def stateless_categorical(
+    logits: Any, num_samples: Any, seed: Any, dtype: Any = "int64", name: str | None = None
+) -> Any:
+    """Return draws of classes, the same for a seed of two numbers (`tf.random.stateless_categorical`)."""
+    x = jnp.asarray(tensor(logits))
+    draw: Draw = lambda key: jax.random.categorical(key, x[:, None, :], shape=(x.shape[0], int(num_samples)))  # noqa: E731
+    return _stateless(draw, seed).astype(held(dtype))
+
+
+def stateless_shuffle(value: Any, seed: Any, alg: str = "auto_select", name: str | None = None) -> Any:
+    """Return a tensor's rows in an order that a seed of two numbers gives (`stateless_shuffle`)."""
+    return _stateless(lambda key: jax.random.permutation(key, jnp.asarray(tensor(value))), seed)
+
+
+def stateless_split(seed: Any, num: int = 2, alg: str = "auto_select") -> Any:
+    """Return seeds made of one (`tf.random.split`), of shape (num, 2)."""
+    return _stateless(lambda key: jax.random.randint(key, (num, 2), 0, 2**31 - 1), seed)
+
+
+def stateless_fold_in(seed: Any, data: Any, alg: str = "auto_select") -> Any:
+    """Return a seed made of one and a number (`tf.random.fold_in`)."""
+    return _stateless(lambda key: jax.random.randint(jax.random.fold_in(key, data), (2,), 0, 2**31 - 1), seed)
+
+
+class Generator:
+    """A stream of draws with a state of its own (`tf.random.Generator`).
+
+    In a compiled function it goes on from call to call; inside `strategy.run` each replica draws its own numbers.
+
+    Args:
+        generator: The seed generator that it draws from.
+
+    Example:
+        >>> first, again = Generator.from_seed(1).normal([2]), Generator.from_seed(1).normal([2])
+        >>> bool((first == again).all())
+        True
+    """
+
+    def __init__(self, generator: keras.random.SeedGenerator) -> None:
+        self._generator = generator
+
+    @classmethod
+    def from_seed(cls, seed: int, alg: Any = None) -> Generator:
+        """Return the stream of a seed."""
+        return cls(keras.random.SeedGenerator(int(seed) % 2**31))
+
+    @classmethod
+    def from_non_deterministic_state(cls, alg: Any = None) -> Generator:
+        """Return a stream that nobody knows beforehand."""
+        return cls.from_seed(int(np.random.SeedSequence().generate_state(1)[0]))
+
+    @property
+    def state(self) -> Any:
+        """The variable that tells where the stream is."""
+        return self._generator.state
+
+    def reset_from_seed(self, seed: int) -> None:
+        """Begin the stream of a seed."""
+        self._generator.state.assign([int(seed) % 2**31, 0])
+
+    def make_seeds(self, count: int = 1) -> Any:
+        """Return seeds for stateless functions, of shape (2, count)."""
+        return jax.random.randint(_key_of(self._generator), (2, int(count)), 0, 2**31 - 1)
+
+    def split(self, count: int = 1) -> list[Generator]:
+        """Return further streams."""
+        return [Generator.from_seed(int(seed)) for seed in self.make_seeds(count)[0]]
+
+    def normal(
+        self, shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = "float32", name: str | None = None
+    ) -> Any:
+        """Return draws of a normal distribution."""
+        return jax.random.normal(_key_of(self._generator), integers(shape), held(dtype)) * stddev + mean
+
+    def truncated_normal(
+        self, shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = "float32", name: str | None = None
+    ) -> Any:
+        """Return draws of a normal distribution within two standard deviations."""
+        key, size = _key_of(self._generator), integers(shape)
+        return jax.random.truncated_normal(key, -2.0, 2.0, size, held(dtype)) * stddev + mean
+
+    def uniform(
+        self, shape: Any, minval: Any = 0, maxval: Any = None, dtype: Any = "float32", name: str | None = None
+    ) -> Any:
+        """Return draws from `minval` to `maxval`, which is not drawn."""
+        key, size, kind = _key_of(self._generator), integers(shape), held(dtype)
+        if as_dtype(dtype).is_integer:
+            return jax.random.randint(key, size, minval, maxval, kind)
+        return jax.random.uniform(key, size, kind) * ((1 if maxval is None else maxval) - minval) + minval
+
+
+_global: list[Generator] = []
+
+
+def get_global_generator() -> Generator:
+    """Return the stream that all share (`tf.random.get_global_generator`)."""
+    return _global[0] if _global else Generator(drawing())
+
+
+def set_global_generator(generator: Generator) -> None:
+    """Let all share this stream (`tf.random.set_global_generator`)."""
+    _global[:] = [generator]

@@ -1,0 +1,199 @@
+"""What all functions on tensors share: what a tensor is here, and which library computes.
+
+Two places, two libraries. A function that a dataset calls on its elements (`Dataset.map`) meets NumPy arrays of
+any shape, thousands a second: there NumPy computes, which compiles nothing. Everywhere else JAX does.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable, Sequence
+from typing import Any, Final, ParamSpec
+
+import jax
+import jax.numpy as jnp
+import keras
+import numpy as np
+
+from stratagem.core.eager import EagerArray
+from stratagem.data.structure import as_array, encoded
+from stratagem.data.transforms import in_element_function
+from stratagem.tf.dtypes import DType, as_dtype
+
+P = ParamSpec("P")
+
+_TEXT: Final = (str, bytes)
+
+
+def on_host(*values: Any) -> bool:
+    """Whether NumPy computes: on text, and in a function that a dataset calls, where no value is JAX's."""
+    if any(isinstance(value, bytes | np.ndarray) and is_text(value) for value in values):
+        return True
+    return in_element_function() and not any(isinstance(value, jax.Array) for value in values)
+
+
+def xp(*values: Any) -> Any:
+    """Return the library that computes with these values: `numpy` or `jax.numpy`."""
+    return np if on_host(*values) else jnp
+
+
+def held(dtype: Any) -> np.dtype:
+    """Return the dtype that holds numbers of this one: JAX holds int64 as int32, and float64 as float32."""
+    numpy = np.dtype(as_dtype(dtype).as_numpy_dtype)
+    return numpy if in_element_function() else np.dtype(jax.dtypes.canonicalize_dtype(numpy))
+
+
+def tensor(value: Any, dtype: Any = None) -> Any:
+    """Return a tensor of a value (`tf.convert_to_tensor`).
+
+    Args:
+        value: A tensor, a variable, an array, a number, text, or a nested list of them. Numbers of Python become int32
+            and float32, text becomes UTF-8 in bytes.
+        dtype: The dtype; None for the value's.
+
+    Returns:
+        An array of JAX, in functions of datasets of NumPy. Text is always NumPy's (dtype object).
+    """
+    if isinstance(value, keras.Variable):
+        value = value.value
+    if isinstance(value, keras.KerasTensor):
+        return value if dtype is None else keras.ops.cast(value, str(as_dtype(dtype)))
+    if hasattr(value, "todense"):
+        value = value.todense()
+    if isinstance(value, jax.Array):
+        return value if dtype is None else value.astype(held(dtype))
+    if is_text(value) or (dtype is not None and as_dtype(dtype) == "string"):
+        return hosted(encoded(value))
+    if isinstance(value, list | tuple) and any(_is_traced_or_variable(leaf) for leaf in jax.tree.leaves(value)):
+        leaves, structure = jax.tree.flatten(value)
+        array = jnp.asarray(structure.unflatten([tensor(leaf) for leaf in leaves]))
+        return array if dtype is None else array.astype(held(dtype))
+    array = np.asarray(as_array(value))
+    if dtype is not None:
+        array = array.astype(held(dtype))
+    if in_element_function():
+        return hosted(array)
+    with (
+        jax.ensure_compile_time_eval()
+    ):  # a constant is known while a function is traced: `if`, `for` and shapes use it
+        return jnp.asarray(array)
+
+
+def _is_traced_or_variable(leaf: Any) -> bool:
+    return isinstance(leaf, jax.Array | keras.Variable)
+
+
+def operands(*values: Any) -> list[Any]:
+    """Return values as tensors; a number of Python beside a tensor takes the tensor's dtype."""
+    if all(_is_number(value) for value in values):
+        return [tensor(value) for value in values]
+    return [value if _is_number(value) else tensor(value) for value in values]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, bool | int | float | complex) and not isinstance(value, np.generic)
+
+
+def is_text(value: Any) -> bool:
+    """Whether a value is text or bytes, or a list or an array of them."""
+    while isinstance(value, list | tuple) and value:
+        value = value[0]
+    return isinstance(value, _TEXT) or (isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "OSU")
+
+
+def hosted(value: Any) -> Any:
+    """Return a value of NumPy as a tensor: an array that answers `.numpy()`; one text stays bytes."""
+    return value if isinstance(value, bytes) else np.asarray(value).view(EagerArray)
+
+
+def integers(value: Any) -> Any:
+    """Return a shape or another list of whole numbers, which may hold tensors, as a tuple that NumPy and JAX take."""
+    if isinstance(value, keras.Variable):
+        value = value.value
+    if np.ndim(value) == 0 and not isinstance(value, list | tuple):
+        return (int(value),)
+    return tuple(-1 if size is None else int(size) if isinstance(size, _WHOLE) else size for size in value)
+
+
+_WHOLE: Final = (int, float, np.generic, np.ndarray, jax.Array)
+"""Not the symbolic sizes that JAX has for a dimension that is not known."""
+
+
+def axes(axis: Any) -> Any:
+    """Return `axis` as NumPy and JAX take it: None, a number, or a tuple."""
+    if axis is None:
+        return None
+    return int(axis) if np.ndim(axis) == 0 else tuple(int(a) for a in np.asarray(axis))
+
+
+class TensorFunction(keras.Operation):
+    """A function of `stratagem.tf` in a model of symbolic inputs (`tf.nn.relu(keras.Input((4,)))`).
+
+    Args:
+        function: Where it is defined: `"package.module:name"`.
+        name: The layer's name.
+    """
+
+    def __init__(self, function: str, name: str | None = None) -> None:
+        super().__init__(name=name)
+        self._function = function
+
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        module, _, name = self._function.partition(":")
+        return getattr(importlib.import_module(module), name)(*args, **kwargs)
+
+    def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
+        leaves, structure = jax.tree.flatten((args, kwargs))
+        places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, keras.KerasTensor)]
+
+        def call(*tensors: Any) -> Any:
+            filled = list(leaves)
+            for place, each in zip(places, tensors, strict=True):
+                filled[place] = each
+            own_args, own_kwargs = structure.unflatten(filled)
+            return self.call(*own_args, **own_kwargs)
+
+        return _Filled(call).compute_output_spec(*(leaves[place] for place in places))
+
+    def get_config(self) -> dict[str, Any]:
+        return {"function": self._function, "name": self.name}
+
+
+class _Filled(keras.Operation):
+    """A function of nothing but symbolic tensors: Keras would trace the numbers in a list too."""
+
+    def __init__(self, call: Callable[..., Any]) -> None:
+        super().__init__()
+        self.call = call
+
+
+keras.saving.register_keras_serializable("stratagem")(TensorFunction)
+
+
+def _is_symbolic(values: Sequence[Any]) -> bool:
+    return any(
+        isinstance(value, keras.KerasTensor) or (isinstance(value, list | tuple) and _is_symbolic(value))
+        for value in values
+    )
+
+
+def operation(function: Callable[P, Any]) -> Callable[P, Any]:
+    """Make a function of tensors work on Keras's symbolic tensors, and give NumPy in functions of datasets."""
+    home = f"{function.__module__}:{function.__qualname__}"
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> Any:
+        if _is_symbolic(args) or _is_symbolic(tuple(kwargs.values())):
+            return TensorFunction(home)(*args, **kwargs)
+        if not in_element_function() or any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves((args, kwargs))):
+            return function(*args, **kwargs)
+        with np.errstate(all="ignore"):  # 1 / 0 is infinity, and no reason to warn
+            return jax.tree.map(hosted, function(*args, **kwargs))
+
+    return call
+
+
+def named(dtype: Any) -> DType:
+    """Return the DType of an array's dtype."""
+    return as_dtype(dtype)

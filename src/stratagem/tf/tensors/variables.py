@@ -1,0 +1,254 @@
+"""`tf.Variable`, which is a `keras.Variable`; `tf.Module`.
+
+Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/Variable
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import jax
+import keras
+
+from stratagem.core.errors import UsageError, explain
+from stratagem.core.types import ReduceOp
+from stratagem.replica.context import current_replica_context
+from stratagem.replica.tracing import is_traced
+from stratagem.tf.tensors.operation import held, tensor
+
+
+class VariableAggregation:
+    """How what the replicas assign combines (`tf.VariableAggregation`); the words are Keras's."""
+
+    NONE: Final = "none"
+    SUM: Final = "sum"
+    MEAN: Final = "mean"
+    ONLY_FIRST_REPLICA: Final = "only_first_replica"
+
+
+class VariableSynchronization:
+    """When it combines (`tf.VariableSynchronization`); the words are Keras's."""
+
+    AUTO: Final = "auto"
+    NONE: Final = "none"
+    ON_WRITE: Final = "on_write"
+    ON_READ: Final = "on_read"
+
+
+class _VariableKind(type):
+    def __call__(
+        cls,
+        initial_value: Any = None,
+        trainable: bool | None = None,
+        validate_shape: bool = True,
+        caching_device: Any = None,
+        name: str | None = None,
+        variable_def: Any = None,
+        dtype: Any = None,
+        import_scope: Any = None,
+        constraint: Callable[[Any], Any] | None = None,
+        synchronization: str = VariableSynchronization.AUTO,
+        aggregation: str = VariableAggregation.NONE,
+        shape: Any = None,
+        experimental_enable_variable_lifting: bool = True,
+    ) -> Any:
+        return _made(initial_value, trainable, name, dtype, constraint, synchronization, aggregation)
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, keras.Variable)
+
+
+class Variable(metaclass=_VariableKind):
+    """A value that a program assigns (`tf.Variable`): makes a `keras.Variable`, and every one is an instance.
+
+    In `strategy.scope()` it is mirrored. `v.value` is the value (in TensorFlow a method), and so is
+    `v.read_value()`; `assign`, `assign_add` and `assign_sub` return the new value.
+
+    Args:
+        initial_value: The first value, or a function that returns it.
+        trainable: Whether it is trained; None for yes, and for no where `synchronization` is ON_READ.
+        validate_shape: No effect: the shape stays.
+        caching_device: No effect.
+        name: Its name; a slash becomes an underscore.
+        variable_def: No effect.
+        dtype: The dtype; None for the value's.
+        import_scope: No effect.
+        constraint: Function of the value that an optimizer applies after each update.
+        synchronization: When what the replicas assign combines.
+        aggregation: How it combines.
+        shape: No effect: the shape is the value's.
+        experimental_enable_variable_lifting: No effect.
+
+    Raises:
+        UsageError: The first value is computed in a compiled function, or there is none.
+
+    Example:
+        >>> v = Variable([1.0, 2.0])
+        >>> _ = v.assign_add([1.0, 1.0])
+        >>> v.numpy(), v.trainable, isinstance(v, Variable)
+        (array([2., 3.], dtype=float32), True, True)
+    """
+
+
+def _made(
+    initial_value: Any,
+    trainable: bool | None,
+    name: str | None,
+    dtype: Any,
+    constraint: Callable[[Any], Any] | None,
+    synchronization: str,
+    aggregation: str,
+) -> Any:
+    if callable(initial_value):
+        given: Callable[[], Any] = initial_value
+        spec = jax.eval_shape(lambda: tensor(given(), dtype))
+        shape, kind = spec.shape, spec.dtype
+
+        def start(shape: Any, dtype: Any = None) -> Any:
+            return tensor(given(), kind)
+    else:
+        value = None if initial_value is None else tensor(initial_value, dtype)
+        if value is None or is_traced(value):
+            raise UsageError(
+                explain(
+                    f"The initial_value of tf.Variable is {'missing' if value is None else 'computed'} "
+                    f"{'' if value is None else 'in the function that is being compiled'}.",
+                    "A variable needs a first value that is known when it is made.",
+                    "Write tf.Variable(0.0), or give a function: tf.Variable(lambda: tf.zeros([2])).",
+                )
+            )
+        shape, kind = value.shape, value.dtype
+
+        def start(shape: Any, dtype: Any = None) -> Any:
+            return value
+
+    on_read = synchronization == VariableSynchronization.ON_READ
+    combines = synchronization != VariableSynchronization.ON_READ and aggregation in _CombinedWhenAssigned.OPERATIONS
+    made = (_CombinedWhenAssigned if combines else keras.Variable)(
+        start,
+        shape=shape,
+        dtype=str(held(kind)),
+        trainable=not on_read if trainable is None else bool(trainable),
+        autocast=False,
+        aggregation=aggregation,
+        synchronization=synchronization,
+        name=None if name is None else re.sub(r"[/:]", "_", name),
+    )
+    made.constraint = constraint
+    return made
+
+
+class _CombinedWhenAssigned(keras.Variable):
+    """A variable whose assignments on the replicas are combined at once, so that all read the new value.
+
+    Keras's variables are combined when a step ends: until then a sum lies in parts on the replicas, as that of a
+    metric may (`synchronization=ON_READ`).
+
+    Args:
+        initializer: As for `keras.Variable`, like all that follows but `aggregation`.
+        aggregation: "sum" or "mean".
+        kwargs: The others.
+    """
+
+    OPERATIONS: Final = {VariableAggregation.SUM: ReduceOp.SUM, VariableAggregation.MEAN: ReduceOp.MEAN}
+
+    def __init__(self, initializer: Any, *, aggregation: str, **kwargs: Any) -> None:
+        self._operation = self.OPERATIONS[aggregation]
+        # To the step it is one value, equal on all replicas.
+        super().__init__(initializer, aggregation=VariableAggregation.ONLY_FIRST_REPLICA, **kwargs)
+
+    def assign(self, value: Any) -> Any:
+        return super().assign(self._combined(value))
+
+    def assign_add(self, value: Any) -> Any:
+        return super().assign(self.value + self._combined(value))
+
+    def assign_sub(self, value: Any) -> Any:
+        return super().assign(self.value - self._combined(value))
+
+    def _combined(self, value: Any) -> Any:
+        context = current_replica_context()
+        if context is None:
+            return value
+        return context.all_reduce(self._operation, tensor(value, self.dtype))
+
+
+class Module:
+    """A group of variables (`tf.Module`): those of its attributes, and of lists, dicts and modules in them.
+
+    Args:
+        name: Its name; None for that of the class.
+
+    Example:
+        >>> class Line(Module):
+        ...     def __init__(self):
+        ...         super().__init__()
+        ...         self.slope = Variable(2.0)
+        >>> [variable.numpy().item() for variable in Line().trainable_variables]
+        [2.0]
+    """
+
+    def __init__(self, name: str | None = None) -> None:
+        self._name = name or re.sub(r"(?<!^)(?=[A-Z])", "_", type(self).__name__).lower()
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self._name
+
+    @property
+    def name_scope(self) -> Any:
+        """A context in which operations bear its name."""
+        return jax.named_scope(self._name)
+
+    @property
+    def submodules(self) -> tuple[Any, ...]:
+        """The modules within it, and within those."""
+        return tuple(
+            part for part in _parts(self, set()) if isinstance(part, Module | keras.Layer) and part is not self
+        )
+
+    @property
+    def variables(self) -> tuple[Any, ...]:
+        """Its variables, attributes in the order of their names."""
+        return tuple(part for part in _parts(self, set()) if isinstance(part, keras.Variable))
+
+    @property
+    def trainable_variables(self) -> tuple[Any, ...]:
+        """Those that are trained."""
+        return tuple(variable for variable in self.variables if variable.trainable)
+
+    @property
+    def non_trainable_variables(self) -> tuple[Any, ...]:
+        """Those that are not."""
+        return tuple(variable for variable in self.variables if not variable.trainable)
+
+    @classmethod
+    def with_name_scope(cls, method: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a method as it is."""
+        return method
+
+
+def _parts(value: Any, seen: set[int]) -> Iterator[Any]:
+    """Yield the variables and modules below a value, each once."""
+    if id(value) in seen:
+        return
+    seen.add(id(value))
+    if isinstance(value, keras.Variable):
+        yield value
+    elif isinstance(value, keras.Layer):
+        yield value
+        for variable in value.variables:
+            yield from _parts(variable, seen)
+    elif isinstance(value, Module):
+        yield value
+        for name in sorted(vars(value)):
+            yield from _parts(vars(value)[name], seen)
+    elif isinstance(value, dict):
+        for key in sorted(value, key=str):
+            yield from _parts(value[key], seen)
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from _parts(part, seen)

@@ -1,0 +1,77 @@
+"""`stratagem.tf.keras` on two workers: a step as in TensorFlow, and models in folders."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from stratagem.testing import run_workers
+
+pytestmark = pytest.mark.multiprocess
+
+
+def trains_and_saves(folder: str, workers: int) -> dict[str, Any]:
+    import stratagem.tf as tf
+
+    class Own(tf.keras.Sequential):
+        def train_step(self, data: Any) -> Any:
+            x, y = data
+            with tf.GradientTape() as tape:
+                loss = self.compiled_loss(y, self(x, training=True))
+            self.optimizer.minimize(loss, self.trainable_variables, tape=tape)
+            return {metric.name: metric.result() for metric in self.metrics}
+
+    strategy = tf.distribute.MultiWorkerMirroredStrategy() if workers > 1 else tf.distribute.get_strategy()
+    tf.keras.utils.set_random_seed(1)
+    with strategy.scope():
+        model = Own([tf.keras.Input((3,)), tf.keras.layers.Dense(1)])
+        model.compile(tf.keras.optimizers.Adam(lr=0.1), "mse")
+    x = np.random.default_rng(0).normal(size=(12, 3)).astype("float32")
+    saves = tf.keras.callbacks.ModelCheckpoint(f"{folder}/checkpoints/ckpt_{{epoch}}", save_weights_only=True)
+    board = tf.keras.callbacks.TensorBoard(f"{folder}/logs")
+    fit: dict[str, Any] = {"batch_size": 5, "shuffle": False, "verbose": 0}
+    history = model.fit(x, x[:, :1], epochs=2, callbacks=[saves, board], **fit).history
+    chief = workers == 1 or strategy.cluster_resolver.task_id == 0
+    model.save_weights(f"{folder}/weights/w")
+    plain = tf.keras.Sequential([tf.keras.Input((3,)), tf.keras.layers.Dense(1)])
+    plain.load_weights(f"{folder}/weights/w").expect_partial()
+    with strategy.scope():
+        whole = tf.keras.Sequential(model.layers)
+        whole.compile(tf.keras.optimizers.SGD(0.1), "mse")
+    whole.save(f"{folder}/model" if chief else f"{folder}/workertemp_1/model")  # as the tutorial does
+    whole.save(f"{folder}/together")
+    loaded = tf.keras.models.load_model(f"{folder}/together", compile=False)
+    weights = [value.tolist() for value in model.get_weights()]
+    same = [[value.tolist() for value in other.get_weights()] == weights for other in (plain, loaded)]
+    return {"history": history, "weights": weights, "same": same}
+
+
+def test_two_workers_train_like_one_and_share_their_files(tmp_path: Path) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    (expected,) = [r.value for r in run_workers(trains_and_saves, 1, args=(str(tmp_path / "one"), 1))]
+    results = run_workers(trains_and_saves, 2, args=(str(tmp_path / "two"), 2))
+    for result in [r.value for r in results]:
+        assert result["same"] == [True, True]
+        for part in ("history", "weights"):
+            jax.tree.map(
+                lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), result[part], expected[part]
+            )
+    found = sorted(os.path.relpath(file, tmp_path / "two") for file in (tmp_path / "two").rglob("*") if file.is_file())
+    events = [name for name in found if name.startswith("logs")]
+    assert len(events) == 1
+    assert [name for name in found if name not in events] == [
+        "checkpoints/checkpoint",
+        "checkpoints/ckpt_1.safetensors",
+        "checkpoints/ckpt_2.safetensors",
+        "model/model.keras",
+        "together/model.keras",
+        "weights/checkpoint",
+        "weights/w.safetensors",
+        "workertemp_1/model/model.keras",
+    ]

@@ -1,0 +1,12 @@
+import tensorflow as tf
+from resnet import build_resnet, datasets, input_shape, num_classes
+
+strategy = tf.distribute.experimental.CentralStorageStrategy()
+
+train_dataset, val_dataset = datasets(batch_size=10)
+
+with strategy.scope():
+    model = build_resnet(input_shape, num_classes)
+    model.compile(optimizer="adam", loss="categorical_crossentropy", metrics=["accuracy"])
+
+model.fit(train_dataset, epochs=10, validation_data=val_dataset)

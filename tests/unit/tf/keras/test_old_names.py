@@ -1,0 +1,212 @@
+"""What objects of Keras 2 took and answered to, and programs still ask of those of Keras 3."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import keras
+import numpy as np
+import pytest
+
+import stratagem
+import stratagem.tf as tf
+from stratagem.core.errors import InputError, UsageError
+from stratagem.tf.keras import backend as K
+
+X = np.random.default_rng(0).normal(size=(16, 3)).astype("float32")
+Y = X.sum(axis=1, keepdims=True)
+FIT: dict[str, Any] = {"batch_size": 8, "shuffle": False, "verbose": 0}
+
+
+@pytest.mark.parametrize("namespace", ["", ".legacy", ".experimental"])
+def test_rates_of_optimizers(namespace: str) -> None:
+    optimizers = getattr(tf.keras.optimizers, namespace[1:]) if namespace else tf.keras.optimizers
+    optimizer = optimizers.SGD(lr=0.5, momentum=0.9)
+    assert float(optimizer.lr) == float(optimizer.learning_rate.numpy()) == 0.5
+    optimizer.lr = 0.25
+    K.set_value(optimizer.lr, K.get_value(optimizer.lr) / 2)
+    assert optimizer.get_config()["learning_rate"] == 0.125
+    assert float(optimizers.Adam().lr) == pytest.approx(1e-3)
+    assert float(optimizers.Adam(0.1).lr) == pytest.approx(0.1)
+
+
+def test_decay_is_that_of_keras_2() -> None:
+    weight, optimizer = keras.Variable(0.0), tf.keras.optimizers.legacy.SGD(1.0, decay=0.5)
+    moved = []
+    for _ in range(3):
+        before = float(weight.value)
+        optimizer.apply_gradients([(np.float32(1), weight)])
+        moved.append(before - float(weight.value))
+    np.testing.assert_allclose(moved, [1, 1 / 1.5, 1 / 2], rtol=1e-6)
+    assert optimizer.iterations.numpy() == 3
+    with pytest.raises(InputError, match="a learning rate that is a schedule"):
+        tf.keras.optimizers.SGD(tf.keras.optimizers.schedules.ExponentialDecay(0.1, 1, 0.9), decay=0.5)
+    with pytest.raises(UsageError, match="make the optimizer with a number"):
+        K.set_value(optimizer.lr, 0.1)
+    again = tf.keras.optimizers.SGD.from_config(optimizer.get_config())
+    assert float(again.learning_rate) == 1.0
+
+
+def test_weights_of_an_optimizer() -> None:
+    weight, other = keras.Variable(1.0), keras.Variable(1.0)
+    first, second = tf.keras.optimizers.Adam(0.1), tf.keras.optimizers.Adam(0.1)
+    first.apply_gradients([(np.float32(1), weight)])
+    second.build([other])
+    second.set_weights(first.get_weights())
+    assert [float(v) for v in second.weights] == [float(v) for v in first.variables]
+
+
+def test_minimize() -> None:
+    weight, optimizer = keras.Variable(3.0), tf.keras.optimizers.SGD(0.5)
+
+    @stratagem.function
+    def with_tape() -> None:
+        with stratagem.GradientTape() as tape:
+            loss = weight * weight
+        optimizer.minimize(loss, [weight], tape=tape)
+
+    @stratagem.function
+    def of_function() -> None:
+        optimizer.minimize(lambda: weight * 4.0, lambda: [weight])
+
+    with_tape()
+    assert float(weight.value) == 0.0
+    of_function()
+    assert float(weight.value) == -2.0
+    with pytest.raises(InputError, match=r"minimize\(loss, variables, tape=tape\)"):
+        optimizer.minimize(weight * 2, [weight])
+
+
+@pytest.mark.parametrize("inner", [1.0, 3e38], ids=["finite", "overflows"])
+def test_a_scaled_loss(inner: float) -> None:
+    """Gradients between the two calls are those of the loss itself, and are applied as they are."""
+    weight = keras.Variable(2.0)
+    optimizer = tf.keras.mixed_precision.LossScaleOptimizer(tf.keras.optimizers.SGD(0.5), initial_scale=1024.0)
+    optimizer.build([weight])
+
+    @stratagem.function
+    def step() -> Any:
+        with stratagem.GradientTape() as tape:
+            scaled = optimizer.get_scaled_loss(weight * inner)
+        gradients = optimizer.get_unscaled_gradients(tape.gradient(scaled, [weight]))
+        optimizer.apply_gradients(zip(gradients, [weight], strict=True))
+        return gradients[0]
+
+    finite = inner == 1.0
+    assert float(step()) == (1.0 if finite else np.inf)
+    assert float(weight.value) == (1.5 if finite else 2.0)
+    assert float(optimizer.dynamic_scale.value) == float(optimizer.loss_scale) == (1024 if finite else 512)
+
+
+class Total(tf.keras.metrics.Metric):
+    """A metric as in Keras 2: weights named first, `reset_states`."""
+
+    def __init__(self, name: str = "total") -> None:
+        super().__init__(name=name)
+        self.total = self.add_weight("total", initializer="zeros")
+        self.resets = 0
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        self.total.assign_add(tf.keras.ops.sum(y_pred))
+
+    def result(self) -> Any:
+        return self.total
+
+    def reset_states(self) -> None:
+        self.resets += 1
+        super().reset_state()
+
+
+def test_metrics_begin_anew_by_both_names() -> None:
+    mean, total = tf.keras.metrics.Mean(), Total()
+    mean.update_state([1.0, 3.0])
+    assert mean.result().numpy() == 2.0
+    mean.reset_states()
+    assert mean.result().numpy() == 0.0
+    total.update_state(0, [1.0, 3.0])
+    total.reset_state()
+    assert (total.resets, float(total.result())) == (1, 0.0)
+
+
+class Scaled(tf.keras.layers.Layer):
+    def build(self, shape: Any) -> None:
+        self.scale = self.add_weight("scale", shape=(shape[-1],), initializer="ones")
+        self.shift = self.add_weight("shift", (shape[-1],), initializer="zeros")
+
+    def call(self, inputs: Any) -> Any:
+        return inputs * self.scale + self.shift
+
+
+class OldStep(tf.keras.Model):
+    """A step as in Keras 2 up to 2.12."""
+
+    def train_step(self, data: Any) -> Any:
+        x, y = data
+        with tf.GradientTape() as tape:
+            outputs = self(x, training=True)
+            loss = self.compiled_loss(y, outputs, regularization_losses=self.losses)
+        self.optimizer.minimize(loss, self.trainable_variables, tape=tape)
+        self.compiled_metrics.update_state(y, outputs)
+        return {metric.name: metric.result() for metric in self.metrics}
+
+
+def fitted(kind: type[Any], replicas: int | None) -> list[Any]:
+    keras.utils.set_random_seed(1)
+    strategy = stratagem.MirroredStrategy([f"cpu:{i}" for i in range(replicas or 1)])
+    with strategy.scope():
+        inputs = tf.keras.Input((3,))
+        outputs = tf.keras.layers.Dense(1, kernel_regularizer="l2")(Scaled()(inputs))
+        model = kind(inputs, outputs)
+        model.compile(tf.keras.optimizers.Adam(lr=0.1), "mse", metrics=["mae"])
+    history = model.fit(X, Y, workers=4, use_multiprocessing=False, **FIT).history
+    return [history, model.get_weights()]
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_a_step_of_keras_2_gives_the_numbers_of_keras_3(replicas: int) -> None:
+    expected = fitted(tf.keras.Model, 1)
+    found = fitted(OldStep, replicas)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4), found, expected)
+
+
+@pytest.mark.parametrize("third", [(["mae"],), (["mae"], [2.0]), ([2.0], ["mae"]), (None, [2.0]), ([2.0],)])
+def test_arguments_of_compile_in_the_old_order(third: Any) -> None:
+    """Third were the metrics, fourth the weights of losses."""
+    model = tf.keras.Sequential([tf.keras.Input((3,)), tf.keras.layers.Dense(1)])
+    model.compile("sgd", "mse", *third, run_eagerly=None, experimental_run_tf_function=False)
+    loss, *metrics = model.evaluate(X, Y, verbose=0) if ["mae"] in third else [model.evaluate(X, Y, verbose=0)]
+    weight = 2.0 if [2.0] in third else 1.0
+    assert loss == pytest.approx(weight * np.mean((model.predict(X, verbose=0) - Y) ** 2), rel=1e-5)
+    assert len(metrics) == (["mae"] in third)
+
+
+def test_a_model_of_no_strategy_takes_our_datasets() -> None:
+    def trained(x: Any, y: Any = None, **arguments: Any) -> list[Any]:
+        keras.utils.set_random_seed(1)
+        model = tf.keras.Sequential([tf.keras.Input((3,)), tf.keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+        history = model.fit(x, y, epochs=2, verbose=0, **arguments).history
+        return [history["loss"], model.get_weights()]
+
+    pairs = tf.data.Dataset.from_tensor_slices((X, Y)).batch(8)
+    expected = trained(X, Y, batch_size=8, shuffle=False, validation_data=(X, Y))
+    for found in (
+        trained(pairs, validation_data=pairs),
+        trained(tf.keras.utils.experimental.DatasetCreator(lambda _: pairs), validation_data=(X, Y), steps_per_epoch=2),
+    ):
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), found, expected)
+
+
+def test_a_model_without_metrics_has_none() -> None:
+    model = tf.keras.Sequential([tf.keras.Input((3,)), tf.keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    model.compiled_metrics.update_state(Y, Y)
+    assert model.compiled_metrics.metrics == []
+
+
+def test_reductions() -> None:
+    for name, value in {"NONE": [1.0, 4.0], "SUM": 5.0, "SUM_OVER_BATCH_SIZE": 2.5, "AUTO": 2.5}.items():
+        loss = tf.keras.losses.MeanSquaredError(reduction=getattr(tf.keras.losses.Reduction, name))
+        assert loss([[1.0], [2.0]], [[0.0], [0.0]]).tolist() == value
+    assert tf.keras.losses.Reduction.NONE in tf.keras.losses.Reduction.all()

@@ -1,0 +1,127 @@
+"""Modules of `stratagem.tf` are real, lazy, cheap, and explain what they lack."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import json
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import stratagem
+
+PACKAGE = Path(stratagem.__file__).parent
+
+
+def in_fresh_process(program: str) -> Any:
+    """Run a program in a new interpreter and return the JSON it prints last."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, timeout=50, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_import_costs_less_than_20_ms_and_loads_nothing_heavy() -> None:
+    # The processor's time, as the machine may be doing other things.
+    program = (
+        "import json, sys, time, stratagem\n"
+        "before = time.process_time()\n"
+        "import stratagem.tf as tf\n"
+        "after = time.process_time()\n"
+        "print(json.dumps([after - before, sorted({'jax', 'keras', 'numpy'} & set(sys.modules))]))\n"
+    )
+    found = [in_fresh_process(program) for _ in range(5)]
+    assert statistics.median(seconds for seconds, _ in found) < 0.020
+    assert all(loaded == [] for _, loaded in found)
+
+
+def test_asking_for_names_does_not_start_jax() -> None:
+    """A strategy of several workers, and virtual devices, must come before JAX's devices."""
+    started = in_fresh_process(
+        "import json\n"
+        "import stratagem.tf as tf\n"
+        "tf.config.list_physical_devices(), tf.config.list_logical_devices('GPU')\n"
+        "tf.distribute.MirroredStrategy, tf.keras.layers.Dense, tf.data.Dataset, tf.function, tf.train.Checkpoint\n"
+        "tf.summary.create_file_writer('/no/such/folder'), tf.data.Dataset.range(3).batch(2)\n"
+        "from stratagem.cluster.compat import backends_started\n"
+        "print(json.dumps(backends_started()))\n"
+    )
+    assert started is False
+
+
+def test_nothing_outside_the_folder_imports_it() -> None:
+    importing = []
+    for file in PACKAGE.rglob("*.py"):
+        if any(file.is_relative_to(PACKAGE / folder) for folder in ("tf", "migrate")):
+            continue  # `stratagem migrate` reads the tables
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and node.module:
+                names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+            if any(f"{name}.".startswith("stratagem.tf.") for name in names):
+                importing.append(str(file))
+    assert importing == []
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("stratagem.tf.data.experimental", "AutoShardPolicy"),
+        ("stratagem.tf.distribute.cluster_resolver", "TFConfigClusterResolver"),
+        ("stratagem.tf.distribute.coordinator", "ClusterCoordinator"),
+        ("stratagem.tf.distribute.experimental", "CommunicationOptions"),
+        ("stratagem.tf.distribute.experimental.coordinator", "PerWorkerValues"),
+        ("stratagem.tf.distribute.experimental.partitioners", "MinSizePartitioner"),
+        ("stratagem.tf.keras.applications.resnet50", "preprocess_input"),  # no file of ours: Keras's module
+        ("stratagem.tf.keras.layers", "Dense"),
+    ],
+)
+def test_path_is_a_module(module: str, name: str) -> None:
+    found = importlib.import_module(module)
+    scope: dict[str, object] = {}
+    exec(f"from {module} import {name}", scope)
+    assert scope[name] is getattr(found, name)
+    assert name in dir(found)
+
+
+@pytest.mark.parametrize(
+    ("statement", "name"),
+    [
+        ("from stratagem.tf import lite", "tf.lite"),
+        ("import stratagem.tf.contrib", "tf.contrib"),
+        ("from stratagem.tf.contrib.layers import flatten", "tf.contrib"),
+        ("from stratagem.tf.keras import nonsense", "tf.keras.nonsense"),
+        ("from stratagem.tf.keras.layers import Dese", "tf.keras.layers.Dese"),
+        ("from stratagem.tf.train import Sever", "tf.train.Sever"),
+        ("import stratagem.tf.train.nonsense", "tf.train.nonsense"),
+        ("from stratagem.tf.distribute.experimental import rpc", "tf.distribute.experimental.rpc"),
+    ],
+)
+def test_import_of_what_is_missing_says_what_to_write(statement: str, name: str) -> None:
+    with pytest.raises(ImportError, match=r"is not in stratagem\.tf") as caught:
+        exec(statement, {})
+    assert str(caught.value).startswith(f"{name} is not in stratagem.tf.\n")
+    assert "What to do:" in str(caught.value)
+
+
+def test_import_of_what_is_no_module_says_what_it_is() -> None:
+    with pytest.raises(ModuleNotFoundError, match=r"tf\.data\.Dataset is not a module"):
+        importlib.import_module("stratagem.tf.data.Dataset")
+
+
+def test_other_packages_are_left_to_python() -> None:
+    with pytest.raises(ModuleNotFoundError, match="No module named 'no_such_package'") as caught:
+        importlib.import_module("no_such_package")
+    assert caught.value.name == "no_such_package"
+
+
+def test_a_name_is_looked_up_once() -> None:
+    module = importlib.import_module("stratagem.tf.train")
+    vars(module).pop("ClusterSpec", None)
+    assert module.ClusterSpec is vars(module)["ClusterSpec"]
