@@ -83,7 +83,7 @@ def _stratagem() -> None:
     type=int,
     default=0,
     metavar="N",
-    help="Also run N parameter servers and a chief, for ParameterServerStrategy; a lost worker is started again.",
+    help="Also run N parameter servers and a chief, for ParameterServerStrategy.",
 )
 @click.option(
     "--log-dir",
@@ -104,7 +104,7 @@ def _stratagem() -> None:
     default=0,
     show_default=True,
     metavar="N",
-    help="After a failure start all tasks again, up to N times.",
+    help="After a failure start all tasks again, up to N times; with --ps, one that was lost alone.",
 )
 @click.option(
     "--restart-on",
@@ -159,7 +159,7 @@ def _run(
     script: str,
     arguments: tuple[str, ...],
 ) -> int:
-    r"""Run SCRIPT on every worker of a cluster.
+    """Run SCRIPT on every worker of a cluster.
 
     Each worker gets its TF_CONFIG, its share of the cores and GPUs, and a log. The first failure ends all
     of them and is shown at the end.
@@ -169,7 +169,7 @@ def _run(
         stratagem run --workers 2 train.py --epochs 3
     On two machines with two workers each (the other one with --node-rank 1):
         stratagem run --workers 2 --nodes 2 --node-rank 0 --coordinator 10.0.0.5:12345 train.py
-    """
+    """  # noqa: D301 - click keeps the lines below a backspace as they are
     if not is_module:
         _require_script(script)
     request = Request(
@@ -205,7 +205,7 @@ def _run(
     "--timeout", default=60.0, show_default=True, metavar="SECONDS", help="How long tasks wait for one another."
 )
 def _doctor(workers: int, backup_dir: str | None, dataset: str | None, timeout: float) -> int:
-    r"""Look at a cluster before a long run; print what is wrong, and the repair.
+    """Look at a cluster before a long run; print what is wrong, and the repair.
 
     \b
     Workers on this machine:
@@ -214,7 +214,7 @@ def _doctor(workers: int, backup_dir: str | None, dataset: str | None, timeout: 
         stratagem doctor
     Several machines, on each of them:
         stratagem run --workers 2 --nodes 2 --node-rank 0 --coordinator 10.0.0.5:12345 -m stratagem.doctor
-    """
+    """  # noqa: D301 - click keeps the lines below a backspace as they are
     options = {"--backup-dir": backup_dir, "--dataset": dataset, "--timeout": str(timeout)}
     command = ["-m", "stratagem.doctor"]
     for option, value in options.items():
@@ -227,6 +227,26 @@ def _doctor(workers: int, backup_dir: str | None, dataset: str | None, timeout: 
     code = run.run()
     shutil.rmtree(run.folder)  # all that was said has been shown
     return code
+
+
+@_stratagem.command(name="migrate")
+@click.option("--write", is_flag=True, help="Rewrite the files. [default: show what would change]")
+@click.option("--check", is_flag=True, help="Exit with 1 where something is missing or has to be rewritten.")
+@click.argument("paths", nargs=-1, required=True)
+def _migrate(paths: tuple[str, ...], write: bool, check: bool) -> int:
+    """Take programs of TensorFlow to stratagem.tf; say what works, means something else, or is missing.
+
+    PATHS are Python files, notebooks, or folders of them.
+
+    \b
+    See what would change:
+        stratagem migrate train.py
+    Change it:
+        stratagem migrate --write train.py models/
+    """  # noqa: D301 - click keeps the lines below a backspace as they are
+    options = [*(["--write"] if write else []), *(["--check"] if check else [])]
+    command = [sys.executable, "-m", "stratagem.migrate", *options, "--", *paths]
+    return subprocess.run(command, env={environment.KERAS_BACKEND: "jax", **os.environ}, check=False).returncode
 
 
 def _run_and_report(

@@ -100,7 +100,7 @@ class Run:
                 grace_seconds=self._grace_seconds,
                 signals=signals,
                 variables=self._variables,
-                replacements=self._restarts.at_most,
+                replacements=self._history.restarts_left,
                 clock=self._clock,
             )
         finally:
@@ -111,7 +111,9 @@ class Run:
             file.unlink(missing_ok=True)
         workers = [task.name for task in tasks if task.type == "worker"]  # an evaluator may step in vain
         most = max(steps[name] for name in workers)
-        generation = Generation(number, len(workers), self._clock.now() - start, most)
+        generation = Generation(
+            number, len(workers), self._clock.now() - start, most, num_replaced=outcome.num_replaced
+        )
         failure = outcome.failure
         if failure is not None:
             if self._reports:

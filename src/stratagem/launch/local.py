@@ -12,6 +12,7 @@ import selectors
 import signal
 import struct
 import subprocess
+import sys
 import termios
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -48,7 +49,7 @@ def run_tasks(
         grace_seconds: Time between the signal that asks the tasks to end and SIGKILL.
         signals: Where the signals to this process arrive.
         variables: The environment below that of the tasks.
-        replacements: How many lost workers may be started again, where a chief hands out the work.
+        replacements: How many lost tasks may be started again alone, where a chief hands out the work.
         clock: Where time comes from.
 
     Returns:
@@ -63,7 +64,8 @@ def run_tasks(
         grace_seconds,
         clock or Clock(),
         servants=[task.name for task in tasks if has_servers and task.type in ("worker", "ps")],
-        replaceable=[task.name for task in tasks if has_servers and task.type == "worker"],
+        replaceable=[task.name for task in tasks if has_servers and task.type in ("chief", "worker", "ps")],
+        dispensable=[task.name for task in tasks if has_servers and task.type == "worker"],
         replacements=replacements,
     )
     with ExitStack() as stack:
@@ -112,8 +114,9 @@ def _follow(
         for name in returncodes:
             guard.ended(alive.pop(name).pid)
         supervisor.ended(returncodes)
-        for name in supervisor.tasks_to_start():
-            alive[name] = start(name)
+        for lost in supervisor.lost_tasks():
+            print(f"stratagem: {lost.task} {lost.reason}; it is started again.", file=sys.stderr, flush=True)
+            alive[lost.task] = start(lost.task)
         due = supervisor.signal_due()
         if due is not None:
             for task in alive.values():

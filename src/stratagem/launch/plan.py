@@ -176,7 +176,7 @@ def make_plan(
         '{"cluster": {"worker": ["127.0.0.1:4001", "127.0.0.1:4002"]}, "task": {"type": "worker", "index": 1}}'
     """
     cluster = _cluster(request, ports)
-    keys = _keys_by_role(request)
+    keys = _key_variables(request)
     devices = _device_variables(request, machine)
     cores = divide_cores(machine.cores, request.workers)
     threads = str(max(1, machine.num_cores // request.workers))
@@ -185,13 +185,13 @@ def make_plan(
         index = request.node_rank * request.workers + local_index
         own = cores[local_index]
         settings = _settings(cluster, "worker", index, str(len(own)) if own else threads, variables)
-        tasks.append(_task(request, "worker", index, settings | devices[local_index] | keys.get("worker", {}), own))
+        tasks.append(_task(request, "worker", index, settings | devices[local_index] | keys("worker", index), own))
 
     def beside(task_type: str, index: int) -> TaskPlan:
         # On whatever core is free, and off the workers' GPUs: it must not slow a step.
         no_gpu = {environment.CUDA_VISIBLE_DEVICES: ""} if machine.gpus else {}
         settings = _settings(cluster, task_type, index, "1", variables)
-        return _task(request, task_type, index, settings | no_gpu | keys.get(task_type, {}))
+        return _task(request, task_type, index, settings | no_gpu | keys(task_type, index))
 
     if request.evaluator and request.node_rank == 0:
         tasks.append(beside("evaluator", 0))
@@ -208,12 +208,18 @@ def _cluster(request: Request, ports: Callable[[int], Sequence[int]]) -> dict[st
     return {"chief": free[:1], "worker": free[1 : 1 + request.workers], "ps": free[1 + request.workers :]}
 
 
-def _keys_by_role(request: Request) -> dict[str, dict[str, str]]:
-    """Return the variable that holds the keys of a task, by its role; nothing without parameter servers."""
+def _key_variables(request: Request) -> Callable[[str, int], dict[str, str]]:
+    """Return what gives the variable with the keys of a task; of an evaluator, or without parameter servers, none."""
     if not request.ps:
-        return {}
-    keys = importlib.import_module("stratagem.transport.keys")  # needs ZeroMQ, which other runs do without
-    return {role.value: {environment.KEYS: own.as_text()} for role, own in keys.make_keys().items()}
+        return lambda task_type, index: {}
+    module = importlib.import_module("stratagem.transport.keys")  # needs ZeroMQ, which other runs do without
+    keys = module.make_keys(request.workers)
+
+    def variable(task_type: str, index: int) -> dict[str, str]:
+        own = keys.get(module.holder_for(task_type, index))
+        return {} if own is None else {environment.KEYS: own.as_text()}
+
+    return variable
 
 
 def _settings(

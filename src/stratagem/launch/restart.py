@@ -23,7 +23,7 @@ class Restarts:
     """What the user asked for.
 
     Args:
-        at_most: How many failures may be followed by another generation.
+        at_most: How many failures may be followed by another generation, or by another life of a task alone.
         on: `any` failure, or only `retryable` ones (`core.exits`).
         backoff_seconds: Pause after a generation that failed before its first step; doubled when the next one
             does too.
@@ -75,6 +75,7 @@ class Generation:
         workers: How many workers it had.
         seconds: How long it lived.
         steps: Steps that its fastest task finished.
+        num_replaced: How many of its tasks were started again alone.
         failure: What ended it; None if it ended well or was interrupted.
         failed_after_step: The last step of the task that failed.
         log: The log of the task that failed.
@@ -85,6 +86,7 @@ class Generation:
     seconds: float
     steps: int
     failure: Failure | None = None
+    num_replaced: int = 0
     failed_after_step: int = 0
     log: Path | None = None
 
@@ -141,6 +143,11 @@ class History:
         return Next(self._next_workers(generation), pause)
 
     @property
+    def restarts_left(self) -> int:
+        """How many failures may still be followed by a start."""
+        return max(0, self._restarts.at_most - self._num_counted)
+
+    @property
     def summary(self) -> str:
         """All generations, a line each."""
         return "\n".join(["", f"== {len(self.generations)} generations", *map(str, self.generations)])
@@ -149,7 +156,8 @@ class History:
     def _num_counted(self) -> int:
         """How many failures count. A preemption does not, unless the run gets nowhere at all."""
         return sum(
-            each.failure is not None and (each.failure.returncode != exits.PREEMPTED or each.steps == 0)
+            each.num_replaced
+            + (each.failure is not None and (each.failure.returncode != exits.PREEMPTED or each.steps == 0))
             for each in self.generations
         )
 

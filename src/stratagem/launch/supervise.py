@@ -71,7 +71,8 @@ class Supervisor:
         grace_seconds: Time between the signal that asks and SIGKILL.
         clock: Where time comes from.
         servants: Those that serve a chief: workers and parameter servers. They end when the other tasks have.
-        replaceable: Those whose loss is no failure: workers that a chief hands work to.
+        replaceable: Those that may be started again alone: a chief and those that serve it.
+        dispensable: Those of them that the others can do without: workers that a chief hands work to.
         replacements: How many lost tasks may be started again.
     """
 
@@ -83,14 +84,19 @@ class Supervisor:
         *,
         servants: Iterable[str] = (),
         replaceable: Iterable[str] = (),
+        dispensable: Iterable[str] = (),
         replacements: int = 0,
     ) -> None:
         self.running = set(tasks)
         self._servants = frozenset(servants)
         self._replaceable = frozenset(replaceable)
+        self._dispensable = frozenset(dispensable)
         self._replacements = replacements
+        self.num_replaced = 0
+        """How many tasks were started again, but for those that only followed another."""
+        self._chief_may_follow = False
         self._left_alone: Deadline | None = None
-        self._to_start: list[str] = []
+        self._lost: list[Failure] = []
         self.failure: Failure | None = None
         self.interrupt: int | None = None
         self._grace_seconds = grace_seconds
@@ -122,11 +128,15 @@ class Supervisor:
         self.running -= returncodes.keys()
         self._returncodes |= set(returncodes.values())
         bad = [(task, code) for task, code in returncodes.items() if code != 0]
-        if self._grace is None and not self._is_served_out:
-            bad = [(task, code) for task, code in bad if not self._is_lost(task, code)]
-        if self._is_served_out and self._left_alone is None:
-            self._left_alone = Deadline(SERVED_OUT_SECONDS, self._clock)
-        if not bad or self._grace is not None:
+        if self._grace is not None:
+            return
+        if self._is_served_out and self._servants.issuperset(task for task, _ in bad):
+            # Those that were served have ended well; how the others end does not matter any more.
+            self._left_alone = self._left_alone or Deadline(SERVED_OUT_SECONDS, self._clock)
+            return
+        # A chief ends because of a server, so the server comes first.
+        bad = [end for end in sorted(bad, key=lambda end: end[1] == exits.PEER_LOST) if not self._is_lost(*end)]
+        if not bad:
             return
         # Seen together, their order is unknown; one that a signal ended did not end because of its peers.
         task, code = min(bad, key=lambda end: (end[1] == exits.PEER_LOST, end[1] >= 0))
@@ -141,22 +151,27 @@ class Supervisor:
     @property
     def _is_served_out(self) -> bool:
         """Whether only tasks run that serve others."""
-        return bool(self._servants) and self.running <= self._servants
+        return bool(self._servants) and self.running <= self._servants and self.failure is None
 
     def _is_lost(self, task: str, code: int) -> bool:
-        """Whether the end of a task is no failure; it may be started again."""
+        """Whether the end of a task is no failure: it is started again, or the others can do without it."""
         if task not in self._replaceable or not exits.is_retryable(code):
             return False
-        if self._replacements > 0:
-            self._replacements -= 1
-            self.running.add(task)
-            self._to_start.append(task)
+        follows = self._chief_may_follow and code == exits.PEER_LOST and task not in self._servants
+        if not follows and self.num_replaced >= self._replacements:
+            return task in self._dispensable
+        self.num_replaced += not follows
+        # The chief of a server that was lost ends too, once, and begins anew with it.
+        if task not in self._dispensable:
+            self._chief_may_follow = task in self._servants
+        self.running.add(task)
+        self._lost.append(Failure(task, code, self._clock.now() - self._start))
         return True
 
-    def tasks_to_start(self) -> list[str]:
-        """Return the tasks that must be started again now, once."""
-        to_start, self._to_start = self._to_start, []
-        return to_start
+    def lost_tasks(self) -> list[Failure]:
+        """Return the ends of those tasks that must be started again now, once."""
+        lost, self._lost = self._lost, []
+        return lost
 
     def interrupted(self, signal_number: int) -> None:
         """Take note of a signal to the launcher. The first asks the tasks to end; a second one kills at once."""

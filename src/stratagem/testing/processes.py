@@ -56,7 +56,7 @@ def run_workers(
     args: Sequence[Any] = (),
     servers: int = 0,
     devices_per_worker: int | None = None,
-    timeout_seconds: float = 50.0,
+    timeout_seconds: float = 120.0,
     env: Mapping[str, str] | None = None,
     check: bool = True,
     clock: Clock | None = None,
@@ -120,7 +120,7 @@ def start_workers(
     args: Sequence[Any] = (),
     servers: int = 0,
     devices_per_worker: int | None = None,
-    timeout_seconds: float = 50.0,
+    timeout_seconds: float = 120.0,
     env: Mapping[str, str] | None = None,
     clock: Clock | None = None,
 ) -> Iterator[list[Worker]]:

@@ -70,3 +70,16 @@ def test_module_needs_no_file(capsys: pytest.CaptureFixture[str]) -> None:
 def test_help_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "--help"]) == 0
     assert "--devices-per-worker" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("command", "lines"),
+    [
+        ("run", "  On one machine:\n      stratagem run --workers 2 train.py --epochs 3\n"),
+        ("doctor", "  Workers on this machine:\n      stratagem doctor --workers 2 --backup-dir backup\n"),
+        ("migrate", "  See what would change:\n      stratagem migrate train.py\n"),
+    ],
+)
+def test_examples_in_the_help_keep_their_lines(command: str, lines: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([command, "--help"]) == 0
+    assert lines in capsys.readouterr().out

@@ -88,8 +88,8 @@ def test_parameter_servers_come_with_a_chief_and_keys() -> None:
     }
     keys = {task.name: json.loads(task.environment.get("STRATAGEM_KEYS", "null")) for task in tasks}
     assert keys["evaluator 0"] is None  # it talks to nobody
-    assert keys["worker 0"] == keys["worker 1"]
-    assert len({keys[name]["secret"] for name in ("chief 0", "worker 0", "ps 0")}) == 3
+    assert len({keys[name]["secret"] for name in ("chief 0", "worker 0", "worker 1", "ps 0")}) == 4
+    assert keys["worker 1"]["holder"] == "worker 1"
     assert keys["chief 0"]["public"] == keys["ps 0"]["public"]
     again = plan(Request(("train.py",), workers=2, ps=1))
     assert again[0].environment["STRATAGEM_KEYS"] != tasks[0].environment["STRATAGEM_KEYS"]

@@ -32,6 +32,15 @@ def test_so_many_failures_are_followed_by_another_generation_at_once() -> None:
     assert live(History(Restarts(at_most=2), 2), (1, 10), (0, 20)) == [Next(2, 0.0), None]
 
 
+def test_tasks_that_are_started_again_alone_count_too() -> None:
+    history, failure = History(Restarts(at_most=3), 2), Failure("chief 0", 1, 5.0)
+    assert history.restarts_left == 3
+    assert history.next_after(Generation(1, 2, 5.0, 10, failure, num_replaced=1)) == Next(2, 0.0)
+    assert history.restarts_left == 1
+    assert history.next_after(Generation(2, 2, 5.0, 10, failure, num_replaced=1)) is None
+    assert history.restarts_left == 0
+
+
 @pytest.mark.parametrize(
     ("code", "goes_on"),
     [(1, False), (2, False), (7, False), (exits.PEER_LOST, True), (exits.HUNG, True), (-signal.SIGSEGV, True)],

@@ -3,27 +3,17 @@ from __future__ import annotations
 import signal
 
 import pytest
+from tests.clock import HandClock
 
 from stratagem.core import exits
-from stratagem.core.clock import Clock
 from stratagem.launch.supervise import CAUSE_SECONDS, SERVED_OUT_SECONDS, Failure, Supervisor
 
 TASKS = ["worker 0", "worker 1", "worker 2"]
 
 
-class HandClock(Clock):
-    """A clock that stands still until a test moves it."""
-
-    def __init__(self) -> None:
-        self.time = 100.0
-
-    def now(self) -> float:
-        return self.time
-
-
 @pytest.fixture
 def clock() -> HandClock:
-    return HandClock()
+    return HandClock(100.0)
 
 
 @pytest.fixture
@@ -156,19 +146,23 @@ SERVANTS = ["worker 0", "worker 1", "ps 0"]
 
 @pytest.fixture
 def with_chief(clock: HandClock) -> Supervisor:
-    """A chief that hands out work; one worker may be started again."""
-    tasks = ["chief 0", *SERVANTS]
-    workers = ["worker 0", "worker 1"]
-    return Supervisor(tasks, 10.0, clock, servants=SERVANTS, replaceable=workers, replacements=1)
+    """A chief that hands out work; two tasks may be started again."""
+    tasks, workers = ["chief 0", *SERVANTS], ["worker 0", "worker 1"]
+    return Supervisor(tasks, 10.0, clock, servants=SERVANTS, replaceable=tasks, dispensable=workers, replacements=2)
+
+
+def started_again(supervisor: Supervisor) -> list[str]:
+    return [end.task for end in supervisor.lost_tasks()]
 
 
 def test_a_lost_worker_of_a_chief_is_started_again_while_it_may(with_chief: Supervisor) -> None:
-    with_chief.ended({"worker 0": -signal.SIGKILL})
-    assert (with_chief.tasks_to_start(), with_chief.tasks_to_start()) == (["worker 0"], [])
-    assert "worker 0" in with_chief.running
+    for _ in range(2):
+        with_chief.ended({"worker 0": -signal.SIGKILL})
+        assert (started_again(with_chief), started_again(with_chief)) == (["worker 0"], [])
+        assert "worker 0" in with_chief.running
 
     with_chief.ended({"worker 0": exits.PEER_LOST})
-    assert with_chief.tasks_to_start() == []
+    assert started_again(with_chief) == []
     assert with_chief.running == {"chief 0", "worker 1", "ps 0"}
     assert (with_chief.failure, with_chief.signal_due()) == (None, None)
 
@@ -176,11 +170,35 @@ def test_a_lost_worker_of_a_chief_is_started_again_while_it_may(with_chief: Supe
     assert with_chief.exit_code == 0
 
 
-@pytest.mark.parametrize("end", [("worker 0", 1), ("ps 0", -signal.SIGKILL), ("chief 0", 1)])
+@pytest.mark.parametrize("together", [False, True])
+def test_a_chief_begins_anew_with_a_lost_server(with_chief: Supervisor, together: bool) -> None:
+    for number in (1, 2):
+        ends = [{"chief 0": exits.PEER_LOST}, {"ps 0": -signal.SIGKILL}]
+        for end in [ends[0] | ends[1]] if together else reversed(ends):
+            with_chief.ended(end)
+        assert started_again(with_chief) == ["ps 0", "chief 0"]
+        assert with_chief.num_replaced == number, "the chief's end counts with the server's"
+    with_chief.ended({"chief 0": exits.PEER_LOST})
+    assert started_again(with_chief) == []
+    assert with_chief.failure is not None
+
+
+def test_a_lost_chief_is_started_again(with_chief: Supervisor) -> None:
+    with_chief.ended({"chief 0": -signal.SIGKILL})
+    assert started_again(with_chief) == ["chief 0"]
+    with_chief.ended({"worker 0": -signal.SIGKILL})
+    assert started_again(with_chief) == ["worker 0"]
+    with_chief.ended({"chief 0": exits.PEER_LOST, "worker 1": -signal.SIGKILL})
+    assert started_again(with_chief) == []
+    assert with_chief.failure is not None
+    assert with_chief.failure.task == "chief 0"
+
+
+@pytest.mark.parametrize("end", [("worker 0", 1), ("ps 0", 1), ("chief 0", 1)])
 def test_other_ends_are_failures(with_chief: Supervisor, end: tuple[str, int]) -> None:
     with_chief.ended(dict([end]))
     assert with_chief.failure is not None
-    assert (with_chief.failure.task, with_chief.tasks_to_start()) == (end[0], [])
+    assert (with_chief.failure.task, started_again(with_chief)) == (end[0], [])
     assert with_chief.signal_due() == signal.SIGTERM
 
 
@@ -188,7 +206,8 @@ def test_nobody_serves_a_chief_that_has_ended(with_chief: Supervisor, clock: Han
     with_chief.ended({"chief 0": 0})
     assert with_chief.signal_due() is None
     assert with_chief.seconds_until_due() == SERVED_OUT_SECONDS
-    with_chief.ended({"ps 0": 0})
+    with_chief.ended({"ps 0": -signal.SIGKILL})
+    assert (started_again(with_chief), with_chief.failure) == ([], None)
     clock.time += SERVED_OUT_SECONDS
     assert with_chief.signal_due() == signal.SIGTERM
     with_chief.ended({"worker 0": -signal.SIGTERM, "worker 1": 0})

@@ -166,8 +166,9 @@ def test_signal_in_the_returncode() -> None:
 
 
 def test_late_worker_is_named_with_its_last_output_and_killed(tmp_path: Path) -> None:
+    clock = ClockOfPatience(tmp_path)
     with pytest.raises(PeerError) as error:
-        run_workers(worker_1_waits_for_ever, 2, args=(tmp_path, ""), clock=ClockOfPatience(tmp_path))
+        run_workers(worker_1_waits_for_ever, 2, args=(tmp_path, ""), timeout_seconds=50, clock=clock)
 
     assert str(error.value) == (
         "Not ended after 50 s: worker 1.\n"

@@ -1,0 +1,53 @@
+"""The program behind `stratagem migrate`: `python -m stratagem.migrate`."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+import click
+
+from stratagem.core import optional
+from stratagem.core.errors import InputError
+from stratagem.migrate.findings import Kind
+from stratagem.migrate.report import difference, report
+
+_FAILED = 2
+"""Exit code where a file could not be read, as of a wrong command line."""
+
+
+@click.command()
+@click.option("--write", is_flag=True)
+@click.option("--check", is_flag=True)
+@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
+def main(paths: tuple[Path, ...], write: bool, check: bool) -> None:
+    """Say what becomes of programs of TensorFlow, and rewrite them."""
+    try:
+        optional.load("libcst", "migrate", "stratagem migrate")
+    except InputError as error:
+        print(f"stratagem: {error}", file=sys.stderr)
+        sys.exit(_FAILED)
+    files = importlib.import_module("stratagem.migrate.files")  # with libcst
+    located, failed, pending = [], False, False
+    for path in files.programs_in(paths):
+        try:
+            migrated = files.migrate_file(path)
+            changes = migrated.new != migrated.old
+            if changes and write:
+                migrated.write()
+            elif changes:
+                click.echo(difference(str(path), migrated.old, migrated.new))
+        except (InputError, OSError) as error:
+            print(f"stratagem: {path}: {error}\n", file=sys.stderr)
+            failed = True
+            continue
+        pending = pending or (changes and not write)
+        located += migrated.findings
+    click.echo(report(located, is_written=write))
+    is_missing = any(entry.finding.kind is Kind.MISSING for entry in located)
+    sys.exit(_FAILED if failed else int(check and (is_missing or pending)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,166 @@
+"""Files of programs: found, read, and written whole."""
+
+from __future__ import annotations
+
+import ast
+import io
+import tokenize
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import libcst as cst
+
+from stratagem.core.errors import InputError, explain
+from stratagem.core.files import draft_of
+from stratagem.migrate import notebook
+from stratagem.migrate.findings import Finding, Kind, Place
+from stratagem.migrate.program import Program, migrate
+from stratagem.migrate.report import Located
+
+_SUFFIXES: Final = (".py", ".ipynb")
+
+
+@dataclass(frozen=True)
+class Migrated:
+    """A file, and what became of it.
+
+    Args:
+        path: Where it is.
+        old: Its text.
+        new: Its new text.
+        encoding: The encoding of both.
+        findings: What is to be known.
+    """
+
+    path: Path
+    old: str
+    new: str
+    encoding: str
+    findings: tuple[Located, ...]
+
+    def write(self) -> None:
+        """Put the new text in place of the old: whole, or not at all.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
+        file = self.path.resolve()  # a link stays a link
+        with draft_of(file) as draft:
+            draft.write_bytes(self.new.encode(self.encoding))
+            draft.chmod(file.stat().st_mode)
+
+
+def programs_in(paths: tuple[Path, ...]) -> Iterator[Path]:
+    """Yield the Python files and notebooks that paths name, those of folders in order.
+
+    Hidden folders and virtual environments are left out.
+
+    Args:
+        paths: Files, which are taken whatever their names, and folders.
+    """
+    for path in paths:
+        if not path.is_dir():
+            yield path
+            continue
+        for inner in sorted(path.iterdir()):
+            is_left_out = inner.name.startswith((".", "__pycache__")) or (inner / "pyvenv.cfg").exists()
+            if not is_left_out and (inner.is_dir() or inner.suffix in _SUFFIXES):
+                yield from programs_in((inner,))
+
+
+def migrate_file(path: Path) -> Migrated:
+    """Return what becomes of a file; it is not written.
+
+    Args:
+        path: A Python file, or a notebook (`.ipynb`).
+
+    Raises:
+        InputError: It cannot be read, or is not Python.
+    """
+    text, encoding = _read(path)
+    if path.suffix == ".ipynb":
+        new, findings = _migrate_notebook(path, text)
+    else:
+        program = _migrate(text)
+        new = program.text
+        findings = tuple(
+            Located(finding, tuple(f"{path}:{line}:{column}" for line, column in finding.places))
+            for finding in program.findings
+        )
+    return Migrated(path, text, new, encoding, findings)
+
+
+def _migrate_notebook(path: Path, text: str) -> tuple[str, tuple[Located, ...]]:
+    book = notebook.read(text)
+    program = _migrate(book.program)
+
+    def location(place: Place) -> str:
+        cell, line = book.position(place.line)
+        return f"{path}:cell {cell}:{line}:{place.column}"
+
+    findings = [Located(f, tuple(map(location, f.places))) for f in program.findings]
+    unread = Finding(Kind.UNKNOWN, "a cell that is not Python", "It was left as it is.", ())
+    if book.unread:
+        findings.append(Located(unread, tuple(f"{path}:cell {cell}:1:1" for cell in book.unread)))
+    return (text if program.text == book.program else book.text_with(program.text, text)), tuple(findings)
+
+
+def _migrate(text: str) -> Program:
+    """Return what becomes of a program.
+
+    Raises:
+        InputError: It is not Python, or what became of it is not.
+    """
+    try:
+        program = migrate(text)
+    except cst.ParserSyntaxError as error:
+        raise InputError(
+            explain(
+                f"Line {error.raw_line} is not Python{_reason(text)}.",
+                "What the program does cannot be read.",
+                "Correct it, or run 2to3 on a program of Python 2.",
+            )
+        ) from error
+    if program.text != text:
+        try:
+            ast.parse(program.text)
+        except SyntaxError as error:
+            raise InputError(
+                explain(
+                    f"The new text is not Python: {error}.",
+                    "The file would no longer run, so it stays as it is.",
+                    "Change its imports by hand, and report the program as an issue.",
+                )
+            ) from error
+    return program
+
+
+def _reason(text: str) -> str:
+    """Return what Python itself says of a program that is none; nothing where it is only newer than this Python."""
+    try:
+        ast.parse(text)
+    except (SyntaxError, ValueError) as error:
+        return f": {error.msg if isinstance(error, SyntaxError) else error}"
+    return ""
+
+
+def _read(path: Path) -> tuple[str, str]:
+    """Return the text of a file and its encoding, which a comment in its first lines may name."""
+    try:
+        data = path.read_bytes()
+        encoding = "utf-8" if path.suffix == ".ipynb" else tokenize.detect_encoding(io.BytesIO(data).readline)[0]
+        return data.decode(encoding), encoding
+    except OSError as error:
+        raise InputError(
+            explain(f"It cannot be read: {error.strerror}.", "Nothing is known of it.", "Name a file that can be read.")
+        ) from error
+    except (SyntaxError, UnicodeDecodeError) as error:
+        raise InputError(
+            explain(
+                f"Its encoding is not what it says, or not UTF-8: {error}.",
+                "Python would not run it either.",
+                "Save it as UTF-8, or name its encoding in its first line: # -*- coding: latin-1 -*-",
+            )
+        ) from error

@@ -1,0 +1,46 @@
+"""What is said about a program: findings, each of one kind, with the places that it is about."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Kind(enum.Enum):
+    """What becomes of the code that a finding is about; in the order of the report."""
+
+    MISSING = "missing"
+    """The program would stop there."""
+    REWRITE = "rewrite"
+    """`stratagem migrate --write` changes it."""
+    MEANING = "meaning"
+    """It runs, and does something else than under TensorFlow."""
+    UNKNOWN = "unknown"
+    """The text of the program does not tell."""
+    WORKS = "works"
+    """It needs no change."""
+
+
+class Place(NamedTuple):
+    """Where something stands: line and column, counted from 1."""
+
+    line: int
+    column: int
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing to know about a program.
+
+    Args:
+        kind: What becomes of it.
+        what: The code that it is about, short: a full name (`tf.contrib.slim`), or a call.
+        text: What is different, or what to write instead; empty where it works.
+        places: Where it stands, in the order of the text.
+    """
+
+    kind: Kind
+    what: str
+    text: str
+    places: tuple[Place, ...]

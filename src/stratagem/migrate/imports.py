@@ -1,0 +1,114 @@
+"""Import statements: which change, and into what."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import libcst as cst
+
+from stratagem.migrate.modules import Presence
+from stratagem.migrate.names import canonical, is_there, moved, package_of
+from stratagem.migrate.scopes import dotted
+
+
+def uses_tensorflow(module: cst.Module) -> bool:
+    """Return whether a program imports TensorFlow, or what stands in for it; plain Keras is left to be Keras.
+
+    Example:
+        >>> uses_tensorflow(cst.parse_module("import os, tensorflow as tf"))
+        True
+        >>> uses_tensorflow(cst.parse_module("from keras import layers"))
+        False
+    """
+    found = _ImportedPackages()
+    module.visit(found)
+    return bool(found.packages & {"tensorflow", "stratagem.tf", "tf_keras"})
+
+
+def new_module(module: str) -> str | None:
+    """Return the module to import in place of one of TensorFlow or Keras, None where the import is to stay.
+
+    Example:
+        >>> new_module("tensorflow.keras.layers"), new_module("tensorflow.python.ops"), new_module("numpy")
+        ('stratagem.tf.keras.layers', None, None)
+    """
+    name = canonical(module)
+    if name is None or package_of(module) == "stratagem.tf":
+        return None
+    name = moved(name) or name
+    return None if is_there(name) is Presence.ABSENT else f"stratagem.{name}"
+
+
+def new_import(node: cst.Import) -> cst.Import | None:
+    """Return an `import` statement with its new modules, None if nothing changes."""
+    aliases = [_new_alias(alias) for alias in node.names]
+    return (
+        None
+        if all(new is old for new, old in zip(aliases, node.names, strict=True))
+        else node.with_changes(names=aliases)
+    )
+
+
+def _new_alias(alias: cst.ImportAlias) -> cst.ImportAlias:
+    """Return one `module as name` of an import."""
+    old = dotted(alias.name)
+    if alias.asname is not None:
+        new = new_module(old)
+        return alias if new is None else alias.with_changes(name=_expression(new))
+    # `import tensorflow.keras.layers` binds `tensorflow`, from which the program goes on.
+    top = old.partition(".")[0]
+    new = new_module(top)
+    if new is None or new_module(old) is None:
+        return alias
+    return alias.with_changes(
+        name=_expression(new),
+        asname=cst.AsName(
+            cst.Name(top), whitespace_before_as=cst.SimpleWhitespace(" "), whitespace_after_as=cst.SimpleWhitespace(" ")
+        ),
+    )
+
+
+def new_import_from(node: cst.ImportFrom) -> cst.ImportFrom | None:
+    """Return a `from ... import` statement with its new module, None if nothing changes."""
+    if node.relative or node.module is None:
+        return None
+    new = new_module(dotted(node.module)) or _common_module(node)
+    return None if new is None else node.with_changes(module=_expression(new))
+
+
+def named_import(node: cst.ImportFrom, names: Sequence[str]) -> cst.ImportFrom:
+    """Return `from module import *` with its new module, and the names that are used in place of all."""
+    aliases = [cst.ImportAlias(cst.Name(name)) for name in names]
+    return (new_import_from(node) or node).with_changes(names=aliases)
+
+
+def _common_module(node: cst.ImportFrom) -> str | None:
+    """Return the module that holds all imported names now, None if there is none."""
+    if node.module is None or isinstance(node.names, cst.ImportStar):
+        return None
+    names = (canonical(f"{dotted(node.module)}.{dotted(alias.name)}") for alias in node.names)
+    homes = {((name and moved(name)) or "").rpartition(".")[0] for name in names}
+    home = homes.pop()
+    return f"stratagem.{home}" if home and not homes else None
+
+
+def _expression(name: str) -> cst.Attribute | cst.Name:
+    left, _, last = name.rpartition(".")
+    return cst.Attribute(_expression(left), cst.Name(last)) if left else cst.Name(last)
+
+
+class _ImportedPackages(cst.CSTVisitor):
+    """Collects the packages of TensorFlow and Keras that are imported."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.packages: set[str | None] = set()
+
+    def visit_Import(self, node: cst.Import) -> None:
+        self.packages |= {package_of(dotted(alias.name)) for alias in node.names}
+
+    def visit_ImportFrom(self, node: cst.ImportFrom) -> None:
+        if not node.relative and node.module is not None:
+            names = [] if isinstance(node.names, cst.ImportStar) else node.names
+            module = dotted(node.module)
+            self.packages |= {package_of(module), *(package_of(f"{module}.{dotted(alias.name)}") for alias in names)}

@@ -1,0 +1,122 @@
+"""Names that are there and mean something else than in TensorFlow (docs/migrating.md, "What means something else")."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_STRATEGY: Final = (
+    "A batch that does not divide over the replicas gives the true mean over the global batch (TensorFlow: the mean of "
+    "the replicas' means), and the order of data is the same for every number of workers."
+)
+_SAVED: Final = (
+    "The folder holds the model as Keras 3 saves it, not TensorFlow's SavedModel: TensorFlow Serving cannot read it."
+)
+_RANDOM: Final = "The same seed gives other numbers than in TensorFlow; each replica draws its own."
+_TPU: Final = "Has not been tried on a TPU."
+_WIDE: Final = (
+    "JAX holds 64-bit values as 32-bit ones, unless JAX_ENABLE_X64=1 is set. NumPy's, in a dataset, stay wide."
+)
+_DICE: Final = "In a compiled loss over the global batch, as on one device (TensorFlow: of each replica's rows)."
+_STATEFUL: Final = "On several replicas a stateful RNN is refused; on one it works."
+_CHIEF: Final = "Only the chief writes; on the other workers of a cluster it does nothing."
+_SERIALIZED: Final = "NumPy's format, not TensorFlow's: only Stratagem reads what it has written."
+_LOADER: Final = "The images or texts are read without TensorFlow; a seed gives another order than there."
+_COMMUNICATION: Final = "Is a hint: XLA chooses how devices communicate (Gloo on CPUs, NCCL on GPUs)."
+
+MEANINGS: Final = {
+    "tf.autograph": "Functions are traced by JAX: Python's `if` and `while` do not follow the values of tensors.",
+    "tf.compat.v1.disable_eager_execution": "Changes nothing: functions are compiled, the rest runs at once.",
+    "tf.compat.v1.disable_v2_behavior": "Changes nothing: functions are compiled, the rest runs at once.",
+    "tf.compat.v1.enable_eager_execution": "Changes nothing: functions are compiled, the rest runs at once.",
+    "tf.complex128": _WIDE,
+    "tf.config.run_functions_eagerly": "Has no effect: functions are compiled.",
+    "tf.data.Dataset.map": "The function runs as Python for each element, on NumPy values: its `if` and `print` too.",
+    "tf.data.Dataset.shuffle": (
+        "A seed gives another order than TensorFlow's; without one, all workers take the chief's order."
+    ),
+    "tf.device": "Has no effect: replicas and parameter servers decide where values live.",
+    "tf.distribute.MirroredStrategy": _STRATEGY,
+    "tf.distribute.MultiWorkerMirroredStrategy": _STRATEGY,
+    "tf.distribute.TPUStrategy": _TPU,
+    "tf.distribute.cluster_resolver.TPUClusterResolver": _TPU,
+    "tf.distribute.experimental.CentralStorageStrategy": _STRATEGY,
+    "tf.distribute.experimental.CollectiveCommunication": _COMMUNICATION,
+    "tf.distribute.experimental.CommunicationImplementation": _COMMUNICATION,
+    "tf.distribute.experimental.MultiWorkerMirroredStrategy": _STRATEGY,
+    "tf.distribute.experimental.TPUStrategy": _TPU,
+    "tf.distribute.HierarchicalCopyAllReduce": _COMMUNICATION,
+    "tf.distribute.NcclAllReduce": _COMMUNICATION,
+    "tf.distribute.ReductionToOneDevice": _COMMUNICATION,
+    "tf.double": _WIDE,
+    "tf.float64": _WIDE,
+    "tf.int64": _WIDE,
+    "tf.io.parse_tensor": _SERIALIZED,
+    "tf.io.serialize_tensor": _SERIALIZED,
+    "tf.keras.callbacks.BackupAndRestore": (
+        "Stratagem's own: goes on at the very batch, with random generators and the order of data."
+    ),
+    "tf.keras.callbacks.CSVLogger": _CHIEF,
+    "tf.keras.callbacks.ModelCheckpoint": _CHIEF,
+    "tf.keras.callbacks.TensorBoard": _CHIEF,
+    "tf.keras.layers.BatchNormalization": (
+        "On several replicas the moving statistics are averaged after each step, by rows; in Keras 3 under TensorFlow "
+        "they drift apart."
+    ),
+    "tf.keras.losses.Dice": _DICE,
+    "tf.keras.losses.Tversky": _DICE,
+    "tf.keras.models.save_model": _SAVED,
+    "tf.keras.preprocessing.image_dataset_from_directory": _LOADER,
+    "tf.keras.preprocessing.text_dataset_from_directory": _LOADER,
+    "tf.keras.utils.image_dataset_from_directory": _LOADER,
+    "tf.keras.utils.text_dataset_from_directory": _LOADER,
+    "tf.random.normal": _RANDOM,
+    "tf.random.set_seed": _RANDOM,
+    "tf.random.truncated_normal": _RANDOM,
+    "tf.random.uniform": _RANDOM,
+    "tf.saved_model.save": _SAVED,
+    "tf.summary.create_file_writer": _CHIEF,
+    "tf.uint64": _WIDE,
+}
+"""For each name what is different."""
+
+ARGUMENTS: Final = {
+    ("tf.keras.layers.GRU", "stateful"): _STATEFUL,
+    ("tf.keras.layers.LSTM", "stateful"): _STATEFUL,
+    ("tf.keras.layers.RNN", "stateful"): _STATEFUL,
+    ("tf.keras.layers.SimpleRNN", "stateful"): _STATEFUL,
+    (".compile", "jit_compile"): "On several replicas the step is always compiled.",
+    (".compile", "run_eagerly"): "Steps that are not compiled are slow on several replicas.",
+}
+"""The same for arguments of a call, where they are there and not None or False; `.name` is a method of any object."""
+
+FOLDER: Final = _SAVED
+"""What `model.save` of a path without an ending means."""
+
+OTHER_PACKAGES: Final = {
+    "official": "The TensorFlow Model Garden needs TensorFlow.",
+    "tensorflow_addons": "Needs TensorFlow. Keras 3 has AdamW, Lamb, GroupNormalization, F1Score and more itself.",
+    "tensorflow_datasets": (
+        "Needs TensorFlow to prepare data. `tfds.data_source(name)` reads what is prepared without it, and gives a "
+        "sequence for `Dataset.from_generator` or a PyDataset."
+    ),
+    "tensorflow_estimator": "Write `from stratagem.tf import estimator`.",
+    "tensorflow_hub": (
+        "Needs TensorFlow, and its layers run only there. keras.applications and KerasHub have models for JAX."
+    ),
+    "tensorflow_io": "Needs TensorFlow.",
+    "tensorflow_model_optimization": "Needs TensorFlow. Keras 3 has `model.quantize`.",
+    "tensorflow_probability": "`tensorflow_probability.substrates.jax` is the same on JAX.",
+    "tensorflow_text": "Needs TensorFlow. Tokenizers of KerasHub, or plain Python in `Dataset.map`, do without.",
+    "tensorflow_transform": "Needs TensorFlow.",
+    "tf_slim": "Needs TensorFlow 1's graphs; write the network with keras.layers.",
+}
+"""Packages beside TensorFlow: what to know of them here."""
+
+KERAS_PACKAGES: Final = {"keras_cv", "keras_hub", "keras_nlp", "keras_tuner", "kerastuner"}
+"""Packages that import Keras."""
+
+KERAS_FIRST: Final = (
+    "Imports Keras, which takes TensorFlow for its backend unless told otherwise: import stratagem.tf before it, or "
+    "set KERAS_BACKEND=jax in the environment."
+)
+COMPUTED: Final = "Which name is used is decided when the program runs."

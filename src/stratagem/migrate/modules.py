@@ -1,0 +1,246 @@
+"""What modules hold, read from their files: neither JAX nor Keras is loaded, which would take seconds."""
+
+from __future__ import annotations
+
+import ast
+import enum
+import functools
+import importlib.util
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+_TABLES: Final = "stratagem.tf"
+"""The package whose modules find their names in tables."""
+
+
+class Presence(enum.Enum):
+    """Whether a name is there."""
+
+    PRESENT = enum.auto()
+    ABSENT = enum.auto()
+    UNKNOWN = enum.auto()
+    """The files do not tell: an attribute of a value, a class with a base from elsewhere."""
+
+
+@dataclass(frozen=True)
+class Module:
+    """The names of a module.
+
+    Args:
+        imported: For each name that is imported, or stands in a table, its home: `package.module:name`, or a module;
+            empty where it depends on the backend or the like.
+        defined: The classes, functions and variables that are made in the module.
+        behind: Modules whose names are this module's too.
+    """
+
+    imported: Mapping[str, str]
+    defined: Mapping[str, ast.stmt]
+    behind: tuple[str, ...] = ()
+
+
+def presence(module: str, path: Iterable[str]) -> Presence:
+    """Return whether a name is in a module, or in what lies in it.
+
+    Args:
+        module: The module: `stratagem.tf`.
+        path: The name, and the names in it: `("data", "Dataset", "range")`.
+
+    Example:
+        >>> presence("stratagem.data", ["Dataset", "from_tensor_slices"])
+        <Presence.PRESENT: 1>
+        >>> presence("stratagem.data", ["Dataset", "from_tensr_slices"])
+        <Presence.ABSENT: 2>
+    """
+    head, *rest = path
+    found = _home(module, head)
+    if isinstance(found, Presence):
+        return Presence.UNKNOWN if rest and found is Presence.PRESENT else found
+    if not rest:
+        return Presence.PRESENT
+    if isinstance(found, str):
+        return presence(found, rest)
+    holder, statement = found
+    return _in_class(holder, statement, rest) if isinstance(statement, ast.ClassDef) else Presence.UNKNOWN
+
+
+def public_names(module: str) -> set[str]:
+    """Return the public names that the files show of a module; none of a module that is not there."""
+    content = read(module)
+    if content is None:
+        return set()
+    behind = [public_names(other) for other in content.behind]
+    return {name for name in set().union(content.imported, content.defined, *behind) if not name.startswith("_")}
+
+
+def constant(module: str, name: str) -> Any:
+    """Return what a module of Stratagem calls a name, a table or the like; None if it has no such constant."""
+    return _constants(module).get(name)
+
+
+@functools.cache
+def _home(module: str, name: str) -> str | tuple[str, ast.stmt] | Presence:
+    """Return the module that a name stands for, or where it is defined and how; otherwise whether it is there."""
+    content = read(module)
+    if content is None:
+        return Presence.UNKNOWN
+    if name in content.imported:
+        home, _, attribute = content.imported[name].partition(":")
+        if not attribute:
+            return home or Presence.PRESENT
+        if (home, attribute) == (module, name):  # keras/__init__.py: `from keras import layers as layers`
+            return f"{home}.{attribute}"
+        found = _home(home, attribute)
+        return Presence.PRESENT if isinstance(found, Presence) else found  # what is imported is there
+    if name in content.defined:
+        return module, content.defined[name]
+    if _file(f"{module}.{name}") is not None:
+        return f"{module}.{name}"
+    for other in content.behind:
+        found = _home(other, name)
+        if found is not Presence.ABSENT:
+            return found
+    return Presence.ABSENT
+
+
+def _in_class(module: str, cls: ast.ClassDef, path: list[str]) -> Presence:
+    """Return whether a class, or a base of it, has an attribute."""
+    if path[0] in _bound(cls.body):
+        return Presence.PRESENT if len(path) == 1 else Presence.UNKNOWN
+    answers = set()
+    for base in cls.bases:
+        match base:
+            case ast.Name(id="object"):
+                continue
+            case ast.Name(id=name):
+                found = _home(module, name)
+            case _:
+                found = Presence.UNKNOWN
+        if isinstance(found, tuple) and isinstance(found[1], ast.ClassDef):
+            answers.add(_in_class(found[0], found[1], path))
+        else:
+            answers.add(Presence.ABSENT if ast.unparse(base) in _PLAIN_BASES else Presence.UNKNOWN)
+    return next((p for p in (Presence.PRESENT, Presence.UNKNOWN) if p in answers), Presence.ABSENT)
+
+
+_PLAIN_BASES: Final = {"enum.Enum", "Enum", "enum.StrEnum", "StrEnum", "enum.IntEnum", "ABC", "abc.ABC"}
+"""Bases from elsewhere that bring no name which a program would use on the class."""
+
+
+@functools.cache
+def read(module: str) -> Module | None:
+    """Return the names of a module, None where it has no file."""
+    file = _file(module)
+    if file is None or file.suffix != ".py":
+        return None
+    tree = ast.parse(file.read_bytes())
+    imported: dict[str, str] = {}
+    behind: list[str] = []
+    for statement in _flat(tree.body):
+        _add_imports(statement, module, file.name == "__init__.py", imported, behind)
+    table, others = _table(module, tree.body) if module.startswith(_TABLES) else ({}, [])
+    return Module(imported | table, _bound(tree.body), (*behind, *others))
+
+
+def _table(module: str, body: Iterable[ast.stmt]) -> tuple[dict[str, str], list[str]]:
+    """Return what a module hands to `lazy`: its table, and the module behind it.
+
+    The module itself is not loaded: some load Keras.
+    """
+    for statement in body:
+        match statement:
+            case ast.Assign(value=ast.Call(func=ast.Name(id="lazy"), args=[_, table], keywords=keywords)):
+                behind = [ast.literal_eval(keyword.value) for keyword in keywords if keyword.arg == "behind"]
+                return _evaluated(table, _constants(module)), behind
+    return {}, []
+
+
+@functools.cache
+def _constants(module: str) -> dict[str, Any]:
+    """Return the constants of a module that expressions of constants make; tables are such."""
+    file = _file(module)
+    constants: dict[str, Any] = {}
+    for statement in [] if file is None else ast.parse(file.read_bytes()).body:
+        match statement:
+            case ast.ImportFrom(module=str(other), names=aliases) if other.startswith(f"{_TABLES}."):
+                found = _constants(other)
+                constants |= {a.asname or a.name: found[a.name] for a in aliases if a.name in found}
+            case (
+                ast.Assign(targets=[ast.Name(id=name)], value=value)
+                | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
+            ):
+                try:
+                    constants[name] = _evaluated(value, constants)
+                except NameError:  # made by a function
+                    continue
+    return constants
+
+
+def _evaluated(expression: ast.expr, constants: dict[str, Any]) -> Any:
+    return eval(compile(ast.Expression(expression), "table", "eval"), dict(constants))
+
+
+def _flat(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yield statements, those under `if` and `try` too."""
+    for statement in body:
+        if isinstance(statement, ast.If | ast.Try):
+            yield from _flat(statement.body)
+            yield from _flat(statement.orelse)
+            if isinstance(statement, ast.Try):
+                yield from _flat(inner for handler in statement.handlers for inner in handler.body)
+        else:
+            yield statement
+
+
+def _add_imports(
+    statement: ast.stmt, module: str, is_package: bool, imported: dict[str, str], behind: list[str]
+) -> None:
+    """Note what an import statement binds; the home is empty where another import binds the same name."""
+    found: dict[str, str] = {}
+    if isinstance(statement, ast.Import):
+        for alias in statement.names:
+            top = alias.name.partition(".")[0]
+            found[alias.asname or top] = alias.name if alias.asname else top
+    elif isinstance(statement, ast.ImportFrom):
+        base = statement.module or ""
+        if statement.level:
+            parents = module.split(".")
+            kept = len(parents) - statement.level + is_package
+            base = ".".join([*parents[:kept], *([base] if base else [])])
+        behind += [base for alias in statement.names if alias.name == "*"]
+        found = {alias.asname or alias.name: f"{base}:{alias.name}" for alias in statement.names if alias.name != "*"}
+    for name, home in found.items():
+        imported[name] = home if imported.get(name, home) == home else ""
+
+
+def _bound(body: Iterable[ast.stmt]) -> dict[str, ast.stmt]:
+    """Return the names that statements make, by class, function or assignment."""
+    bound: dict[str, ast.stmt] = {}
+    for statement in _flat(body):
+        match statement:
+            case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                bound[name] = statement
+            case ast.Assign(targets=targets):
+                bound |= {n.id: statement for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)}
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                bound[name] = statement
+    return bound
+
+
+@functools.cache
+def _file(module: str) -> Path | None:
+    """Return the file of a module, found without loading anything."""
+    top, *parts = module.split(".")
+    spec = importlib.util.find_spec(top)
+    if spec is None or spec.origin is None:
+        return None
+    path = Path(spec.origin)
+    for part in parts:
+        if path.name != "__init__.py":
+            return None
+        package, plain = path.parent / part / "__init__.py", path.parent / f"{part}.py"
+        path = package if package.is_file() else plain
+        if not path.is_file():
+            return None
+    return path

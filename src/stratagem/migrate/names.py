@@ -1,0 +1,100 @@
+"""Full names as `stratagem.tf` has them: `tf.keras.layers.Dense`, however a program came by it."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from stratagem.migrate.modules import Presence, constant, presence, public_names
+from stratagem.tf import missing
+
+_ROOTS: Final = {"tensorflow": "tf", "stratagem.tf": "tf", "tf_keras": "tf.keras", "keras": "tf.keras"}
+"""The packages whose names `stratagem.tf` has, and where."""
+
+_MOVED: Final = {
+    "tf.python.keras": "tf.keras",
+    "tf.contrib.cluster_resolver": "tf.distribute.cluster_resolver",
+    "tf.contrib.data": "tf.data.experimental",
+    "tf.contrib.distribute": "tf.distribute",
+    "tf.contrib.estimator": "tf.estimator.experimental",
+    "tf.contrib.keras": "tf.keras",
+    "tf.contrib.summary": "tf.summary",
+    "tf.initializers": "tf.keras.initializers",
+    "tf.losses": "tf.keras.losses",
+    "tf.metrics": "tf.keras.metrics",
+    "tf.optimizers": "tf.keras.optimizers",
+    "tf.constant_initializer": "tf.keras.initializers.Constant",
+    "tf.ones_initializer": "tf.keras.initializers.Ones",
+    "tf.random_normal_initializer": "tf.keras.initializers.RandomNormal",
+    "tf.random_uniform_initializer": "tf.keras.initializers.RandomUniform",
+    "tf.zeros_initializer": "tf.keras.initializers.Zeros",
+    "tf": "tf.compat.v1",
+}
+"""Where the names of a module are to be found, should they not be there; the last: names of TensorFlow 1."""
+
+_INNER: Final = re.compile(
+    r"(tf\.keras\.(?:callbacks|layers|losses|metrics|models|optimizers|utils))\.[a-z_]\w*(\.\w+)"
+)
+"""A module inside a module of Keras 2: `tf.keras.utils.np_utils.to_categorical`."""
+
+
+def package_of(module: str) -> str | None:
+    """Return the package of TensorFlow or Keras that a module belongs to, None for another's.
+
+    Example:
+        >>> package_of("tensorflow.keras.layers"), package_of("tensorflow_datasets")
+        ('tensorflow', None)
+    """
+    return next((root for root in _ROOTS if module == root or module.startswith(f"{root}.")), None)
+
+
+def canonical(name: str) -> str | None:
+    """Return a name of TensorFlow or Keras as programs of `stratagem.tf` have it, None for another's.
+
+    Example:
+        >>> canonical("tensorflow.keras.layers.Dense"), canonical("tf_keras.Model"), canonical("numpy.zeros")
+        ('tf.keras.layers.Dense', 'tf.keras.Model', None)
+    """
+    root = package_of(name)
+    return None if root is None else _ROOTS[root] + name.removeprefix(root)
+
+
+def is_there(name: str) -> Presence:
+    """Return whether `stratagem.tf` has a name.
+
+    Example:
+        >>> is_there("tf.function"), is_there("tf.contrib.slim")
+        (<Presence.PRESENT: 1>, <Presence.ABSENT: 2>)
+    """
+    _, *path = name.split(".")
+    return presence("stratagem.tf", path) if path else Presence.PRESENT
+
+
+def moved(name: str) -> str | None:
+    """Return where a name that is not there can be found, None if nowhere.
+
+    Example:
+        >>> moved("tf.contrib.distribute.MirroredStrategy")
+        'tf.distribute.MirroredStrategy'
+    """
+    if is_there(name) is not Presence.ABSENT:
+        return None
+    others = [new + name.removeprefix(old) for old, new in _MOVED.items() if f"{name}.".startswith(f"{old}.")]
+    if (inner := _INNER.fullmatch(name)) is not None:
+        others.append(inner[1] + inner[2])
+    return next((other for other in others if is_there(other) is not Presence.ABSENT), None)
+
+
+def repair(name: str) -> str:
+    """Return what to write in place of a name that is not there.
+
+    Example:
+        >>> repair("tf.data.Datset")
+        'Did you mean tf.data.Dataset?'
+    """
+    if (other := moved(name)) is not None:
+        return f"Write {other}."
+    module, _, leaf = name.rpartition(".")
+    if module == "tf.data.Dataset" and leaf in (methods := constant("stratagem.data.absent", "_INSTEAD") or {}):
+        return methods[leaf]
+    return missing.repair(name, public_names(f"stratagem.{module}"))

@@ -1,0 +1,257 @@
+"""Reads a program from its first line to its last, and notes what is to be known and to be changed."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import libcst as cst
+
+from stratagem.migrate import calls, control_flow, imports, meaning, names
+from stratagem.migrate.findings import Finding, Kind, Place
+from stratagem.migrate.guesses import is_dataset, is_model
+from stratagem.migrate.modules import Presence, public_names
+from stratagem.migrate.scopes import ScopedVisitor, dotted, scopes_of
+
+Edit = Callable[[Any], Any]
+"""Makes the new node of a node whose inner nodes are edited already."""
+
+_FILE: Final = re.compile(r".*\.(keras|h5|hdf5)")
+_BACKEND: Final = "KERAS_BACKEND"
+
+
+class Notes:
+    """Findings as they are collected: what is said twice becomes one finding with two places."""
+
+    def __init__(self) -> None:
+        self._places: dict[tuple[Kind, str, str], list[Place]] = {}
+
+    def add(self, kind: Kind, what: str, text: str, place: Place) -> None:
+        """Note one finding at one place."""
+        places = self._places.setdefault((kind, what, text), [])
+        if place not in places:
+            places.append(place)
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Return the findings by kind, and within a kind in the order of the text."""
+        kinds = list(Kind)
+        found = [Finding(*key, tuple(sorted(places))) for key, places in self._places.items()]
+        return tuple(sorted(found, key=lambda finding: (kinds.index(finding.kind), finding.places)))
+
+
+class Reader(ScopedVisitor):
+    """Walks through a program.
+
+    Args:
+        module: The program.
+        positions: Where its nodes stand (libcst's `PositionProvider`).
+    """
+
+    def __init__(self, module: cst.Module, positions: Mapping[cst.CSTNode, Any]) -> None:
+        scopes = scopes_of(module)
+        super().__init__(scopes, module)
+        self.notes = Notes()
+        self.edits: dict[cst.CSTNode, Edit] = {}
+        self.has_tensorflow = imports.uses_tensorflow(module)
+        self._scopes_by_node = scopes
+        self._module = module
+        self._positions = positions
+        self._has_imported = False
+        self._all_of: list[tuple[cst.ImportFrom, str]] = []
+        self._free: set[str] = set()
+
+    def visit_Import(self, node: cst.Import) -> bool:
+        for alias in node.names:
+            self._imported(dotted(alias.name), alias)
+        if self.has_tensorflow and (new := imports.new_import(node)) is not None:
+            self._rewrite(node, lambda _: new, new)
+        return False
+
+    def visit_ImportFrom(self, node: cst.ImportFrom) -> bool:
+        if node.relative or node.module is None:
+            return False
+        module = dotted(node.module)
+        new = imports.new_import_from(node) if self.has_tensorflow else None
+        if isinstance(node.names, cst.ImportStar):
+            if (name := self._canonical_name(module)) is not None:
+                self._all_of.append((node, name))
+            return False
+        for alias in node.names:
+            self._imported(f"{module}.{dotted(alias.name)}", alias, is_rewritten=new is not None)
+        if new is not None:
+            self._rewrite(node, lambda _: new, new)
+        return False
+
+    def visit_Attribute(self, node: cst.Attribute) -> bool:
+        if not self._used(node):
+            node.value.visit(self)
+        return False
+
+    def visit_Name(self, node: cst.Name) -> None:
+        self._used(node)
+        if self.scope.holder(node.value) is None:
+            self._free.add(node.value)
+
+    def visit_AssignTarget(self, node: cst.AssignTarget) -> bool:
+        return not isinstance(node.target, cst.Name)  # to make an alias is no use of it
+
+    def visit_Arg(self, node: cst.Arg) -> bool:
+        node.value.visit(self)
+        return False  # the name of an argument is no name of the program's
+
+    def visit_Call(self, node: cst.Call) -> None:
+        if not self.has_tensorflow:
+            return
+        function = next(iter(self._canonical(node.func)), None)
+        method = node.func.attr.value if isinstance(node.func, cst.Attribute) and function is None else ""
+        self._look_at_arguments(node, function, method)
+        if isinstance(node.func, cst.Attribute) and method:
+            self._look_at_method(node, node.func)
+        self._look_at_computed_names(node, function)
+
+    def visit_Assign(self, node: cst.Assign) -> None:
+        target = node.targets[0].target
+        if self.has_tensorflow and isinstance(target, cst.Subscript) and dotted(target.value).endswith("environ"):
+            index = target.slice[0].slice
+            if isinstance(index, cst.Index):
+                self._look_at_backend(index.value, node.value)
+
+    def look_at_control_flow(self) -> None:
+        """Note each `if`, `while` and `assert` that asks for the value of a tensor where functions are compiled."""
+        for function in control_flow.compiled_functions(self._module, self._scopes_by_node):
+            for statement, test in control_flow.tests_of_tensors(function, self._scopes_by_node):
+                keyword = type(statement).__name__.lower().removesuffix("exp")
+                what = f"{keyword} {self._code(test)}"
+                self.notes.add(Kind.UNKNOWN, what, control_flow.advice(statement, self._code(test)), self._place(test))
+
+    def look_at_star_imports(self) -> None:
+        """Let `from module import *` name what the program uses: names in tables are looked up when they are named."""
+        for node, name in self._all_of:
+            used = sorted(self._free & public_names(f"stratagem.{name}"))
+            if used:
+                new = imports.named_import(node, used)
+                self._rewrite(node, lambda _, new=new: new, new, "Names are looked up when they are named.")
+            for each in used:
+                self._note_name(f"{name}.{each}", self._place(node))
+            if not used:
+                text = f"Import by name what is used of {name}: names are looked up when they are named."
+                self.notes.add(Kind.MISSING, self._code(node), text, self._place(node))
+
+    def _imported(self, module: str, node: cst.CSTNode, *, is_rewritten: bool = True) -> None:
+        """Note what is to be known of an imported module or name."""
+        if (name := self._canonical_name(module)) is not None:
+            self._has_imported = True
+            if "." in name and (not is_rewritten or names.moved(name) is None):
+                self._note_name(name, self._place(node))
+            return
+        package = module.partition(".")[0]
+        if (text := meaning.OTHER_PACKAGES.get(package)) is not None:
+            self.notes.add(Kind.UNKNOWN, package, text, self._place(node))
+        elif package in meaning.KERAS_PACKAGES and self.has_tensorflow and not self._has_imported:
+            self.notes.add(Kind.UNKNOWN, package, meaning.KERAS_FIRST, self._place(node))
+
+    def _used(self, node: cst.Attribute | cst.Name) -> bool:
+        """Note the use of a name of TensorFlow; return whether it is one."""
+        found = self._canonical(node)
+        if not found:
+            return False
+        name = next((n for n in found if names.is_there(n) is not Presence.ABSENT), found[0])
+        if "." not in name:
+            return True
+        new = names.moved(name)
+        if new is None or not isinstance(node, cst.Attribute) or not self._rename(node, name, new):
+            self._note_name(name, self._place(node))
+        return True
+
+    def _rename(self, node: cst.Attribute, name: str, new: str) -> bool:
+        """Write a name at its new place; return whether that can be done from what the program has imported."""
+        root: cst.BaseExpression = node
+        while isinstance(root, cst.Attribute):
+            root = root.value
+        prefix = next(iter(self._canonical(root)), None)
+        if prefix is None or not new.startswith(f"{prefix}."):
+            return False
+        code = dotted(root) + new.removeprefix(prefix)
+        there = cst.parse_expression(code)
+        self._rewrite(node, lambda _: there, there)
+        return True
+
+    def _note_name(self, name: str, place: Place) -> None:
+        if names.is_there(name) is Presence.ABSENT:
+            self.notes.add(Kind.MISSING, name, names.repair(name), place)
+        elif name in meaning.MEANINGS:
+            self.notes.add(Kind.MEANING, name, meaning.MEANINGS[name], place)
+        else:
+            self.notes.add(Kind.WORKS, name, "", place)
+
+    def _look_at_arguments(self, node: cst.Call, function: str | None, method: str) -> None:
+        """Note arguments that are gone, or mean something else."""
+        change = calls.change_of(function, method)
+        if change is not None and (new := calls.changed(node, change)) is not node:
+            self.edits[node] = lambda updated: calls.changed(updated, change)
+            self.notes.add(Kind.REWRITE, calls.difference(node, new), change.why, self._place(node))
+        for argument in node.args:
+            keyword = "" if argument.keyword is None else argument.keyword.value
+            place = self._place(argument)
+            if function is not None and (text := calls.gone_argument(function, keyword)) is not None:
+                self.notes.add(Kind.MISSING, f"{function}({keyword}=)", text, place)
+            text = meaning.ARGUMENTS.get((f".{method}" if method else function or "", keyword))
+            if text is not None and self._code(argument.value) not in ("None", "False"):
+                self.notes.add(Kind.MEANING, f"{method or function}({keyword}=)", text, place)
+
+    def _look_at_method(self, node: cst.Call, function: cst.Attribute) -> None:
+        """Note methods that are gone, operations on datasets, and models that are saved as a folder."""
+        method, place = function.attr.value, self._place(function.attr)
+        if method in calls.GONE_METHODS:
+            self.notes.add(Kind.MISSING, f".{method}()", calls.GONE_METHODS[method], place)
+        elif is_dataset(function.value, self.scope):
+            self._note_name(f"tf.data.Dataset.{method}", place)
+        elif method == "save" and is_model(function.value) and node.args:
+            path = node.args[0].value
+            if isinstance(path, cst.SimpleString) and not _FILE.fullmatch(str(path.evaluated_value)):
+                self.notes.add(Kind.MEANING, f"{self._code(function)}({path.value})", meaning.FOLDER, place)
+
+    def _look_at_computed_names(self, node: cst.Call, function: str | None) -> None:
+        """Note names that the program makes up when it runs, and the backend that it asks for."""
+        called = dotted(node.func)
+        arguments = [argument.value for argument in node.args]
+        if called == "getattr" and arguments and (found := self._canonical(arguments[0])):
+            self.notes.add(Kind.UNKNOWN, f"getattr({found[0]}, ...)", meaning.COMPUTED, self._place(node))
+        elif called in ("importlib.import_module", "import_module", "__import__") and arguments:
+            name = arguments[0].evaluated_value if isinstance(arguments[0], cst.SimpleString) else ""
+            if self._canonical_name(str(name)) is not None:
+                self.notes.add(Kind.UNKNOWN, self._code(node), meaning.COMPUTED, self._place(node))
+        elif called.endswith("environ.setdefault") and len(arguments) == 2:
+            self._look_at_backend(*arguments)
+
+    def _look_at_backend(self, variable: cst.BaseExpression, value: cst.BaseExpression) -> None:
+        """Let `os.environ["KERAS_BACKEND"]` be JAX."""
+        if not isinstance(variable, cst.SimpleString) or variable.evaluated_value != _BACKEND:
+            return
+        if isinstance(value, cst.SimpleString) and value.evaluated_value != "jax":
+            new = value.with_changes(value=f"{value.prefix}{value.quote}jax{value.quote}")
+            self._rewrite(value, lambda _: new, new, f"{_BACKEND}: Stratagem runs Keras on JAX.")
+
+    def _rewrite(self, node: cst.CSTNode, edit: Edit, new: cst.CSTNode, why: str = "") -> None:
+        """Note an edit, and what it makes."""
+        self.edits[node] = edit
+        old, code = (textwrap.shorten(self._code(each), 80, placeholder=" ...") for each in (node, new))
+        self.notes.add(Kind.REWRITE, f"{old} -> {code}", why, self._place(node))
+
+    def _canonical(self, expression: cst.BaseExpression) -> list[str]:
+        """Return the names of TensorFlow that an expression may stand for."""
+        found = (self._canonical_name(name) for name in self.scope.full_names(expression))
+        return [name for name in found if name is not None]
+
+    def _canonical_name(self, name: str) -> str | None:
+        is_plain_keras = names.package_of(name) == "keras" and not self.has_tensorflow
+        return None if is_plain_keras else names.canonical(name)
+
+    def _code(self, node: cst.CSTNode) -> str:
+        return self._module.code_for_node(node)
+
+    def _place(self, node: cst.CSTNode) -> Place:
+        start = self._positions[node].start
+        return Place(start.line, start.column + 1)

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import pytest
+
+from stratagem.migrate.program import migrate
+
+KERAS = "stratagem.tf.keras"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("import tensorflow as tf", "import stratagem.tf as tf"),
+        ("import tensorflow", "import stratagem.tf as tensorflow"),
+        ("import os, tensorflow as tf  # all", "import os, stratagem.tf as tf  # all"),
+        ("import tensorflow.compat.v1 as tf", "import stratagem.tf.compat.v1 as tf"),
+        ("import tensorflow.compat.v2 as tf", "import stratagem.tf.compat.v2 as tf"),
+        ("import tensorflow.keras", "import stratagem.tf as tensorflow"),
+        ("import tensorflow.keras.backend as K", f"import {KERAS}.backend as K"),
+        ("from tensorflow import keras", "from stratagem.tf import keras"),
+        ("from tensorflow import data, distribute as d", "from stratagem.tf import data, distribute as d"),
+        ("from tensorflow.keras.layers import (\n  ReLU,  # 1\n)", f"from {KERAS}.layers import (\n  ReLU,  # 1\n)"),
+        ("from tensorflow.python.keras.layers import Dense", f"from {KERAS}.layers import Dense"),
+        ("from tensorflow.contrib import distribute", "from stratagem.tf import distribute"),
+        ("from tensorflow.contrib.distribute import ReduceOp", "from stratagem.tf.distribute import ReduceOp"),
+        (
+            "from keras.layers.core import Dense\nimport tf_keras as k",
+            f"from {KERAS}.layers import Dense\nimport {KERAS} as k",
+        ),
+        ("import tf_keras", f"import {KERAS} as tf_keras"),
+        ("import tf_keras as keras", f"import {KERAS} as keras"),
+        ("import tensorflow as tf, keras", f"import stratagem.tf as tf, {KERAS} as keras"),
+        ("import keras\nimport tensorflow", f"import {KERAS} as keras\nimport stratagem.tf as tensorflow"),
+        ("import tf_keras as k\nfrom keras import Model", f"import {KERAS} as k\nfrom {KERAS} import Model"),
+        ("try:\n  import tensorflow as tf\nexcept: pass", "try:\n  import stratagem.tf as tf\nexcept: pass"),
+        ("from tensorflow.keras.layers import *\nDense(1)", f"from {KERAS}.layers import Dense\nDense(1)"),
+    ],
+)
+def test_imports_are_rewritten_once(old: str, new: str) -> None:
+    assert migrate(old).text == new
+    assert migrate(new).text == new
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "import keras\nkeras.Model().fit_generator(x)",
+        "import torch, tensorboard, tensorflow_datasets",
+        "from . import tensorflow",
+        "from .tensorflow import keras",
+        "import tensorflow.lite",
+        "from tensorflow.python.framework import ops",
+        "from tensorflow.contrib import slim",
+        "text = 'import tensorflow as tf'",
+        "import numpy as tf\ntf.Session()",
+        "",
+    ],
+)
+def test_other_imports_stay(program: str) -> None:
+    assert migrate(program).text == program

@@ -1,0 +1,213 @@
+from __future__ import annotations
+
+import pytest
+
+from stratagem.migrate.findings import Kind
+from stratagem.migrate.program import migrate
+
+
+def found(text: str, *kinds: Kind) -> list[tuple[str, list[tuple[int, ...]]]]:
+    """Return what is found of some kinds, with its places."""
+    return [(f.what, [tuple(p) for p in f.places]) for f in migrate(text).findings if f.kind in kinds]
+
+
+def test_each_name_is_found_once_with_all_its_places() -> None:
+    program = """\
+import tensorflow as tf
+from tensorflow.keras import layers
+from tensorflow.keras.layers import Dense as D
+
+net = tf.keras.Sequential([layers.Dense(3), D(2), tf.no_such_thing(tf.no_such_thing)])
+"""
+    assert found(program, Kind.WORKS, Kind.MISSING) == [
+        ("tf.no_such_thing", [(5, 51), (5, 68)]),
+        ("tf.keras.layers", [(2, 30)]),
+        ("tf.keras.layers.Dense", [(3, 37), (5, 28), (5, 45)]),
+        ("tf.keras.Sequential", [(5, 7)]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("L = tf.keras.layers; L.Nonsense()", "tf.keras.layers.Nonsense"),
+        ("K = tf.keras; L = K.layers; L.Nonsense()", "tf.keras.layers.Nonsense"),
+        ("def f(tf): return tf.nonsense", None),
+        ("class A:\n    tf = 3\n    def f(self): return tf.nonsense", "tf.nonsense"),
+        ("x = [tf.nonsense for _ in range(3)]", "tf.nonsense"),
+        ("f = lambda tf: tf.nonsense", None),
+        ("self.tf.nonsense", None),
+        ("x = x.y; x.z", None),
+        ("f(tf=3, nonsense=tf)", None),
+        ("tf.data.Dataset.range(3).batch(2).nonsense()", "tf.data.Dataset.nonsense"),
+        ("d = tf.data.Dataset.range(3)\nd = d.batch(2)\nd.nonsense()", "tf.data.Dataset.nonsense"),
+        ("tf.data.Dataset.nonsense", "tf.data.Dataset.nonsense"),
+        ("d = tf.data.Dataset.range(3)\nfor d in x: pass\nd.nonsense()", None),
+        ("d = pandas.read_csv(x)\nd = tf.data.Dataset.range(3)\nd.nonsense()", None),
+        ("d = d.batch(2)\nd.nonsense()", None),
+        ("tf.data.Dataset.range(3).reduce(0, f).nonsense()", None),
+        ("tf.data.AutoShardPolicy.FILE", None),
+        ("tf.distribute.ReduceOp.NONSENSE", "tf.distribute.ReduceOp.NONSENSE"),
+        ("tf.distribute.ReduceOp.SUM", None),
+    ],
+)
+def test_names_follow_assignments_and_scopes(line: str, name: str | None) -> None:
+    assert [what for what, _ in found(f"import tensorflow as tf\n{line}\n", Kind.MISSING)] == ([name] if name else [])
+
+
+def test_a_name_is_missing_only_if_all_imports_of_its_module_lack_it() -> None:
+    program = """\
+try:
+    import tensorflow.compat.v1 as tf
+except ImportError:
+    import tensorflow as tf
+tf.GradientTape, tf.nonsense
+"""
+    assert found(program, Kind.MISSING) == [("tf.compat.v1.nonsense", [(5, 18)])]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("keras.layers.Conv2D(8, 3, border_mode = 'same')", "keras.layers.Conv2D(8, 3, padding = 'same')"),
+        ("tf.keras.optimizers.Adam(lr=0.1)", "tf.keras.optimizers.Adam(lr=0.1)"),
+        ("tf.contrib.distribute.MirroredStrategy()", "tf.distribute.MirroredStrategy()"),
+        ("keras.utils.np_utils.to_categorical(y)", "keras.utils.to_categorical(y)"),
+        ("model.fit_generator(g, 10, 2)", "model.fit(g, steps_per_epoch=10, epochs=2)"),
+        ("model.fit_generator(generator=g, workers=4)", "model.fit(x=g, workers=4)"),
+        ("model.evaluate_generator(g, 10)", "model.evaluate(g, steps=10)"),
+        ("model.predict_generator(\n    g,\n    5,  # all\n)", "model.predict(\n    g,\n    steps=5,  # all\n)"),
+        ("model.fit(x, nb_epoch=2)", "model.fit(x, epochs=2)"),
+        ("m.compile(\n    'sgd',\n    sample_weight_mode=None,\n)", "m.compile(\n    'sgd',\n)"),
+        ("m.compile(sample_weight_mode=None, loss='mse')", "m.compile(loss='mse')"),
+        ("m.compile('sgd',\n  sample_weight_mode=None)  # all", "m.compile('sgd')  # all"),
+        (
+            "m.compile(\n  'sgd',\n  sample_weight_mode=m,  # all\n)",
+            "m.compile(\n  'sgd',\n  sample_weight_mode=m,  # all\n)",
+        ),
+        ("model.fit_generator(*args, **options)", "model.fit(*args, **options)"),
+        ("os.environ['KERAS_BACKEND'] = 'tensorflow'", "os.environ['KERAS_BACKEND'] = 'jax'"),
+        ('os.environ.setdefault("KERAS_BACKEND", "torch")', 'os.environ.setdefault("KERAS_BACKEND", "jax")'),
+        ("model.fit(x, y, epochs=3)  # as it is", "model.fit(x, y, epochs=3)  # as it is"),
+        ("tf.keras.layers.BatchNormalization(fused=True)", "tf.keras.layers.BatchNormalization()"),
+    ],
+)
+def test_calls_are_rewritten_once(old: str, new: str) -> None:
+    head, new_head = (
+        "import os, tensorflow as tf, keras\n",
+        "import os, stratagem.tf as tf, stratagem.tf.keras as keras\n",
+    )
+    assert migrate(f"{head}{old}\n").text == f"{new_head}{new}\n"
+    assert migrate(f"{new_head}{new}\n").text == f"{new_head}{new}\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ("tf.keras.layers.LSTM(3, batch_input_shape=(1, 2, 3))", "tf.keras.layers.LSTM(batch_input_shape=)"),
+        ("tf.keras.Input((3,), ragged=True)", "tf.keras.Input(ragged=)"),
+        ("model.predict_classes(x)", ".predict_classes()"),
+        ("strategy.experimental_run_v2(step)", ".experimental_run_v2()"),
+    ],
+)
+def test_what_is_gone_from_calls(line: str, what: str) -> None:
+    assert [name for name, _ in found(f"import tensorflow as tf\n{line}\n", Kind.MISSING)] == [what]
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ("tf.distribute.MirroredStrategy()", ["tf.distribute.MirroredStrategy"]),
+        ("tf.data.Dataset.range(8).shuffle(8)", ["tf.data.Dataset.shuffle"]),
+        ("tf.keras.layers.LSTM(3, stateful=True)", ["tf.keras.layers.LSTM(stateful=)"]),
+        ("tf.keras.layers.LSTM(3, stateful=False)", []),
+        ("model.compile('sgd', run_eagerly=True)", ["compile(run_eagerly=)"]),
+        ("self.model.save('/tmp/model')", ["self.model.save('/tmp/model')"]),
+        ("model.save('a.keras'); model.save('a.h5'); model.save(path); image.save('a')", []),
+    ],
+)
+def test_what_means_something_else(line: str, what: list[str]) -> None:
+    assert [name for name, _ in found(f"import tensorflow as tf\n{line}\n", Kind.MEANING)] == what
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ("import tensorflow_datasets as tfds", "tensorflow_datasets"),
+        ("getattr(tf.keras.layers, name)", "getattr(tf.keras.layers, ...)"),
+        ("importlib.import_module('tensorflow.keras')", "importlib.import_module('tensorflow.keras')"),
+    ],
+)
+def test_what_the_text_does_not_tell(line: str, what: str) -> None:
+    assert [name for name, _ in found(f"import tensorflow as tf\n{line}\n", Kind.UNKNOWN)] == [what]
+
+
+def test_packages_on_keras_come_after_stratagem() -> None:
+    assert found("import keras_hub\nimport tensorflow as tf\n", Kind.UNKNOWN) == [("keras_hub", [(1, 8)])]
+    assert found("import tensorflow as tf\nimport keras_hub\n", Kind.UNKNOWN) == []
+
+
+def test_star_import_that_nothing_is_used_of_is_missing() -> None:
+    program = "from tensorflow.keras.layers import *\n"
+    assert found(program, Kind.MISSING) == [("from tensorflow.keras.layers import *", [(1, 1)])]
+
+
+CONTROL_FLOW = """\
+import tensorflow as tf
+
+@tf.function
+def compiled(x, n, training, axis=0):
+    if x > 0: pass
+    if training and axis == 0: pass
+    if x is None or isinstance(x, list) or n == "text": pass
+    if x.shape[0] > 3 or len(x) > 3 or x.dtype == tf.int32: pass
+    while n < 10: n += 1
+    big = tf.reduce_sum(x) > 3
+    if not big: pass
+    assert tf.reduce_all(x == x)
+    return x if tf.equal(n, 3) else n
+
+def replica_step(batch):
+    loss = tf.reduce_mean(batch)
+    if tf.math.is_nan(loss): pass
+    for i in range(3):
+        if i > 1: pass
+
+    for i in tf.range(10): pass
+    for i in tf.range(batch): pass
+
+def plain(x):
+    if x > 0: pass
+
+class Layer(tf.keras.layers.Layer):
+    def call(self, x, training, scale=1):
+        if training or scale > 1 or self.size > 1: pass
+        return x if tf.reduce_any(x) else -x
+
+    def build(self, shape):
+        if shape > 1: pass
+
+class Other:
+    def call(self, x):
+        if x > 1: pass
+
+strategy.run(replica_step, args=(1,))
+"""
+
+
+def test_control_flow_on_tensors_of_compiled_functions() -> None:
+    assert found(CONTROL_FLOW, Kind.UNKNOWN) == [
+        ("if x > 0", [(5, 8)]),
+        ("while n < 10", [(9, 11)]),
+        ("if not big", [(11, 8)]),
+        ("assert tf.reduce_all(x == x)", [(12, 12)]),
+        ("if tf.equal(n, 3)", [(13, 17)]),
+        ("if tf.math.is_nan(loss)", [(17, 8)]),
+        ("for tf.range(batch)", [(22, 14)]),
+        ("if tf.reduce_any(x)", [(30, 21)]),
+    ]
+    texts = [f.text for f in migrate(CONTROL_FLOW).findings if f.kind is Kind.UNKNOWN]
+    assert texts[0] == (
+        "If `x > 0` is a tensor, this cannot be compiled. Write:\n    value = tf.cond(x > 0, lambda: ..., lambda: ...)"
+    )
+    assert texts[4].endswith("Write:\n    tf.where(tf.equal(n, 3), a, b)")
