@@ -8,7 +8,7 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -35,8 +35,8 @@ class Contender:
     Args:
         name: As `--only` takes it.
         title: What it is.
-        program: File in `mnist_cnn`.
-        workers: Processes, each on its own core.
+        program: File in this folder.
+        tasks: The type of each process. A chief answers for all, else each worker does.
         peer: Folder in `peers` with its environment; None runs in this one.
         arguments: More arguments of the program.
     """
@@ -44,9 +44,14 @@ class Contender:
     name: str
     title: str
     program: str
-    workers: int = 1
+    tasks: tuple[str, ...] = ("worker",)
     peer: str | None = None
     arguments: tuple[str, ...] = ()
+
+    @property
+    def workers(self) -> int:
+        """How many tasks compute."""
+        return self.tasks.count("worker")
 
     @property
     def python(self) -> Path:
@@ -54,7 +59,7 @@ class Contender:
         return Path(sys.executable) if self.peer is None else HERE / "peers" / self.peer / ".venv" / "bin" / "python"
 
 
-class _Worker(NamedTuple):
+class _Process(NamedTuple):
     process: subprocess.Popen[bytes]
     asks: IO[bytes]
     answers: IO[bytes]
@@ -88,21 +93,22 @@ class Running:
         contender: Which.
         data: File with `x` and `y`.
         steps: Steps of an epoch.
-        cores: The core of each worker.
+        cores: The core of each task.
         logs: Folder for what the processes print.
     """
 
     def __init__(self, contender: Contender, data: Path, steps: int, cores: Sequence[int], logs: Path) -> None:
         self.contender = contender
         self.cores = cores
-        self._logs = [logs / f"{contender.name}-{worker}.log" for worker in range(contender.workers)]
-        addresses = [f"{LOOPBACK}:{port}" for port in free_ports(contender.workers)]
-        program = HERE / "mnist_cnn" / contender.program
-        command = [str(contender.python), str(program), str(data), str(steps), *contender.arguments]
-        self._workers = [
-            _start(command, core, _variables(contender, addresses, worker), self._logs[worker])
-            for worker, core in enumerate(cores)
+        self._logs = [logs / f"{contender.name}-{number}.log" for number in range(len(contender.tasks))]
+        addresses = [f"{LOOPBACK}:{port}" for port in free_ports(len(contender.tasks))]
+        command = [str(contender.python), str(HERE / contender.program), str(data), str(steps), *contender.arguments]
+        self._processes = [
+            _start(command, core, _variables(contender, addresses, number), self._logs[number])
+            for number, core in enumerate(cores)
         ]
+        answering = "chief" if "chief" in contender.tasks else "worker"
+        self._answering = [number for number, task in enumerate(contender.tasks) if task == answering]
 
     def warm_up(self) -> tuple[dict[str, str], float]:
         """Wait for the first epoch, which every contender runs unasked.
@@ -114,8 +120,8 @@ class Running:
             ContenderError: It failed.
         """
         answers = self._answers(START_SECONDS)
-        if [answer["cores"] for answer in answers] != [[core] for core in self.cores]:
-            raise ContenderError(f"{self.contender.title}: its workers are not bound to cores {self.cores}.")
+        if [answer["cores"] for answer in answers] != [[self.cores[number]] for number in self._answering]:
+            raise ContenderError(f"{self.contender.title}: its tasks are not bound to cores {self.cores}.")
         return answers[0]["versions"], answers[0]["loss"]
 
     def turn(self) -> Turn:
@@ -124,26 +130,27 @@ class Running:
         Raises:
             ContenderError: It failed.
         """
-        begin, used, busy = time.perf_counter(), self._cpu_seconds(), _busy_seconds(self.cores)
-        for worker in self._workers:
+        cores = set(self.cores)
+        begin, used, busy = time.perf_counter(), self._cpu_seconds(), _busy_seconds(cores)
+        for number in self._answering:
             try:
-                worker.asks.write(b"go\n")
+                self._processes[number].asks.write(b"go\n")
             except BrokenPipeError:
                 raise ContenderError(self._failure("ended")) from None
         answers = self._answers(TURN_SECONDS)
-        others = _busy_seconds(self.cores) - busy - (self._cpu_seconds() - used)
+        others = _busy_seconds(cores) - busy - (self._cpu_seconds() - used)
         return Turn(
             ms=max(answer["ms"] for answer in answers),
             cpu_ms=sum(answer["cpu_ms"] for answer in answers) / len(answers),
             loss=answers[0]["loss"],
-            others=max(0.0, others / (time.perf_counter() - begin) / len(self.cores)),
+            others=max(0.0, others / (time.perf_counter() - begin) / len(cores)),
         )
 
     def end(self) -> None:
         """End the processes, by force those that do not end when nobody asks any more."""
-        for worker in self._workers:
-            worker.asks.close()
-        for process, _, answers in self._workers:
+        for each in self._processes:
+            each.asks.close()
+        for process, _, answers in self._processes:
             try:
                 process.wait(END_SECONDS)
             except subprocess.TimeoutExpired:
@@ -155,11 +162,12 @@ class Running:
         """Return one answer of each worker."""
         deadline = time.monotonic() + seconds
         answers = []
-        for worker in self._workers:
-            ready, _, _ = select.select([worker.answers], [], [], max(0.0, deadline - time.monotonic()))
+        for number in self._answering:
+            source = self._processes[number].answers
+            ready, _, _ = select.select([source], [], [], max(0.0, deadline - time.monotonic()))
             if not ready:
                 raise ContenderError(self._failure(f"did not answer in {seconds:.0f} s"))
-            line = worker.answers.readline()  # a worker writes a line at once
+            line = source.readline()  # a task writes a line at once
             if not line:
                 raise ContenderError(self._failure("ended"))
             answers.append(json.loads(line))
@@ -172,14 +180,14 @@ class Running:
     def _cpu_seconds(self) -> float:
         """Return the time that cores spent on the processes, children excluded."""
         ticks = 0
-        for worker in self._workers:
+        for each in self._processes:
             # The name of the program, in parentheses, may hold anything; utime and stime are fields 14 and 15.
-            fields = Path(f"/proc/{worker.process.pid}/stat").read_text().rpartition(")")[2].split()
+            fields = Path(f"/proc/{each.process.pid}/stat").read_text().rpartition(")")[2].split()
             ticks += int(fields[11]) + int(fields[12])
         return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def _start(command: Sequence[str], core: int, variables: Mapping[str, str], log: Path) -> _Worker:
+def _start(command: Sequence[str], core: int, variables: Mapping[str, str], log: Path) -> _Process:
     with log.open("wb") as stderr:
         process = subprocess.Popen(
             command,
@@ -192,11 +200,11 @@ def _start(command: Sequence[str], core: int, variables: Mapping[str, str], log:
         )
     assert process.stdin is not None
     assert process.stdout is not None
-    return _Worker(process, process.stdin, process.stdout)
+    return _Process(process, process.stdin, process.stdout)
 
 
-def _variables(contender: Contender, addresses: Sequence[str], worker: int) -> dict[str, str]:
-    """Return the environment of a worker: CPU only, as many threads as it has cores."""
+def _variables(contender: Contender, addresses: Sequence[str], number: int) -> dict[str, str]:
+    """Return the environment of a task: CPU only, as many threads as it has cores."""
     variables = {name: value for name, value in os.environ.items() if name != environment.TF_CONFIG}
     variables |= dict.fromkeys([*environment.THREAD_COUNTS, "TF_NUM_INTRAOP_THREADS"], "1")
     variables |= {
@@ -206,14 +214,19 @@ def _variables(contender: Contender, addresses: Sequence[str], worker: int) -> d
         "TF_USE_LEGACY_KERAS": "1",
         "TF_CPP_MIN_LOG_LEVEL": "2",
         "GLOO_SOCKET_IFNAME": "lo",
+        "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]),
     }
     if len(addresses) > 1:
-        cluster = {"cluster": {"worker": list(addresses)}, "task": {"type": "worker", "index": worker}}
-        variables[environment.TF_CONFIG] = json.dumps(cluster)
+        cluster: dict[str, list[str]] = {}
+        for each, address in zip(contender.tasks, addresses, strict=True):
+            cluster.setdefault(each, []).append(address)
+        task = contender.tasks[number]
+        this = {"type": task, "index": contender.tasks[:number].count(task)}
+        variables[environment.TF_CONFIG] = json.dumps({"cluster": cluster, "task": this})
     return variables
 
 
-def _busy_seconds(cores: Sequence[int]) -> float:
+def _busy_seconds(cores: Collection[int]) -> float:
     """Return the time that cores worked, for anybody on this machine or beside it (steal).
 
     Interrupts are left out: those of its own messages would look like work of others.

@@ -34,18 +34,22 @@ QUIET = 0.03
 ATTEMPTS = 3
 """How often, at most, one turn is run; the least disturbed one counts."""
 
-REFERENCE = Contender("keras", "Keras on JAX", "plain_keras.py")
+WORKERS = ("worker", "worker")
+
+REFERENCE = Contender("keras", "Keras on JAX", "mnist_cnn/plain_keras.py")
 CONTENDERS = (
     REFERENCE,
-    Contender("one", "Stratagem, OneDeviceStrategy", "with_stratagem.py"),
-    Contender("two", "Stratagem, MultiWorkerMirroredStrategy", "with_stratagem.py", workers=2),
-    Contender("backup", "the same, a backup every 30 steps", "with_stratagem.py", workers=2, arguments=("30",)),
-    Contender("torch", "PyTorch, DDP over Gloo", "torch_ddp.py", workers=2, peer="torch"),
+    Contender("one", "Stratagem, OneDeviceStrategy", "mnist_cnn/with_stratagem.py"),
+    Contender("two", "Stratagem, MultiWorkerMirroredStrategy", "mnist_cnn/with_stratagem.py", tasks=WORKERS),
+    Contender(
+        "backup", "the same, a backup every 30 steps", "mnist_cnn/with_stratagem.py", tasks=WORKERS, arguments=("30",)
+    ),
+    Contender("torch", "PyTorch, DDP over Gloo", "mnist_cnn/torch_ddp.py", tasks=WORKERS, peer="torch"),
     Contender(
         "tensorflow",
         "TensorFlow, MultiWorkerMirroredStrategy",
-        "tensorflow_multi_worker.py",
-        workers=2,
+        "mnist_cnn/tensorflow_multi_worker.py",
+        tasks=WORKERS,
         peer="tensorflow",
     ),
 )
@@ -100,7 +104,8 @@ def started(contenders: Sequence[Contender], steps: int, folder: Path, data: Pat
                 say(f"{contender.title}: needs {contender.workers} cores, there are {len(cores)}.")
             else:
                 say(f"{contender.title}: starting")
-                each = Running(contender, data, steps, cores[: contender.workers], folder)
+                own = [cores[number % len(cores)] for number in range(len(contender.tasks))]
+                each = Running(contender, data, steps, own, folder)
                 try:
                     versions, loss = each.warm_up()
                     running[each] = Result(contender, versions, [loss])
@@ -134,14 +139,14 @@ def measure(running: dict[Running, Result], rounds: int) -> None:
             result.turns.append(quiet_turn(each, result))
 
 
-def table(results: Sequence[Result], rounds: int) -> str:
-    """Return the results as a Markdown table."""
-    reference = next(result for result in results if result.contender is REFERENCE)
+def table(results: Sequence[Result], rounds: int, reference: Contender = REFERENCE) -> str:
+    """Return the results as a Markdown table, with ratios to the reference."""
+    base_turns = next(result.turns for result in results if result.contender is reference)
     columns = "contender | workers | ms/step | quartiles | ratio | CPU ms/step | CPU ratio | loss | others | versions"
     lines = [f"| {columns} |", "| --- " * len(columns.split("|")) + "|"]
     for result in results:
         low, middle, high = statistics.quantiles([turn.ms for turn in result.turns], n=4, method="inclusive")
-        pairs = list(zip(result.turns, reference.turns, strict=True))
+        pairs = list(zip(result.turns, base_turns, strict=True))
         cells = [
             result.contender.title,
             str(result.contender.workers),

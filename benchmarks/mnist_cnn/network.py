@@ -13,17 +13,18 @@ from turns import Turns
 ROWS_PER_WORKER = 64
 """Rows of each worker in every step."""
 
+SEED = 1
+
 _FOR_EVER = 1_000_000
 
 
-def compiled_network(keras: Any) -> Any:
-    """Return the compiled model, with the same weights wherever the same Keras makes it.
+def network(keras: Any) -> Any:
+    """Return the model.
 
     Args:
         keras: Keras 3, or `tf_keras`.
     """
-    keras.utils.set_random_seed(1)
-    model = keras.Sequential(
+    return keras.Sequential(
         [
             keras.layers.InputLayer((28, 28)),
             keras.layers.Reshape((28, 28, 1)),
@@ -33,6 +34,16 @@ def compiled_network(keras: Any) -> Any:
             keras.layers.Dense(10),
         ]
     )
+
+
+def compiled_network(keras: Any) -> Any:
+    """Return the compiled model, with the same weights wherever the same Keras makes it.
+
+    Args:
+        keras: Keras 3, or `tf_keras`.
+    """
+    keras.utils.set_random_seed(SEED)
+    model = network(keras)
     model.compile(
         optimizer=keras.optimizers.SGD(0.001),
         loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
