@@ -15,6 +15,8 @@ SHELL := /bin/sh
 BIN := .venv/bin
 PYTEST_ARGS ?=
 TRAIN_ARGS ?=
+# Files side by side; the tests of one share what is slow to make. One after another: make test PYTEST_ARGS="-n 0"
+PYTEST := -m pytest -n auto --maxprocesses 4 --dist loadfile
 
 help:
 	@sed -n '2,8s/^# \{0,1\}//p' Makefile
@@ -24,7 +26,7 @@ train: .venv/installed-examples
 
 test: lint
 	@echo "== pytest"
-	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+	@$(BIN)/python $(PYTEST) $(PYTEST_ARGS)
 
 lint: .venv/installed-dev
 	@echo "== ruff check" && $(BIN)/ruff check .
@@ -33,7 +35,7 @@ lint: .venv/installed-dev
 
 test-floor: .venv-floor/installed-dev
 	@echo "== pytest on the oldest supported versions:" $$(.venv-floor/bin/python tools/floor.py)
-	@.venv-floor/bin/python -m pytest $(PYTEST_ARGS)
+	@.venv-floor/bin/python $(PYTEST) $(PYTEST_ARGS)
 
 bench: .venv/installed-dev
 	@$(BIN)/python benchmarks/step_time.py

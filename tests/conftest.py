@@ -16,6 +16,15 @@ os.environ["KERAS_BACKEND"] = "jax"
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 # The cluster of a shell that runs the tests is not the cluster of the tests.
 os.environ.pop("TF_CONFIG", None)
+# Thousands of small programs run a few times each: compiling them is what the suite would take its time for. Without
+# XLA's expensive passes, its newer code generator and its threads that takes a seventh of it, here and in all processes
+# that tests start. Whole programs compile as users' do: `as_users_do`.
+if os.environ["JAX_PLATFORMS"] == "cpu":
+    os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
+    os.environ["XLA_FLAGS"] = (
+        os.environ.get("XLA_FLAGS", "")
+        + " --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
+    )
 
 import jax
 import keras  # noqa: F401 - sets environment variables of its own, once; no test should be blamed for it
@@ -29,6 +38,13 @@ NUM_VIRTUAL_DEVICES = 4
 
 jax.config.update("jax_num_cpu_devices", NUM_VIRTUAL_DEVICES)
 
+_LIGHT_START = str(Path(__file__).parent / "light_start")
+"""What processes that tests start begin with; see there."""
+if _LIGHT_START not in os.environ.get("PYTHONPATH", ""):
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [_LIGHT_START, os.environ.get("PYTHONPATH")]))
+for _module in [name for name, module in sys.modules.items() if module is None]:
+    del sys.modules[_module]  # pytest-xdist's own processes began so too; tests themselves may use all there is
+
 _OWN_VARIABLES = {"PYTEST_CURRENT_TEST"}
 _SECONDS_TO_END = 2.0
 """A thread or process that is ending when its test ends may take this long."""
@@ -39,6 +55,16 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip("needs an NVIDIA GPU: JAX_PLATFORMS=cuda,cpu pytest -m gpu")
 
 
+@pytest.fixture
+def as_users_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the processes that a test starts load and compile all that they do by default."""
+    before = os.environ.get("XLA_FLAGS", "").partition("--xla_cpu_use_fusion_emitters")[0]
+    monkeypatch.setenv("XLA_FLAGS", before.strip())  # XLA takes a lone space for the name of a file, and aborts
+    monkeypatch.delenv("JAX_DISABLE_MOST_OPTIMIZATIONS", raising=False)
+    paths = os.environ["PYTHONPATH"].split(os.pathsep)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path for path in paths if path != _LIGHT_START))
+
+
 @pytest.fixture(autouse=True)
 def leaves_nothing_behind() -> Iterator[None]:
     """Fail a test that leaks an environment variable, a thread or a child process into the next one."""
@@ -46,7 +72,8 @@ def leaves_nothing_behind() -> Iterator[None]:
     yield
     leaks = _changed_variables(environment)
     for thread in set(threading.enumerate()) - threads:
-        if type(thread).__name__ == "GarbageCollectorThread":  # pyzmq starts its one, for the life of the process
+        # pyzmq starts its one, and JAX calls back from its own, both for the life of the process.
+        if type(thread).__name__ in ("GarbageCollectorThread", "_DummyThread"):
             continue
         thread.join(_SECONDS_TO_END)
         if thread.is_alive():

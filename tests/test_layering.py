@@ -23,6 +23,8 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"strategy"}),
     frozenset({"callbacks"}),
     frozenset({"estimator", "doctor"}),
+    frozenset({"tf"}),
+    frozenset({"migrate"}),
 )
 """A folder imports from itself and from the layers before its own. Modules beside the folders come last."""
 

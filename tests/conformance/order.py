@@ -15,7 +15,6 @@ from typing import Any
 import keras
 import numpy as np
 from keras import layers, ops
-from tests.conformance.runs import quick_compilation
 
 import stratagem
 from stratagem.data import Dataset
@@ -187,7 +186,6 @@ def batches_seen(name: str, strategy: stratagem.Strategy | None, seed: int = SEE
 
 def seen_on_worker() -> dict[str, Batches]:
     """Run all inputs as one worker of a cluster. Its random numbers are its own: all must take the chief's."""
-    quick_compilation(True)
     strategy = stratagem.MultiWorkerMirroredStrategy()
     resolver = strategy.cluster_resolver
     own = 0 if resolver is None else int(resolver.task_id or 0)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 
 import jax
 import keras
+import pytest
 from tests.conformance import inputs
 from tests.conformance.compat import keep_double_precision
 from tests.conformance.table import ALL, EXCEPTIONS, ROWS, SHAPES, Record, Row, Tolerance, differences, run
@@ -21,13 +22,11 @@ from stratagem.testing import run_workers
 Outcome = Record | str
 """What a row recorded; or the traceback of what went wrong, so that other rows still tell."""
 
-_SECONDS = 540.0
-"""For the whole table, on a machine that is busy; an idle one with two cores takes a quarter of that."""
+TABLE_SECONDS = 540.0
+"""For a whole table, on a machine that is busy; an idle one with two cores takes a tenth of that."""
 
-
-def quick_compilation(on: bool) -> None:
-    """Let XLA compile without expensive passes: a quarter less time for the suite."""
-    jax.config.update("jax_disable_most_optimizations", on)
+# The first test that needs a cluster waits for the whole table to run on it.
+needs_whole_table = pytest.mark.timeout(TABLE_SECONDS + 60)
 
 
 @functools.cache
@@ -63,7 +62,7 @@ def check(found: Outcome, expected: Outcome, tolerance: Tolerance | None) -> Non
     assert not different, "\n".join(different)
 
 
-def _warnings_are_errors() -> None:
+def begin_worker() -> None:
     """Do in a worker what pyproject.toml says for pytest."""
     warnings.simplefilter("error")
     # Keras's metrics cast to int64, which JAX holds as int32; plain Keras warns as well.
@@ -71,12 +70,6 @@ def _warnings_are_errors() -> None:
 
 
 # Several workers -----------------------------------------------------------------------------------
-
-
-def begin_worker() -> None:
-    """Set up a process of a test like that of pytest."""
-    _warnings_are_errors()
-    quick_compilation(True)
 
 
 def on_worker(names: Iterable[str]) -> dict[str, Outcome]:
@@ -101,7 +94,7 @@ def rows_for(workers: int) -> list[str]:
 @functools.cache
 def cluster(workers: int) -> list[dict[str, Outcome]]:
     """Run all rows for a cluster of real workers in one go: starting it takes as long as several rows."""
-    results = run_workers(on_worker, workers, args=[rows_for(workers)], timeout_seconds=_SECONDS)
+    results = run_workers(on_worker, workers, args=[rows_for(workers)], timeout_seconds=TABLE_SECONDS)
     return [result.value for result in results]
 
 
@@ -145,5 +138,5 @@ def in_double_precision(names: list[str]) -> dict[str, dict[int, Outcome]]:
 def double_precision() -> dict[str, dict[int, Outcome]]:
     """Run all rows that double precision suits."""
     names = [row.name for row in ROWS.values() if row.float64]
-    results = run_workers(in_double_precision, 2, args=[names], devices_per_worker=4, timeout_seconds=_SECONDS)
+    results = run_workers(in_double_precision, 2, args=[names], devices_per_worker=4, timeout_seconds=TABLE_SECONDS)
     return {name: outcomes for result in results for name, outcomes in result.value.items()}

@@ -13,12 +13,14 @@ import numpy as np
 import pytest
 from tests.conformance.loops import DROPOUT, LOOPS, PER_REPLICA, run_loop, run_plain
 from tests.conformance.runs import (
+    TABLE_SECONDS,
     Outcome,
     begin_double_precision,
     begin_worker,
     central,
     check,
     mirrored,
+    needs_whole_table,
     outcome,
     own_half,
 )
@@ -28,8 +30,6 @@ import stratagem
 from stratagem.testing import run_workers
 
 SIZES = (2, 4)
-SECONDS = 540.0  # on a busy machine; an idle one with two cores takes a quarter of that
-needs_whole_table = pytest.mark.timeout(600)
 ALL = {**LOOPS, **PER_REPLICA}
 
 
@@ -80,7 +80,9 @@ def in_double_precision(names: list[str]) -> dict[str, dict[int, tuple[Outcome, 
 @functools.cache
 def double_precision() -> dict[str, dict[int, tuple[Outcome, Outcome]]]:
     names = [loop.name for loop in ALL.values() if loop.float64]
-    results = run_workers(in_double_precision, 2, args=[names], devices_per_worker=max(SIZES), timeout_seconds=SECONDS)
+    results = run_workers(
+        in_double_precision, 2, args=[names], devices_per_worker=max(SIZES), timeout_seconds=TABLE_SECONDS
+    )
     return {name: outcomes for result in results for name, outcomes in result.value.items()}
 
 
@@ -115,7 +117,7 @@ def on_worker(names: list[str]) -> dict[str, Outcome]:
 
 @functools.cache
 def workers() -> list[dict[str, Outcome]]:
-    results = run_workers(on_worker, 2, args=[[*ALL, DROPOUT.name]], timeout_seconds=SECONDS)
+    results = run_workers(on_worker, 2, args=[[*ALL, DROPOUT.name]], timeout_seconds=TABLE_SECONDS)
     return [result.value for result in results]
 
 

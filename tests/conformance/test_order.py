@@ -11,7 +11,7 @@ import itertools
 
 import pytest
 from tests.conformance.order import BATCH, EPOCHS, INPUTS, ROWS, STEPS, Batches, batches_seen, seen_on_worker
-from tests.conformance.runs import mirrored
+from tests.conformance.runs import TABLE_SECONDS, mirrored, needs_whole_table
 
 from stratagem.testing import run_workers
 
@@ -20,7 +20,7 @@ IN_ORDER = [list(range(start, min(start + BATCH, ROWS))) for start in range(0, R
 
 @functools.cache
 def _cluster(workers: int) -> list[dict[str, Batches]]:
-    return [result.value for result in run_workers(seen_on_worker, workers, timeout_seconds=110)]
+    return [result.value for result in run_workers(seen_on_worker, workers, timeout_seconds=TABLE_SECONDS)]
 
 
 @functools.cache
@@ -75,8 +75,8 @@ def test_virtual_devices(name: str, replicas: int) -> None:
     _check(name, _on_devices(name, replicas))
 
 
+@needs_whole_table
 @pytest.mark.multiprocess
-@pytest.mark.timeout(120)  # the first one waits for the cluster, which runs all inputs
 @pytest.mark.parametrize("workers", [2, 3, 4])
 @pytest.mark.parametrize("name", INPUTS)
 def test_workers(name: str, workers: int) -> None:

@@ -17,7 +17,7 @@ import stratagem
 from stratagem.core.errors import InputError
 from stratagem.testing import run_workers
 
-pytestmark = pytest.mark.multiprocess
+pytestmark = [pytest.mark.multiprocess, pytest.mark.usefixtures("as_users_do")]
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SEEDED = Path(__file__).parents[1] / "seeded.py"
@@ -122,23 +122,41 @@ def test_parameter_servers() -> None:
     assert all("On digits" not in result.output for result in results[1:])
 
 
-def test_resnet_on_two_devices() -> None:
-    (output,) = run("resnet.py", "--devices", "2", "--epochs", "2", "--filters", "4", "--blocks", "1")
+def test_estimator(tmp_path: Path) -> None:
+    """1,437 digits are 23 batches of 64: on two replicas eleven steps, and the batch that is left is left out."""
+    (output,) = run("estimator.py", "--devices", "2", "--learning-rate", "0.05", "--model-dir", str(tmp_path))
+
+    (first,) = re.findall(r"loss = (\d\.\d+), step = 0$", output, re.MULTILINE)
+    (step, loss) = re.findall(r"Saving dict for global step (\d+): global_step = 11, loss = (\d\.\d+)", output)[-1]
+    assert step == "11"
+    assert 2.1 < float(first) < 2.6
+    assert float(loss) < float(first)
+    assert {file.name for file in tmp_path.glob("model*")} == {f"model.ckpt-{n}.safetensors" for n in (0, 11)}
+    assert re.search(rf"^\(\{{'loss': np.float32\({loss}\), 'global_step': np.int64\(11\)\}}, \[\]\)$", output, re.M)
+
+
+def test_recommender() -> None:
+    arguments = ["1", EXAMPLES / "recommender.py", "--rows", "20000", "--epochs", "1"]
+    results = run_workers(SEEDED, 1, servers=1, args=arguments)
+
+    pattern = r"among 20 of 500 articles: (\S+)% of the time; before training (\S+)%"
+    ((trained, untrained),) = re.findall(pattern, results[0].output)
+    assert float(untrained) < 10
+    assert float(trained) > 60  # about 90 are to be had: one purchase of ten is of any taste
+    assert not any("rows travel" in result.output for result in results)
+
+
+SMALL = ["--epochs", "2", "--filters", "4", "--blocks", "1"]
+
+
+def test_resnet_on_two_devices() -> None:  # the other strategies: tests/tutorials/test_strategies.py
+    (output,) = run("resnet.py", "--strategy", "mirrored", "--devices", "2", *SMALL)
 
     epochs = progress(output)
     assert len(epochs) == 2
     assert epochs[1].loss < epochs[0].loss
     assert epochs[1].accuracy > 0.3
     assert len(re.findall(r"val_accuracy: \d\.\d+ - val_loss: \d+\.\d+\n", output)) == 2
-
-
-def test_resnet_on_two_workers() -> None:
-    arguments = ["--strategy", "multi_worker", "--epochs", "2", "--filters", "4", "--blocks", "1"]
-    chief, other = run("resnet.py", *arguments, workers=2)
-
-    first, second = progress(chief)
-    assert second.loss < first.loss
-    assert progress(other) == []
 
 
 @pytest.mark.parametrize(

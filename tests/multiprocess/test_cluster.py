@@ -20,7 +20,7 @@ from stratagem.core import exits
 
 pytestmark = pytest.mark.multiprocess
 
-SOURCES = Path(__file__).parents[2] / "src"
+PATHS = os.pathsep.join([str(Path(__file__).parents[2] / "src"), os.environ["PYTHONPATH"]])
 SECONDS = 40
 
 PRELUDE = """
@@ -43,7 +43,7 @@ def start() -> Iterator[Start]:
         def start_one(program: str, config: dict[str, object] | None, **variables: str) -> subprocess.Popen[str]:
             kept = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
             kept.pop("TF_CONFIG", None)
-            environ = kept | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(SOURCES), "PYTHONUNBUFFERED": "1"} | variables
+            environ = kept | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": PATHS, "PYTHONUNBUFFERED": "1"} | variables
             if config is not None:
                 environ["TF_CONFIG"] = json.dumps(config)
             process = subprocess.Popen(
@@ -118,14 +118,19 @@ def test_process_0_names_the_tasks_that_do_not_arrive(start: Start) -> None:
     own = local_configs(3)
     program = """
     print("here")
+    input()
     try:
         join(detect(), timeout_seconds=3)
     except StratagemError as error:
         print(type(error).__name__, error)
     """
-    early = start(program, own[1])
-    wait_for(early, "here")  # its time is over before that of process 0, which still has the last word
-    processes = [start(program, own[0]), early]
+    processes = [start(program, config) for config in own[:2]]
+    for process in processes:
+        wait_for(process, "here")
+    for process in reversed(processes):  # worker 1 gives up before process 0, which still has the last word
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
     outputs = [finish(process)[0] for process in processes]
     missing = own[0]["cluster"]["worker"][2]  # type: ignore[index]
     for out in outputs:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
 import textwrap
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -461,9 +461,14 @@ def test_a_frozen_task_is_ended_within_the_grace_time(launch: Launch) -> None:
     assert process.wait() == 7
 
 
+def _cpu_seconds_of_children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def test_command_line_starts_at_once() -> None:
-    start = time.monotonic()
+    start = _cpu_seconds_of_children()
     done = subprocess.run([sys.executable, "-m", "stratagem", "--help"], capture_output=True, text=True, check=True)
 
-    assert time.monotonic() - start < 1.0  # 0.06 s measured; a loaded machine gets some air
+    assert _cpu_seconds_of_children() - start < 1.0  # 0.06 s measured; where cores are shared it is more
     assert "Train Keras models" in done.stdout
