@@ -59,6 +59,7 @@ def program(folder: str, seed: int, kill: Kill | None = None, own_folders: bool 
 
         def die_at(self, batch: int | None) -> None:
             if kill in [(worker, self.epoch, batch) for worker in (strategy.worker_index, ALL)]:
+                backup.end_session()  # what is being written in the background counts in this test
                 os.kill(os.getpid(), signal.SIGKILL)
 
     with strategy.scope():
