@@ -39,6 +39,7 @@ class Contender:
         tasks: The type of each process. A chief answers for all, else each worker does.
         peer: Folder in `peers` with its environment; None runs in this one.
         arguments: More arguments of the program.
+        shares_cores: Whether it takes part where there are fewer cores than workers.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Contender:
     tasks: tuple[str, ...] = ("worker",)
     peer: str | None = None
     arguments: tuple[str, ...] = ()
+    shares_cores: bool = False
 
     @property
     def workers(self) -> int:
@@ -78,12 +80,14 @@ class Turn:
         cpu_ms: Likewise, the time that a worker's core worked for it; the mean over workers.
         loss: Mean loss over the epoch.
         others: Share of its cores that other processes took meanwhile.
+        peak_mib: Most memory that a worker has had since its start, in MiB; that of the largest.
     """
 
     ms: float
     cpu_ms: float
     loss: float
     others: float
+    peak_mib: float
 
 
 class Running:
@@ -144,6 +148,7 @@ class Running:
             cpu_ms=sum(answer["cpu_ms"] for answer in answers) / len(answers),
             loss=answers[0]["loss"],
             others=max(0.0, others / (time.perf_counter() - begin) / len(cores)),
+            peak_mib=max(answer["peak_mib"] for answer in answers),
         )
 
     def end(self) -> None:
