@@ -119,7 +119,7 @@ def summary(times: Mapping[int, Times]) -> list[Figure]:
             what = f"sum of {named(size)} over {workers} workers"
             found.append(Figure(what, ours, "ms", ours / gloo, "Gloo"))
         ours, gloo = (large / statistics.median(sizes[large][way]) / 1e9 for way in WAYS)
-        found.append(Figure(f"the same, {named(large)} by its time", ours, "GB/s", ours / gloo, "Gloo"))
+        found.append(Figure(f"bandwidth of it: {named(large)} by its time", ours, "GB/s", ours / gloo, "Gloo"))
         slowest = [max(max(ways[way]) for size, ways in sizes.items() if size <= 1 << 20) * 1e3 for way in WAYS]
         what = f"slowest sum of at most 1 MiB over {workers} workers"
         found.append(Figure(what, slowest[0], "ms", slowest[0] / slowest[1], "Gloo"))
@@ -134,7 +134,10 @@ def draw(times: Mapping[int, Times], file: Path) -> None:
             medians = [1e3 * statistics.median(ways[way]) for ways in sizes.values()]
             label = f"{NAMES[way]}, {workers} workers"
             drawn.append(Line(label, list(sizes), medians, colour, dashed=workers != min(times)))
-    ticks = {size: named(size) for size in sorted({size for sizes in times.values() for size in sizes})}
+    ticks: dict[float, str] = {}
+    for size in sorted({size for sizes in times.values() for size in sizes}):
+        if size > 2 * max(ticks, default=0):  # the names of closer ones would lie over one another
+            ticks[size] = named(size)
     title = "One sum over the workers of one machine"
     lines(file, title, "size of the sum", "median, ms", drawn, x_ticks=ticks, logarithmic=True)
 

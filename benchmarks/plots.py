@@ -52,14 +52,15 @@ def bars(
         own: Those that are Stratagem's; they have the colour, the others are grey.
     """
     names = list(heights)
-    figure, axes = _canvas(1.2 + 0.45 * len(names))
+    figure, axes = _canvas(1.1 + 0.55 * len(names))
     medians = [median for median, _, _ in heights.values()]
     spread = [
         [median - low for median, low, _ in heights.values()],
         [high - median for median, _, high in heights.values()],
     ]
     colours = [BLUE if name in own else GREY for name in names]
-    axes.barh(names, medians, xerr=spread, color=colours, height=0.65, error_kw={"elinewidth": 1.2, "capsize": 3})
+    labels = [name.replace(", ", ",\n", 1) for name in names]
+    axes.barh(labels, medians, xerr=spread, color=colours, height=0.65, error_kw={"elinewidth": 1.2, "capsize": 3})
     for place, (median, _, high) in enumerate(heights.values()):
         axes.annotate(f"{median:.1f}", (max(median, high), place), (6, 0), textcoords="offset points", va="center")
     axes.invert_yaxis()
@@ -114,7 +115,7 @@ def _canvas(height: float) -> tuple[Any, Any]:
 
 
 def _finish(figure: Any, axes: Any, file: Path, title: str, *, grid: str) -> None:
-    axes.set_title(title, loc="left", fontweight="bold", fontsize="medium")
+    figure.suptitle(title, x=0.01, horizontalalignment="left", fontweight="bold", fontsize="medium")
     axes.grid(axis=grid, color="#DDDDDD", linewidth=0.8)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)

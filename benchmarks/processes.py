@@ -56,6 +56,11 @@ class Contender:
         return self.tasks.count("worker")
 
     @property
+    def described(self) -> str:
+        """What it is, and of how many workers if there are several."""
+        return f"{self.title}, {self.workers} workers" if self.workers > 1 else self.title
+
+    @property
     def python(self) -> Path:
         """The interpreter to run."""
         return Path(sys.executable) if self.peer is None else HERE / "peers" / self.peer / ".venv" / "bin" / "python"

@@ -45,7 +45,7 @@ class Result:
     def title(self) -> str:
         """What it is, a peer with its version."""
         versions = "".join(f", {name} {version}" for name, version in self.versions.items() if self.contender.peer)
-        return self.contender.title + versions
+        return self.contender.described + versions
 
     @property
     def ms(self) -> float:
