@@ -193,7 +193,7 @@ def measured(devices: int, rows_of_device: int, steps: int, rounds: int) -> Meas
 
 def figures(plots: Path) -> list[Figure]:
     """Measure what the suite shows."""
-    found = measured(devices=1, rows_of_device=64, steps=30, rounds=9)
+    found = measured(devices=1, rows_of_device=64, steps=20, rounds=7)
     if found.again:
         raise SystemExit(f"The replica function was traced {found.again} times more while it was measured.")
     hand, ours = (statistics.median(found.times[name]) for name in (HAND, OURS))

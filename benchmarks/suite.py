@@ -36,10 +36,10 @@ README = HERE.parent / "README.md"
 BUDGETS = {
     "step_time": 120,
     "fit_overhead": 60,
-    "scaling": 180,
+    "scaling": 165,
     "resnet_time": 120,
     "collectives": 60,
-    "custom_loop": 45,
+    "custom_loop": 60,
     "input_cost": 60,
     "record_rate": 45,
     "start_up": 90,
