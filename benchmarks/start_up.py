@@ -38,6 +38,13 @@ PARTS = (
 )
 """The rows of the table, in the order of time; what JAX compiles or loads is left out of the parts it happens in."""
 
+LEFT_OUT = ("PYTHONDONTWRITEBYTECODE", environment.COMPILATION_CACHE_DIR)
+"""Variables that programs do not inherit. Without bytecode every start would compile Stratagem's own files, which an
+installed package has compiled; a folder of the user's own would be warm."""
+
+LIMIT_SECONDS = 120.0
+"""Longest start."""
+
 Seconds = dict[str, float]
 """Seconds of each part; under PROGRAMS, how many programs were compiled or loaded."""
 
@@ -56,10 +63,10 @@ def start(command: Sequence[str], variables: Mapping[str, str]) -> Seconds:
     output = subprocess.run(
         command,
         env={
-            # Without bytecode every start would compile Stratagem's own files, which an installed package has compiled.
-            **{name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"},
+            **{name: value for name, value in os.environ.items() if name not in LEFT_OUT},
             environment.KERAS_BACKEND: "jax",
             environment.JAX_PLATFORMS: "cpu",
+            environment.COMPILATION_CACHE: "true",
             "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]),
             "MPLCONFIGDIR": str(Path.home() / ".cache" / "matplotlib"),  # Keras loads it; it would list all fonts anew
             **variables,
@@ -67,6 +74,7 @@ def start(command: Sequence[str], variables: Mapping[str, str]) -> Seconds:
         stdout=subprocess.PIPE,
         text=True,
         check=True,
+        timeout=LIMIT_SECONDS,
     ).stdout
     answers = [json.loads(line.partition("START ")[2]) for line in output.splitlines() if "START " in line]
     last = max(answers, key=lambda parts: parts[-1][1])
