@@ -42,9 +42,9 @@ BUDGETS = {
     "custom_loop": 60,
     "input_cost": 60,
     "record_rate": 45,
-    "start_up": 90,
-    "checkpoint": 30,
-    "parameter_servers": 90,
+    "start_up": 115,
+    "checkpoint": 20,
+    "parameter_servers": 75,
 }
 """The scripts in the order of the table, and the seconds that each may take without peers: 15 minutes in all."""
 
