@@ -3,9 +3,9 @@
 #   make test        ruff, types, tests
 #   make lint        ruff and types only
 #   make test-floor  the tests on the oldest versions that pyproject.toml names
-#   make bench       time of one step, side by side
+#   make bench       the benchmarks, in one table (15 minutes)
 #   make clean       remove the virtual environments
-# Extra arguments: make test PYTEST_ARGS="-k cluster", make train TRAIN_ARGS="--epochs 1", make PYTHON=/opt/python3.12 ...
+# Extra arguments: make test PYTEST_ARGS="-k cluster", make train TRAIN_ARGS="--epochs 1", make bench BENCH_ARGS="--write", make PYTHON=/opt/python3.12 ...
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
@@ -15,6 +15,7 @@ SHELL := /bin/sh
 BIN := .venv/bin
 PYTEST_ARGS ?=
 TRAIN_ARGS ?=
+BENCH_ARGS ?=
 # Files side by side; the tests of one share what is slow to make. One after another: make test PYTEST_ARGS="-n 0"
 PYTEST := -m pytest -n auto --maxprocesses 4 --dist loadfile
 
@@ -37,8 +38,8 @@ test-floor: .venv-floor/installed-dev
 	@echo "== pytest on the oldest supported versions:" $$(.venv-floor/bin/python tools/floor.py)
 	@.venv-floor/bin/python $(PYTEST) $(PYTEST_ARGS)
 
-bench: .venv/installed-dev
-	@$(BIN)/python benchmarks/step_time.py
+bench: .venv/installed-bench
+	@$(BIN)/python benchmarks/suite.py $(BENCH_ARGS)
 
 clean:
 	rm -rf .venv .venv-floor
@@ -46,6 +47,9 @@ clean:
 # Stamps: a folder is installed again only when what is written in pyproject.toml changed.
 .venv/installed-examples: pyproject.toml tools/install.sh
 	@PYTHON="$(PYTHON)" sh tools/install.sh .venv examples
+
+.venv/installed-bench: pyproject.toml tools/install.sh
+	@PYTHON="$(PYTHON)" sh tools/install.sh .venv bench
 
 .venv/installed-dev: pyproject.toml tools/install.sh
 	@PYTHON="$(PYTHON)" sh tools/install.sh .venv dev

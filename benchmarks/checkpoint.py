@@ -10,10 +10,13 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
+from figures import Figure
 from pages import page, save
 
 from stratagem.train import Checkpoint, CheckpointManager, CheckpointOptions
@@ -51,6 +54,25 @@ def table(seconds: dict[str, list[float]]) -> str:
     return "\n".join(lines)
 
 
+def of_each_way(megabytes: float, saves: int) -> dict[str, list[float]]:
+    """Return the times of each way of saving."""
+    ways = {"synchronous": False, "asynchronous": True}
+    return {name: blocking_times(megabytes, saves, in_background=background) for name, background in ways.items()}
+
+
+def summary(seconds: Mapping[str, list[float]], megabytes: float) -> list[Figure]:
+    """Return what the suite shows of the results; the first save does not count."""
+    at_once, later = (1e3 * statistics.median(seconds[name][1:]) for name in ("synchronous", "asynchronous"))
+    what = f"a checkpoint of {megabytes:g} MB blocks for"
+    with_async = Figure(f"{what}, with `enable_async=True`", later, "ms", later / at_once, "synchronous")
+    return [Figure(what, at_once, "ms"), with_async]
+
+
+def figures(plots: Path) -> list[Figure]:
+    """Measure what the suite shows."""
+    return summary(of_each_way(megabytes=100, saves=8), megabytes=100)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--megabytes", type=float, default=100.0)
@@ -59,10 +81,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.saves < 2:
         parser.error("the first save does not count: --saves 2 or more")
-    seconds = {
-        name: blocking_times(arguments.megabytes, arguments.saves, in_background=in_background)
-        for name, in_background in (("synchronous", False), ("asynchronous", True))
-    }
+    seconds = of_each_way(arguments.megabytes, arguments.saves)
     facts = [
         f"{arguments.megabytes:g} MB in {VARIABLES} variables, {arguments.saves} saves each way, to a local folder"
     ]

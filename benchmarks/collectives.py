@@ -13,13 +13,16 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import jax
 import numpy as np
+from figures import Figure
 from jax import lax
 from jax.sharding import PartitionSpec
 from pages import page, save
+from plots import BLUE, ORANGE, Line, lines
 
 import stratagem
 from stratagem.replica.central import compiled
@@ -33,6 +36,8 @@ TURNS = 4
 """Of each size the two take so many turns."""
 
 WAYS = ("AUTO", "RING")
+
+NAMES = {"AUTO": "memory", "RING": "Gloo"}
 
 Times = dict[int, dict[str, list[float]]]
 """Of each size and way, the seconds of each call."""
@@ -88,7 +93,7 @@ def table(times: dict[int, Times]) -> str:
         times: Of each number of workers.
     """
     columns = ["workers", "bytes"]
-    for name in ("memory", "Gloo"):
+    for name in NAMES.values():
         columns += [f"{name}: median ms", "p99 ms", "most ms", "GB/s"]
     lines = [f"| {' | '.join([*columns, 'times as fast'])} |", "| --- " * (len(columns) + 1) + "|"]
     for workers, sizes in times.items():
@@ -104,6 +109,60 @@ def table(times: dict[int, Times]) -> str:
     return "\n".join(lines)
 
 
+def summary(times: Mapping[int, Times]) -> list[Figure]:
+    """Return what the suite shows: the smallest sum, the largest, and the slowest call of all up to 1 MiB."""
+    found = []
+    for workers, sizes in times.items():
+        small, large = min(sizes), max(sizes)
+        for size in (small, large):
+            ours, gloo = (1e3 * statistics.median(sizes[size][way]) for way in WAYS)
+            what = f"sum of {named(size)} over {workers} workers"
+            found.append(Figure(what, ours, "ms", ours / gloo, "Gloo"))
+        ours, gloo = (large / statistics.median(sizes[large][way]) / 1e9 for way in WAYS)
+        found.append(Figure(f"bandwidth of it: {named(large)} by its time", ours, "GB/s", ours / gloo, "Gloo"))
+        slowest = [max(max(ways[way]) for size, ways in sizes.items() if size <= 1 << 20) * 1e3 for way in WAYS]
+        what = f"slowest sum of at most 1 MiB over {workers} workers"
+        found.append(Figure(what, slowest[0], "ms", slowest[0] / slowest[1], "Gloo"))
+    return found
+
+
+def draw(times: Mapping[int, Times], file: Path) -> None:
+    """Draw the medians by size."""
+    drawn = []
+    for way, colour in zip(WAYS, (BLUE, ORANGE), strict=True):
+        for workers, sizes in times.items():
+            medians = [1e3 * statistics.median(ways[way]) for ways in sizes.values()]
+            label = f"{NAMES[way]}, {workers} workers"
+            drawn.append(Line(label, list(sizes), medians, colour, dashed=workers != min(times)))
+    ticks: dict[float, str] = {}
+    for size in sorted({size for sizes in times.values() for size in sizes}):
+        if size > 2 * max(ticks, default=0):  # the names of closer ones would lie over one another
+            ticks[size] = named(size)
+    title = "One sum over the workers of one machine"
+    lines(file, title, "size of the sum", "median, ms", drawn, x_ticks=ticks, logarithmic=True)
+
+
+def named(size: int) -> str:
+    """Return a number of bytes as people say it."""
+    return f"{size >> 20} MiB" if size >= 1 << 20 else f"{size >> 10} KiB"
+
+
+def of_workers(numbers: Sequence[int], sizes: Sequence[int], calls: int) -> dict[int, Times]:
+    """Measure with so many workers, as the first of them sees it."""
+    cores = sorted(os.sched_getaffinity(0))
+    return {
+        workers: run_workers(measured, workers, args=[sizes, calls, cores], timeout_seconds=600)[0].value
+        for workers in numbers
+    }
+
+
+def figures(plots: Path) -> list[Figure]:
+    """Measure what the suite shows, and draw it in a folder."""
+    times = of_workers((2, 4), [size for size in SIZES if size <= 11264 << 10], calls=100)
+    draw(times, plots / "collectives.png")
+    return summary(times)
+
+
 def main() -> int:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -114,12 +173,7 @@ def main() -> int:
     arguments = parser.parse_args()
     if min(arguments.workers) < 2 or arguments.calls < TURNS or min(arguments.sizes) < 4:
         parser.error(f"--workers 2 or more, --calls {TURNS} or more, --sizes 4 or more")
-    cores = sorted(os.sched_getaffinity(0))
-    times = {}
-    for workers in arguments.workers:
-        args = [arguments.sizes, arguments.calls, cores]
-        results = run_workers(measured, workers, args=args, timeout_seconds=600)
-        times[workers] = results[0].value
+    times = of_workers(arguments.workers, arguments.sizes, arguments.calls)
     facts = [f"{arguments.calls} sums of float32 of each size, fewer of the largest; as the first worker saw them"]
     text = page("Sums over the workers of one machine", facts, table(times))
     print(text)

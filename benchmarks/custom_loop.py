@@ -16,7 +16,8 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 os.environ["KERAS_BACKEND"] = "jax"
 
@@ -24,10 +25,35 @@ import jax
 import jax.numpy as jnp
 import keras
 import numpy as np
+from figures import Figure
 from jax.sharding import PartitionSpec
 
 import stratagem
 from stratagem.replica.mesh import AXIS
+
+
+class Measured(NamedTuple):
+    """Of each contender the milliseconds of a step in each round and its loss; how often its function was traced.
+
+    Args:
+        times: In the order of the rounds.
+        losses: After three steps.
+        traced: Before what was measured.
+        again: Meanwhile; anything but zero is a fault.
+    """
+
+    times: dict[str, list[float]]
+    losses: dict[str, float]
+    traced: int
+    again: int
+
+    @property
+    def ratio(self) -> float:
+        """Stratagem's time to that of JAX by hand: the median of the rounds' own."""
+        return statistics.median(own / hand for own, hand in zip(self.times[OURS], self.times[HAND], strict=True))
+
+
+HAND, OURS = "JAX by hand", "Stratagem"
 
 Turn = Callable[[int], float]
 """Run so many steps and return the last loss."""
@@ -134,6 +160,47 @@ def milliseconds(turn: Turn, steps: int) -> float:
     return (time.perf_counter() - start) / steps * 1000
 
 
+def measured(devices: int, rows_of_device: int, steps: int, rounds: int) -> Measured:
+    """Measure both, on the first core of this process.
+
+    Args:
+        devices: Virtual CPU devices.
+        rows_of_device: Rows for each.
+        steps: In a turn.
+        rounds: Turns of each.
+    """
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # before JAX starts its threads, which inherit it
+    stratagem.testing.virtual_devices(devices)
+    strategy = stratagem.MirroredStrategy()
+
+    draw = np.random.default_rng(0)
+    rows = rows_of_device * devices
+    images = draw.random((rows, 28, 28, 1), "float32")
+    labels = draw.integers(0, 10, rows).astype("int32")
+    dataset = stratagem.data.Dataset.from_tensor_slices((images, labels)).batch(rows)
+    batch = next(iter(strategy.experimental_distribute_dataset(dataset)))
+
+    bodies: list[int] = []
+    turns = {HAND: by_hand(strategy, images, labels), OURS: with_stratagem(strategy, batch, bodies)}
+    losses = {name: turn(3) for name, turn in turns.items()}
+    traced = len(bodies)
+    times: dict[str, list[float]] = {name: [] for name in turns}
+    for number in range(rounds):
+        for name in list(turns)[:: -1 if number % 2 else 1]:
+            times[name].append(milliseconds(turns[name], steps))
+    return Measured(times, losses, traced, len(bodies) - traced)
+
+
+def figures(plots: Path) -> list[Figure]:
+    """Measure what the suite shows."""
+    found = measured(devices=1, rows_of_device=64, steps=20, rounds=7)
+    if found.again:
+        raise SystemExit(f"The replica function was traced {found.again} times more while it was measured.")
+    hand, ours = (statistics.median(found.times[name]) for name in (HAND, OURS))
+    what = "custom loop, a step"
+    return [Figure(f"{what}: {HAND}", hand, "ms"), Figure(f"{what}: {OURS}", ours, "ms", found.ratio, HAND)]
+
+
 def main() -> int:
     """Run the benchmark and print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -142,33 +209,16 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=30, help="steps in a turn")
     parser.add_argument("--rounds", type=int, default=11)
     options = parser.parse_args()
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # before JAX starts its threads, which inherit it
-    stratagem.testing.virtual_devices(options.devices)
-    strategy = stratagem.MirroredStrategy()
+    found = measured(options.devices, options.rows, options.steps, options.rounds)
 
-    draw = np.random.default_rng(0)
     rows = options.rows * options.devices
-    images = draw.random((rows, 28, 28, 1), "float32")
-    labels = draw.integers(0, 10, rows).astype("int32")
-    dataset = stratagem.data.Dataset.from_tensor_slices((images, labels)).batch(rows)
-    batch = next(iter(strategy.experimental_distribute_dataset(dataset)))
-
-    bodies: list[int] = []
-    turns = {"JAX by hand": by_hand(strategy, images, labels), "Stratagem": with_stratagem(strategy, batch, bodies)}
-    losses = {name: turn(3) for name, turn in turns.items()}
-    traced = len(bodies)
-    times: dict[str, list[float]] = {name: [] for name in turns}
-    for number in range(options.rounds):
-        for name in list(turns)[:: -1 if number % 2 else 1]:
-            times[name].append(milliseconds(turns[name], options.steps))
-
-    ratio = statistics.median(b / a for a, b in zip(times["JAX by hand"], times["Stratagem"], strict=True))
     print(f"{options.devices} device(s), {rows} rows, {options.rounds} rounds of {options.steps} steps, one core")
-    for name, found in times.items():
-        low, middle, high = statistics.quantiles(found, n=4, method="inclusive")
-        print(f"{name:12} {middle:7.2f} ms/step, quartiles {low:.2f}-{high:.2f}, loss after 3 steps {losses[name]:.5f}")
-    print(f"ratio {ratio:.3f}; replica function traced {traced} times before, {len(bodies) - traced} while measured")
-    return 0 if len(bodies) == traced else 1
+    for name, times in found.times.items():
+        low, middle, high = statistics.quantiles(times, n=4, method="inclusive")
+        loss = found.losses[name]
+        print(f"{name:12} {middle:7.2f} ms/step, quartiles {low:.2f}-{high:.2f}, loss after 3 steps {loss:.5f}")
+    print(f"ratio {found.ratio:.3f}; replica function traced {found.traced} times before, {found.again} while measured")
+    return 1 if found.again else 0
 
 
 if __name__ == "__main__":

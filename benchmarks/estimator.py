@@ -7,14 +7,12 @@ Contenders take turns, as in step_time.py. Linux only: it binds processes to cor
 
 from __future__ import annotations
 
-import argparse
 import sys
-import tempfile
-from pathlib import Path
+from functools import partial
 
-from pages import page, save
-from processes import Contender, ContenderError
-from step_time import measure, prepare_data, say, started, table
+from processes import Contender
+from rounds import command
+from step_time import table
 
 FIT = Contender("fit", "fit", "mnist_cnn/with_stratagem.py")
 CONTENDERS = (
@@ -24,30 +22,9 @@ CONTENDERS = (
 )
 
 
-def main() -> int:
-    """Run the benchmark; return 1 if a contender failed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=10, help="turns of each contender that count")
-    parser.add_argument("--steps", type=int, default=100, help="steps in a turn")
-    parser.add_argument("--write", action="store_true", help="save the page in benchmarks/results")
-    arguments = parser.parse_args()
-    if arguments.rounds < 2 or arguments.steps < 1:
-        parser.error("a median needs --rounds 2 or more, a turn --steps 1 or more")
-    with tempfile.TemporaryDirectory() as name:
-        data, title = prepare_data(Path(name))
-        try:
-            with started(CONTENDERS, arguments.steps, Path(name), data) as running:
-                measure(running, arguments.rounds)
-        except ContenderError as error:
-            say(str(error))
-            return 1
-    facts = [f"{title}; {arguments.rounds} rounds, {arguments.steps} steps each; 64 rows"]
-    text = page("Estimator beside fit", facts, table(list(running.values()), arguments.rounds, FIT))
-    print(text)
-    if arguments.write:
-        say(f"written: {save('estimator', text)}")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    beside, names = (
+        partial(table, reference=FIT),
+        {"theme": "estimator", "title": "Estimator beside fit", "rows": "64 rows"},
+    )
+    sys.exit(command(__doc__, CONTENDERS, beside, **names, steps=100, reference=FIT))

@@ -20,6 +20,11 @@ def cpu_model() -> str:
     return platform.machine()
 
 
+def hardware() -> str:
+    """Return the processor and how many of its cores this process may use."""
+    return f"{cpu_model()}, {len(os.sched_getaffinity(0))} cores"
+
+
 def page(title: str, facts: list[str], table: str) -> str:
     """Return a table with what it was measured on, as Markdown.
 
@@ -30,8 +35,7 @@ def page(title: str, facts: list[str], table: str) -> str:
     """
     command = " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]])
     lines = [
-        f"{cpu_model()}, {len(os.sched_getaffinity(0))} cores; {platform.system()} {platform.release()}; "
-        f"Python {platform.python_version()}",
+        f"{hardware()}; {platform.system()} {platform.release()}; Python {platform.python_version()}",
         f"load over the last 15 minutes: {os.getloadavg()[2]:.1f}",
         *facts,
         f"`{command}`",
@@ -41,9 +45,14 @@ def page(title: str, facts: list[str], table: str) -> str:
     )
 
 
+def place(theme: str, suffix: str = ".md") -> Path:
+    """Return where today's page of a theme lies, or a picture of it."""
+    machine = re.sub(r"[^a-z0-9]+", "-", hardware().lower()).strip("-")
+    return RESULTS / f"{theme}_{machine}_{datetime.date.today():%Y-%m-%d}{suffix}"
+
+
 def save(theme: str, text: str) -> Path:
     """Save a page as today's of its theme, and return where."""
-    hardware = re.sub(r"[^a-z0-9]+", "-", f"{cpu_model()} {len(os.sched_getaffinity(0))} cores".lower()).strip("-")
-    path = RESULTS / f"{theme}_{hardware}_{datetime.date.today():%Y-%m-%d}.md"
+    path = place(theme)
     path.write_text(text)
     return path

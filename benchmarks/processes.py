@@ -39,6 +39,7 @@ class Contender:
         tasks: The type of each process. A chief answers for all, else each worker does.
         peer: Folder in `peers` with its environment; None runs in this one.
         arguments: More arguments of the program.
+        shares_cores: Whether it takes part where there are fewer cores than workers.
     """
 
     name: str
@@ -47,11 +48,17 @@ class Contender:
     tasks: tuple[str, ...] = ("worker",)
     peer: str | None = None
     arguments: tuple[str, ...] = ()
+    shares_cores: bool = False
 
     @property
     def workers(self) -> int:
         """How many tasks compute."""
         return self.tasks.count("worker")
+
+    @property
+    def described(self) -> str:
+        """What it is, and of how many workers if there are several."""
+        return f"{self.title}, {self.workers} workers" if self.workers > 1 else self.title
 
     @property
     def python(self) -> Path:
@@ -78,12 +85,14 @@ class Turn:
         cpu_ms: Likewise, the time that a worker's core worked for it; the mean over workers.
         loss: Mean loss over the epoch.
         others: Share of its cores that other processes took meanwhile.
+        peak_mib: Most memory that a worker has had since its start, in MiB; that of the largest.
     """
 
     ms: float
     cpu_ms: float
     loss: float
     others: float
+    peak_mib: float
 
 
 class Running:
@@ -144,6 +153,7 @@ class Running:
             cpu_ms=sum(answer["cpu_ms"] for answer in answers) / len(answers),
             loss=answers[0]["loss"],
             others=max(0.0, others / (time.perf_counter() - begin) / len(cores)),
+            peak_mib=max(answer["peak_mib"] for answer in answers),
         )
 
     def end(self) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from pages import page, save
 from processes import Contender, ContenderError
-from step_time import Result, measure, say, started
+from rounds import Result, in_turns, say
 
 from stratagem.transport.keys import make_keys
 
@@ -41,13 +41,12 @@ def table(results: Sequence[Result]) -> str:
     columns = "contender | ms | quartiles | times as fast | others | versions"
     lines = [f"| {columns} |", "| --- " * len(columns.split("|")) + "|"]
     for result in results:
-        low, middle, high = statistics.quantiles([turn.ms for turn in result.turns], n=4, method="inclusive")
-        pairs = zip(result.turns, reference.turns, strict=True)
+        low, high = result.quartiles
         cells = [
             result.contender.title,
-            f"{middle:.1f}",
+            f"{result.ms:.1f}",
             f"{low:.1f}-{high:.1f}",
-            f"{statistics.median(base.ms / own.ms for own, base in pairs):.2f}",
+            f"{reference.ratio_to(result):.2f}",
             f"{statistics.median(turn.others for turn in result.turns):.1%}",
             ", ".join(f"{name} {version}" for name, version in result.versions.items()),
         ]
@@ -68,13 +67,12 @@ def main() -> int:
         keys = Path(name) / "keys.json"
         keys.write_text(json.dumps({role: key.as_text() for role, key in make_keys(1).items()}))
         try:
-            with started(contenders, arguments.steps, Path(name), keys) as running:
-                measure(running, arguments.rounds)
+            results = in_turns(contenders, arguments.rounds, arguments.steps, Path(name), keys)
         except ContenderError as error:
             say(str(error))
             return 1
     facts = [f"{arguments.rounds} rounds of {arguments.steps}; the model: the network of mnist_cnn, float32"]
-    text = page("A pull and a push of 11 MB", facts, table(list(running.values())))
+    text = page("A pull and a push of 11 MB", facts, table(results))
     print(text)
     if arguments.write:
         say(f"written: {save('pull_push', text)}")

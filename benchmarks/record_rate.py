@@ -28,10 +28,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from figures import Figure
+
 BATCH = 128
 FILES = 8
 HERE = Path(__file__).parent
 TENSORFLOW = HERE / "peers" / "tensorflow" / ".venv" / "bin" / "python"
+
+
+Turns = list[dict[tuple[str, bool], dict[str, Any]]]
+"""Of each round, what each contender answered, in order and shuffled."""
 
 
 # Contenders: each yields batches of records without end ----------------------------------------------
@@ -150,7 +156,7 @@ def turn(process: subprocess.Popen[str], shuffled: bool, seconds: float) -> dict
     return found
 
 
-def table(names: list[str], turns: list[dict[tuple[str, bool], dict[str, Any]]], size: int) -> str:
+def table(names: list[str], turns: Turns, size: int) -> str:
     lines = [
         "| reader | order | records/s | MB/s | ratio | ratio by CPU time | grown, MB |",
         "| --- | --- | ---: | ---: | ---: | ---: | ---: |",
@@ -178,6 +184,57 @@ def _ratio(own: list[dict[str, Any]], peers: list[dict[str, Any] | None], unit: 
     return f"{statistics.median(ratios):.2f}" if ratios else "-"
 
 
+def measured(gigabytes: float, size: int, rounds: int, seconds: float) -> tuple[list[str], Turns]:
+    """Write the files and let all contenders that can run read them in turns.
+
+    Args:
+        gigabytes: Of records, in each format.
+        size: Of a record, in bytes.
+        rounds: Turns of each contender and order that count.
+        seconds: Of a turn.
+
+    Returns:
+        The contenders, and what each round found of each and each order.
+    """
+    present = {"tf.data": TENSORFLOW.exists(), "grain": importlib.util.find_spec("grain") is not None}
+    names = [name for name in CONTENDERS if present.get(name, True)]
+    core = min(os.sched_getaffinity(0))
+    with tempfile.TemporaryDirectory() as folder:
+        paths = write_files(Path(folder), size, int(gigabytes * 1e9 / size))
+        processes = {name: start(name, paths[CONTENDERS[name].kind], core) for name in names}
+        turns = []
+        for number in range(1 + rounds):
+            order = names if number % 2 == 0 else names[::-1]
+            turns.append({(name, s): turn(processes[name], s, seconds) for s in (False, True) for name in order})
+        del turns[0]  # drains what was read ahead before the first turn
+        for process in processes.values():
+            process.send_signal(signal.SIGCONT)
+            assert process.stdin is not None
+            process.stdin.close()
+            process.wait()
+    return names, turns
+
+
+def summary(names: list[str], turns: Turns, size: int) -> list[Figure]:
+    """Return what the suite shows of the results: shuffled reading, ours beside its reference where that took part."""
+    rows = []
+    for name in names:
+        title, reference = CONTENDERS[name].title, CONTENDERS[name].reference
+        rate = statistics.median(one[name, True]["rate"] for one in turns)
+        ratio, to = None, ""
+        if name != reference and reference in names:
+            ratio = statistics.median(one[name, True]["rate"] / one[reference, True]["rate"] for one in turns)
+            to = CONTENDERS[reference].title
+        rows.append(Figure(f"records of {size / 1000:g} KB, shuffled: {title}", rate, "records/s", ratio, to))
+    return rows
+
+
+def figures(plots: Path) -> list[Figure]:
+    """Measure what the suite shows."""
+    size = 10_000
+    return summary(*measured(gigabytes=0.2, size=size, rounds=4, seconds=0.5), size)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gigabytes", type=float, default=2.0, help="of records, in each format")
@@ -194,24 +251,7 @@ def main() -> None:
         return
     pages: Any = importlib.import_module("pages")
     size = int(options.kilobytes * 1000)
-    present = {"tf.data": TENSORFLOW.exists(), "grain": importlib.util.find_spec("grain") is not None}
-    names = [name for name in CONTENDERS if present.get(name, True)]
-    core = min(os.sched_getaffinity(0))
-    with tempfile.TemporaryDirectory() as folder:
-        paths = write_files(Path(folder), size, int(options.gigabytes * 1e9 / size))
-        processes = {name: start(name, paths[CONTENDERS[name].kind], core) for name in names}
-        turns = []
-        for number in range(1 + options.rounds):
-            order = names if number % 2 == 0 else names[::-1]
-            turns.append(
-                {(name, s): turn(processes[name], s, options.seconds) for s in (False, True) for name in order}
-            )
-        del turns[0]  # drains what was read ahead before the first turn
-        for process in processes.values():
-            process.send_signal(signal.SIGCONT)
-            assert process.stdin is not None
-            process.stdin.close()
-            process.wait()
+    names, turns = measured(options.gigabytes, size, options.rounds, options.seconds)
     facts = [
         f"{options.gigabytes:g} GB of records of {options.kilobytes:g} KB in {FILES} files of each format, in the page "
         "cache",

@@ -12,9 +12,13 @@ import json
 import os
 import sys
 import time
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+_FOR_EVER = 1_000_000
 
 
 class Turns:
@@ -49,6 +53,7 @@ class Turns:
         """
         wall, cpu = (now - begin for now, begin in zip(_clocks(), self._begin, strict=True))
         answer: dict[str, Any] = {"ms": 1e3 * wall / self.steps, "cpu_ms": 1e3 * cpu / self.steps, "loss": loss}
+        answer["peak_mib"] = _peak_mib()
         if self._versions:
             answer |= {"versions": self._versions, "cores": sorted(os.sched_getaffinity(0))}
             self._versions = {}
@@ -59,6 +64,35 @@ class Turns:
         return True
 
 
+def fit_in_turns(
+    keras: Any, model: Any, turns: Turns, *data: Any, callbacks: Sequence[Any] = (), **options: Any
+) -> None:
+    """Call `model.fit` once; a turn is what lies between the ends of two of its epochs.
+
+    Args:
+        keras: The Keras that made the model.
+        model: A compiled model.
+        turns: When to run an epoch.
+        *data: What `fit` takes first.
+        callbacks: More callbacks of `fit`.
+        **options: More options of `fit`.
+    """
+
+    def on_epoch_end(epoch: int, logs: dict[str, float]) -> None:
+        model.stop_training = not turns.finish(float(logs["loss"]))
+
+    end_of_turn = keras.callbacks.LambdaCallback(on_epoch_end=on_epoch_end)
+    model.fit(*data, epochs=_FOR_EVER, callbacks=[*callbacks, end_of_turn], verbose=0, **options)
+
+
 def _clocks() -> tuple[float, float]:
     """Return the time on the wall and the time that cores worked for this process, in seconds."""
     return time.perf_counter(), time.process_time()
+
+
+def _peak_mib() -> float:
+    """Return the most memory that this process has had, in MiB; what `getrusage` says begins with its parent's."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM"):
+            return int(line.split()[1]) / 1024
+    return 0.0

@@ -16,6 +16,8 @@ os.environ["KERAS_BACKEND"] = "jax"
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 # The cluster of a shell that runs the tests is not the cluster of the tests.
 os.environ.pop("TF_CONFIG", None)
+# What earlier runs have compiled stays out of the tests, and theirs out of what the user keeps.
+os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"
 # Thousands of small programs run a few times each: compiling them is what the suite would take its time for. Without
 # XLA's expensive passes, its newer code generator and its threads that takes a seventh of it, here and in all processes
 # that tests start. Whole programs compile as users' do: `as_users_do`.

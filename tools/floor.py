@@ -1,6 +1,6 @@
 """Print the lower bounds of pyproject.toml as pip constraints, one a line.
 
-Only what users install counts: the tools of the `dev` extra stay at their newest.
+Only what users install counts: the tools of the extras `dev` and `bench` stay at their newest.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ import re
 import tomllib
 from pathlib import Path
 from typing import Any
+
+_TOOLS = ("bench", "dev")
 
 _LOWER_BOUND = re.compile(r"^(?P<name>[A-Za-z0-9._-]+)(?:\[[^\]]*\])?\s*>=\s*(?P<version>[0-9][^,;\s]*)")
 
@@ -27,7 +29,7 @@ def lower_bounds(project: dict[str, Any]) -> list[str]:
         ['jax==0.7', 'pyzmq==26.0']
     """
     extras = project.get("optional-dependencies", {})
-    requirements = [*project["dependencies"], *(r for name in extras if name != "dev" for r in extras[name])]
+    requirements = [*project["dependencies"], *(r for name in extras if name not in _TOOLS for r in extras[name])]
     bounds = []
     for requirement in requirements:
         match = _LOWER_BOUND.match(requirement)

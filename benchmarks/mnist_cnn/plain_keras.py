@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import jax
 import keras
-from network import ROWS_PER_WORKER, compiled_network, fit_in_turns
-from turns import Turns
+from network import ROWS_PER_WORKER, compiled_network
+from turns import Turns, fit_in_turns
 
 turns = Turns(keras=keras.__version__, jax=jax.__version__)
 x, y = turns.rows(ROWS_PER_WORKER)

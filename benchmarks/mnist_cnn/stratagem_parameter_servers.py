@@ -6,9 +6,9 @@ import sys
 
 import jax
 import keras
-from network import ROWS_PER_WORKER, compiled_network, fit_in_turns
+from network import ROWS_PER_WORKER, compiled_network
 from parameter_servers import loop_in_turns
-from turns import Turns
+from turns import Turns, fit_in_turns
 
 import stratagem
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import tensorflow as tf  # pyright: ignore[reportMissingImports]
 import tf_keras  # pyright: ignore[reportMissingImports]
-from network import ROWS_PER_WORKER, compiled_network, fit_in_turns
-from turns import Turns
+from network import ROWS_PER_WORKER, compiled_network
+from turns import Turns, fit_in_turns
 
 strategy = tf.distribute.MultiWorkerMirroredStrategy()
 turns = Turns(tensorflow=tf.__version__, tf_keras=tf_keras.__version__)

@@ -6,9 +6,9 @@ import sys
 
 import tensorflow as tf  # pyright: ignore[reportMissingImports]
 import tf_keras  # pyright: ignore[reportMissingImports]
-from network import ROWS_PER_WORKER, compiled_network, fit_in_turns
+from network import ROWS_PER_WORKER, compiled_network
 from parameter_servers import loop_in_turns
-from turns import Turns
+from turns import Turns, fit_in_turns
 
 resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
 if resolver.task_type != "chief":

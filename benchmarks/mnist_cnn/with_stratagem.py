@@ -11,8 +11,8 @@ import tempfile
 
 import jax
 import keras
-from network import ROWS_PER_WORKER, compiled_network, fit_in_turns
-from turns import Turns
+from network import ROWS_PER_WORKER, compiled_network
+from turns import Turns, fit_in_turns
 
 import stratagem
 

@@ -174,6 +174,8 @@ def _start(own: Peer, cluster: ClusterSpec, timeouts: _Timeouts) -> Peers:
         # The first task may have been the last one in time: what is left of the deadline would be too little.
         await_service(hello, Deadline(max(deadline.remaining, SERVICE_SECONDS)))
     _warn_of_loopback_name(meeting.peers, own)
+    if env.OWN_PROGRAMS in os.environ:
+        compat.keep_programs(os.environ[env.OWN_PROGRAMS])
     try:
         client = compat.start_distributed(
             coordinator,

@@ -7,10 +7,11 @@ import faulthandler
 import inspect
 import signal
 import threading
+import types
 from typing import Any, Final, Protocol
 
 import jax
-from jax._src import distributed, xla_bridge
+from jax._src import compiler, distributed, xla_bridge
 
 HEARTBEAT_SECONDS: Final = 86400
 """How long a task may be silent before JAX aborts the others. The lifeline is there long before."""
@@ -87,6 +88,26 @@ def start_distributed(
     client = distributed.global_state.client
     assert client is not None, "jax.distributed.initialize returned without a client"
     return client
+
+
+def keep_programs(folder: str) -> None:
+    """Let this process write the programs that it compiles to a folder of its own, whichever process it is.
+
+    JAX lets process 0 alone write, because all were to write to one folder. On CPUs that leaves the others without any:
+    what a program is found by contains the place in the cluster of the process that compiled it (seen with JAX 0.10).
+
+    Args:
+        folder: What JAX's setting for this must name. Elsewhere JAX's own rule holds.
+    """
+    write = compiler._cache_write
+    as_process_0 = types.SimpleNamespace(global_state=types.SimpleNamespace(process_id=0))
+    # The same function, but for what it takes for the number of this process.
+    write_here = types.FunctionType(write.__code__, {**vars(compiler), "distributed": as_process_0})
+
+    def write_if_own(*args: Any) -> None:
+        (write_here if compiler.config.compilation_cache_dir.value == folder else write)(*args)
+
+    compiler._cache_write = write_if_own
 
 
 def delay_abort() -> None:

@@ -44,6 +44,24 @@ NUM_CPU_DEVICES: Final = "JAX_NUM_CPU_DEVICES"
 JAX_PLATFORMS: Final = "JAX_PLATFORMS"
 """Which kinds of devices JAX may use, for instance `cpu`."""
 
+COMPILATION_CACHE: Final = "JAX_ENABLE_COMPILATION_CACHE"
+"""Whether JAX keeps compiled programs at all; on by default, where a folder is named."""
+
+COMPILATION_CACHE_DIR: Final = "JAX_COMPILATION_CACHE_DIR"
+"""Folder in which JAX keeps compiled programs. Set by `stratagem run` where the user has not."""
+
+OWN_PROGRAMS: Final = "STRATAGEM_OWN_PROGRAMS"
+"""The same folder, where it belongs to this task alone. Set by `stratagem run`."""
+
+CACHE_MIN_SECONDS: Final = "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"
+"""Programs that were compiled sooner than this are not kept; JAX's default is 1."""
+
+CACHE_OF_XLA: Final = "JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES"
+"""Which caches of XLA's own lie beside the compiled programs."""
+
+XDG_CACHE_HOME: Final = "XDG_CACHE_HOME"
+"""Where this user's programs keep what they can make again; `~/.cache` by default."""
+
 CUDA_VISIBLE_DEVICES: Final = "CUDA_VISIBLE_DEVICES"
 """Which NVIDIA GPUs a process sees, separated by commas."""
 

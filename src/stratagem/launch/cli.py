@@ -15,6 +15,7 @@ import click
 
 from stratagem.core import environment
 from stratagem.core.errors import ClusterError, StratagemError, explain
+from stratagem.launch.compiled import kept_programs
 from stratagem.launch.generations import Run
 from stratagem.launch.machine import this_machine
 from stratagem.launch.plan import Request, TaskPlan, make_plan
@@ -134,6 +135,11 @@ def _stratagem() -> None:
     help="End the tasks when they make no progress for so long; 0 never does. "
     "[default: 600, or 20 times the longest step]",
 )
+@click.option(
+    "--no-compilation-cache",
+    is_flag=True,
+    help="Compile everything anew. [default: compiled programs are kept for later runs, in ~/.cache/stratagem]",
+)
 @click.option("--dry-run", is_flag=True, help="Print the environment and command of each task; start nothing.")
 @click.option("--module", "-m", "is_module", is_flag=True, help="SCRIPT is the name of a module, as in python -m.")
 @click.argument("script")
@@ -154,6 +160,7 @@ def _run(
     backoff: float,
     min_workers: int | None,
     hang_timeout: float | None,
+    no_compilation_cache: bool,
     dry_run: bool,
     is_module: bool,
     script: str,
@@ -185,6 +192,7 @@ def _run(
     )
     restarts = Restarts(max_restarts, restart_on, backoff, min_workers)
     variables = os.environ | ({environment.HANG_TIMEOUT: str(hang_timeout)} if hang_timeout is not None else {})
+    variables |= {environment.COMPILATION_CACHE: "false"} if no_compilation_cache else {}
     restarts.check(workers, nodes)
     if dry_run:
         print("\n\n".join(map(_description, make_plan(request, this_machine(), variables))))
@@ -252,7 +260,15 @@ def _migrate(paths: tuple[str, ...], write: bool, check: bool) -> int:
 def _run_and_report(
     request: Request, restarts: Restarts, variables: Mapping[str, str], log_dir: Path | None, grace_seconds: float
 ) -> int:
-    run = Run(request, restarts, this_machine(), log_dir, grace_seconds=grace_seconds, variables=variables)
+    run = Run(
+        request,
+        restarts,
+        this_machine(),
+        log_dir,
+        grace_seconds=grace_seconds,
+        variables=variables,
+        programs=kept_programs(variables),
+    )
     code = run.run()
     if run.interrupt is not None:
         print(f"\nstratagem: interrupted; every task has ended. Their output: {run.folder}", file=sys.stderr)

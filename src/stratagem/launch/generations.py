@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from stratagem.core import environment
 from stratagem.core.clock import Clock
 from stratagem.core.progress import StepFile
+from stratagem.launch.compiled import CompiledPrograms, cache_variables, kind_of_programs
 from stratagem.launch.local import Signals, open_logs, run_tasks
 from stratagem.launch.machine import Machine
 from stratagem.launch.output import Screen, failure_report, stdout_screen
@@ -31,6 +33,7 @@ class Run:
         grace_seconds: Time that tasks have to end before they are killed.
         reports: Whether a failure is shown once more at the end, with its last lines.
         variables: The environment that tasks inherit.
+        programs: Compiled programs that tasks find, and add to.
         clock: Where time comes from.
 
     Attributes:
@@ -48,6 +51,7 @@ class Run:
         grace_seconds: float,
         reports: bool = True,
         variables: Mapping[str, str] = os.environ,
+        programs: CompiledPrograms | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._tasks = make_plan(request, machine, variables)
@@ -57,6 +61,7 @@ class Run:
         self._grace_seconds = grace_seconds
         self._reports = reports
         self._variables = variables
+        self._programs = programs
         self._clock = clock or Clock()
         self._history = History(restarts, request.workers)
         self.folder = log_dir or Path(tempfile.mkdtemp(prefix="stratagem-"))
@@ -93,16 +98,17 @@ class Run:
         step_files = {task.name: folder / f"{task.type}-{task.index}.steps" for task in tasks}
         start = self._clock.now()
         try:
-            outcome = run_tasks(
-                [_of_generation(task, number, step_files[task.name]) for task in tasks],
-                logs,
-                screen,
-                grace_seconds=self._grace_seconds,
-                signals=signals,
-                variables=self._variables,
-                replacements=self._history.restarts_left,
-                clock=self._clock,
-            )
+            with self._lent_programs(tasks) as programs:
+                outcome = run_tasks(
+                    [_with(task, programs[task.name] | _own(number, step_files[task.name])) for task in tasks],
+                    logs,
+                    screen,
+                    grace_seconds=self._grace_seconds,
+                    signals=signals,
+                    variables=self._variables,
+                    replacements=self._history.restarts_left,
+                    clock=self._clock,
+                )
         finally:
             for log in logs.values():
                 log.close()
@@ -128,12 +134,27 @@ class Run:
             self._announce(generation, following)
         return outcome.exit_code, following
 
+    @contextmanager
+    def _lent_programs(self, tasks: Sequence[TaskPlan]) -> Iterator[dict[str, dict[str, str]]]:
+        """Give the variables with which each task finds compiled programs."""
+        names = [task.name for task in tasks]
+        if self._programs is None:
+            yield {name: {} for name in names}
+            return
+        workers = sum(task.type == "worker" for task in tasks)
+        with self._programs.lent(kind_of_programs(self._machine, workers), names) as folders:
+            yield {name: cache_variables(folders[name], self._variables) if name in folders else {} for name in names}
+
     def _announce(self, ended: Generation, following: Next) -> None:
         pause = f" in {following.pause_seconds:g} s" if following.pause_seconds else ""
         workers = f" with {count_workers(following.workers)}" if following.workers != ended.workers else ""
         print(f"\nstratagem: {ended}. Generation {ended.number + 1} begins{pause}{workers}.", file=sys.stderr)
 
 
-def _of_generation(task: TaskPlan, number: int, step_file: Path) -> TaskPlan:
-    more = {environment.GENERATION: str(number), environment.STEP_FILE: str(step_file.absolute())}
-    return replace(task, environment={**task.environment, **more})
+def _own(generation: int, step_file: Path) -> dict[str, str]:
+    """Return the variables that a task has from this generation."""
+    return {environment.GENERATION: str(generation), environment.STEP_FILE: str(step_file.absolute())}
+
+
+def _with(task: TaskPlan, variables: Mapping[str, str]) -> TaskPlan:
+    return replace(task, environment={**task.environment, **variables})

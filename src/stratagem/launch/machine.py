@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import pkgutil
+import platform
 import re
 import socket
 from collections.abc import Mapping
@@ -41,6 +42,21 @@ def this_machine(variables: Mapping[str, str] = os.environ) -> Machine:
     """
     cores = tuple(sorted(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else ()
     return Machine(cores=cores, num_cores=len(cores) or os.cpu_count() or 1, gpus=_usable_gpus(variables))
+
+
+def processor(cpu_info: Path = Path("/proc/cpuinfo")) -> str:
+    """Return what machine code depends on: the kind of processor, and what it can do.
+
+    Args:
+        cpu_info: Where Linux describes the processors, which are alike.
+    """
+    names = ("vendor_id", "cpu family", "model", "flags", "CPU implementer", "CPU part", "Features")
+    try:
+        first = cpu_info.read_text().partition("\n\n")[0]
+    except OSError:  # not Linux
+        return f"{platform.machine()} {platform.processor()}"
+    lines = [line for line in first.splitlines() if line.partition("\t")[0].partition(":")[0].strip() in names]
+    return "\n".join([platform.machine(), *lines])
 
 
 def free_ports(count: int) -> list[int]:

@@ -1,0 +1,123 @@
+"""The pictures of the suite: PNG, as wide as a page, in colours that colour-blind people can tell apart.
+
+Who draws loads matplotlib, not who imports this: Keras loads it wherever it is installed, so the tests do without.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#8C8C8C"
+"""Of the palette by Okabe and Ito."""
+
+WIDTH = 8.0
+"""In inches; with `DPI` 1,200 pixels, which a README shows at about 850."""
+
+DPI = 150
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a plot.
+
+    Args:
+        label: What it is.
+        x: Where.
+        y: How much.
+        colour: Of the four above.
+        dashed: Whether it is drawn dashed, with open markers.
+    """
+
+    label: str
+    x: Sequence[float]
+    y: Sequence[float]
+    colour: str
+    dashed: bool = False
+
+
+def bars(
+    file: Path, title: str, unit: str, heights: Mapping[str, tuple[float, float, float]], own: Sequence[str]
+) -> None:
+    """Draw a bar for each contender, the first at the top, with its value behind it.
+
+    Args:
+        file: Where to.
+        title: What was measured.
+        unit: Of the values.
+        heights: Of each contender the median and its two quartiles.
+        own: Those that are Stratagem's; they have the colour, the others are grey.
+    """
+    names = list(heights)
+    figure, axes = _canvas(1.1 + 0.55 * len(names))
+    medians = [median for median, _, _ in heights.values()]
+    spread = [
+        [median - low for median, low, _ in heights.values()],
+        [high - median for median, _, high in heights.values()],
+    ]
+    colours = [BLUE if name in own else GREY for name in names]
+    labels = [name.replace(", ", ",\n", 1) for name in names]
+    axes.barh(labels, medians, xerr=spread, color=colours, height=0.65, error_kw={"elinewidth": 1.2, "capsize": 3})
+    for place, (median, _, high) in enumerate(heights.values()):
+        axes.annotate(f"{median:.1f}", (max(median, high), place), (6, 0), textcoords="offset points", va="center")
+    axes.invert_yaxis()
+    axes.set_xlim(0, 1.12 * max(high for _, _, high in heights.values()))
+    axes.set_xlabel(f"{unit}, median and quartiles; less is better")
+    axes.tick_params(axis="y", length=0)
+    _finish(figure, axes, file, title, grid="x")
+
+
+def lines(
+    file: Path,
+    title: str,
+    x_label: str,
+    y_label: str,
+    drawn: Sequence[Line],
+    *,
+    x_ticks: Mapping[float, str],
+    logarithmic: bool = False,
+) -> None:
+    """Draw lines with markers.
+
+    Args:
+        file: Where to.
+        title: What was measured.
+        x_label: What goes to the right, with its unit.
+        y_label: What goes up, with its unit.
+        drawn: The lines.
+        x_ticks: What stands below the axis, and where.
+        logarithmic: Whether both axes are; else the upward one begins at zero.
+    """
+    figure, axes = _canvas(4.5)
+    for line in drawn:
+        style: dict[str, Any] = {"linestyle": "--", "markerfacecolor": "white"} if line.dashed else {}
+        axes.plot(line.x, line.y, color=line.colour, marker="o", linewidth=1.8, label=line.label, **style)
+    if logarithmic:
+        axes.loglog()
+        axes.yaxis.set_major_formatter("{x:g}")
+    else:
+        axes.set_ylim(bottom=0)
+    axes.set_xticks(list(x_ticks), list(x_ticks.values()))
+    axes.minorticks_off()
+    axes.set_xlabel(x_label)
+    axes.set_ylabel(y_label)
+    axes.legend(frameon=False)
+    _finish(figure, axes, file, title, grid="both")
+
+
+def _canvas(height: float) -> tuple[Any, Any]:
+    """Return an empty figure, which nobody shows on a screen, and its axes."""
+    figure = importlib.import_module("matplotlib.figure").Figure(figsize=(WIDTH, height))
+    return figure, figure.subplots()
+
+
+def _finish(figure: Any, axes: Any, file: Path, title: str, *, grid: str) -> None:
+    figure.suptitle(title, x=0.01, horizontalalignment="left", fontweight="bold", fontsize="medium")
+    axes.grid(axis=grid, color="#DDDDDD", linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.tight_layout()
+    figure.savefig(file, dpi=DPI)

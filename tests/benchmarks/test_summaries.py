@@ -1,0 +1,133 @@
+"""What the suite shows of what its scripts have measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Script = Callable[[str], Any]
+
+
+def result_of(script: Script, contender: Any, times: Sequence[float], peak_mib: float = 100.0) -> Any:
+    """Return a result with one turn for each time of a step."""
+    turns = [script("processes").Turn(ms, ms, loss=1.0, others=0.0, peak_mib=peak_mib) for ms in times]
+    return script("rounds").Result(contender, {"torch": "2.13"}, [1.0] * (len(turns) + 1), turns)
+
+
+def test_ratio_is_the_median_of_the_rounds_own(script: Script) -> None:
+    contender = script("step_time").REFERENCE
+    slow, fast = result_of(script, contender, [20, 44, 90]), result_of(script, contender, [10, 20, 30])
+
+    assert slow.ratio_to(fast) == pytest.approx(2.2)  # of 2, 2.2 and 3; the ratio of the medians is another
+    assert slow.beyond(fast) == 24
+    assert (slow.ms, slow.quartiles) == (44, (32, 67))
+
+
+def test_steps_are_compared_with_plain_keras_and_a_peer_has_its_version(script: Script) -> None:
+    step_time = script("step_time")
+    contenders = {each.name: each for each in step_time.CONTENDERS}
+    names, times, memory = ("keras", "two", "torch"), (10, 15, 23), (400, 500, 300)
+    measured = zip(names, times, memory, strict=True)
+    results = [result_of(script, contenders[name], [ms, ms], peak) for name, ms, peak in measured]
+
+    figures = step_time.summary(results)
+
+    assert [(each.value, each.unit, each.ratio) for each in figures] == [
+        (10, "ms", None),
+        (15, "ms", 1.5),
+        (23, "ms", 2.3),
+        (400, "MiB", None),
+        (500, "MiB", 1.25),
+        (300, "MiB", 0.75),
+    ]
+    assert figures[2].what == "step of the MNIST network: PyTorch, DDP over Gloo, 2 workers, torch 2.13"
+    assert {each.to for each in figures[1:3]} == {"Keras on JAX"}
+
+
+def scaled(script: Script, times: dict[tuple[int, int, bool], float]) -> dict[Any, Any]:
+    scaling = script("scaling")
+    runs = scaling.runs()
+    assert {tuple(run) for run in runs} == set(times)
+    return {run: result_of(script, run.contender, [times[tuple(run)]] * 2) for run in runs}
+
+
+TIMES = {
+    (1, 64, False): 10.0,
+    (2, 64, True): 20.0,
+    (2, 64, False): 12.5,
+    (4, 64, True): 40.0,
+    (4, 64, False): 25.0,
+    (1, 256, False): 40.0,
+    (2, 128, True): 25.0,
+    (2, 128, False): 20.0,
+}
+
+
+def test_efficiency_is_that_of_the_cores_in_use(script: Script) -> None:
+    scaling = script("scaling")
+    results = scaled(script, TIMES)
+
+    found = [(each.what.split(":")[0], each.value, each.ratio, each.to) for each in scaling.summary(results, cores=2)]
+
+    assert found == [
+        # Two workers with a core each should take 10 ms, and do 12.5 without exchange.
+        ("weak scaling, 2 workers of 64 rows on 2 cores", 50, pytest.approx(0.625), "80% without exchange"),
+        # Four on two cores should take 20.
+        ("weak scaling, 4 workers of 64 rows on 2 cores", 50, pytest.approx(0.625), "80% without exchange"),
+        # Half the rows on each of two cores: 20. Four workers share the cores, so 20 too.
+        ("strong scaling, 2 workers of 128 rows on 2 cores", 80, pytest.approx(0.8), "100% without exchange"),
+        ("strong scaling, 4 workers of 64 rows on 2 cores", 50, pytest.approx(0.625), "80% without exchange"),
+    ]
+    assert scaling.efficiency("weak", scaling.run_of("weak", 4, True), results, cores=4) == pytest.approx(0.25)
+
+
+def test_what_a_second_worker_adds_is_compared_with_ddp_where_that_took_part(script: Script) -> None:
+    resnet = script("resnet_time")
+    times = ([100, 110], [150, 180], [90, 90], [190, 190])
+    results = [result_of(script, contender, ms) for contender, ms in zip(resnet.CONTENDERS, times, strict=True)]
+
+    assert [(each.value, each.ratio) for each in resnet.summary(results)[-2:]] == [(60, 0.6), (100, None)]
+    assert [(each.value, each.ratio) for each in resnet.summary(results[:2])[-1:]] == [(60, None)]
+
+
+def test_parameter_servers_are_compared_in_steps_per_second(script: Script) -> None:
+    servers = script("parameter_servers")
+    times = dict(zip(("tensorflow-fit", "fit", "loop"), (40, 20, 25), strict=True))
+    results = [result_of(script, each, [times[each.name]] * 2) for each in servers.CONTENDERS if each.name in times]
+
+    found = [(each.value, each.ratio) for each in servers.summary(results)]
+
+    assert found == [(25, None), (50, 2), (40, None)]  # TensorFlow's loop did not take part
+
+
+def test_sums_are_shown_by_the_smallest_the_largest_and_the_slowest(script: Script) -> None:
+    collectives = script("collectives")
+    ways = {
+        1 << 10: {"AUTO": [1e-4, 2e-4, 3e-4], "RING": [1e-3, 2e-3, 3e-3]},
+        64 << 10: {"AUTO": [1e-3, 1e-3, 8e-3], "RING": [1e-3, 1e-3, 80e-3]},
+        16 << 20: {"AUTO": [8e-3] * 3, "RING": [16e-3] * 3},
+    }
+
+    found = [(each.what, each.value, each.ratio) for each in collectives.summary({2: ways})]
+
+    assert found == [
+        ("sum of 1 KiB over 2 workers", pytest.approx(0.2), pytest.approx(0.1)),
+        ("sum of 16 MiB over 2 workers", 8, 0.5),
+        ("bandwidth of it: 16 MiB by its time", pytest.approx(2.097, abs=1e-3), pytest.approx(2)),
+        ("slowest sum of at most 1 MiB over 2 workers", 8, pytest.approx(0.1)),
+    ]
+
+
+def test_plots_are_as_wide_as_a_page(script: Script, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    plots, scaling = script("plots"), script("scaling")
+    plots.bars(tmp_path / "a.png", "a step", "ms", {"one": (10, 9, 11), "two": (15, 15, 16)}, ["two"])
+    scaling.draw(scaled(script, TIMES), 2, tmp_path / "b.png")
+
+    for name in ("a.png", "b.png"):
+        head = (tmp_path / name).read_bytes()[:20]
+        assert head[:8] == b"\x89PNG\r\n\x1a\n"
+        assert int.from_bytes(head[16:20]) == 1200
