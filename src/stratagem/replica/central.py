@@ -22,7 +22,7 @@ from jax.interpreters.partial_eval import dce_jaxpr
 from jax.sharding import PartitionSpec
 
 from stratagem.replica.by_memory import MemoryProgram
-from stratagem.replica.max_pool import with_quick_max_pool
+from stratagem.replica.for_cpu import suited_to_cpu
 from stratagem.replica.mesh import AXIS, ReplicaMesh, Tree
 
 _UPDATE: Final = "update_at_centre"
@@ -63,7 +63,7 @@ def compiled(
         eager: Whether it runs operation by operation.
     """
     if mesh.devices[0].platform == "cpu" and not eager:
-        function = with_quick_max_pool(function)
+        function = suited_to_cpu(function)
     if mesh.memory is not None and not eager:
         return MemoryProgram(mesh.mesh, function, in_specs, out_specs, mesh.memory, donated=donated)
     spmd = _spmd(mesh, function, in_specs, out_specs)

@@ -4,47 +4,43 @@ JAX asks XLA for them with `select_and_scatter_add`. XLA:CPU has no code for it:
 large as the operand, reduces all five together, and scatters number by number. Of the step of a small convolutional
 network that is half and more. Here the same is said with comparisons of shifted arrays, which XLA makes one loop of,
 and the result has the same bits.
-
-Only programs that a strategy runs on CPU devices are changed, before XLA sees them; JAX itself is left as it is.
 """
 
 from __future__ import annotations
 
 import functools
 import itertools
-import os
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Var, jaxpr_as_fun
-
-from stratagem.core.environment import XLA_AS_IS
-from stratagem.replica.mesh import Tree
 
 _MOST_PLACES: Final = 64
 """Each place of a window is an equation of its own; a window with more stays with XLA."""
 
 
-def with_quick_max_pool(function: Callable[..., Tree]) -> Callable[..., Tree]:
-    """Return a function that computes the same, with gradients of max-pooling that suit XLA:CPU.
+def quick_gradient(
+    params: Mapping[str, Any], operands: Sequence[jax.ShapeDtypeStruct], result: jax.ShapeDtypeStruct
+) -> Callable[[jax.Array, jax.Array], jax.Array] | None:
+    """Return what computes a gradient of max-pooling with XLA's bits; None for other gradients of pooling.
 
     Args:
-        function: Function of one replica's arrays, which is compiled for the CPU.
+        params: Of the equation `select_and_scatter_add`.
+        operands: What comes from the pooled array, and what was pooled.
+        result: The gradient.
     """
-    if os.environ.get(XLA_AS_IS) == "1":
-        return function
-
-    @functools.wraps(function)
-    def rewritten(*args: Tree) -> Tree:
-        traced, shapes = jax.make_jaxpr(function, return_shape=True)(*args)
-        run = jaxpr_as_fun(ClosedJaxpr(_rewritten(traced.jaxpr), traced.consts))
-        return jax.tree.structure(shapes).unflatten(run(*jax.tree.leaves(args)))
-
-    return rewritten
+    window, strides = params["window_dimensions"], params["window_strides"]
+    # Where windows overlap, numbers are added up, and XLA rounds the sum of short floats where it likes.
+    exact = all(size <= stride for size, stride in zip(window, strides, strict=True))
+    if not exact and result.dtype.name not in ("float32", "float64"):
+        return None
+    if params["select_prim"] is not lax.ge_p or math.prod(window) > _MOST_PLACES:
+        return None
+    return functools.partial(max_pool_gradient, window=window, strides=strides, padding=params["padding"])
 
 
 def max_pool_gradient(
@@ -98,64 +94,3 @@ def max_pool_gradient(
         total += lax.pad(jnp.where(chosen == i, source, zero), zero, spread)
     low = [before for before, _ in padding]
     return lax.slice(total, low, [before + n for before, n in zip(low, operand.shape, strict=True)])
-
-
-def _rewritten(program: Jaxpr) -> Jaxpr:
-    """Return a program with the gradients replaced, also those in programs inside its equations.
-
-    What has none stays the very object: XLA is given a function that is called twice once.
-    """
-    replaced = [_replaced(eqn) for eqn in program.eqns]
-    if all(len(new) == 1 and new[0] is eqn for new, eqn in zip(replaced, program.eqns, strict=True)):
-        return program
-    return program.replace(eqns=[eqn for new in replaced for eqn in new])
-
-
-def _replaced(eqn: JaxprEqn) -> list[JaxprEqn]:
-    if _is_slow(eqn):
-        return _quick(eqn)
-    inside = {name: _with_rewritten(value) for name, value in eqn.params.items()}
-    changed = any(inside[name] is not value for name, value in eqn.params.items())
-    return [eqn.replace(params=inside)] if changed else [eqn]
-
-
-def _with_rewritten(value: Any) -> Any:
-    """Rewrite a program, or a tuple of programs, that an equation has for a parameter."""
-    if isinstance(value, ClosedJaxpr):
-        program = _rewritten(value.jaxpr)
-        return value if program is value.jaxpr else ClosedJaxpr(program, value.consts)
-    if isinstance(value, Jaxpr):
-        return _rewritten(value)
-    if isinstance(value, tuple):
-        items = tuple(map(_with_rewritten, value))
-        return value if all(new is old for new, old in zip(items, value, strict=True)) else items
-    return value
-
-
-def _is_slow(eqn: JaxprEqn) -> bool:
-    """Whether an equation is the gradient of a max-pooling whose bits are known."""
-    if eqn.primitive is not lax.select_and_scatter_add_p or eqn.params["select_prim"] is not lax.ge_p:
-        return False
-    window, strides = eqn.params["window_dimensions"], eqn.params["window_strides"]
-    # Where windows overlap, numbers are added up, and XLA rounds the sum of short floats where it likes.
-    exact = all(size <= stride for size, stride in zip(window, strides, strict=True))
-    return np.prod(window) <= _MOST_PLACES and (exact or eqn.outvars[0].aval.dtype.name in ("float32", "float64"))
-
-
-def _quick(eqn: JaxprEqn) -> list[JaxprEqn]:
-    """Return the equations that take the place of one, with its operands and its result."""
-
-    def gradient(source: jax.Array, operand: jax.Array) -> jax.Array:
-        params = eqn.params
-        return max_pool_gradient(
-            source, operand, params["window_dimensions"], params["window_strides"], params["padding"]
-        )
-
-    traced = jax.make_jaxpr(gradient)(*(jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in eqn.invars))
-    program = traced.jaxpr
-    names = dict(zip([*program.invars, *program.outvars], [*eqn.invars, *eqn.outvars], strict=True))
-
-    def renamed(atoms: Sequence[Any]) -> list[Any]:
-        return [names.get(atom, atom) if isinstance(atom, Var) else atom for atom in atoms]
-
-    return [e.replace(invars=renamed(e.invars), outvars=renamed(e.outvars)) for e in program.eqns]
