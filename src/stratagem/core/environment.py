@@ -35,6 +35,9 @@ STEP_FILE: Final = "STRATAGEM_STEP_FILE"
 BLOCK_POINTS: Final = "STRATAGEM_BLOCK_POINTS"
 """Folder through which a test lets workers go on; set by `stratagem.testing.start_workers`."""
 
+XLA_AS_IS: Final = "STRATAGEM_XLA_AS_IS"
+"""Set to 1: programs for the CPU reach XLA as JAX made them, also where they are known to be slow."""
+
 DATA: Final = "STRATAGEM_DATA"
 """Folder with `mnist.npz` and `fashion_mnist.npz` for examples, tests and benchmarks."""
 

@@ -22,6 +22,7 @@ from jax.interpreters.partial_eval import dce_jaxpr
 from jax.sharding import PartitionSpec
 
 from stratagem.replica.by_memory import MemoryProgram
+from stratagem.replica.for_cpu import suited_to_cpu
 from stratagem.replica.mesh import AXIS, ReplicaMesh, Tree
 
 _UPDATE: Final = "update_at_centre"
@@ -61,6 +62,8 @@ def compiled(
         donated: Whether buffers of the first argument may be reused.
         eager: Whether it runs operation by operation.
     """
+    if mesh.devices[0].platform == "cpu" and not eager:
+        function = suited_to_cpu(function)
     if mesh.memory is not None and not eager:
         return MemoryProgram(mesh.mesh, function, in_specs, out_specs, mesh.memory, donated=donated)
     spmd = _spmd(mesh, function, in_specs, out_specs)

@@ -1,0 +1,75 @@
+"""Convolutions of images that are smaller than the window, as products of matrices.
+
+XLA:CPU has two ways to compute a convolution. The quick one does not take images smaller than the window, such as the
+2x2 images with 512 channels at the end of a ResNet, and the other one takes 30 to 50 times as long for them. As one
+product of matrices they are as quick as any convolution. Sums are added up in another order, as between those two ways.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+_MOST_PLACES: Final = 64
+"""Each place of a window is an equation of its own; a window with more stays with XLA."""
+
+
+def quick_convolution(
+    params: Mapping[str, Any], operands: Sequence[jax.ShapeDtypeStruct], result: jax.ShapeDtypeStruct
+) -> Callable[[jax.Array, jax.Array], jax.Array] | None:
+    """Return what computes a convolution of small images; None for other convolutions.
+
+    Args:
+        params: Of the equation `conv_general_dilated`.
+        operands: The images and the kernel.
+        result: The images that it makes.
+    """
+    image_dims, kernel_dims, result_dims = params["dimension_numbers"]
+    images, kernel = operands
+    window = [kernel.shape[i] for i in kernel_dims[2:]]
+    smaller = any(images.shape[i] < size for i, size in zip(image_dims[2:], window, strict=True))
+    if not smaller or math.prod(window) > _MOST_PLACES or math.prod(result.shape) == 0:
+        return None
+    in_groups = params["feature_group_count"] != 1 or params["batch_group_count"] != 1
+    if in_groups or result.dtype.name not in ("float32", "float64"):
+        return None
+    return functools.partial(as_product, size=[result.shape[i] for i in result_dims[2:]], params=params)
+
+
+def as_product(images: jax.Array, kernel: jax.Array, size: Sequence[int], params: Mapping[str, Any]) -> jax.Array:
+    """Convolve images by one product: what lies under the window at each place, times the kernel.
+
+    Args:
+        images: The images, in any layout.
+        kernel: The kernel, in any layout.
+        size: Of the resulting images.
+        params: Of the equation `conv_general_dilated`, which say the rest.
+    """
+    image_dims, kernel_dims, result_dims = params["dimension_numbers"]
+    images = images.transpose(image_dims[0], *image_dims[2:], image_dims[1])
+    kernel = kernel.transpose(*kernel_dims[2:], kernel_dims[1], kernel_dims[0])
+    spread = [(*around, d - 1) for around, d in zip(params["padding"], params["lhs_dilation"], strict=True)]
+    padded = lax.pad(images, jnp.zeros((), images.dtype), [(0, 0, 0), *spread, (0, 0, 0)])
+    strides, dilation = params["window_strides"], params["rhs_dilation"]
+    under = []
+    for place in itertools.product(*map(range, kernel.shape[:-2])):
+        start = [p * d for p, d in zip(place, dilation, strict=True)]
+        end = [first + (n - 1) * stride + 1 for first, n, stride in zip(start, size, strides, strict=True)]
+        whole = padded.shape[0], *end, padded.shape[-1]
+        under.append(lax.slice(padded, (0, *start, 0), whole, (1, *strides, 1)))
+    result = lax.dot_general(
+        jnp.concatenate(under, -1),
+        kernel.reshape(-1, kernel.shape[-1]),
+        (((len(size) + 1,), (0,)), ((), ())),
+        precision=params["precision"],
+        preferred_element_type=params["preferred_element_type"],
+    )
+    place_of = {result_dims[0]: 0, result_dims[1]: len(size) + 1, **{d: i for i, d in enumerate(result_dims[2:], 1)}}
+    return result.transpose([place_of[d] for d in range(result.ndim)])
