@@ -22,7 +22,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"fit", "testing"}),
     frozenset({"strategy"}),
     frozenset({"callbacks"}),
-    frozenset({"estimator", "doctor"}),
+    frozenset({"estimator", "doctor", "plan"}),
     frozenset({"tf"}),
     frozenset({"migrate"}),
 )

@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
-import importlib
-import importlib.util
 import itertools
-import sys
 import traceback
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
-from types import ModuleType
-from typing import Any
+from typing import Any, Final
 
 import jax
 import numpy as np
 
-from stratagem.core.errors import InputError, PeerError, StratagemError, explain
+from stratagem.core.errors import PeerError, StratagemError
 from stratagem.core.findings import Finding, passed
+from stratagem.core.named import load
 from stratagem.data.dataset import Dataset
 from stratagem.data.digests import row_digests
 from stratagem.data.rehearsal import Rehearsal
 from stratagem.data.verify import MOST_BATCHES, verify_sharding
 from stratagem.strategy.base import Strategy
+
+_REMEDY: Final = (
+    "Name a function that returns the batched global dataset: --dataset train:dataset, or "
+    "--dataset path/to/train.py:dataset. A module is looked for in the folder of the command, too."
+)
 
 Everybody = Callable[[Any], Sequence[Any]]
 """Returns what every worker says, in order."""
@@ -38,7 +38,7 @@ def check_dataset(strategy: Strategy, place: str, everybody: Everybody) -> list[
         everybody: Lets the workers tell each other.
     """
     try:
-        function = load(place)
+        function = load(place, "--dataset", _REMEDY)
         try:
             together = read_together(strategy, function, everybody)
         except PeerError as error:  # the workers' datasets do not fit together; what follows may tell why
@@ -50,58 +50,6 @@ def check_dataset(strategy: Strategy, place: str, everybody: Everybody) -> list[
         last = traceback.extract_tb(error.__traceback__)[-1]
         raised = f"{place} raised {type(error).__name__}: {error} ({last.filename}, line {last.lineno})"
         return [Finding("dataset", "FAIL", raised, "See that the function runs by itself.")]
-
-
-def load(place: str) -> Callable[..., Any]:
-    """Return the function that `module:function` or `path/to/file.py:function` names.
-
-    Raises:
-        InputError: There is no such module, file or function.
-    """
-    where, _, name = place.rpartition(":")
-    if not where or not name:
-        raise _cannot_load(place, "it does not name a module and a function")
-    module = _module_of(place, where)
-    function = getattr(module, name, None)
-    if callable(function):
-        return function
-    if function is not None:
-        raise _cannot_load(place, f"{name} is no function but {type(function).__name__}")
-    functions = [other for other, value in vars(module).items() if callable(value)]
-    alike = difflib.get_close_matches(name, functions)
-    raise _cannot_load(place, f"{where} has no {name}" + (f"; it has {', '.join(alike)}" if alike else ""))
-
-
-def _module_of(place: str, where: str) -> ModuleType:
-    if not where.endswith(".py"):
-        try:
-            return importlib.import_module(where)
-        except ModuleNotFoundError as error:
-            if error.name is None or not f"{where}.".startswith(f"{error.name}."):
-                raise  # the module is there, and imports one that is not
-            raise _cannot_load(place, f"there is no module {error.name}") from None
-    path = Path(where)
-    if not path.is_file():
-        raise _cannot_load(place, f"there is no file {path.absolute()}")
-    sys.path.insert(0, str(path.parent.absolute()))  # what Python itself puts there for a script
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module  # where functions of the module are looked up when they go to other processes
-    spec.loader.exec_module(module)
-    return module
-
-
-def _cannot_load(place: str, found: str) -> InputError:
-    return InputError(
-        explain(
-            f"--dataset {place}: {found}.",
-            "No examples could be read.",
-            "Name a function that returns the batched global dataset: --dataset train:dataset, or "
-            "--dataset path/to/train.py:dataset. A module is looked for in the folder of the command, too.",
-        )
-    )
 
 
 def read_together(strategy: Strategy, function: Callable[..., Any], everybody: Everybody) -> Finding:

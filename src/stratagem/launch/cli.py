@@ -257,6 +257,42 @@ def _migrate(paths: tuple[str, ...], write: bool, check: bool) -> int:
     return subprocess.run(command, env={environment.KERAS_BACKEND: "jax", **os.environ}, check=False).returncode
 
 
+@_stratagem.command(name="plan")
+@click.option("--parameters", type=int, metavar="N", help="Trainable parameters, of float32. [default: those of MODEL]")
+@click.option("--bytes", "gradient_bytes", type=int, metavar="B", help="Bytes of the gradients. [default: of MODEL]")
+@click.option("--step-ms", type=float, metavar="T", help="Time of a step of one worker alone. [default: measure MODEL]")
+@click.option("--batch", type=int, metavar="ROWS", help="Rows of one worker where MODEL is measured. [default: 32]")
+@click.option("--workers", metavar="N,N", help="Numbers of workers. [default: 2,4,8,16,32]")
+@click.option(
+    "--network",
+    metavar="NAME",
+    help="1gbe, 10gbe, 25gbe, 100gbe, or BANDWIDTH,LATENCY between two workers, as 9gbit,60us. [default: 10gbe]",
+)
+@click.option("--per-host", type=int, metavar="K", help="Workers on each host. [default: 1]")
+@click.option("--bytes-per-pack", type=int, metavar="B", help="As in CommunicationOptions. [default: 0, one pack]")
+@click.option("--overlap", type=float, metavar="X", help="Of computing, beside exchanging. [default: 0, as on a CPU]")
+@click.argument("model", required=False)
+def _plan(model: str | None, **options: str | float | None) -> int:
+    """Predict the step of MODEL on more workers: what it takes, what bounds it, what to try.
+
+    MODEL is a .keras file, or a function that returns a model. Without one, give --parameters and --step-ms.
+
+    \b
+    A saved model, 64 rows for each worker:
+        stratagem plan model.keras --batch 64 --workers 2,8,32 --network 25gbe
+    A function of a program:
+        stratagem plan train.py:make_model --workers 4,8 --per-host 4
+    A network known by its numbers:
+        stratagem plan --parameters 25600000 --step-ms 180 --workers 8,32,128
+    """  # noqa: D301 - click keeps the lines below a backspace as they are
+    command = [sys.executable, "-m", "stratagem.plan"]
+    for option, value in options.items():
+        name = "bytes" if option == "gradient_bytes" else option.replace("_", "-")
+        command += [] if value is None else [f"--{name}", str(value)]
+    command += [] if model is None else ["--", model]
+    return subprocess.run(command, env={environment.KERAS_BACKEND: "jax", **os.environ}, check=False).returncode
+
+
 def _run_and_report(
     request: Request, restarts: Restarts, variables: Mapping[str, str], log_dir: Path | None, grace_seconds: float
 ) -> int:

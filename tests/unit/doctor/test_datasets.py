@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 import stratagem
-from stratagem.core.errors import InputError
 from stratagem.core.types import InputContext
 from stratagem.data import Dataset
 from stratagem.doctor import datasets
@@ -103,30 +102,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_function_of_a_file_or_a_module(folder: Path) -> None:
-    by_path = datasets.load(f"{folder}/their_training.py:dataset")
-    assert int(by_path().cardinality()) == 3
-    assert datasets.load("their_training:dataset")().cardinality() == 3, "the folder of the file is looked in"
-
-
-@pytest.mark.parametrize(
-    ("place", "found"),
-    [
-        ("train", "it does not name a module and a function"),
-        ("no_such_module.train:dataset", "there is no module no_such_module"),
-        ("{folder}/missing.py:dataset", "there is no file {folder}/missing.py"),
-        ("{folder}/their_training.py:datasets", "their_training.py has no datasets; it has dataset"),
-        ("{folder}/their_training.py:numbers", "numbers is no function but int"),
-    ],
-)
-def test_a_function_that_does_not_exist(folder: Path, place: str, found: str) -> None:
-    place = place.format(folder=folder)
-    with pytest.raises(InputError) as raised:
-        datasets.load(place)
-    said = str(raised.value)
-    assert said.startswith(f"--dataset {place}: ")
-    assert found.format(folder=folder) in said
-    assert "What to do: Name a function that returns the batched global dataset" in said
+def test_a_function_that_does_not_exist_is_a_finding_with_its_repair() -> None:
+    (finding,) = datasets.check_dataset(strategy_of(1), "train", alone)
+    assert finding.verdict == "FAIL"
+    assert finding.found.startswith("--dataset train: it does not name a module and a function")
+    assert "What to do: Name a function that returns the batched global dataset" in finding.found
 
 
 def test_what_the_program_raises_is_a_finding(folder: Path) -> None:

@@ -77,6 +77,7 @@ def test_help_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ("run", "  On one machine:\n      stratagem run --workers 2 train.py --epochs 3\n"),
         ("doctor", "  Workers on this machine:\n      stratagem doctor --workers 2 --backup-dir backup\n"),
+        ("plan", "  A function of a program:\n      stratagem plan train.py:make_model --workers 4,8 --per-host 4\n"),
         ("migrate", "  See what would change:\n      stratagem migrate train.py\n"),
     ],
 )

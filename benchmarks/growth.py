@@ -1,0 +1,252 @@
+"""How training grows with workers: measured on 1, 2 and 4, fitted on part of it, predicted for the rest and for more.
+
+    python benchmarks/growth.py [--write]
+
+Measures sums by size, through memory and through Gloo, and the step of the MNIST network. As root, also between
+network namespaces whose cards are slow: hosts of their own. The costs of `stratagem.plan` are fitted to the sums
+at every second size; what they predict of all else stands beside what was measured. README.md says how to read it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import signal
+import statistics
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import keras
+import namespaces
+import numpy as np
+from collectives import of_size
+from pages import page, save
+
+import stratagem
+from stratagem.plan.costs import Cost, Hosts, Link, memory, ring
+from stratagem.plan.fitting import Algorithm, Measured, fit
+from stratagem.plan.growth import Step, Workload, weak
+from stratagem.plan.networks import network, wire
+from stratagem.strategy.base import Strategy
+from stratagem.testing import run_workers
+
+sys.path.insert(0, str(Path(__file__).parent / "mnist_cnn"))
+from network import ROWS_PER_WORKER, compiled_network  # pyright: ignore[reportAttributeAccessIssue]
+
+SIZES: Final = tuple(kib << 10 for kib in (1, 64, 256, 1024, 4096, 11264))
+FEWER_SIZES: Final = tuple(kib << 10 for kib in (1, 64, 1024, 4096))
+"""Between slow hosts the largest takes a quarter of a second."""
+
+FITTED: Final = SIZES[::2]
+"""The costs are fitted to these, and predict the others, the steps and the slow hosts."""
+
+WORKERS: Final = (2, 4)
+RATES: Final = (200e6, 400e6)
+"""Bits a second of the slow cards. Faster ones would be limited by this machine's processor."""
+
+MANY: Final = (8, 16, 32, 64, 128, 256, 512, 1024)
+WAYS: Final = {"memory": ("AUTO", memory), "Gloo": ("RING", ring)}
+
+
+class Compared(NamedTuple):
+    """What was predicted and what was measured, in seconds."""
+
+    what: str
+    workers: int
+    size: str
+    measured: float
+    predicted: float
+
+    @property
+    def error(self) -> float:
+        return self.predicted / self.measured - 1
+
+
+class Found(NamedTuple):
+    """What one group of workers measured, in seconds: sums by way and size, and the step by way."""
+
+    sums: dict[str, dict[int, float]]
+    steps: dict[str, float]
+
+
+def on_worker(ways: Sequence[str], sizes: Sequence[int], calls: int, steps: int, cores: Sequence[int]) -> Found:
+    """Measure on this worker, which binds itself to one core.
+
+    Args:
+        ways: Of communication, by the names of `CommunicationImplementation`.
+        sizes: Of the sums, in bytes.
+        calls: Of each size and way.
+        steps: Of an epoch.
+        cores: Those of this machine.
+    """
+    index = stratagem.cluster_resolver.TFConfigClusterResolver().task_id or 0
+    os.sched_setaffinity(0, {cores[index % len(cores)]})
+    strategies = {}
+    for way in ways:
+        options = stratagem.CommunicationOptions(implementation=stratagem.CommunicationImplementation[way])
+        strategies[way] = stratagem.MultiWorkerMirroredStrategy(None, options)
+    meshes = {way: strategy.mesh for way, strategy in strategies.items()}
+    times = {size: of_size(meshes, size, calls) for size in sizes}
+    sums = {way: {size: statistics.median(times[size][way]) for size in sizes} for way in ways}
+    return Found(sums, {way: step_seconds(strategy, steps) for way, strategy in strategies.items()})
+
+
+def alone(steps: int, core: int) -> float:
+    """Return the seconds of a step of one worker alone."""
+    os.sched_setaffinity(0, {core})
+    return step_seconds(stratagem.OneDeviceStrategy("cpu:0"), steps)
+
+
+def step_seconds(strategy: Strategy, steps: int) -> float:
+    """Return the seconds of a training step of the MNIST network: of three epochs the first does not count."""
+    replicas = strategy.num_replicas_in_sync
+    with strategy.scope():
+        model = compiled_network(keras)
+    generator = np.random.default_rng(0)
+    rows = steps * ROWS_PER_WORKER * replicas
+    x = generator.random((rows, 28, 28), np.float32)
+    y = generator.integers(0, 10, rows)
+    ends: list[float] = []
+    noting = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: ends.append(time.perf_counter()))
+    model.fit(x, y, batch_size=ROWS_PER_WORKER * replicas, epochs=3, shuffle=False, verbose=0, callbacks=[noting])
+    return (ends[2] - ends[0]) / (2 * steps)
+
+
+def crowded(link: Link, workers: int, cores: Sequence[int]) -> Link:
+    """Return what a link costs where workers take turns on too few cores: who is to be woken waits for its turn."""
+    turns = max(1.0, workers / len(cores))
+    return dataclasses.replace(link, start=link.start * turns, latency=link.latency * turns)
+
+
+def measure(calls: int, cores: Sequence[int]) -> tuple[dict[int, Found], dict[float, dict[int, Found]]]:
+    """Measure on this host, by workers; and between slow hosts, where there can be any, by rate and workers."""
+    ways = [way for way, _ in WAYS.values()]
+    here = {n: run_workers(on_worker, n, args=[ways, SIZES, calls, 40, cores])[0].value for n in WORKERS}
+    slow: dict[float, dict[int, Found]] = {}
+    for rate in RATES if namespaces.possible() else ():
+        args = [["RING"], FEWER_SIZES, calls // 4, 4, cores]
+        slow[rate] = {n: namespaces.run_on_hosts(on_worker, n, args, rate, 120)[0] for n in WORKERS}
+    return here, slow
+
+
+def _rows(found: dict[int, Found], way: str) -> list[Measured]:
+    return [Measured(n, size, seconds) for n, each in found.items() for size, seconds in each.sums[way].items()]
+
+
+def fitted(rows: Sequence[Measured], algorithm: Algorithm, cores: Sequence[int]) -> Link:
+    """Fit what a host costs to every second size; the others are left to be predicted."""
+
+    def in_turns(workers: int, nbytes: float, link: Link) -> Cost:
+        return algorithm(workers, nbytes, crowded(link, workers, cores))
+
+    return fit([row for row in rows if row.nbytes in FITTED], in_turns).link
+
+
+def judged(
+    what: str, rows: Iterable[Measured], algorithm: Algorithm, host: Link, on: Link, cores: Sequence[int]
+) -> list[Compared]:
+    """Set predictions beside measurements.
+
+    Args:
+        what: Where they were made.
+        rows: The measurements.
+        algorithm: How they were made.
+        host: What the host costs, on a core of its own.
+        on: The wire, on top of that.
+        cores: Those of this machine.
+    """
+    found = []
+    host_is_fitted = on == Link() and "sum" in what
+    for row in rows:
+        link = on + crowded(host, row.workers, cores)
+        predicted = algorithm(row.workers, row.nbytes, link).seconds
+        size = f"{row.nbytes:,}" + (" (fitted)" if host_is_fitted and row.nbytes in FITTED else "")
+        found.append(Compared(what, row.workers, size, row.seconds, predicted))
+    return found
+
+
+def step_compared(
+    what: str, work: Workload, workers: int, way: str, host: Link, on: Link, seconds: float, cores: Sequence[int]
+) -> Compared:
+    """Set a predicted step beside a measured one. Workers that share a core compute in turns."""
+    turns = max(1.0, workers / len(cores))
+    [exchange] = judged(what, [Measured(workers, work.gradient_bytes, seconds)], WAYS[way][1], host, on, cores)
+    return exchange._replace(predicted=exchange.predicted + work.step_seconds * turns)
+
+
+def _gradient_bytes() -> int:
+    return sum(4 * variable.value.size for variable in compiled_network(keras).trainable_variables)
+
+
+def compared_table(rows: Sequence[Compared]) -> str:
+    """Return predictions beside measurements, as Markdown."""
+    lines = ["| what | workers | bytes | measured ms | predicted ms | error |", "| --- " * 6 + "|"]
+    for row in rows:
+        cells = [row.what, str(row.workers), row.size, f"{1e3 * row.measured:.3f}", f"{1e3 * row.predicted:.3f}"]
+        lines.append(f"| {' | '.join([*cells, f'{row.error:+.0%}'])} |")
+    for what in dict.fromkeys((row.what, row.workers) for row in rows):
+        of_this = [abs(row.error) for row in rows if (row.what, row.workers) == what and "fitted" not in row.size]
+        middle, most = statistics.median(of_this), max(of_this)
+        lines.append(f"| **{what[0]}** | {what[1]} | all not fitted | | | median {middle:.0%}, most {most:.0%} |")
+    return "\n".join(lines)
+
+
+def prediction_table(work: Workload, host: dict[str, Link], per_host: int) -> str:
+    """Return what is predicted for many workers on 10 GbE, as Markdown."""
+    hosts = Hosts(network("10gbe"), host["memory"], host["Gloo"], per_host)
+    lines = ["| workers | hosts | ring ms | tree ms | two levels ms | efficiency, ring | tree | two levels |"]
+    lines.append("| --- " * 8 + "|")
+    for workers in MANY:
+        steps: list[Step] = [weak(work, workers, hosts, way) for way in ("ring", "tree", "two levels")]
+        cells = [str(workers), str(hosts.number(workers)), *(f"{1e3 * step.exchanging:.1f}" for step in steps)]
+        lines.append(f"| {' | '.join([*cells, *(f'{step.efficiency:.0%}' for step in steps)])} |")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--calls", type=int, default=40, help="sums of each size; a quarter between slow hosts")
+    parser.add_argument("--write", action="store_true", help="save the page in benchmarks/results")
+    arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # not before the hosts are removed
+    cores = sorted(os.sched_getaffinity(0))
+    work = Workload(_gradient_bytes(), run_workers(alone, 1, args=[70, cores[0]])[0].value)
+    here, slow = measure(arguments.calls, cores)
+    links = {name: fitted(_rows(here, way), algorithm, cores) for name, (way, algorithm) in WAYS.items()}
+    compared = []
+    for name, (way, algorithm) in WAYS.items():
+        compared += judged(f"sum, {name}", _rows(here, way), algorithm, links[name], Link(), cores)
+        for workers, found in here.items():
+            seconds = found.steps[way]
+            compared.append(step_compared(f"step, {name}", work, workers, name, links[name], Link(), seconds, cores))
+    for rate, of_rate in slow.items():
+        place = f"hosts with {rate / 1e6:.0f} Mbit/s"
+        compared += judged(f"sum, {place}", _rows(of_rate, "RING"), ring, links["Gloo"], wire(rate), cores)
+        for workers, found in of_rate.items():
+            seconds = found.steps["RING"]
+            what = f"step, {place}"
+            compared.append(step_compared(what, work, workers, "Gloo", links["Gloo"], wire(rate), seconds, cores))
+    facts = [
+        f"fitted to the sums on this host of {', '.join(map(str, FITTED))} bytes, by {name}: {link}"
+        for name, link in links.items()
+    ]
+    facts += [f"one worker's step: {1e3 * work.step_seconds:.2f} ms"]
+    facts += [] if slow else ["no network namespaces could be made: several hosts were not measured"]
+    tables = [compared_table(compared)]
+    for per_host in (1, 8):
+        title = f"Predicted for the MNIST network on 10 GbE, {per_host} workers on a host"
+        tables += [f"## {title}", prediction_table(work, links, per_host)]
+    text = page("Growth with workers", facts, "\n\n".join(tables))
+    print(text)
+    if arguments.write:
+        print(f"written: {save('growth', text)}", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

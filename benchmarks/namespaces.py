@@ -1,0 +1,129 @@
+"""Several hosts on one machine: network namespaces, whose cards carry so many bits a second (Linux, root, iproute2)."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from stratagem.core import environment
+
+PORT = 12345
+"""On an address of its own each host can listen on the same one."""
+
+_BURST_SECONDS = 0.0005
+"""What a card may send at once is what it carries in this time: more would be memory, not a network."""
+
+_PREFIX = "growth"
+
+
+def address(host: int) -> str:
+    """Return the address of a host, which is also its name."""
+    return f"10.77.0.{host + 1}"
+
+
+def possible() -> bool:
+    """Whether this process may make network namespaces."""
+    try:
+        command = ["unshare", "--net", "--uts", "tc", "qdisc", "add", "dev", "lo", "root", *_limit(1e9)]
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+    except OSError:
+        return False
+
+
+def run_on_hosts(
+    function: Callable[..., Any], hosts: int, args: Sequence[Any], bits_per_second: float, timeout_seconds: float
+) -> list[Any]:
+    """Run a function of a file in this folder as one worker on each of several hosts.
+
+    Args:
+        function: At the top level of the file.
+        hosts: How many.
+        args: Its arguments.
+        bits_per_second: What the card of each host carries, in each direction.
+        timeout_seconds: How long all of it may take.
+
+    Returns:
+        What each worker returned.
+    """
+    module = Path(sys.modules[function.__module__].__file__ or "").stem
+    with _network(hosts, bits_per_second), tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "args").write_bytes(pickle.dumps(tuple(args)))
+        processes = []
+        for host in range(hosts):
+            cluster = {"worker": [f"{address(each)}:{PORT}" for each in range(hosts)]}
+            config = {"cluster": cluster, "task": {"type": "worker", "index": host}}
+            variables = {**os.environ, environment.TF_CONFIG: json.dumps(config), environment.JAX_PLATFORMS: "cpu"}
+            variables |= dict.fromkeys(environment.THREAD_COUNTS, "1")
+            # Gloo listens on the address that the host's name has.
+            start = ["sh", "-c", f'hostname {address(host)} && exec "$@"', "sh"]
+            worker = [sys.executable, __file__, module, function.__name__, folder, str(host)]
+            command = ["ip", "netns", "exec", f"{_PREFIX}{host}", "unshare", "--uts", *start, *worker]
+            processes.append(subprocess.Popen(command, env=variables))
+        try:
+            for process in processes:
+                if process.wait(timeout_seconds) != 0:
+                    raise RuntimeError("a worker failed; its output is above")
+        finally:
+            for process in processes:
+                process.kill()
+                process.wait()
+        return [pickle.loads((Path(folder) / str(host)).read_bytes()) for host in range(hosts)]
+
+
+@contextmanager
+def _network(hosts: int, bits_per_second: float) -> Iterator[None]:
+    """Make the hosts, their cards and the switch between them; and remove them."""
+    bridge = f"{_PREFIX}-switch"
+    try:
+        _ip("link", "add", bridge, "type", "bridge")
+        _ip("link", "set", bridge, "up")
+        for host in range(hosts):
+            name, port = f"{_PREFIX}{host}", f"{_PREFIX}-port{host}"
+            _ip("netns", "add", name)
+            _ip("link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", name)
+            _ip("link", "set", port, "master", bridge, "up")
+            inside = ["-n", name]
+            _ip(*inside, "address", "add", f"{address(host)}/24", "dev", "eth0")
+            _ip(*inside, "link", "set", "eth0", "up")
+            _ip(*inside, "link", "set", "lo", "up")
+            _in(name, "sysctl", "-q", "-w", "net.ipv4.tcp_congestion_control=reno")
+            limit = ["root", *_limit(bits_per_second)]
+            subprocess.run(["tc", *inside, "qdisc", "add", "dev", "eth0", *limit], check=True)
+            subprocess.run(["tc", "qdisc", "add", "dev", port, *limit], check=True)
+        yield
+    finally:
+        for host in range(hosts):
+            subprocess.run(["ip", "netns", "delete", f"{_PREFIX}{host}"], check=False)
+        subprocess.run(["ip", "link", "delete", bridge], check=False)
+
+
+def _limit(bits_per_second: float) -> list[str]:
+    burst = max(1 << 16, round(bits_per_second / 8 * _BURST_SECONDS))
+    return ["tbf", "rate", f"{round(bits_per_second)}bit", "burst", str(burst), "latency", "50ms"]
+
+
+def _ip(*arguments: str) -> None:
+    subprocess.run(["ip", *arguments], check=True)
+
+
+def _in(name: str, *command: str) -> None:
+    subprocess.run(["ip", "netns", "exec", name, *command], check=True)
+
+
+def _work(module: str, function: str, folder: str, host: str) -> None:
+    """Call the function on one host, and leave what it returns."""
+    found = getattr(__import__(module), function)
+    args = pickle.loads((Path(folder) / "args").read_bytes())
+    (Path(folder) / host).write_bytes(pickle.dumps(found(*args)))
+
+
+if __name__ == "__main__":
+    _work(*sys.argv[1:])

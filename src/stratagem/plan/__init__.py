@@ -1,0 +1,1 @@
+"""How a model would train on more workers: `stratagem plan`."""

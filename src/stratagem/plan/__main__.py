@@ -1,0 +1,113 @@
+"""The program behind `stratagem plan`: `python -m stratagem.plan`."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import os
+import sys
+from typing import Final
+
+import click
+
+from stratagem.core.errors import InputError, StratagemError, explain
+from stratagem.plan.costs import Hosts
+from stratagem.plan.growth import Workload
+from stratagem.plan.networks import GLOO, MEMORY, faster, network
+from stratagem.plan.report import report
+
+_FAILED: Final = 2
+"""Exit code of a wrong command line."""
+
+_FLOAT32: Final = 4
+"""Bytes of a gradient of one parameter."""
+
+_SPREAD: Final = 0.02
+"""Of step times that were not measured."""
+
+
+@click.command()
+@click.option("--parameters", type=click.IntRange(min=1))
+@click.option("--bytes", "gradient_bytes", type=click.IntRange(min=1))
+@click.option("--step-ms", type=click.FloatRange(min=0, min_open=True))
+@click.option("--batch", type=click.IntRange(min=1), default=32)
+@click.option("--workers", default="2,4,8,16,32")
+@click.option("--network", "network_name", default="10gbe")
+@click.option("--per-host", type=click.IntRange(min=1), default=1)
+@click.option("--bytes-per-pack", type=click.IntRange(min=0), default=0)
+@click.option("--overlap", type=click.FloatRange(0, 1), default=0.0)
+@click.argument("model", required=False)
+def main(
+    model: str | None,
+    parameters: int | None,
+    gradient_bytes: int | None,
+    step_ms: float | None,
+    batch: int,
+    workers: str,
+    network_name: str,
+    per_host: int,
+    bytes_per_pack: int,
+    overlap: float,
+) -> None:
+    """Predict the step of a model on more workers."""
+    sys.path.insert(0, os.getcwd())
+    try:
+        numbers = _numbers(workers)
+        hosts = Hosts(network(network_name), MEMORY, GLOO, per_host)
+        nbytes = gradient_bytes or (parameters and _FLOAT32 * parameters)
+        work = _of_model(model, step_ms, batch) if model else _of_numbers(nbytes, step_ms)
+        work = dataclasses.replace(work, bytes_per_pack=bytes_per_pack, overlap=overlap)
+        better = faster(network_name)
+        print(report(work, numbers, hosts, network_name, (better, network(better)) if better else None))
+    except StratagemError as error:
+        print(f"stratagem: {error}", file=sys.stderr)
+        sys.exit(_FAILED)
+
+
+def _numbers(workers: str) -> list[int]:
+    try:
+        numbers = sorted({int(each) for each in workers.split(",")})
+    except ValueError:
+        numbers = [0]
+    if numbers[0] < 1:
+        raise InputError(
+            explain(
+                f"--workers is {workers!r}.",
+                "It is not known which groups to predict.",
+                "Write numbers of workers, separated by commas: --workers 2,4,8,32",
+            )
+        )
+    return numbers
+
+
+def _of_numbers(gradient_bytes: int | None, step_ms: float | None) -> Workload:
+    if not gradient_bytes or not step_ms:
+        missing = "MODEL, --parameters or --bytes" if not gradient_bytes else "MODEL or --step-ms"
+        raise InputError(
+            explain(
+                f"{missing} is missing.",
+                "What a step computes and exchanges is not known.",
+                "Name a model (model.keras, or train.py:make_model), or write: --parameters 25600000 --step-ms 180",
+            )
+        )
+    return Workload(gradient_bytes, step_ms / 1e3, spread=_SPREAD)
+
+
+def _of_model(place: str, step_ms: float | None, batch: int) -> Workload:
+    models = importlib.import_module("stratagem.plan.models")  # with Keras and JAX
+    model = models.model_of(place)
+    nbytes = models.gradient_bytes(model)
+    if step_ms:
+        return Workload(nbytes, step_ms / 1e3, spread=_SPREAD)
+    whole = models.time_step(model, batch)
+    if batch == 1:
+        return Workload(nbytes, whole.seconds, spread=whole.spread)
+    part = models.time_step(model, batch // 2)
+    # Two points of a line: what is left where there are no rows.
+    share = batch // 2 / batch
+    fixed = (part.seconds - share * whole.seconds) / (1 - share)
+    return Workload(nbytes, whole.seconds, min(max(fixed, 0.0), whole.seconds), whole.spread)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,215 @@
+"""What a sum over all workers costs, in seconds of messages and of bytes.
+
+Hockney's model (Parallel Computing 20, 1994): a message of m bytes takes `latency + m * seconds_per_byte`. Combining
+is counted beside it, as Thakur, Rabenseifner and Gropp do (IJHPCA 19, 2005): a byte that is received and added costs a
+worker `combining` seconds. All workers begin at the same time.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+@dataclass(frozen=True)
+class Link:
+    """What connects two workers.
+
+    Args:
+        latency: Seconds from sending an empty message to having it.
+        seconds_per_byte: Of the wire, in each direction.
+        combining: Seconds that a worker spends on each byte that it receives and adds, copies included.
+        start: Seconds that an exchange costs once, whatever its size and whoever takes part.
+
+    Example:
+        >>> Link(latency=20e-6, seconds_per_byte=1e-9).message(1_000_000)
+        0.00102
+    """
+
+    latency: float = 0.0
+    seconds_per_byte: float = 0.0
+    combining: float = 0.0
+    start: float = 0.0
+
+    def message(self, nbytes: float) -> float:
+        """Return the seconds that a message takes."""
+        return self.latency + nbytes * self.seconds_per_byte
+
+    def __add__(self, other: Link) -> Link:
+        """Return both one after the other: a host's own cost on top of the wire's."""
+        return Link(
+            self.latency + other.latency,
+            self.seconds_per_byte + other.seconds_per_byte,
+            self.combining + other.combining,
+            self.start + other.start,
+        )
+
+
+class Cost(NamedTuple):
+    """The time of an exchange.
+
+    Args:
+        messages: Seconds that do not depend on its size.
+        bytes: Seconds that grow with its size.
+    """
+
+    messages: float
+    bytes: float
+
+    @property
+    def seconds(self) -> float:
+        """Both together."""
+        return self.messages + self.bytes
+
+    def then(self, other: Cost) -> Cost:
+        """Return the cost of this and then the other."""
+        return Cost(self.messages + other.messages, self.bytes + other.bytes)
+
+    def times(self, number: float) -> Cost:
+        """Return the cost of so many of them."""
+        return Cost(self.messages * number, self.bytes * number)
+
+
+NOTHING = Cost(0.0, 0.0)
+"""One worker alone exchanges nothing."""
+
+
+def ring(workers: int, nbytes: float, link: Link) -> Cost:
+    """Return the cost of a sum around a ring: n - 1 rounds that add, n - 1 that hand on, of 1/n of the bytes each.
+
+    No sum moves fewer bytes (Patarasuk and Yuan, JPDC 69, 2009).
+
+    Args:
+        workers: How many.
+        nbytes: Size of the array.
+        link: That between two neighbours.
+
+    Example:
+        >>> ring(4, 1000, Link(latency=2.0, seconds_per_byte=0.1, combining=0.2))
+        Cost(messages=12.0, bytes=300.0)
+    """
+    if workers == 1:
+        return NOTHING
+    sent = (workers - 1) / workers * nbytes
+    return Cost(link.start + 2 * (workers - 1) * link.latency, sent * (2 * link.seconds_per_byte + link.combining))
+
+
+def tree(workers: int, nbytes: float, link: Link) -> Cost:
+    """Return the cost of a sum in halves and doubles (Rabenseifner's; section 4.4 of Thakur, Rabenseifner and Gropp).
+
+    With p, the largest power of two up to n: log p rounds exchange and add 1/2, 1/4, 1/8 ... of the bytes, log p rounds
+    exchange them back. The n - p workers more hand all they have to another one first, and get the sum from it at the
+    end. Double binary trees (Sanders, Speck and Träff, Parallel Computing 35, 2009; NCCL's) come near to it with small
+    pieces, and have no extra exchange.
+
+    Args:
+        workers: How many, each with a link of its own to all the others.
+        nbytes: Size of the array.
+        link: That between two workers.
+
+    Example:
+        >>> tree(4, 1000, Link(latency=2.0, seconds_per_byte=0.1, combining=0.2))
+        Cost(messages=8.0, bytes=300.0)
+        >>> tree(5, 1000, Link(latency=2.0, seconds_per_byte=0.1, combining=0.2))
+        Cost(messages=12.0, bytes=700.0)
+    """
+    if workers == 1:
+        return NOTHING
+    rounds = workers.bit_length() - 1
+    halves = 1 - 0.5**rounds
+    cost = Cost(link.start + 2 * rounds * link.latency, halves * nbytes * (2 * link.seconds_per_byte + link.combining))
+    if workers == 1 << rounds:
+        return cost
+    return cost.then(Cost(2 * link.latency, nbytes * (2 * link.seconds_per_byte + link.combining)))
+
+
+def memory(workers: int, nbytes: float, link: Link) -> Cost:
+    """Return the cost of a sum through memory that the workers of a host have in common (`replica.host_memory`).
+
+    Two workers copy in and add: two passes over the bytes, and they meet once. More copy in, add a share of 1/n each,
+    meet again and copy the other shares: three passes. Who meets tells each of the others, and waits for each.
+
+    Args:
+        workers: How many, each with a core of its own.
+        nbytes: Size of the array.
+        link: `latency` is that of telling another worker, `combining` that of a byte in one pass.
+
+    Example:
+        >>> memory(2, 1000, Link(latency=2.0, combining=0.2)), memory(4, 1000, Link(latency=2.0, combining=0.2))
+        (Cost(messages=2.0, bytes=400.0), Cost(messages=12.0, bytes=600.0))
+    """
+    if workers == 1:
+        return NOTHING
+    meetings, passes = (1, 2) if workers == 2 else (2, 3)
+    return Cost(link.start + meetings * (workers - 1) * link.latency, passes * nbytes * link.combining)
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """What the workers run on.
+
+    Args:
+        network: Between hosts.
+        memory: Within a host, through common memory (`memory`).
+        loopback: Within a host, through its sockets.
+        per_host: Workers on each host, which share its network.
+    """
+
+    network: Link
+    memory: Link
+    loopback: Link
+    per_host: int = 1
+
+    def number(self, workers: int) -> int:
+        """Return how many hosts so many workers take."""
+        return math.ceil(workers / self.per_host)
+
+
+def flat_ring(workers: int, nbytes: float, hosts: Hosts) -> Cost:
+    """Return the cost of one ring through all workers, those of a host one after another: Gloo's, and Stratagem's.
+
+    No worker waits for all the others at the end of a round. So a half of the rounds lasts as long as a piece takes
+    through n - 1 links, quick and slow ones; or, if that is more, as the network takes for n - 1 pieces.
+    """
+    number = hosts.number(workers)
+    if number == 1:
+        return ring(workers, nbytes, hosts.loopback)
+    rounds, piece, outside = workers - 1, nbytes / workers, number / workers
+    links = ((hosts.network, outside), (hosts.loopback, 1 - outside))
+    latency = sum(share * link.latency for link, share in links)
+    passing = piece * sum(share * link.seconds_per_byte for link, share in links)
+    busiest = Cost(0.0, rounds * piece * hosts.network.seconds_per_byte)
+    adding = Cost(rounds * latency, rounds * (passing + piece * hosts.network.combining))
+    handing_on = Cost(rounds * latency, rounds * passing)
+    started = Cost(hosts.network.start, 0.0)
+    return started.then(max(adding, busiest, key=_seconds)).then(max(handing_on, busiest, key=_seconds))
+
+
+def _seconds(cost: Cost) -> float:
+    return cost.seconds
+
+
+def flat_tree(workers: int, nbytes: float, hosts: Hosts) -> Cost:
+    """Return the cost of halves and doubles among all workers, those of a host first.
+
+    Between hosts each of k workers has 1/k of the bytes left. All of them send at once, so the network carries all
+    bytes, and each worker adds its own part.
+    """
+    local = min(workers, hosts.per_host)
+    shared = dataclasses.replace(hosts.network, combining=hosts.network.combining / local)
+    return tree(local, nbytes, hosts.loopback).then(tree(hosts.number(workers), nbytes, shared))
+
+
+def two_levels(workers: int, nbytes: float, hosts: Hosts) -> Cost:
+    """Return the cost of sums through the memory of each host, and between them a ring of one worker of each host.
+
+    The workers of a host copy in and add, one sends and receives, all copy out: three passes, three meetings.
+    """
+    between = ring(hosts.number(workers), nbytes, hosts.network)
+    local = min(workers, hosts.per_host)
+    if local == 1 or between == NOTHING:
+        return memory(workers, nbytes, hosts.memory) if between == NOTHING else between
+    meeting = hosts.memory.start + 3 * (local - 1) * hosts.memory.latency
+    return Cost(meeting, 3 * nbytes * hosts.memory.combining).then(between)

@@ -1,0 +1,130 @@
+"""What a Keras model exchanges in a step, and how long its step takes here."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import keras
+import numpy as np
+
+from stratagem.core.errors import InputError, explain
+from stratagem.core.named import load
+
+_STEPS: Final = 30
+_WARM_UP: Final = 3
+_SECONDS: Final = 20.0
+"""A model with slow steps is measured for no longer, but for three steps."""
+
+_LEAST_STEPS: Final = 3
+
+
+_REMEDY: Final = "Name a .keras file, or a function that returns a built model, as train.py:make_model."
+
+
+class Timed(NamedTuple):
+    """Measured steps.
+
+    Args:
+        seconds: Their median.
+        spread: Their standard deviation, as a share of it.
+    """
+
+    seconds: float
+    spread: float
+
+
+def model_of(place: str) -> keras.Model:
+    """Return the model of a file, or of a function.
+
+    Args:
+        place: A `.keras` file, or `module:function` or `path/to/file.py:function` that returns a model.
+
+    Raises:
+        InputError: There is none.
+    """
+    if not place.endswith(".keras"):
+        made = load(
+            place, "MODEL", "Name a .keras file, or a function that returns a built model: train.py:make_model."
+        )()
+        if isinstance(made, keras.Model) and made.built:
+            return made
+        found = "a model that is not built" if isinstance(made, keras.Model) else f"{type(made).__name__}, no model"
+    elif Path(place).is_file():
+        loaded: Any = keras.saving.load_model(place)
+        return loaded
+    else:
+        found = "no such file"
+    raise InputError(
+        explain(
+            f"MODEL {place}: {found}.",
+            "Its gradients could not be counted.",
+            _REMEDY,
+        )
+    )
+
+
+def gradient_bytes(model: keras.Model) -> int:
+    """Return the bytes of a model's gradients: one value for each of its trainable variables, in their own dtypes."""
+    return sum(variable.value.nbytes for variable in model.trainable_variables)
+
+
+def time_step(model: keras.Model, rows: int, clock: Callable[[], float] = time.perf_counter) -> Timed:
+    """Time training steps on random rows, with the model's own optimizer and the mean squared error.
+
+    Args:
+        model: A built model; it is trained.
+        rows: Of a batch.
+        clock: Where time comes from.
+
+    Raises:
+        InputError: The shape of its inputs is not known.
+    """
+    if not model.compiled:
+        model.compile(optimizer="adam")
+    model.compile(optimizer=model.optimizer, loss="mean_squared_error")
+    generator = np.random.default_rng(0)
+    x = keras.tree.map_structure(lambda spec: _random(generator, spec, rows), _structure(model, model.inputs))
+    y = keras.tree.map_structure(lambda value: np.zeros(value.shape, np.float32), model.predict_on_batch(x))
+    times: list[float] = []
+    begin = clock()
+    while len(times) < _STEPS + _WARM_UP:
+        start = clock()
+        model.train_on_batch(x, y)  # waits for its result
+        times.append(clock() - start)
+        if len(times) >= _LEAST_STEPS + _WARM_UP and clock() - begin > _SECONDS:
+            break
+    counted = times[_WARM_UP:]
+    median = statistics.median(counted)
+    return Timed(median, statistics.stdev(counted) / median)
+
+
+def _structure(model: keras.Model, inputs: Sequence[Any] | None) -> Any:
+    """Return the inputs as the model takes them: one, or a list."""
+    if not inputs:
+        raise InputError(
+            explain(
+                f"The model {model.name} does not say what its inputs are.",
+                "No random rows could be made for it.",
+                "Give the time of its step: --step-ms 35. Or build the model from keras.Input.",
+            )
+        )
+    return inputs[0] if len(inputs) == 1 else list(inputs)
+
+
+def _random(generator: np.random.Generator, spec: Any, rows: int) -> np.ndarray:
+    shape = spec.shape[1:]
+    if None in shape:
+        raise InputError(
+            explain(
+                f"The input {spec.name} has the shape {spec.shape}.",
+                "Random rows for it could be of any length, and take any time.",
+                "Give the time of a step: --step-ms 35. Or fix the shape in keras.Input.",
+            )
+        )
+    if keras.backend.is_float_dtype(spec.dtype):
+        return generator.standard_normal((rows, *shape), np.float32)
+    return generator.integers(0, 2, (rows, *shape), dtype=spec.dtype)  # of any table of two rows or more
