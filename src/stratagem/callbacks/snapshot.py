@@ -18,6 +18,7 @@ from stratagem.fit.adapter import Place
 from stratagem.fit.kinds import TRAIN, group_variables
 from stratagem.fit.own_steps import own_step
 from stratagem.fit.resuming import Session
+from stratagem.replica.slots import is_in_parts
 from stratagem.train.storage import Contents
 
 _METRICS: Final = "metrics_variables"
@@ -126,8 +127,9 @@ class Snapshot:
                     "Make and compile the model as when it was made, or choose another folder for backups.",
                 )
             )
+        mesh = session.strategy.mesh
         for name, variable in kept.items():
-            variable.assign(session.strategy.mesh.keep(saved[name]))
+            variable.assign((mesh.keep_on_first if is_in_parts(variable) else mesh.keep)(saved[name]))
 
     def restore_rest(self, states: CallbackStates) -> None:
         """Give the other callbacks and the random generators their states."""

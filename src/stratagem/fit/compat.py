@@ -9,7 +9,8 @@ made. What it wraps does what Keras does for models that belong to no strategy; 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import keras
@@ -38,6 +39,8 @@ __all__ = [
     "Trainer",
     "accumulates",
     "accumulator_indices",
+    "add_slot",
+    "applied_to",
     "array_inputs",
     "begin_at_epoch",
     "build_from_batch",
@@ -51,6 +54,7 @@ __all__ = [
     "replace",
     "set_mask",
     "unpack",
+    "without",
 ]
 
 _originals: dict[tuple[Any, str], Any] = {}
@@ -129,6 +133,36 @@ def built_for(optimizer: Any, trainable_variables: Sequence[Any] | None) -> Sequ
         with keras.name_scope(optimizer.name, caller=optimizer):
             optimizer.build(list(trainable_variables))
     return trainable_variables
+
+
+def add_slot(optimizer: Any, variable: Any, name: str, shape: Sequence[int]) -> Any:
+    """Give an optimizer a variable of its own, of float32 zeros.
+
+    Args:
+        optimizer: A Keras optimizer.
+        variable: The model's variable that it belongs to.
+        name: What it is; it follows the path of `variable`.
+        shape: Its shape.
+    """
+    name = f"{variable.path.replace('/', '_')}_{name}"
+    return optimizer.add_variable(tuple(shape), initializer="zeros", dtype="float32", name=name)
+
+
+@contextlib.contextmanager
+def without(optimizer: Any, variables: Sequence[Any]) -> Iterator[None]:
+    """Let an optimizer not have some of its own variables, in this context."""
+    known = optimizer._variables
+    before, left_out = list(known), {id(variable) for variable in variables}
+    known[:] = [variable for variable in before if id(variable) not in left_out]
+    try:
+        yield
+    finally:
+        known[:] = before
+
+
+def applied_to(optimizer: Any) -> Sequence[Any]:
+    """Return the variables that an optimizer was built for, in the order of `stateless_apply`."""
+    return optimizer._trainable_variables
 
 
 # Data --------------------------------------------------------------------------------------------

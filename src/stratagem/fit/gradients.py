@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from stratagem.fit import compat
+from stratagem.fit.slots import Places, add_slots, places_of_slots
 from stratagem.replica.central import update_at_centre
 from stratagem.replica.context import ReplicaContext, current_replica_context
 from stratagem.replica.mesh import Tree
@@ -43,10 +44,11 @@ def reducing_stateless_apply(original: Callable) -> Callable:
         def crossing(state: list[Any], gradients: list[Any], weights: list[Any]) -> Tree:
             context.applying_gradients = True
             try:
+                places = places_of_slots(optimizer, compat.applied_to(optimizer), optimizer.variables)
                 if compat.accumulates(optimizer) and not mesh.central:
-                    state, gradients = _reduced_at_update(context, optimizer, state, gradients)
+                    gradients, state = _reduced_at_update(context, optimizer, gradients, state, places)
                 else:
-                    gradients = combine(context, gradients)
+                    gradients, state = combine(context, gradients, state, places)
                 return update_at_centre(mesh, functools.partial(original, optimizer), state, gradients, weights)
             finally:
                 context.applying_gradients = False
@@ -71,7 +73,9 @@ def reducing_apply(original: Callable) -> Callable:
         if context is None or context.applying_gradients:
             return original(optimizer, grads, trainable_variables)
         targets = list(compat.built_for(optimizer, trainable_variables))
+        add_slots(context.strategy, optimizer)
         variables = [*targets, *optimizer.variables]
+        places = places_of_slots(optimizer, targets, variables)
         note_updated_alike(variables)
         if not context.combines_gradients:
             return original(optimizer, grads, targets)
@@ -88,8 +92,9 @@ def reducing_apply(original: Callable) -> Callable:
         def crossing(gradients: list[Any], values: list[Any]) -> list[Any]:
             context.applying_gradients = True
             try:
-                summed = gradients if combined else combine(context, gradients)
-                return update_at_centre(context.strategy.mesh, update, summed, values)
+                if not combined:
+                    gradients, values = combine(context, gradients, values, places)
+                return update_at_centre(context.strategy.mesh, update, gradients, values)
             finally:
                 context.applying_gradients = False
 
@@ -156,13 +161,27 @@ def opting_out(original: Callable) -> Callable:
     return apply_gradients
 
 
-def combine(context: ReplicaContext, gradients: Sequence[jax.Array | None]) -> list[jax.Array | None]:
+def combine(
+    context: ReplicaContext, gradients: Sequence[jax.Array | None], state: list[Any], places: Places
+) -> tuple[list[jax.Array | None], list[Any]]:
     """Sum gradients over replicas; inside `fit`, average them by rows.
 
     Args:
         context: The replica that calls.
         gradients: One for each variable; None where a variable has none.
+        state: Values of variables.
+        places: Where those stand in it that compression keeps for each gradient.
+
+    Returns:
+        The gradients of all replicas, and the state after it.
     """
+    if context.strategy.compression is not None:
+        # Weighted first: what is left out of one batch comes with the next, where a replica may count otherwise.
+        return _compressed(context, _weighted(context, gradients), state, places)
+    return _plainly_combined(context, gradients), state
+
+
+def _plainly_combined(context: ReplicaContext, gradients: Sequence[jax.Array | None]) -> list[jax.Array | None]:
     weight = context.share.weight if context.mean_gradients else 1.0
     if not isinstance(weight, float) or weight == 1.0:
         return _summed(context, _weighted(context, gradients))
@@ -194,8 +213,32 @@ def _summed(context: ReplicaContext, summands: Sequence[jax.Array | None]) -> li
     return [None if summand is None else next(sums) for summand in summands]
 
 
+def _compressed(
+    context: ReplicaContext, summands: Sequence[jax.Array | None], state: list[Any], places: Places
+) -> tuple[list[jax.Array | None], list[Any]]:
+    """Sum gradients over replicas, compressed where the strategy says so; return them and the state after it."""
+    compression = context.strategy.compression
+    if compression is None:
+        return _summed(context, summands), state
+    present = [i for i, summand in enumerate(summands) if summand is not None]
+    values: list[Any] = [summands[i] for i in present]
+    if places.loss_scale is not None:  # what is left out may come when the scale is another
+        values = [value / state[places.loss_scale].astype(value.dtype) for value in values]
+    kept = [[state[place] for place in places.slots[i]] for i in present]
+    sums, kept = compression.sum(values, kept, context.strategy.pack_bytes)
+    totals: list[jax.Array | None] = [None] * len(summands)
+    for i, total in zip(present, sums, strict=True):
+        scale = 1 if places.loss_scale is None else state[places.loss_scale].astype(total.dtype)
+        totals[i] = total * scale
+    state = list(state)
+    for i, slots in zip(present, kept, strict=True):
+        for place, value in zip(places.slots[i], slots, strict=True):
+            state[place] = value
+    return totals, state
+
+
 def _reduced_at_update(
-    context: ReplicaContext, optimizer: Any, state: list[Any], gradients: list[Any]
+    context: ReplicaContext, optimizer: Any, gradients: list[Any], state: list[Any], places: Places
 ) -> tuple[list[Any], list[Any]]:
     """Combine accumulated gradients once for each update, not at each step.
 
@@ -208,17 +251,20 @@ def _reduced_at_update(
     is_update = (iterations + 1) % optimizer.gradient_accumulation_steps == 0
     accumulated = [state[slot] for slot in slots]
 
-    def update() -> tuple[list[Any], list[Any]]:
+    kept = [place for slots_of_one in places.slots for place in slots_of_one]
+
+    def update() -> tuple[list[Any], list[Any], list[Any]]:
         totals = [a if g is None else a + g for a, g in zip(accumulated, own, strict=True)]
-        summed = _summed(context, totals)
-        return [s for s, g in zip(summed, own, strict=True) if g is not None], [jnp.zeros_like(a) for a in accumulated]
+        summed, after = _compressed(context, totals, state, places)
+        handed = [s for s, g in zip(summed, own, strict=True) if g is not None]
+        return handed, [jnp.zeros_like(a) for a in accumulated], [after[place] for place in kept]
 
-    def accumulate() -> tuple[list[Any], list[Any]]:
-        return [g for g in own if g is not None], accumulated
+    def accumulate() -> tuple[list[Any], list[Any], list[Any]]:
+        return [g for g in own if g is not None], accumulated, [state[place] for place in kept]
 
-    handed, kept = lax.cond(is_update, update, accumulate)
+    handed, left, slots_left = lax.cond(is_update, update, accumulate)
     handed = iter(handed)
     state = list(state)
-    for slot, value in zip(slots, kept, strict=True):
-        state[slot] = value
-    return state, [None if g is None else next(handed) for g in own]
+    for place, value in zip([*slots, *kept], [*left, *slots_left], strict=True):
+        state[place] = value
+    return [None if g is None else next(handed) for g in own], state

@@ -34,6 +34,7 @@ from stratagem.fit.kinds import KIND_OF, PREDICT, TEST, TRAIN, State, StepKind, 
 from stratagem.fit.own_steps import own_step
 from stratagem.fit.resuming import ResumesFit, Session, resumer_among, resumer_last, skipping_steps
 from stratagem.fit.saving import saving_once
+from stratagem.fit.slots import leaving_out_slots
 from stratagem.fit.state import StateKeeper
 from stratagem.fit.steps import Step
 from stratagem.replica.context import StrategyLike, current_strategy
@@ -459,6 +460,8 @@ def install(default_strategy: Callable[[], StrategyLike]) -> None:
         keras.optimizers.LossScaleOptimizer, "apply", lambda apply: gradients.reducing_apply(gradients.traceable(apply))
     )
     compat.replace(keras.optimizers.Optimizer, "apply_gradients", gradients.opting_out)
+    for name in ("save_own_variables", "load_own_variables"):
+        compat.replace(keras.optimizers.Optimizer, name, leaving_out_slots)
     points = compat.seam_points()
     compat.replace(*points["data_adapter"], _choosing_adapter)
     compat.replace(*points["epoch_iterator"], _direct_iterator)

@@ -17,6 +17,7 @@ from stratagem.replica.context import StrategyLike
 from stratagem.replica.mesh import AXIS
 from stratagem.replica.packs import sum_over_replicas
 from stratagem.replica.placing import placed
+from stratagem.replica.slots import is_in_parts
 
 
 class StateKeeper:
@@ -70,8 +71,12 @@ class StateKeeper:
         return (*state[:position], values, *state[position + 1 :])
 
     def consolidate(self, model: Any) -> None:
-        """Make accumulated gradients one value again, so that the optimizer can be read and saved."""
+        """Make accumulated gradients one value again, so that the optimizer can be read and saved.
+
+        What compression left out on all replicas goes to the first one: the sum stays what it was.
+        """
         self._last = None
+        self._gather_residuals(model)
         if not self._accumulators_apart:
             return
         self._accumulators_apart = False
@@ -79,6 +84,16 @@ class StateKeeper:
         chosen = [variables[slot] for slot in compat.accumulator_indices(model.optimizer)]
         for variable, total in zip(chosen, self._on_replicas(_sum, [v.value for v in chosen]), strict=True):
             variable.assign(total)
+
+    def _gather_residuals(self, model: Any) -> None:
+        if getattr(model, "optimizer", None) is None:
+            return
+        residuals = [variable for variable in model.optimizer.variables if is_in_parts(variable)]
+        if residuals and all(self.mesh.is_replicated(variable.value) for variable in residuals):  # a step has run
+            for variable, value in zip(
+                residuals, self._on_replicas(_sum_on_first, [variable.value for variable in residuals]), strict=True
+            ):
+                variable.assign(value)
 
     def _on_replicas(self, function: Any, values: Sequence[jax.Array]) -> list[jax.Array]:
         spmd = jax.shard_map(
@@ -106,6 +121,10 @@ def _separate(flat: list[jax.Array]) -> None:
 def _keep_first(values: list[jax.Array]) -> list[jax.Array]:
     first = lax.axis_index(AXIS) == 0
     return [jnp.where(first, value, jnp.zeros_like(value)) for value in values]
+
+
+def _sum_on_first(values: list[jax.Array]) -> list[jax.Array]:
+    return _keep_first(_sum(values))
 
 
 def _sum(values: list[jax.Array]) -> list[jax.Array]:

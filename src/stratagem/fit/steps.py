@@ -24,6 +24,7 @@ from stratagem.fit.batch import GlobalBatch
 from stratagem.fit.kinds import PREDICT, State, StepKind, group_variables
 from stratagem.fit.metrics import Entry, ResultWatch, global_results
 from stratagem.fit.own_steps import own_step
+from stratagem.fit.slots import add_slots
 from stratagem.replica.central import compiled
 from stratagem.replica.context import ReplicaContext, StrategyLike, replica_context
 from stratagem.replica.exchange import Exchange, Share, own_share
@@ -61,6 +62,8 @@ class Step:
         self.kind = kind
         self.mesh = strategy.mesh
         self._own = own_step(model, kind)
+        if kind.trains and model.optimizer is not None and model.optimizer.built:
+            add_slots(strategy, model.optimizer)
         self.beyond = [] if self._own is None else self._own.beyond
         """Variables that the step uses and Keras keeps no values of."""
         groups = [group_variables(model, group) for group in kind.groups]

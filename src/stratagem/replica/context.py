@@ -18,6 +18,7 @@ from jax import lax
 
 from stratagem.core.errors import UsageError, explain
 from stratagem.core.types import ReduceOp
+from stratagem.replica.compression import Compression
 from stratagem.replica.crossings import bounds, checked_axis, gathered, is_floating, linked, own_part
 from stratagem.replica.exchange import Exchange, Ragged, Share
 from stratagem.replica.merge import merged
@@ -30,6 +31,7 @@ class StrategyLike(Protocol):
 
     mesh: ReplicaMesh
     pack_bytes: int | None
+    compression: Compression | None
 
     @property
     def num_replicas_in_sync(self) -> int: ...

@@ -115,6 +115,16 @@ class ReplicaMesh:
         on_devices = isinstance(value, jax.Array) and len(value.sharding.device_set) > 1
         return jax.device_put(value.addressable_data(0) if on_devices else value, self.home)
 
+    def keep_on_first(self, value: Any) -> jax.Array:
+        """Put a value on the first replica, and zeros on the others, where variables lie.
+
+        Args:
+            value: An array of any shape, the same on all workers.
+        """
+        host = np.asarray(value)
+        parts = [jax.device_put(host if i == 0 else np.zeros_like(host), self.devices[i]) for i in self.local_replicas]
+        return jax.make_array_from_single_device_arrays(host.shape, self.replicated, parts)
+
     def making_variables(self) -> contextlib.AbstractContextManager[Any]:
         """Let variables that are made in this context not pass through the memory of other devices."""
         return contextlib.nullcontext() if self.centre is None else jax.default_device(self.centre)

@@ -29,24 +29,40 @@ def sum_over_replicas(values: Sequence[jax.Array], pack_bytes: int | None = 0) -
     if pack_bytes is None:
         totals = lax.psum([_summable(value) for value in sums], AXIS)
         return [total.astype(value.dtype) for total, value in zip(totals, sums, strict=True)]
-    for members in _packs(sums, pack_bytes):
+    for members in packs(sums, pack_bytes):
         # Booleans have no sum: they travel as integers and return as "any".
-        flat = jnp.concatenate([jnp.ravel(_summable(sums[i])) for i in members])
-        total = lax.psum(flat, AXIS)
-        start = 0
-        for i in members:
-            piece = lax.slice(total, (start,), (start + sums[i].size,))
-            start += sums[i].size
-            sums[i] = piece.reshape(sums[i].shape).astype(sums[i].dtype)
+        total = lax.psum(joined([_summable(sums[i]) for i in members]), AXIS)
+        for i, piece in zip(members, parted(total, [sums[i] for i in members]), strict=True):
+            sums[i] = piece
     return sums
+
+
+def joined(values: Sequence[jax.Array]) -> jax.Array:
+    """Return the elements of values of one dtype, one after the other."""
+    return jnp.concatenate([jnp.ravel(value) for value in values])
+
+
+def parted(pack: jax.Array, like: Sequence[jax.Array]) -> list[jax.Array]:
+    """Return what was joined in its shapes and dtypes.
+
+    Args:
+        pack: Elements, one after the other.
+        like: Arrays of these shapes and dtypes.
+    """
+    parts, start = [], 0
+    for value in like:
+        part = lax.slice(pack, (start,), (start + value.size,))
+        parts.append(part.reshape(value.shape).astype(value.dtype))
+        start += value.size
+    return parts
 
 
 def _summable(value: jax.Array) -> jax.Array:
     return value.astype(jnp.int32) if value.dtype == jnp.bool_ else value
 
 
-def _packs(values: Sequence[jax.Array], pack_bytes: int) -> Iterator[list[int]]:
-    """Yield indices of the values that travel together: one dtype, at most `pack_bytes`.
+def packs(values: Sequence[jax.Array], pack_bytes: int | None) -> Iterator[list[int]]:
+    """Yield indices of the values that travel together: one dtype, at most `pack_bytes`; with None each alone.
 
     The last values come first: gradients of the last layers are ready before those of the first.
     """
@@ -54,7 +70,7 @@ def _packs(values: Sequence[jax.Array], pack_bytes: int) -> Iterator[list[int]]:
         pack: list[int] = []
         size = 0
         for i in reversed([i for i, value in enumerate(values) if value.dtype == dtype]):
-            if pack and pack_bytes and size + values[i].nbytes > pack_bytes:
+            if pack and (pack_bytes is None or (pack_bytes and size + values[i].nbytes > pack_bytes)):
                 yield pack
                 pack, size = [], 0
             pack.append(i)

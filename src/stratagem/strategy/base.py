@@ -19,6 +19,7 @@ from stratagem.fit import seam
 from stratagem.fit.adapter import ShareAdapter, make_adapter
 from stratagem.fit.kinds import StepKind
 from stratagem.replica import reduce as reduction
+from stratagem.replica.compression import compression_of
 from stratagem.replica.context import current_replica_context, merging_context, strategy_scope
 from stratagem.replica.mesh import ReplicaMesh, Tree
 from stratagem.replica.run import ReplicaRunner
@@ -60,6 +61,7 @@ class Strategy:
         self.mesh = mesh
         self.communication_options = communication_options or CommunicationOptions()
         self.pack_bytes = _pack_bytes(mesh, self.communication_options)
+        self.compression = compression_of(mesh, self.communication_options)
         self.worker_count = worker_count
         self.worker_index = worker_index
         self._cluster_resolver = cluster_resolver

@@ -30,11 +30,12 @@ class MultiWorkerMirroredStrategy(Strategy):
         cluster_resolver: Who is in the cluster. None means TF_CONFIG, else what Slurm, Open MPI or
             SageMaker say, else one worker.
         communication_options: How gradients travel. `timeout_seconds` also bounds how long this
-            worker waits for the others.
+            worker waits for the others; `compression` must be the same on all.
 
     Raises:
         ClusterError: The description of the cluster is wrong.
         StartupError: A worker did not come in time, or a port is busy.
+        PeerError: The workers' compressions differ.
         UsageError: A computation ran before, or the cluster changed since it was joined.
 
     Example:
@@ -63,6 +64,9 @@ class MultiWorkerMirroredStrategy(Strategy):
             worker_count=membership.process_count,
             worker_index=membership.process_index,
         )
+        # Sums of other shapes, or of other codes in the same bytes, would never meet or mean nothing.
+        facts = {"compression": str(options.compression), "compression_rank": options.rank}
+        self.check_agreement("communication options", facts)
         self._resolver = resolver
         # Under the launcher all workers share one terminal, where the chief's line is enough.
         if self.is_chief or environment.LAUNCHED not in os.environ:

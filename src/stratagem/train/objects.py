@@ -18,6 +18,7 @@ from typing import Any
 import keras
 
 from stratagem.core.errors import InputError, explain
+from stratagem.replica.slots import slot_of
 
 _PLAIN = (bool, int, float, str, type(None))
 _AUTOMATIC_NAME = re.compile(r"(keras_)?variable(_\d+)?")
@@ -200,6 +201,8 @@ def _optimizer_parts(optimizer: Any) -> dict[str, Any]:
     """Return an optimizer's variables; its slots by number, as their names repeat those of the model's variables."""
     scalars, slots = {}, []
     for variable in optimizer.variables:
+        if slot_of(variable) is not None:  # what compression left out: a checkpoint opens without it too
+            continue
         if variable.name in _OPTIMIZER_SCALARS and variable.name not in scalars:
             scalars[variable.name] = variable
         else:

@@ -1,0 +1,86 @@
+"""What compression keeps of gradients between steps: variables of the optimizer, so that every step carries them on.
+
+Files that Keras writes do not have them: they open without a strategy as well. A backup of `fit` has them.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import keras
+
+from stratagem.fit import compat
+from stratagem.replica.context import StrategyLike
+from stratagem.replica.slots import keep_in
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where in a list of variables those stand that compression needs.
+
+    Args:
+        slots: Of each gradient its slots.
+        loss_scale: The factor that gradients have at this step and may not have at the next; None where there is none.
+    """
+
+    slots: Sequence[Sequence[int]]
+    loss_scale: int | None
+
+
+_DTYPE: Final = "float32"
+"""Gradients of other dtypes travel as they are: shorter ones gain little, longer ones are meant to be exact."""
+
+_slots: weakref.WeakKeyDictionary[Any, dict[int, list[Any]]] = weakref.WeakKeyDictionary()
+
+
+def add_slots(strategy: StrategyLike, optimizer: Any) -> None:
+    """Give an optimizer what the compression of a strategy keeps; a second call does nothing.
+
+    Args:
+        strategy: Whose replicas sum the gradients.
+        optimizer: A Keras optimizer that is built.
+    """
+    if strategy.compression is None:
+        return
+    known = _slots.setdefault(optimizer, {})
+    for variable in compat.applied_to(optimizer):
+        # A variable that is overwritten by its gradient, a scale of float8 say, has none that may come late.
+        compressed = variable.dtype == _DTYPE and not getattr(variable, "overwrite_with_gradient", False)
+        if not compressed or id(variable) in known:
+            continue
+        known[id(variable)] = []
+        for slot in strategy.compression.slots(variable.shape):
+            made = compat.add_slot(optimizer, variable, slot.name, slot.shape)
+            keep_in(made, slot)
+            known[id(variable)].append(made)
+
+
+def places_of_slots(optimizer: Any, targets: Sequence[Any], variables: Sequence[Any]) -> Places:
+    """Return where the slots of gradients stand.
+
+    Args:
+        optimizer: A Keras optimizer.
+        targets: The variables that the gradients are of.
+        variables: The list in which to look for slots.
+    """
+    known = _slots.get(optimizer, {})
+    places = {id(variable): place for place, variable in enumerate(variables)}
+    slots = [[places[id(slot)] for slot in known.get(id(target), ())] for target in targets]
+    scaled = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
+    return Places(slots, places[id(optimizer.dynamic_scale)] if scaled and optimizer.built else None)
+
+
+def leaving_out_slots(original: Callable) -> Callable:
+    """Wrap an optimizer's `save_own_variables` and `load_own_variables`, which go by the number of its variables."""
+
+    @functools.wraps(original)
+    def wrapper(optimizer: Any, store: Any) -> Any:
+        known = _slots.get(optimizer, {})
+        with compat.without(optimizer, [slot for slots in known.values() for slot in slots]):
+            return original(optimizer, store)
+
+    return wrapper
