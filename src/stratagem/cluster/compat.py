@@ -99,7 +99,9 @@ def keep_programs(folder: str) -> None:
     Args:
         folder: What JAX's setting for this must name. Elsewhere JAX's own rule holds.
     """
-    write = compiler._cache_write
+    write = getattr(compiler, "_cache_write", None)
+    if not inspect.isfunction(write) or write.__closure__ or "distributed" not in write.__code__.co_names:
+        return  # a later JAX, which does it otherwise: programs are compiled anew, as without a folder
     as_process_0 = types.SimpleNamespace(global_state=types.SimpleNamespace(process_id=0))
     # The same function, but for what it takes for the number of this process.
     write_here = types.FunctionType(write.__code__, {**vars(compiler), "distributed": as_process_0})
