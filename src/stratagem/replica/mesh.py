@@ -13,7 +13,6 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceShardin
 
 from stratagem.core.errors import PeerError, explain
 from stratagem.core.progress import Progress, progress
-from stratagem.replica.freed_memory import keep_freed_memory
 from stratagem.replica.host_memory import HostMemory
 from stratagem.replica.split import Split
 
@@ -57,8 +56,6 @@ class ReplicaMesh:
         self.fetches_ahead = self.devices[0].platform != "cpu"
         # The steps of a part of a cluster, say an evaluation on the chief alone, are not those of the cluster.
         self.progress = progress if self.multi_process or jax.process_count() == 1 else Progress()
-        if self.devices[0].platform == "cpu":
-            keep_freed_memory()
         self._check_equal_shares()
 
     def wait(self, results: Tree) -> None:
