@@ -6,6 +6,7 @@ https://www.tensorflow.org/versions/r2.15/api_docs/python/tf/estimator/Head
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -21,7 +22,7 @@ _MEANS = ("sum_over_batch_size", "weighted_sum_over_batch_size", "auto", "mean",
 _SUMS = ("sum", "weighted_sum")
 
 
-class Head:
+class Head(ABC):
     """Makes an `EstimatorSpec` of logits.
 
     Args:
@@ -49,6 +50,7 @@ class Head:
         self._sums = loss_reduction in _SUMS
         self.name = name
 
+    @abstractmethod
     def losses(self, labels: Any, logits: jax.Array) -> jax.Array:
         """Return the loss of each example, of shape (rows, 1).
 
@@ -56,27 +58,26 @@ class Head:
             labels: What `checked_labels` returned.
             logits: Of shape (rows, logits_dimension).
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def predictions(self, logits: jax.Array) -> dict[str, Any]:
         """Return what is predicted, by name.
 
         Args:
             logits: Of shape (rows, logits_dimension).
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def checked_labels(self, labels: Any) -> jax.Array:
         """Return labels as numbers with a row for each example.
 
         Raises:
             InputError: There are none, or they have another shape.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def metrics(self, labels: jax.Array, predictions: Mapping[str, Any], weights: Any) -> dict[str, keras.Metric]:
         """Return metrics that have been updated, besides the average loss."""
-        raise NotImplementedError
 
     def create_estimator_spec(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,10 +25,11 @@ class Categorical(Column):
     """A column whose values have numbers, `buckets` of them."""
 
     @property
+    @abstractmethod
     def buckets(self) -> int:
         """How many different numbers there are."""
-        raise NotImplementedError
 
+    @abstractmethod
     def numbers(self, features: Mapping[str, Any]) -> jax.Array:
         """Return the numbers of a batch.
 
@@ -37,7 +39,6 @@ class Categorical(Column):
         Returns:
             int32 of shape (rows, values), `MISSING` where there is no value.
         """
-        raise NotImplementedError
 
     def weights(self, features: Mapping[str, Any]) -> jax.Array | None:
         """Return how much each value weighs, of the shape of `numbers`; None for all alike."""

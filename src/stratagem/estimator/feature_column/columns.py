@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -11,18 +12,18 @@ from stratagem.core.errors import InputError, explain
 from stratagem.estimator.text import Text
 
 
-class Column:
+class Column(ABC):
     """How one feature, or several, become numbers."""
 
     @property
+    @abstractmethod
     def name(self) -> str:
         """Its name, from which the names of its variables are made."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def parse_spec(self) -> dict[str, Any]:
         """How its features are read from files of examples."""
-        raise NotImplementedError
 
 
 def feature_of(column: Column, key: str, features: Mapping[str, Any]) -> Any:

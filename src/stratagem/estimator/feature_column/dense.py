@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,10 +27,11 @@ class Dense(Column):
     """A column of `width` numbers in each row."""
 
     @property
+    @abstractmethod
     def width(self) -> int:
         """How many numbers a row has."""
-        raise NotImplementedError
 
+    @abstractmethod
     def rows(self, features: Mapping[str, Any], table: Any) -> jax.Array:
         """Return the numbers of a batch, float32 of shape (rows, width).
 
@@ -37,7 +39,6 @@ class Dense(Column):
             features: The features.
             table: The variable of `table_of_weights`, if it has one.
         """
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)
