@@ -3,7 +3,7 @@
 #   make test        ruff, types, tests
 #   make lint        ruff and types only
 #   make test-floor  the tests on the oldest versions that pyproject.toml names
-#   make bench       the benchmarks, in one table (15 minutes)
+#   make bench       the benchmarks, in one table (15 minutes at most, without peers)
 #   make clean       remove the virtual environments
 # Extra arguments: make test PYTEST_ARGS="-k cluster", make train TRAIN_ARGS="--epochs 1", make bench BENCH_ARGS="--write", make PYTHON=/opt/python3.12 ...
 
