@@ -25,7 +25,7 @@ from figures import Figure
 import stratagem
 from stratagem.data import Dataset
 from stratagem.fit import adapter
-from stratagem.fit.batch import GlobalBatch
+from stratagem.fit.reading import StepRows
 
 
 def digits() -> tuple[np.ndarray, np.ndarray]:
@@ -57,9 +57,9 @@ def make_model() -> keras.Model:
 class OneBatch(adapter.ShareIterator):
     """Reads one batch and hands it out for ever."""
 
-    _held: GlobalBatch | None = None
+    _held: StepRows | None = None
 
-    def _read(self) -> GlobalBatch | None:
+    def _read(self) -> StepRows | None:
         if self._held is None:
             self._held = super()._read()
         return self._held

@@ -36,6 +36,8 @@ class ArraySource:
 
     Args:
         columns: A tree of arrays; the leading axes are equally long.
+        lends: Whether rows that lie side by side may be handed out as views that cannot be written to: where nobody
+            keeps them, or calls a function of the user with them.
 
     Raises:
         InputError: There is no array, one has no axis, or they differ in length.
@@ -43,7 +45,7 @@ class ArraySource:
 
     in_memory = True
 
-    def __init__(self, columns: Tree) -> None:
+    def __init__(self, columns: Tree, *, lends: bool = False) -> None:
         leaves, self._structure = flatten(as_arrays(columns))
         self._leaves = [_SparseRows(leaf) if is_sparse(leaf) else np.asarray(leaf) for leaf in leaves]
         sizes = {leaf.shape[:1] for leaf in self._leaves}
@@ -59,18 +61,28 @@ class ArraySource:
                 )
             )
         self._length = len(self._leaves[0])
+        arrays = [leaf for leaf in self._leaves if isinstance(leaf, np.ndarray)]
+        self._lent = arrays if lends and len(arrays) == len(self._leaves) else None
 
     def __len__(self) -> int:
         return self._length
 
     def take(self, index: np.ndarray) -> Tree:
-        """Return copies of the rows at `index`."""
+        """Return copies of the rows at `index`, or views where they may be lent."""
+        if self._lent and len(index) and np.count_nonzero(index[1:] - index[:-1] == 1) == len(index) - 1:
+            return self._structure.unflatten([_view(leaf, index[0], len(index)) for leaf in self._lent])
         return self._structure.unflatten([leaf.take(index, axis=0) for leaf in self._leaves])
 
     @property
     def spec(self) -> Tree:
         """Spec of one row."""
         return map_leaves(TensorSpec.row, spec_of(self._structure.unflatten(self._leaves)))
+
+
+def _view(rows: np.ndarray, first: int, count: int) -> np.ndarray:
+    view = rows[first : first + count]
+    view.flags.writeable = False
+    return view
 
 
 class RangeSource:

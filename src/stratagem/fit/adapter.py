@@ -12,12 +12,14 @@ from stratagem.core.errors import InputError, explain
 from stratagem.data.batches import State
 from stratagem.data.dataset import Dataset
 from stratagem.data.nodes import INFINITE_CARDINALITY
+from stratagem.data.options import Options
+from stratagem.data.sources import ArraySource, Indexed
 from stratagem.fit import compat
-from stratagem.fit.batch import GlobalBatch, place_batch
+from stratagem.fit.batch import GlobalBatch, place_batch, place_together
 from stratagem.fit.inputs.base import no_batch
 from stratagem.fit.inputs.choose import input_of
 from stratagem.fit.keras_input import WholeBatches
-from stratagem.fit.reading import Steps, begin
+from stratagem.fit.reading import StepRows, Steps, begin
 from stratagem.fit.sources import DatasetSource, Resumable, Source
 from stratagem.replica.context import StrategyLike
 from stratagem.replica.mesh import Tree
@@ -43,7 +45,8 @@ class ShareIterator:
         self._reading: Steps | None = None
         self._mesh = strategy.mesh
         self._source = source
-        self._peeked: list[tuple[State, GlobalBatch | None]] = []
+        self._peeked: list[tuple[State, StepRows | None]] = []
+        self._fetched: list[tuple[State, list[GlobalBatch]]] = []
         self._ended = False
         # Not an input that makes its batches when they are asked for: what is read of a generator is lost to others.
         self.fetches_ahead = strategy.mesh.fetches_ahead and isinstance(source, DatasetSource)
@@ -53,50 +56,49 @@ class ShareIterator:
         return self
 
     def __next__(self) -> Tree:
-        return self.next_batch().data
+        return self.take(1)[0].data
 
-    def next_batch(self) -> GlobalBatch:
-        """Return the next batch that has rows.
+    def take(self, count: int) -> list[GlobalBatch]:
+        """Return the batches of up to `count` steps, fewer where the data ends; those of all steps in one if they fit.
 
         Raises:
             InputError: The pass has none at all; Keras would fail without saying so.
             StopIteration: There is none left.
         """
-        batch = self._peeked.pop()[1] if self._peeked else self._read()
-        if batch is None:
+        batches = self._fetched.pop()[1] if self._fetched else self._placed(count)
+        if not batches:
             self._ended = True
             if not self.taken:
                 raise no_batch()
             raise StopIteration
-        self.taken += 1
-        return batch
-
-    def take(self, count: int) -> list[GlobalBatch]:
-        """Return up to `count` batches, fewer where the data ends."""
-        batches = []
-        for _ in range(count):
-            try:
-                batches.append(self.next_batch())
-            except StopIteration:
-                if not batches:
-                    raise
-                break
+        self.taken += sum(batch.steps for batch in batches)
         return batches
 
     def is_at_end(self) -> bool:
         """Whether there is no further batch; reads it where that is not known. All workers ask at the same point."""
-        self._peek()
-        return self._peeked[-1][1] is None
-
-    def fetch_ahead(self) -> None:
-        """Put the next batch on the devices, where a step runs now that was just begun. All workers do it alike."""
-        if not self._ended:
-            self._peek()
-
-    def _peek(self) -> None:
+        if self._fetched:
+            return not self._fetched[-1][1]
         if not self._peeked:
             position = self.position()
             self._peeked.append((position, self._read()))
+        return self._peeked[-1][1] is None
+
+    def fetch_ahead(self, count: int) -> None:
+        """Put what `take` returns next on the devices, where a step runs now. All workers do it alike."""
+        if not self._ended and not self._fetched:
+            position = self.position()
+            self._fetched.append((position, self._placed(count)))
+
+    def _placed(self, count: int) -> list[GlobalBatch]:
+        rows: list[StepRows] = []
+        while len(rows) < count and (one := self._peeked.pop()[1] if self._peeked else self._read()) is not None:
+            rows.append(one)
+        splits, parts = [Split.of(one.shares) for one in rows], [one.local for one in rows]
+        if len(rows) == count > 1 and not self._mesh.central:  # each step of a centre stops there
+            together = place_together(self._mesh, splits, parts)
+            if together is not None:
+                return [together]
+        return [place_batch(self._mesh, split, part) for split, part in zip(splits, parts, strict=True)]
 
     @property
     def is_under_way(self) -> bool:
@@ -105,8 +107,8 @@ class ShareIterator:
 
     def position(self) -> State:
         """Return where the pass stands, behind the last batch that was taken."""
-        if self._peeked:
-            return self._peeked[-1][0]
+        if ahead := self._fetched or self._peeked:
+            return ahead[-1][0]
         return self._source.position(self._reading)
 
     def close(self) -> None:
@@ -114,11 +116,10 @@ class ShareIterator:
         if self._reading is not None:
             self._reading.close()
 
-    def _read(self) -> GlobalBatch | None:
+    def _read(self) -> StepRows | None:
         if self._reading is None:
             self._reading = self._begin()
-        rows = next(self._reading, None)
-        return None if rows is None else place_batch(self._mesh, Split.of(rows.shares), rows.local)
+        return next(self._reading, None)
 
 
 class Place(NamedTuple):
@@ -282,7 +283,7 @@ def make_adapter(strategy: StrategyLike, arguments: dict[str, Any], *, in_order:
 
 
 def _array_dataset(arrays: tuple[Any, ...], batch_size: int, shuffle: bool | str) -> Dataset:
-    dataset = Dataset.from_tensor_slices(arrays)
+    dataset = Dataset(Indexed(ArraySource(arrays, lends=True)), Options())
     # NumPy's generator follows keras.utils.set_random_seed, as Keras's own shuffle does.
     seed = int(np.random.randint(2**31)) if shuffle else None
     if shuffle == "batch":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,16 +20,18 @@ from stratagem.replica.split import Split
 
 @dataclass(frozen=True)
 class GlobalBatch:
-    """One batch over all replicas: arrays on the mesh, and how its rows are shared.
+    """One batch over all replicas, or those of several steps: arrays on the mesh, and how the rows are shared.
 
     Args:
         data: Structure of global arrays; the first axis has `split.block` rows for each replica,
-            valid ones first.
-        split: The shares of the replicas.
+            valid ones first. Those of several steps have an axis of the steps before it.
+        split: The shares of the replicas, at each of the steps.
+        steps: How many steps.
     """
 
     data: Tree
     split: Split
+    steps: int = 1
 
 
 def place_batch(mesh: ReplicaMesh, split: Split, local: Tree) -> GlobalBatch:
@@ -43,8 +46,46 @@ def place_batch(mesh: ReplicaMesh, split: Split, local: Tree) -> GlobalBatch:
         The batch. Where shares are unequal, short ones are filled up with copies of a row; the step
         cuts them off again before anything is computed.
     """
-    blocks = in_blocks(local, [split.shares[replica] for replica in mesh.local_replicas], split.block)
-    return GlobalBatch(jax.tree.map(mesh.shard_blocks, blocks), split)
+    shares = split.shares
+    arranged = in_blocks([shares[replica] for replica in mesh.local_replicas], split.block)
+    return GlobalBatch(jax.tree.map(lambda leaf: mesh.shard_blocks(arranged(leaf)), local), split)
+
+
+def place_together(mesh: ReplicaMesh, splits: Sequence[Split], locals_: Sequence[Tree]) -> GlobalBatch | None:
+    """Put this worker's rows of the global batches of several steps on its devices at once.
+
+    Args:
+        mesh: Where to.
+        splits: The shares of the replicas at each step; at least one.
+        locals_: For each step, what `place_batch` takes.
+
+    Returns:
+        The batches as one; None if they are not alike, or some replica would get more rows than another.
+    """
+    split, first = splits[0], locals_[0]
+    if not split.even or any(other != split for other in splits):
+        return None
+    shapes = _shapes(first)
+    if any(_shapes(local) != shapes for local in locals_):  # rows of one batch may be longer than those of another
+        return None
+    data = jax.tree.map(lambda *leaves: mesh.shard_blocks(_stacked(leaves), steps=True), *locals_)
+    return GlobalBatch(data, split, len(splits))
+
+
+def _stacked(leaves: Sequence[Any]) -> np.ndarray:
+    """Return arrays of one shape along a new first axis; as a view where each lies behind the one before."""
+    first = leaves[0]
+    if isinstance(first, np.ndarray) and first.base is not None and first.flags.c_contiguous:
+        begin, base = first.ctypes.data, first.base
+        places = (begin + i * first.nbytes for i in range(len(leaves)))
+        if all(leaf.base is base and leaf.ctypes.data == place for leaf, place in zip(leaves, places, strict=True)):
+            shape, strides = (len(leaves), *first.shape), (first.nbytes, *first.strides)
+            return np.lib.stride_tricks.as_strided(first, shape, strides, writeable=False)
+    return np.stack(leaves)
+
+
+def _shapes(local: Tree) -> list[tuple[int, ...]]:
+    return [np.shape(leaf) for leaf in jax.tree.leaves(local)]
 
 
 def valid_rows(split: Split) -> np.ndarray:

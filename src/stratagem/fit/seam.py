@@ -125,9 +125,9 @@ class StepFunction(StepOfStrategy):
             batches, session = self._read(iterator)
             state = self.keeper.placed(self.step, self._with_beyond(state))
             results = []
-            for group in [batches] if self._fusible(batches) else [[batch] for batch in batches]:
-                result, state = self.step(state, group)
-                results.append(self._rows(result, group) if self.kind is PREDICT else result)
+            for batch in batches:
+                result, state = self.step(state, batch)
+                results.append(self._rows(result, batch) if self.kind is PREDICT else result)
         except StopIteration:
             raise
         except BaseException:
@@ -140,7 +140,7 @@ class StepFunction(StepOfStrategy):
             session.wait.stepped(results)
         if isinstance(iterator, ShareIterator) and iterator.fetches_ahead:
             with self.mesh.progress.during(Phase.INPUT) as phase:
-                iterator.fetch_ahead()
+                iterator.fetch_ahead(self.steps_per_execution)
             if session is not None:
                 session.wait.took(phase.seconds, 0)
         return (_concatenated(results) if self.kind is PREDICT else results[-1]), state
@@ -168,7 +168,7 @@ class StepFunction(StepOfStrategy):
             batches = self._take(iterator)
         session = _session.get() if self.kind is TRAIN else None
         if session is not None:
-            session.wait.took(phase.seconds, len(batches))
+            session.wait.took(phase.seconds, sum(batch.steps for batch in batches))
         return batches, session
 
     def _take(self, iterator: Iterator[Tree]) -> list[GlobalBatch]:
@@ -179,17 +179,11 @@ class StepFunction(StepOfStrategy):
         part = self.mesh.local_rows(rows)
         return [place_batch(self.mesh, Split(rows, self.mesh.size), jax.tree.map(lambda leaf: leaf[part], batch))]
 
-    def _fusible(self, batches: Sequence[GlobalBatch]) -> bool:
-        """Whether one program can run all batches: a full set of equal, even ones, without a stop at a centre."""
-        full = len(batches) == self.steps_per_execution and not self.mesh.central
-        return full and all(batch.split.even and batch.split == batches[0].split for batch in batches)
-
-    def _rows(self, outputs: Tree, batches: Sequence[GlobalBatch]) -> Tree:
-        """Return outputs of the batches' own rows, whole on every worker."""
-        split = batches[0].split
-        if split.even:
+    def _rows(self, outputs: Tree, batch: GlobalBatch) -> Tree:
+        """Return outputs of the batch's own rows, whole on every worker."""
+        if batch.split.even:
             return jax.tree.map(lambda leaf: leaf.addressable_data(0), outputs)
-        rows = valid_rows(split)
+        rows = valid_rows(batch.split)
         return jax.tree.map(lambda leaf: np.asarray(leaf.addressable_data(0))[rows], outputs)
 
 

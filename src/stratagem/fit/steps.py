@@ -21,7 +21,7 @@ from jax.sharding import PartitionSpec
 
 from stratagem.core.progress import Phase
 from stratagem.fit.batch import GlobalBatch
-from stratagem.fit.kinds import PREDICT, State, StepKind, group_variables
+from stratagem.fit.kinds import PREDICT, State, StepKind, Values, group_variables
 from stratagem.fit.metrics import Entry, ResultWatch, global_results
 from stratagem.fit.own_steps import own_step
 from stratagem.fit.slots import add_slots
@@ -82,49 +82,49 @@ class Step:
         # Without jit_compile one device dispatches operation by operation; several would compile each operation.
         self._eager = bool(model.run_eagerly) or (not model.jit_compile and self.mesh.size == 1)
 
-    def __call__(self, state: State, batches: Sequence[GlobalBatch]) -> tuple[Tree, State]:
-        """Run one step, or several of equal shape fused into one program.
+    def __call__(self, state: State, batch: GlobalBatch) -> tuple[Tree, State]:
+        """Run one step, or several fused into one program.
 
         Args:
             state: Values of the variables, where the strategy keeps them.
-            batches: Batches of equal shapes; more than one only if they divide evenly.
+            batch: The batch of the step, or of the steps.
 
         Returns:
-            (logs or outputs of the last step, new state).
+            (logs of the last step, or outputs of all steps; new state).
         """
         flat = [value for group in state for value in group]
-        data = [batch.data for batch in batches]
-        leaves, structure = jax.tree.flatten(data)
-        key = (batches[0].split, structure, tuple([(leaf.shape, leaf.dtype) for leaf in leaves]))
-        with self.mesh.progress.during(Phase.STEP if key in self._programs else Phase.COMPILING, steps=len(batches)):
-            if key not in self._programs:
-                self._programs[key] = self._compile(flat, batches)
-            program, rewritten, reading = self._programs[key]
-            logs, changed = program([flat[i] for i in rewritten], [flat[i] for i in reading], data)
+        leaves, structure = jax.tree.flatten(batch.data)
+        key = (batch.split, batch.steps, structure, tuple([(leaf.shape, leaf.dtype) for leaf in leaves]))
+        known = self._programs.get(key)
+        with self.mesh.progress.during(Phase.COMPILING if known is None else Phase.STEP, steps=batch.steps):
+            if known is None:
+                known = self._programs[key] = self._compile(flat, batch)
+            program, rewritten, reading = known
+            logs, changed = program([flat[i] for i in rewritten], [flat[i] for i in reading], batch.data)
             if self.mesh.waits_for_steps:
                 jax.block_until_ready((logs, changed))
         for i, value in zip(rewritten, changed, strict=True):
             flat[i] = value
-        return logs, self.grouped(flat)
+        return logs, self.grouped(flat, Values)
 
-    def grouped(self, flat: Sequence[Any]) -> State:
-        """Return a flat list of values in the groups of Keras's trainer."""
+    def grouped(self, flat: Sequence[Any], group: Callable[[Sequence[Any]], Sequence[Any]] = list) -> State:
+        """Return a flat list of values in the groups of Keras's trainer, each made by `group`."""
         groups, start = [], 0
         for size in self._sizes:
-            groups.append(list(flat[start : start + size]))
+            groups.append(group(flat[start : start + size]))
             start += size
         return tuple(groups)
 
     # Tracing -------------------------------------------------------------------------------------
 
-    def _compile(self, flat: Sequence[jax.Array], batches: Sequence[GlobalBatch]) -> Program:
-        """Build the program for batches like these."""
-        split = batches[0].split
+    def _compile(self, flat: Sequence[jax.Array], batch: GlobalBatch) -> Program:
+        """Build the program for batches like this one."""
+        split = batch.split
         if self._eager:
             self._trace.rewritten = list(range(len(flat)))
             user = self._on_even_share(split)
         else:
-            user = self._traced(flat, batches[0])
+            user = self._traced(flat, batch)
         if not split.even:
             user = self._on_uneven_share(split)
 
@@ -135,7 +135,7 @@ class Step:
 
         rewritten = list(self._trace.rewritten or ())
         reading = [i for i in range(len(flat)) if i not in set(rewritten)]
-        return self._spmd(self._choosing(step), len(batches)), rewritten, reading
+        return self._spmd(self._choosing(step), batch.steps), rewritten, reading
 
     def _traced(self, flat: Sequence[jax.Array], batch: GlobalBatch) -> Callable:
         """Trace the model's step on a full block of rows, and note which variables it rewrites.
@@ -144,11 +144,11 @@ class Step:
         fault), and need not be returned or reduced: a frozen network costs no traffic.
         """
         views = [jax.ShapeDtypeStruct(value.shape, value.dtype) for value in flat]
-        rows = batch.split.block
-        block = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((rows, *leaf.shape[1:]), leaf.dtype), batch.data)
+        rows, axes = batch.split.block, 1 if batch.steps == 1 else 2
+        block = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((rows, *leaf.shape[axes:]), leaf.dtype), batch.data)
         user = self._on_even_share(Split(rows * self.mesh.size, self.mesh.size))
-        axes = [(AXIS, self.mesh.size)] if self.mesh.size > 1 else None
-        traced, outputs = jax.make_jaxpr(user, axis_env=axes, return_shape=True)(views, block)
+        env = [(AXIS, self.mesh.size)] if self.mesh.size > 1 else None
+        traced, outputs = jax.make_jaxpr(user, axis_env=env, return_shape=True)(views, block)
         after = traced.jaxpr.outvars[len(traced.jaxpr.outvars) - len(flat) :]
         self._trace.rewritten = [i for i, new in enumerate(after) if new is not traced.jaxpr.invars[i]]
         run, structure = jaxpr_as_fun(traced), jax.tree.structure(outputs)
@@ -259,24 +259,19 @@ class Step:
 
         return choosing
 
-    def _spmd(self, step: Callable, batches: int) -> Callable:
-        def program(
-            changing: list[jax.Array], reading: list[jax.Array], data: list[Tree]
-        ) -> tuple[Tree, list[jax.Array]]:
-            if batches == 1:
-                return step(changing, reading, data[0])
-            stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *data)
-
+    def _spmd(self, step: Callable, steps: int) -> Callable:
+        def several(changing: list[jax.Array], reading: list[jax.Array], data: Tree) -> tuple[Tree, list[jax.Array]]:
             def body(carry: list[jax.Array], rows: Tree) -> tuple[list[jax.Array], Tree]:
                 logs, changed = step(carry, reading, rows)
                 return changed, logs
 
-            changed, logs = lax.scan(body, changing, stacked)
+            changed, logs = lax.scan(body, changing, data)
             if self.kind is PREDICT:
                 return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), logs), changed
             return jax.tree.map(lambda leaf: leaf[-1], logs), changed
 
-        in_specs = (PartitionSpec(), PartitionSpec(), PartitionSpec(AXIS))
+        program, rows = (step, PartitionSpec(AXIS)) if steps == 1 else (several, PartitionSpec(None, AXIS))
+        in_specs = (PartitionSpec(), PartitionSpec(), rows)
         return compiled(self.mesh, program, in_specs, PartitionSpec(), donated=True, eager=self._eager)
 
 

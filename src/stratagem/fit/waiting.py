@@ -49,7 +49,7 @@ class InputWait:
 
     def stepped(self, results: Tree) -> None:
         """Note that a step was begun, which is over when its results are there."""
-        self._running = next((leaf for leaf in jax.tree.leaves(results) if isinstance(leaf, jax.Array)), None)
+        self._running = next((leaf for leaf in jax.tree.leaves(results) if hasattr(leaf, "is_ready")), None)
         self._last = self._progress.mark.since
 
     @property

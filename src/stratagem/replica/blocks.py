@@ -6,8 +6,8 @@ runs on the blocks cuts them off again before it computes anything.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, cast
+from collections.abc import Callable, Sequence
+from typing import Any, Final, cast
 
 import jax
 import numpy as np
@@ -20,21 +20,20 @@ _NOT_COMPUTABLE: Final = "OSUTMm"
 """Kinds of NumPy dtypes that no device holds: objects, bytes, text, dates, durations."""
 
 
-def in_blocks(rows: Tree, shares: Sequence[int], block: int) -> Tree:
-    """Return rows in blocks of equal size, one block for each share, valid rows first.
+def in_blocks(shares: Sequence[int], block: int) -> Callable[[Any], np.ndarray]:
+    """Return a function that puts the rows of an array into blocks of equal size, one for each share, valid rows first.
 
     Args:
-        rows: Structure of arrays that hold the shares one after another.
         shares: Rows of each share.
         block: Rows of each block, at least the largest share.
 
     Returns:
-        A structure of NumPy arrays of `len(shares) * block` rows.
+        Function of an array that holds the shares one after another; its result has `len(shares) * block` rows.
     """
     if all(share == block for share in shares):
-        return jax.tree.map(np.asarray, rows)
+        return np.asarray
     slots = _slots(shares, block)
-    return jax.tree.map(lambda leaf: _gathered(np.asarray(leaf), slots), rows)
+    return lambda rows: _gathered(np.asarray(rows), slots)
 
 
 def _slots(shares: Sequence[int], block: int) -> np.ndarray:
@@ -75,12 +74,13 @@ def per_replica(mesh: ReplicaMesh, shares: Sequence[int], local: Tree) -> Tree:
         return jax.device_put(jax.tree.map(lambda leaf: _computable(np.asarray(leaf)), local), mesh.replicated)
     block = max(1, *shares)
     uneven = tuple(shares) if any(share != block for share in shares) else None
-    blocks = in_blocks(local, [shares[replica] for replica in mesh.local_replicas], block)
+    arranged = in_blocks([shares[replica] for replica in mesh.local_replicas], block)
 
-    def placed(leaf: np.ndarray) -> PerReplica:
-        return stacked(mesh, leaf.reshape(len(mesh.local_replicas), block, *leaf.shape[1:]), uneven)
+    def placed(leaf: Any) -> PerReplica:
+        rows = arranged(leaf)
+        return stacked(mesh, rows.reshape(len(mesh.local_replicas), block, *rows.shape[1:]), uneven)
 
-    return jax.tree.map(placed, blocks)
+    return jax.tree.map(placed, local)
 
 
 def stacked(mesh: ReplicaMesh, components: np.ndarray, shares: tuple[int, ...] | None = None) -> PerReplica:

@@ -8,6 +8,7 @@ knows no device.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -43,8 +44,7 @@ class Split:
             >>> Split.of([2, 0]).shares
             (2, 0)
         """
-        nearest = cls(sum(shares), len(shares))
-        return nearest if nearest.shares == tuple(shares) else cls(nearest.rows, nearest.replicas, tuple(shares))
+        return _split_of(tuple(shares))
 
     @property
     def even(self) -> bool:
@@ -56,8 +56,7 @@ class Split:
         """Rows of each replica, in the order of their ids."""
         if self.given is not None:
             return self.given
-        least, more = divmod(self.rows, self.replicas)
-        return tuple(least + (replica < more) for replica in range(self.replicas))
+        return _equal_shares(self.rows, self.replicas)
 
     @property
     def block(self) -> int:
@@ -75,3 +74,18 @@ class Split:
             [0, 3, 5, 7]
         """
         return sum(self.shares[:replica])
+
+
+# A run has few sizes of batches, and each step asks for its split several times, which took 15 us.
+
+
+@functools.lru_cache(maxsize=1024)
+def _equal_shares(rows: int, replicas: int) -> tuple[int, ...]:
+    least, more = divmod(rows, replicas)
+    return tuple(least + (replica < more) for replica in range(replicas))
+
+
+@functools.lru_cache(maxsize=1024)
+def _split_of(shares: tuple[int, ...]) -> Split:
+    rows, replicas = sum(shares), len(shares)
+    return Split(rows, replicas) if _equal_shares(rows, replicas) == shares else Split(rows, replicas, shares)

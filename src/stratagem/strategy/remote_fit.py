@@ -10,6 +10,7 @@ The chief reads the data, each batch once, and sends it to the worker that compu
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
@@ -112,7 +113,8 @@ class RemoteStep(StepOfStrategy):
 
     def _batches(self, iterator: Iterator[Tree]) -> list[Tree]:
         if isinstance(iterator, ShareIterator):
-            return [jax.tree.map(np.asarray, batch.data) for batch in iterator.take(self._steps_per_execution)]
+            data = [next(iterator), *itertools.islice(iterator, self._steps_per_execution - 1)]
+            return [jax.tree.map(np.asarray, each) for each in data]
         return [as_numpy(next(iterator))]
 
     def _on_worker(self, data: WorkerPass) -> _UnderWay:

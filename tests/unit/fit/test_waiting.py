@@ -133,16 +133,16 @@ def test_position_does_not_count_what_was_fetched_ahead() -> None:
     source.open = lambda **_: DatasetSource.open(source, read_ahead=0)  # so that it is known what was read
     batches = ShareIterator(source, strategy, lambda: begin(source, strategy))
     for expected in ([0, 1], [2, 3], [4, 5]):
-        assert np.asarray(batches.next_batch().data).tolist() == expected
+        assert np.asarray(next(batches)).tolist() == expected
         place = batches.position()
-        batches.fetch_ahead()
-        batches.fetch_ahead()
+        batches.fetch_ahead(1)
+        batches.fetch_ahead(1)
         assert batches.position() == place
     assert place["batches"] == 3
     assert read == [0, 2, 4]
     with pytest.raises(StopIteration):
-        batches.next_batch()
-    batches.fetch_ahead()
+        next(batches)
+    batches.fetch_ahead(1)
     assert batches.is_at_end()
 
 
