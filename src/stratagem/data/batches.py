@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from stratagem.core.errors import InputError, explain
-from stratagem.data.blocks import Block
+from stratagem.data.blocks import Block, join
 from stratagem.data.nodes import Node, Seeded, Stream, rewrite, walk
 from stratagem.data.prefetch import Prefetcher
 from stratagem.data.readers import BlockReader, ReaderPool, ReadsHere
-from stratagem.data.structure import Tree, without_rows
+from stratagem.data.structure import Tree, map_leaves, without_rows
 
 RowsOf = Callable[[int], slice]
 """Maps the number of rows of a global batch to the contiguous part that this worker needs; it may be empty."""
@@ -154,12 +154,14 @@ class ReadAhead:
         threads: How many are read at the same time, in one thread each.
         processes: Reader processes that read them instead.
         readers: The processes, where they are to outlive the pass.
+        together: How many are read at once where `batches` is 0: more than one only of arrays in memory.
     """
 
     batches: int = 0
     threads: int = 1
     processes: int = 0
     readers: ReaderPool | None = None
+    together: int = 1
 
 
 def read_batches(stream: Stream, first: int, *, rows_of: RowsOf, ahead: ReadAhead) -> Iterator[Batch]:
@@ -167,7 +169,7 @@ def read_batches(stream: Stream, first: int, *, rows_of: RowsOf, ahead: ReadAhea
     plans = itertools.starmap(_Plan, enumerate(iter(functools.partial(stream.pull, 1), None), first))
     reading = _BatchReading(rows_of)
     if not ahead.batches:
-        return map(reading, plans)
+        return map(reading, plans) if ahead.together == 1 else reading.in_groups(stream, first, ahead.together)
     if not ahead.processes:
         return Prefetcher(plans, ahead.batches, [reading] * ahead.threads)
     readers = ahead.readers or ReaderPool(ahead.processes)
@@ -202,3 +204,32 @@ class _BatchReading:
             # Only rows can tell shapes and dtypes. A worker whose first share is empty reads one row for that.
             self._without = without_rows(by.gather(rows.select(slice(1)), plan.number))
         return Batch(count, self._without)
+
+    def in_groups(self, stream: Stream, number: int, count: int) -> Iterator[Batch]:
+        """Yield the batches of a stream, those of a group as views of one gather where that can be.
+
+        Args:
+            stream: Of elements that are batches, which may be pulled before they are asked for.
+            number: Of its next element in the pass.
+            count: Batches of a group.
+        """
+        while (block := stream.pull(count)) is not None:
+            plans = [_Plan(number + i, block.select(slice(i, i + 1))) for i in range(len(block))]
+            yield from self._at_once(plans) or map(self, plans)
+            number += len(block)
+
+    def _at_once(self, plans: Sequence[_Plan]) -> list[Batch] | None:
+        """Read batches with one gather; None if each needs one of its own."""
+        if not all(plan.element.in_batches for plan in plans):
+            return None
+        batches = [plan.element.inside() for plan in plans]
+        shares = [rows.select(self._rows_of(len(rows))) for rows in batches]
+        if not all(map(len, shares)) or len({share.family for share in shares}) > 1:
+            return None
+        data = join(shares).gather()
+        ends = itertools.accumulate(map(len, shares))
+        parts = [slice(end - len(share), end) for end, share in zip(ends, shares, strict=True)]
+        return [
+            Batch(len(rows), map_leaves(lambda leaf, part=part: leaf[part], data))
+            for rows, part in zip(batches, parts, strict=True)
+        ]

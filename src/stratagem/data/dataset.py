@@ -734,6 +734,7 @@ class Dataset:
         prefetch: int = 0,
         iteration: int | None = None,
         readers: ReaderPool | None = None,
+        together: int = 1,
     ) -> _batches.DatasetIterator[_batches.Batch]:
         """Iterate over the global batches, reading only some rows of each: the seam to training.
 
@@ -744,6 +745,7 @@ class Dataset:
             iteration: Which pass this is, for the order of unfixed shuffles. None continues the count of this
                 dataset object, which every `iter` and `batches` advances.
             readers: Reader processes (`reader_pool`) that outlive the pass; None starts them for this pass alone.
+            together: How many batches of arrays in memory to read at once, where none is read ahead.
 
         Returns:
             An iterator of `Batch(rows, data)` with `get_state`, `set_state` and `close`.
@@ -758,7 +760,9 @@ class Dataset:
         """
         check.integer("prefetch", prefetch, 0, "Write how many batches to read ahead, or 0.")
         calls = max(node.parallel_calls for node in walk(self._node))
-        ahead = _batches.ReadAhead(prefetch, calls, self._options.reader_processes, readers)
+        ahead = _batches.ReadAhead(
+            prefetch, calls, self._options.reader_processes, readers, together if self.in_memory else 1
+        )
         return self._pass(functools.partial(_batches.read_batches, rows_of=rows_of, ahead=ahead), iteration)
 
     def reader_pool(self) -> ReaderPool | None:

@@ -254,15 +254,16 @@ def make_adapter(strategy: StrategyLike, arguments: dict[str, Any], *, in_order:
     Args:
         strategy: Whose workers share it.
         arguments: x, y, sample_weight, batch_size, steps_per_epoch, shuffle, class_weight, as Keras
-            hands them to its own choice of adapter.
+            hands them to its own choice of adapter; and steps_per_execution.
         in_order: Whether the rows within a batch must keep their order, as for `predict`.
     """
     x, y, sample_weight = arguments["x"], arguments.get("y"), arguments.get("sample_weight")
     class_weight, steps = arguments.get("class_weight"), arguments.get("steps_per_epoch")
+    together = arguments.get("steps_per_execution", 1)
     if isinstance(x, Dataset):
         check_alone(x, y, sample_weight)
         _check_length(x, steps)
-        source = DatasetSource(x, strategy, class_weight, in_order=in_order)
+        source = DatasetSource(x, strategy, class_weight, in_order=in_order, together=together)
         return ShareAdapter(source, strategy, steps_per_epoch=steps)
     if compat.is_array_input(x, y, sample_weight):
         arrays, batch_size = compat.array_inputs(
@@ -276,7 +277,8 @@ def make_adapter(strategy: StrategyLike, arguments: dict[str, Any], *, in_order:
         # Keras nests arrays in lists as well; to a dataset, as in tf.data, a list is one array.
         leaves, structure = optree.tree_flatten(arrays)
         dataset = _array_dataset(tuple(leaves), batch_size, arguments.get("shuffle", False))
-        return ShareAdapter(DatasetSource(dataset, strategy, structure=structure), strategy, batch_size, steps)
+        source = DatasetSource(dataset, strategy, structure=structure, together=together)
+        return ShareAdapter(source, strategy, batch_size, steps)
     batches = input_of(x, strategy.from_chief, strategy.worker_count, shuffle=bool(arguments.get("shuffle")))
     check_alone(x, y, sample_weight)
     return ShareAdapter(WholeBatches(batches, strategy.mesh.local_rows, class_weight), strategy, steps_per_epoch=steps)

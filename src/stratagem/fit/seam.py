@@ -284,6 +284,7 @@ def _choosing_adapter(original: Callable) -> Callable:
         if session is None or isinstance(arguments["x"], compat.DataAdapter):
             return original(*args, **kwargs)
         strategy = session.strategy
+        arguments["steps_per_execution"] = int(session.model.steps_per_execution)
         adapter = strategy.make_adapter(arguments, in_order=session.method == "predict")
         session.add(adapter)
         strategy.check_agreement(f"data of {session.method}", _facts(session.model, adapter, arguments))

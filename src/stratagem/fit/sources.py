@@ -134,6 +134,7 @@ class DatasetSource:
         class_weight: Weight of each class, turned into sample weights; or None.
         structure: How the arrays of a batch nest, where the dataset holds them in a flat tuple; or None.
         in_order: Whether the rows within a batch must keep their order, as for `predict`.
+        together: How many batches are used at once.
     """
 
     def __init__(
@@ -144,6 +145,7 @@ class DatasetSource:
         structure: optree.PyTreeSpec | None = None,
         *,
         in_order: bool = False,
+        together: int = 1,
     ) -> None:
         workers, worker = strategy.worker_count, strategy.worker_index
         choice = choose_policy(dataset.options(), dataset, workers, in_order=in_order)
@@ -163,6 +165,7 @@ class DatasetSource:
         self._divided = self.dataset is not dataset
         self._readers = dataset.reader_pool()  # for all passes: a process starts in a third of a second or more
         self.class_weight = class_weight
+        self._together = together
         self._structure = structure
         self.own = workers > 1 and choice.policy is not AutoShardPolicy.DATA
         # A batch of a worker's own stream lasts for several steps, unless the batches were divided already.
@@ -181,7 +184,7 @@ class DatasetSource:
             state, self._resumed_at = self._resumed_at, None
         # A thread for what is only a gather costs more than it saves: 0.15 ms a step on one core.
         ahead = 0 if self.dataset.in_memory else read_ahead
-        batches = self.dataset.batches(self._rows_of, prefetch=ahead, readers=self._readers)
+        batches = self.dataset.batches(self._rows_of, prefetch=ahead, readers=self._readers, together=self._together)
         if state is not None:
             batches.set_state(state)
         if self.own:

@@ -128,14 +128,16 @@ class Step:
         if not split.even:
             user = self._on_uneven_share(split)
 
-        def step(flat: list[jax.Array], data: Tree) -> tuple[Tree, list[jax.Array]]:
-            views = enter(self._policies, flat) if self.mesh.size > 1 else list(flat)
+        def step(flat: list[jax.Array], data: Tree) -> tuple[list[jax.Array], list[jax.Array]]:
+            if self.mesh.size == 1:
+                return user(list(flat), data)
+            views = enter(self._policies, flat)
             values, after = user(views, data)
-            return self._leave(own_share(split), flat, views, values, after)
+            return self._merged(own_share(split), flat, views, values, after)
 
         rewritten = list(self._trace.rewritten or ())
         reading = [i for i in range(len(flat)) if i not in set(rewritten)]
-        return self._spmd(self._choosing(step), batch.steps), rewritten, reading
+        return self._spmd(step, batch.steps), rewritten, reading
 
     def _traced(self, flat: Sequence[jax.Array], batch: GlobalBatch) -> Callable:
         """Trace the model's step on a full block of rows, and note which variables it rewrites.
@@ -197,22 +199,13 @@ class Step:
             state = (self.grouped(views)[0], state)
         return logs, [value for group in state for value in group]
 
-    def _leave(
-        self,
-        share: Share,
-        flat: list[jax.Array],
-        views: list[jax.Array],
-        values: list[jax.Array],
-        after: list[jax.Array],
-    ) -> tuple[Tree, list[jax.Array]]:
-        """Make one state and one set of logs of the replicas' results."""
-        if self.mesh.size > 1:
-            after, values = self._merged(share, flat, views, values, after)
+    def _logs(self, values: list[jax.Array], flat: list[jax.Array]) -> Tree:
+        """Return the logs: values that are no metrics, and results of metrics in the state after the step."""
         entries = self._trace.entries or []
-        results = iter(self._global_results([e for e in entries if e is not None], after))
+        results = iter(self._global_results([e for e in entries if e is not None], flat))
         plain = iter(values)
         leaves = [next(plain) if entry is None else next(results) for entry in entries]
-        return self._trace.logs_structure.unflatten(leaves), after
+        return self._trace.logs_structure.unflatten(leaves)
 
     def _merged(
         self,
@@ -222,6 +215,7 @@ class Step:
         values: list[jax.Array],
         after: list[jax.Array],
     ) -> tuple[list[jax.Array], list[jax.Array]]:
+        """Make one set of values and one state of the replicas' results."""
         rewritten = [i for i in self._trace.rewritten or () if after[i] is not views[i]]
         own = {i: contribution(self._policies[i], share, views[i], after[i]) for i in rewritten}
         summands = {i: summand for i, summand in own.items() if summand is not None}
@@ -236,7 +230,7 @@ class Step:
         merged = list(flat)  # a variable that the step did not touch keeps its value, not a replica's view of it
         for i in rewritten:
             merged[i] = leave(self._policies[i], flat[i], views[i], after[i], totals.get(i))
-        return merged, gathered or sums[len(summands) :]
+        return gathered or sums[len(summands) :], merged
 
     def _global_results(self, entries: list[Entry], flat: list[jax.Array]) -> list[jax.Array]:
         if not entries:
@@ -246,31 +240,31 @@ class Step:
 
     # Programs ------------------------------------------------------------------------------------
 
-    def _choosing(self, step: Callable) -> Callable:
-        """Change a step of all variables into one of (those it rewrites, those it only reads)."""
+    def _spmd(self, step: Callable, steps: int) -> Callable:
+        """Compile a step of all variables as a program of (those it rewrites, those it only reads, the batch)."""
         rewritten = self._trace.rewritten or []
         chosen = set(rewritten)
 
-        def choosing(changing: list[jax.Array], reading: list[jax.Array], data: Tree) -> tuple[Tree, list[jax.Array]]:
+        def whole(changing: list[jax.Array], reading: list[jax.Array]) -> list[jax.Array]:
             changes, reads = iter(changing), iter(reading)
-            flat = [next(changes) if i in chosen else next(reads) for i in range(len(self.variables))]
-            logs, after = step(flat, data)
-            return logs, [after[i] for i in rewritten]
+            return [next(changes) if i in chosen else next(reads) for i in range(len(self.variables))]
 
-        return choosing
+        def once(
+            changing: list[jax.Array], reading: list[jax.Array], data: Tree
+        ) -> tuple[list[jax.Array], list[jax.Array]]:
+            values, after = step(whole(changing, reading), data)
+            return [after[i] for i in rewritten], values
 
-    def _spmd(self, step: Callable, steps: int) -> Callable:
+        def one(changing: list[jax.Array], reading: list[jax.Array], data: Tree) -> tuple[Tree, list[jax.Array]]:
+            changed, values = once(changing, reading, data)
+            return self._logs(values, whole(changed, reading)), changed
+
         def several(changing: list[jax.Array], reading: list[jax.Array], data: Tree) -> tuple[Tree, list[jax.Array]]:
-            def body(carry: list[jax.Array], rows: Tree) -> tuple[list[jax.Array], Tree]:
-                logs, changed = step(carry, reading, rows)
-                return changed, logs
+            changed, values = lax.scan(lambda changing, rows: once(changing, reading, rows), changing, data)
+            last = [leaf.reshape(-1, *leaf.shape[2:]) if self.kind is PREDICT else leaf[-1] for leaf in values]
+            return self._logs(last, whole(changed, reading)), changed
 
-            changed, logs = lax.scan(body, changing, data)
-            if self.kind is PREDICT:
-                return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), logs), changed
-            return jax.tree.map(lambda leaf: leaf[-1], logs), changed
-
-        program, rows = (step, PartitionSpec(AXIS)) if steps == 1 else (several, PartitionSpec(None, AXIS))
+        program, rows = (one, PartitionSpec(AXIS)) if steps == 1 else (several, PartitionSpec(None, AXIS))
         in_specs = (PartitionSpec(), PartitionSpec(), rows)
         return compiled(self.mesh, program, in_specs, PartitionSpec(), donated=True, eager=self._eager)
 

@@ -13,6 +13,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceShardin
 
 from stratagem.core.errors import PeerError, explain
 from stratagem.core.progress import Progress, progress
+from stratagem.replica.freed_memory import keep_freed_memory
 from stratagem.replica.host_memory import HostMemory
 from stratagem.replica.split import Split
 
@@ -57,6 +58,8 @@ class ReplicaMesh:
         self.fetches_ahead = self.devices[0].platform != "cpu"
         # The steps of a part of a cluster, say an evaluation on the chief alone, are not those of the cluster.
         self.progress = progress if self.multi_process or jax.process_count() == 1 else Progress()
+        if self.devices[0].platform == "cpu":
+            keep_freed_memory()
         self._local_rows: dict[int, slice] = {}
         self._check_equal_shares()
 

@@ -134,6 +134,24 @@ def test_state_restores_at_every_cut_with_another_number_of_workers(
         assert [plain(joined([part.data for part in parts])) for parts in zip(*left, strict=True)] == whole[cut:]
 
 
+@pipelines
+def test_groups_hold_the_batches_that_come_one_by_one(build: Callable[[], Dataset]) -> None:
+    alone, groups = build().batches(share(1, 2), iteration=1), build().batches(share(1, 2), iteration=1, together=3)
+    for _ in range(LIMIT):
+        expected, batch = next(alone, None), next(groups, None)
+        assert (expected is None) == (batch is None)
+        if expected is not None and batch is not None:
+            assert (batch.rows, plain(batch.data)) == (expected.rows, plain(expected.data))
+        assert groups.get_state() == alone.get_state()
+
+
+def test_a_group_is_read_at_once() -> None:
+    batches = list(arrays(23).shuffle(23, seed=1).batch(5).batches(together=3))
+    bases = [batch.data[1].base for batch in batches]
+    assert [base is bases[0] for base in bases] == [True, True, True, False, False]
+    assert [len(base) for base in bases] == [15, 15, 15, 8, 8]
+
+
 @pytest.mark.parametrize("workers", [1, 2, 3, 4])
 @pytest.mark.parametrize("name", ["shuffled", "shuffled in a window", "filtered", "generated and shuffled"])
 def test_every_example_exactly_once_a_repetition(name: str, workers: int) -> None:

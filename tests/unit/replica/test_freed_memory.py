@@ -1,0 +1,48 @@
+"""Steps take the memory that the steps before have freed."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import resource
+import keras, numpy as np, stratagem
+
+class CountFaults(keras.callbacks.Callback):
+    def on_epoch_begin(self, epoch, logs=None):
+        self.before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+    def on_epoch_end(self, epoch, logs=None):
+        print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - self.before)
+
+with stratagem.OneDeviceStrategy("cpu:0").scope():
+    model = keras.Sequential([keras.Input((1024,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse", steps_per_execution=32)
+x = np.ones((8 * 1024, 1024), np.float32)  # a program of 32 steps takes 4 MiB, 1,024 pages; there are 8 in an epoch
+model.fit(x, x[:, :1], batch_size=32, epochs=9, verbose=0, callbacks=[CountFaults()])
+"""
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="mallopt is glibc's")
+
+
+def faults(**variables: str) -> float:
+    """Return the page faults of an epoch: of most; where the memory gets another layout, some are new."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "GLIBC_"))}
+    result = subprocess.run(
+        [sys.executable, "-c", PROGRAM], env=environment | variables, capture_output=True, text=True, timeout=300
+    )
+    assert result.returncode == 0, result.stderr
+    return statistics.median(map(int, result.stdout.split()))
+
+
+def test_steps_make_no_new_pages() -> None:
+    assert faults() < 512
+
+
+def test_the_environment_decides_instead() -> None:
+    assert faults(MALLOC_TRIM_THRESHOLD_="131072", MALLOC_MMAP_THRESHOLD_="131072") > 4096
