@@ -17,7 +17,8 @@ PYTEST_ARGS ?=
 TRAIN_ARGS ?=
 BENCH_ARGS ?=
 # Files side by side; the tests of one share what is slow to make. One after another: make test PYTEST_ARGS="-n 0"
-PYTEST := -m pytest -n auto --maxprocesses 4 --dist loadfile
+# In their order, which has the slow folders first: sorted by number of tests, files of one slow test would come last.
+PYTEST := -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 help:
 	@sed -n '2,8s/^# \{0,1\}//p' Makefile

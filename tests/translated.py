@@ -65,7 +65,8 @@ def data_at_hand(replace: Callable[[Any, str, Any], None]) -> None:
         replace: `setattr`, or a test's `monkeypatch.setattr`.
     """
     for name in ("mnist", "fashion_mnist"):
-        for module in (f"keras.datasets.{name}", f"stratagem.tf.keras.datasets.{name}"):
+        # The first is read from the second: changed after it, it would be put back to the change.
+        for module in (f"stratagem.tf.keras.datasets.{name}", f"keras.datasets.{name}"):
             replace(importlib.import_module(module), "load_data", lambda path="", name=name: _load(name))
 
 

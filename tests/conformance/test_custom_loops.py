@@ -1,7 +1,8 @@
 """A custom loop that differs from plain Keras and JAX only by the strategy ends with the same weights.
 
-As in test_equivalence: in double precision on 2 and 4 virtual devices, where a wrong rule cannot hide behind rounding;
-in single precision on one replica and on two real workers.
+As in test_equivalence: in double precision on 3 virtual devices, where a wrong rule cannot hide behind rounding, shares
+differ where a batch does not divide, and sums have no exact parts; in single precision on one replica and on two real
+workers.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from tests.conformance.table import FLOAT32, FLOAT64, Record, differences
 import stratagem
 from stratagem.testing import run_workers
 
-SIZES = (2, 4)
+IN_DOUBLE_PRECISION = 3
 ALL = {**LOOPS, **PER_REPLICA}
 
 
@@ -65,35 +66,32 @@ def test_dropout_is_reproducible_and_differs_between_replicas() -> None:
 # Double precision ----------------------------------------------------------------------------------
 
 
-def in_double_precision(names: list[str]) -> dict[str, dict[int, tuple[Outcome, Outcome]]]:
+def in_double_precision(names: list[str]) -> dict[str, tuple[Outcome, Outcome]]:
     """Run every other loop on virtual devices and without a strategy."""
     begin_double_precision()
+    size = IN_DOUBLE_PRECISION
     return {
-        name: {
-            size: (outcome(lambda n=name, s=size: run_loop(ALL[n], mirrored(s))), expected(name, size))
-            for size in SIZES
-        }
+        name: (outcome(lambda n=name: run_loop(ALL[n], mirrored(size))), expected(name, size))
         for name in own_half(names)
     }
 
 
 @functools.cache
-def double_precision() -> dict[str, dict[int, tuple[Outcome, Outcome]]]:
+def double_precision() -> dict[str, tuple[Outcome, Outcome]]:
     names = [loop.name for loop in ALL.values() if loop.float64]
     results = run_workers(
-        in_double_precision, 2, args=[names], devices_per_worker=max(SIZES), timeout_seconds=TABLE_SECONDS
+        in_double_precision, 2, args=[names], devices_per_worker=IN_DOUBLE_PRECISION, timeout_seconds=TABLE_SECONDS
     )
     return {name: outcomes for result in results for name, outcomes in result.value.items()}
 
 
 @needs_whole_table
-@pytest.mark.parametrize("replicas", SIZES)
 @pytest.mark.parametrize("name", [loop.name for loop in ALL.values() if loop.float64])
-def test_virtual_devices_in_double_precision(name: str, replicas: int) -> None:
-    check(*double_precision()[name][replicas], FLOAT64)
+def test_virtual_devices_in_double_precision(name: str) -> None:
+    check(*double_precision()[name], FLOAT64)
 
 
-@pytest.mark.parametrize("replicas", SIZES)
+@pytest.mark.parametrize("replicas", [2, 4])
 @pytest.mark.parametrize("name", [loop.name for loop in ALL.values() if not loop.float64])
 def test_virtual_devices(name: str, replicas: int) -> None:
     check(run_loop(ALL[name], mirrored(replicas)), expected(name, replicas), ALL[name].float32)
@@ -107,6 +105,14 @@ def test_variables_at_a_centre(name: str) -> None:
 # Two workers ---------------------------------------------------------------------------------------
 
 
+# What an optimizer does with what was exchanged, and even batches where uneven ones are here, is seen above.
+ON_WORKERS = [
+    name
+    for name in [*ALL, DROPOUT.name]
+    if name not in ("sgd, momentum", "clipnorm", "clipvalue") and f"{name}, uneven" not in ALL
+]
+
+
 def on_worker(names: list[str]) -> dict[str, Outcome]:
     """Run all loops as one worker of a cluster."""
     begin_worker()
@@ -117,13 +123,13 @@ def on_worker(names: list[str]) -> dict[str, Outcome]:
 
 @functools.cache
 def workers() -> list[dict[str, Outcome]]:
-    results = run_workers(on_worker, 2, args=[[*ALL, DROPOUT.name]], timeout_seconds=TABLE_SECONDS)
+    results = run_workers(on_worker, 2, args=[ON_WORKERS], timeout_seconds=TABLE_SECONDS)
     return [result.value for result in results]
 
 
 @needs_whole_table
 @pytest.mark.multiprocess
-@pytest.mark.parametrize("name", [*ALL, DROPOUT.name])
+@pytest.mark.parametrize("name", ON_WORKERS)
 def test_two_workers(name: str) -> None:
     chief, other = (outcomes[name] for outcomes in workers())
     check(other, chief, None)

@@ -1,8 +1,8 @@
 """Any number of replicas, on any split into devices and processes, trains with the numbers of one device.
 
 One replica must agree with plain Keras in every bit. In single precision rounding hides a small fault, so all
-rows run on virtual devices in double precision; in single precision they run on 2 real workers, the shapes of data
-on 4, and some rows on virtual devices too, also with variables at a centre.
+rows run on virtual devices in double precision; in single precision they run on 2 real workers, shapes of data that are
+read apart on 4, and some rows on virtual devices too, also with variables at a centre.
 """
 
 from __future__ import annotations
@@ -39,8 +39,13 @@ def test_one_replica_is_plain_keras_in_every_bit(name: str) -> None:
     check(run(ALL[name], mirrored(1)), reference(name), None)
 
 
-@pytest.mark.parametrize("replicas", [2, 3, 4])
-@pytest.mark.parametrize("name", [row.name for row in ROWS.values() if row.on_batch or not row.float64])
+@pytest.mark.parametrize(
+    ("name", "replicas"),
+    [
+        *((row.name, replicas) for row in ROWS.values() if not row.float64 for replicas in (2, 3, 4)),
+        *((row.name, 3) for row in ROWS.values() if row.on_batch),
+    ],
+)
 def test_virtual_devices(name: str, replicas: int) -> None:
     check(run(ROWS[name], mirrored(replicas)), reference(name), ROWS[name].float32)
 

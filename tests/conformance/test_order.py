@@ -77,7 +77,7 @@ def test_virtual_devices(name: str, replicas: int) -> None:
 
 @needs_whole_table
 @pytest.mark.multiprocess
-@pytest.mark.parametrize("workers", [2, 3, 4])
+@pytest.mark.parametrize("workers", [2, 3])
 @pytest.mark.parametrize("name", INPUTS)
 def test_workers(name: str, workers: int) -> None:
     first, *others = [seen[name] for seen in _cluster(workers)]

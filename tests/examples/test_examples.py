@@ -17,7 +17,7 @@ import stratagem
 from stratagem.core.errors import InputError
 from stratagem.testing import run_workers
 
-pytestmark = [pytest.mark.multiprocess, pytest.mark.usefixtures("as_users_do")]
+pytestmark = [pytest.mark.multiprocess, pytest.mark.usefixtures("loads_as_users_do")]
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SEEDED = Path(__file__).parents[1] / "seeded.py"
@@ -52,6 +52,7 @@ def run(example: str, *arguments: str, workers: int = 1) -> list[str]:
     return [result.output for result in results]
 
 
+@pytest.mark.usefixtures("as_users_do")
 def test_single_device() -> None:
     (output,) = run("single_device.py", "--epochs", "2")
 
@@ -97,6 +98,7 @@ def test_central_storage() -> None:
     assert (float(megabytes) > 30, place) == (True, "cpu:2")
 
 
+@pytest.mark.usefixtures("as_users_do")
 def test_multi_worker_shows_one_bar_and_one_result() -> None:
     chief, other = run("multi_worker.py", "--epochs", "2", "--steps", "35", workers=2)
 
@@ -109,6 +111,7 @@ def test_multi_worker_shows_one_bar_and_one_result() -> None:
     assert "On digits" not in other
 
 
+@pytest.mark.usefixtures("as_users_do")
 def test_parameter_servers() -> None:
     program = EXAMPLES / "parameter_server.py"
     results = run_workers(SEEDED, 2, servers=1, args=["1", program, "--epochs", "1", "--steps", "60"], env=ON_DIGITS)
@@ -201,7 +204,9 @@ def check_custom_loop(output: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("devices", [1, 2])
-def test_custom_loop(devices: int, tmp_path: Path) -> None:
+def test_custom_loop(devices: int, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    if devices == 2:
+        request.getfixturevalue("as_users_do")
     arguments = ["--epochs", "3", "--devices", str(devices), "--checkpoints", str(tmp_path)]
     (output,) = run("custom_loop.py", *arguments, "--batch-size-per-replica", str(64 // devices))
 

@@ -331,6 +331,7 @@ sys.stdin.read()
     assert out == "last words"
     assert f"stratagem: worker 1 (host {socket.gethostname()}, pid {second.pid}) failed:\nTraceback" in err
     assert err.rstrip().endswith("KeyError: 'boom'")
+    first.wait(SECONDS)  # before its input is closed, which ends it too
     _, err = finish(first, expect=exits.PEER_LOST)
     assert f"stratagem: worker 1 (host {socket.gethostname()}, pid {second.pid}) failed: KeyError: 'boom'\n" in err
 

@@ -10,7 +10,7 @@ import pytest
 from tests import translated
 from tests.tutorials.conftest import run_alone
 
-pytestmark = [pytest.mark.multiprocess, pytest.mark.usefixtures("as_users_do")]
+pytestmark = [pytest.mark.multiprocess, pytest.mark.usefixtures("loads_as_users_do")]
 
 PROGRAM = Path(__file__).parent / "multi_worker_with_estimator" / "estimator.py"
 

@@ -11,7 +11,7 @@ from tests.tutorials.conftest import run_alone, run_by_hand
 
 from stratagem.launch.machine import free_ports
 
-pytestmark = [pytest.mark.multiprocess, pytest.mark.usefixtures("as_users_do")]
+pytestmark = [pytest.mark.multiprocess, pytest.mark.usefixtures("loads_as_users_do")]
 
 PROGRAMS = Path(__file__).parent / "strategies"
 SMALLER = {
@@ -29,7 +29,9 @@ def losses_in(output: str) -> tuple[list[float], list[float]]:
 
 
 @pytest.mark.parametrize("strategy", ["mirrored", "central_storage", "parameter_server"])
-def test_one_process(strategy: str, tmp_path: Path) -> None:
+def test_one_process(strategy: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    if strategy == "mirrored":
+        request.getfixturevalue("as_users_do")
     program = translated.lay(PROGRAMS / f"{strategy}.py", tmp_path, SMALLER)
     output = run_alone(program, devices=2)
 

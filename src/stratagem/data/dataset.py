@@ -709,6 +709,8 @@ class Dataset:
         return True
 
     def __getattr__(self, name: str) -> Any:
+        if hasattr(type(self), name):  # a property met an AttributeError, of a user's function say: it is the true one
+            return object.__getattribute__(self, name)
         raise absent(name)
 
     def __repr__(self) -> str:

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from stratagem.fit import compat
-from stratagem.fit.slots import Places, add_slots, places_of_slots
+from stratagem.fit.slots import Places, add_slots, places_of_slots, warn_without_slots
 from stratagem.replica.central import update_at_centre
 from stratagem.replica.context import ReplicaContext, current_replica_context
 from stratagem.replica.mesh import Tree
@@ -39,6 +39,7 @@ def reducing_stateless_apply(original: Callable) -> Callable:
         context = current_replica_context()
         if context is None or context.applying_gradients or not context.combines_gradients:
             return original(optimizer, optimizer_variables, grads, trainable_variables)
+        warn_without_slots(context.strategy, optimizer)
         mesh = context.strategy.mesh
 
         def crossing(state: list[Any], gradients: list[Any], weights: list[Any]) -> Tree:

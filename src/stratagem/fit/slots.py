@@ -6,6 +6,7 @@ Files that Keras writes do not have them: they open without a strategy as well. 
 from __future__ import annotations
 
 import functools
+import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from typing import Any, Final
 
 import keras
 
+from stratagem.core.errors import explain
 from stratagem.fit import compat
 from stratagem.replica.context import StrategyLike
 from stratagem.replica.slots import keep_in
@@ -57,6 +59,28 @@ def add_slots(strategy: StrategyLike, optimizer: Any) -> None:
             made = compat.add_slot(optimizer, variable, slot.name, slot.shape)
             keep_in(made, slot)
             known[id(variable)].append(made)
+
+
+def warn_without_slots(strategy: StrategyLike, optimizer: Any) -> None:
+    """Say that the gradients of an optimizer travel as they are, although the strategy compresses.
+
+    Its state is in the hands of a program that applies it as a function, which would not carry slots.
+
+    Args:
+        strategy: Whose replicas sum the gradients.
+        optimizer: A Keras optimizer that is built.
+    """
+    if strategy.compression is None or optimizer in _slots:
+        return
+    warnings.warn(
+        explain(
+            f"stateless_apply of optimizer {optimizer.name!r}, which is not the one that the model was compiled with.",
+            "Its gradients travel uncompressed: there is no place for what compression would leave out of them.",
+            "Call optimizer.apply_gradients in a train_step(self, data) with a stratagem.GradientTape, where every "
+            "optimizer is compressed.",
+        ),
+        stacklevel=3,
+    )
 
 
 def places_of_slots(optimizer: Any, targets: Sequence[Any], variables: Sequence[Any]) -> Places:

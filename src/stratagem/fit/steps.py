@@ -27,7 +27,7 @@ from stratagem.fit.own_steps import own_step
 from stratagem.fit.slots import add_slots
 from stratagem.replica.central import compiled
 from stratagem.replica.context import ReplicaContext, StrategyLike, replica_context
-from stratagem.replica.exchange import Exchange, Share, own_share
+from stratagem.replica.exchange import CompiledExchange, Exchange, Share, own_share
 from stratagem.replica.mesh import AXIS, Tree
 from stratagem.replica.packs import sum_over_replicas
 from stratagem.replica.split import Split
@@ -157,7 +157,10 @@ class Step:
         return lambda views, data: structure.unflatten(run(*jax.tree.leaves((views, data))))
 
     def _on_even_share(self, split: Split) -> Callable:
-        return lambda views, data: self._user_step(own_share(split), Exchange(), views, data)
+        return lambda views, data: self._user_step(own_share(split), self._exchange(), views, data)
+
+    def _exchange(self) -> Exchange:
+        return CompiledExchange() if self._eager and self.mesh.size > 1 else Exchange()
 
     def _on_uneven_share(self, split: Split) -> Callable:
         def branch(views: list[jax.Array], share: Share, exchange: Exchange, rows: Tree) -> Tree:

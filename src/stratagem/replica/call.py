@@ -39,7 +39,7 @@ class Call:
         self.plain = [leaf for leaf in leaves if not _is_array(leaf)]
         self.arrays = [leaves[i] for i in self._places]
         self.numbers = [
-            Place((self._structure, i), self._leaves) for i, leaf in enumerate(self._leaves) if is_number(leaf)
+            Place((i, self._structure), self._leaves) for i, leaf in enumerate(self._leaves) if is_number(leaf)
         ]
 
     @property

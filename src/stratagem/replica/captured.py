@@ -31,8 +31,8 @@ class Place:
     """Where a number stands: a cell of a closure, a name of a module, or an argument.
 
     Args:
-        key: The code, module or structure of arguments it belongs to, and its name there; the same for
-            equal functions.
+        key: Its name or number, and the code, module or structure of arguments that it belongs to; the same for
+            equal functions. The name comes first: a structure of JAX 0.7 refuses to be compared with a code.
         holder: The cell, the module's dictionary, or the list of arguments.
     """
 
@@ -43,14 +43,14 @@ class Place:
         """Return what stands there now."""
         if isinstance(self.holder, CellType):
             return self.holder.cell_contents
-        return self.holder[self.key[1]]  # pyright: ignore[reportIndexIssue]
+        return self.holder[self.key[0]]  # pyright: ignore[reportIndexIssue]
 
     def put(self, value: Any) -> None:
         """Let something else stand there."""
         if isinstance(self.holder, CellType):
             self.holder.cell_contents = value
         else:
-            self.holder[self.key[1]] = value  # pyright: ignore[reportIndexIssue]
+            self.holder[self.key[0]] = value  # pyright: ignore[reportIndexIssue]
 
 
 @dataclass
@@ -91,12 +91,12 @@ class Surroundings:
             self._add_object(default)
         for name, cell in zip(code.co_freevars, value.__closure__ or (), strict=True):
             with contextlib.suppress(ValueError):  # a cell that is not filled yet
-                self._add_content(Place((code, name), cell), cell.cell_contents, value, seen)
+                self._add_content(Place((name, code), cell), cell.cell_contents, value, seen)
         for name in code.co_names:
             if name in value.__globals__:
                 content = value.__globals__[name]
                 if is_number(content) or isinstance(content, FunctionType):
-                    self._add_content(Place((id(value.__globals__), name), value.__globals__), content, value, seen)
+                    self._add_content(Place((name, id(value.__globals__)), value.__globals__), content, value, seen)
 
     def _add_content(self, place: Place, content: Any, owner: FunctionType, seen: set[int]) -> None:
         if is_number(content):

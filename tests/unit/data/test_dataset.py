@@ -266,6 +266,15 @@ def test_element_spec_reads_one_element_once() -> None:
     assert calls == [0]
 
 
+def test_a_function_that_asks_for_what_is_not_there_is_named() -> None:
+    """Its AttributeError was taken for one of the dataset: "A dataset has no 'element_spec'"."""
+    dataset = r(4).map(lambda x: x.nothing).batch(2)
+    with pytest.raises(AttributeError, match=r"'numpy\.int64' object has no attribute 'nothing'"):
+        _ = dataset.element_spec
+    with pytest.raises(AttributeError, match="A dataset has no 'nothing'"):
+        _ = dataset.nothing
+
+
 def test_generator_is_not_read_ahead() -> None:
     yielded: list[int] = []
 

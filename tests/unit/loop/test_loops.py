@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -102,10 +103,16 @@ def one() -> Any:
     return train(1, _tape)
 
 
-@pytest.mark.parametrize("compiled", [False, True], ids=["run", "function"])
-@pytest.mark.parametrize("lazily", [False, True], ids=["built", "built inside"])
-@pytest.mark.parametrize("make_step", [_tape, _value_and_grad])
-@pytest.mark.parametrize("replicas", [1, 2, 4])
+ALL_WAYS = list(itertools.product((_tape, _value_and_grad), (False, True), (False, True)))
+CASES = [
+    *((2, *way) for way in ALL_WAYS),
+    # One replica runs without a mesh; of four, shares are as unequal as of two. Each meets both steps and programs.
+    *((replicas, *way) for replicas in (1, 4) for way in [(_tape, False, True), (_value_and_grad, False, False)]),
+    (1, _tape, True, True),
+]
+
+
+@pytest.mark.parametrize(("replicas", "make_step", "lazily", "compiled"), CASES)
 def test_replicas_train_like_one(replicas: int, make_step: Any, lazily: bool, compiled: bool, one: Any) -> None:
     losses, state, metrics = train(replicas, make_step, lazily=lazily, compiled=compiled)
     if not lazily:  # weights drawn inside differ from weights drawn outside

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import keras
@@ -85,7 +85,17 @@ def fitted(strategy: stratagem.Strategy, watch: Watch) -> keras.Model:
     return model
 
 
-def test_between_steps_only_the_centre_holds_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+class Trained(NamedTuple):
+    """A model that was trained at the centre, what was held between its steps, and the bytes that each step copied."""
+
+    model: keras.Model
+    watch: Watch
+    copied: list[int]
+
+
+@pytest.fixture(scope="module")
+def trained() -> Trained:
+    """To be read only: several tests look at it."""
     copied: list[int] = []
 
     def noting(mesh: Any, values: Any, specs: Any) -> Any:
@@ -93,9 +103,14 @@ def test_between_steps_only_the_centre_holds_variables(monkeypatch: pytest.Monke
         return original(mesh, values, specs)
 
     original = central._on_mesh
-    monkeypatch.setattr(central, "_on_mesh", noting)
     watch = Watch()
-    model = fitted(at_centre(), watch)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(central, "_on_mesh", noting)
+        return Trained(fitted(at_centre(), watch), watch, copied)
+
+
+def test_between_steps_only_the_centre_holds_variables(trained: Trained) -> None:
+    model, watch, copied = trained
     state = sizes([*model.variables, *model.optimizer.variables, *model.metrics_variables])
     slots = sizes(model.optimizer.variables)
 
@@ -114,9 +129,9 @@ def test_between_steps_only_the_centre_holds_variables(monkeypatch: pytest.Monke
     assert all(held[device] >= state - 64 for held in mirrored.held for device in (0, 1, 2))
 
 
-def test_evaluate_and_predict_leave_nothing_on_the_devices() -> None:
+def test_evaluate_and_predict_leave_nothing_on_the_devices(trained: Trained) -> None:
     x, y = data()
-    model = fitted(at_centre(), Watch())
+    model = trained.model
     before = jax.live_arrays()
     logs = model.evaluate(x, y, batch_size=12, verbose=0, return_dict=True)
     outputs = model.predict(x, batch_size=12, verbose=0)
@@ -211,10 +226,10 @@ def test_results_can_be_combined_with_variables() -> None:
     assert variable.value.devices() == {jax.devices()[CENTRE]}
 
 
-def test_checkpoints_are_those_of_other_strategies(tmp_path: Path) -> None:
-    trained = fitted(at_centre(), Watch())
-    path = Checkpoint(model=trained, optimizer=trained.optimizer).save(str(tmp_path / "central"))
-    expected = [np.asarray(v.value) for v in [*trained.variables, *trained.optimizer.variables]]
+def test_checkpoints_are_those_of_other_strategies(trained: Trained, tmp_path: Path) -> None:
+    optimizer = trained.model.optimizer
+    path = Checkpoint(model=trained.model, optimizer=optimizer).save(str(tmp_path / "central"))
+    expected = [np.asarray(v.value) for v in [*trained.model.variables, *optimizer.variables]]
     continued = []
     for strategy in (stratagem.MirroredStrategy(COMPUTE), None, at_centre()):
         if strategy is None:
