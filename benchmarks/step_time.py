@@ -29,6 +29,8 @@ CONTENDERS = (
     Contender(
         "backup", "the same, a backup every 30 steps", "mnist_cnn/with_stratagem.py", tasks=WORKERS, arguments=("30",)
     ),
+    Contender("data-parallel", "Keras, DataParallel over Gloo", "mnist_cnn/keras_data_parallel.py", tasks=WORKERS),
+    Contender("jax", "JAX by hand, one sum over Gloo", "mnist_cnn/jax_by_hand.py", tasks=WORKERS),
     Contender("torch", "PyTorch, DDP over Gloo", "mnist_cnn/torch_ddp.py", tasks=WORKERS, peer="torch"),
     Contender(
         "tensorflow",
