@@ -77,13 +77,14 @@ def summary(results: Sequence[Result]) -> list[Figure]:
     for result in results:
         one = found.get((STRATAGEM if result.contender in STRATAGEM else PEER).one, result)
         ratio, to = (None, "") if result is one else (result.ratio_to(one), one.title)
-        rows.append(Figure(f"step of ResNet-18, 64x64, 16 rows a worker: {result.title}", result.ms, "ms", ratio, to))
+        rows.append(
+            Figure("step of ResNet-18, 64x64, 16 rows for each worker", result.title, result.ms, "ms", ratio, to)
+        )
     ours, theirs = added(STRATAGEM, found), added(PEER, found)
     for pair, own, other in ((STRATAGEM, ours, theirs), (PEER, theirs, None)):
         if own is not None:
-            ratio, to = (own / other, f"that of {found[PEER.two].title}") if other else (None, "")
-            what = f"what a second worker adds to it: {found[pair.two].title}"
-            rows.append(Figure(what, own, "ms", ratio, to))
+            ratio, to = (own / other, found[PEER.two].title) if other else (None, "")
+            rows.append(Figure("what the second worker adds to it", found[pair.two].title, own, "ms", ratio, to))
     return rows
 
 

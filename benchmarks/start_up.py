@@ -115,7 +115,7 @@ def summary(found: Mapping[str, Seconds]) -> list[Figure]:
     for part, what in ((TOTAL, "from the command to the first step"), (COMPILING, "of it compiling or loading")):
         for column, seconds in found.items():
             ratio, to = (None, "") if column == base else (seconds[part] / found[base][part], base)
-            rows.append(Figure(f"{what}: {column}", seconds[part], "s", ratio, to))
+            rows.append(Figure(what, column, seconds[part], "s", ratio, to))
     return rows
 
 

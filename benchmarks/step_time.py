@@ -71,9 +71,9 @@ def summary(results: Sequence[Result]) -> list[Figure]:
     times, memory = [], []
     for result in results:
         ratio, to = (None, "") if result is base else (result.ratio_to(base), base.title)
-        times.append(Figure(f"step of the MNIST network: {result.title}", result.ms, "ms", ratio, to))
+        times.append(Figure("step of the MNIST network", result.title, result.ms, "ms", ratio, to))
         ratio = None if result is base else result.peak_mib / base.peak_mib
-        memory.append(Figure(f"most memory of a process: {result.title}", result.peak_mib, "MiB", ratio, to))
+        memory.append(Figure("most memory of a process of it", result.title, result.peak_mib, "MiB", ratio, to))
     return times + memory
 
 
