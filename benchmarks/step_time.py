@@ -32,6 +32,7 @@ CONTENDERS = (
     Contender("data-parallel", "Keras, DataParallel over Gloo", "mnist_cnn/keras_data_parallel.py", tasks=WORKERS),
     Contender("jax", "JAX by hand, one sum over Gloo", "mnist_cnn/jax_by_hand.py", tasks=WORKERS),
     Contender("torch", "PyTorch, DDP over Gloo", "mnist_cnn/torch_ddp.py", tasks=WORKERS, peer="torch"),
+    Contender("horovod", "PyTorch, Horovod over Gloo", "mnist_cnn/torch_horovod.py", tasks=WORKERS, peer="horovod"),
     Contender(
         "tensorflow",
         "TensorFlow, MultiWorkerMirroredStrategy",
