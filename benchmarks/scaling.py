@@ -152,7 +152,7 @@ def measure(rounds: int, steps: int) -> tuple[dict[Run, Result], int, str]:
 
 def figures(plots: Path) -> list[Figure]:
     """Measure what the suite shows, and draw it in a folder."""
-    results, cores, _ = measure(rounds=4, steps=20)
+    results, cores, _ = measure(rounds=3, steps=20)
     draw(results, cores, plots / "scaling.png")
     return summary(results, cores)
 

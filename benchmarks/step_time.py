@@ -80,7 +80,7 @@ def summary(results: Sequence[Result]) -> list[Figure]:
 
 def figures(plots: Path) -> list[Figure]:
     """Measure what the suite shows, and draw it in a folder."""
-    results, _ = measured([each for each in CONTENDERS if each.name != "backup"], rounds=8, steps=70)
+    results, _ = measured([each for each in CONTENDERS if each.name != "backup"], rounds=5, steps=70)
     heights = {result.contender.described: (result.ms, *result.quartiles) for result in results}
     own = [title for title in heights if title.startswith("Stratagem")]
     title = "One step of the tutorials' MNIST network, 64 rows for each worker"
