@@ -63,9 +63,9 @@ def of_each_way(megabytes: float, saves: int) -> dict[str, list[float]]:
 def summary(seconds: Mapping[str, list[float]], megabytes: float) -> list[Figure]:
     """Return what the suite shows of the results; the first save does not count."""
     at_once, later = (1e3 * statistics.median(seconds[name][1:]) for name in ("synchronous", "asynchronous"))
-    what = f"a checkpoint of {megabytes:g} MB blocks for"
-    with_async = Figure(f"{what}, with `enable_async=True`", later, "ms", later / at_once, "synchronous")
-    return [Figure(what, at_once, "ms"), with_async]
+    heading = f"a checkpoint of {megabytes:g} MB blocks the program for"
+    with_async = Figure(heading, "`enable_async=True`", later, "ms", later / at_once, "synchronous")
+    return [Figure(heading, "synchronous", at_once, "ms"), with_async]
 
 
 def figures(plots: Path) -> list[Figure]:

@@ -113,16 +113,16 @@ def summary(times: Mapping[int, Times]) -> list[Figure]:
     """Return what the suite shows: the smallest sum, the largest, and the slowest call of all up to 1 MiB."""
     found = []
     for workers, sizes in times.items():
+        heading = f"sum over {workers} workers of this machine"
         small, large = min(sizes), max(sizes)
         for size in (small, large):
             ours, gloo = (1e3 * statistics.median(sizes[size][way]) for way in WAYS)
-            what = f"sum of {named(size)} over {workers} workers"
-            found.append(Figure(what, ours, "ms", ours / gloo, "Gloo"))
+            found.append(Figure(heading, named(size), ours, "ms", ours / gloo, "Gloo"))
         ours, gloo = (large / statistics.median(sizes[large][way]) / 1e9 for way in WAYS)
-        found.append(Figure(f"bandwidth of it: {named(large)} by its time", ours, "GB/s", ours / gloo, "Gloo"))
+        found.append(Figure(heading, f"bandwidth: {named(large)} by its time", ours, "GB/s", ours / gloo, "Gloo"))
         slowest = [max(max(ways[way]) for size, ways in sizes.items() if size <= 1 << 20) * 1e3 for way in WAYS]
-        what = f"slowest sum of at most 1 MiB over {workers} workers"
-        found.append(Figure(what, slowest[0], "ms", slowest[0] / slowest[1], "Gloo"))
+        what = "slowest call of all with at most 1 MiB"
+        found.append(Figure(heading, what, slowest[0], "ms", slowest[0] / slowest[1], "Gloo"))
     return found
 
 

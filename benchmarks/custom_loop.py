@@ -197,8 +197,8 @@ def figures(plots: Path) -> list[Figure]:
     if found.again:
         raise SystemExit(f"The replica function was traced {found.again} times more while it was measured.")
     hand, ours = (statistics.median(found.times[name]) for name in (HAND, OURS))
-    what = "custom loop, a step"
-    return [Figure(f"{what}: {HAND}", hand, "ms"), Figure(f"{what}: {OURS}", ours, "ms", found.ratio, HAND)]
+    what = "step of a custom loop"
+    return [Figure(what, HAND, hand, "ms"), Figure(what, OURS, ours, "ms", found.ratio, HAND)]
 
 
 def main() -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,13 +16,15 @@ class Figure:
     """One row of the table.
 
     Args:
-        what: What was measured.
+        heading: What was measured; neighbours with the same one stand below it.
+        what: Of what, or in which way.
         value: How much, in `unit`.
         unit: As it stands behind the value: ms, s, MiB, GB/s, %, steps/s.
         ratio: Of what was measured to a reference measured in the same run; None where there is none.
         to: The reference.
     """
 
+    heading: str
     what: str
     value: float
     unit: str
@@ -42,28 +45,43 @@ def rounded(value: float) -> str:
 
 
 def table(parts: Mapping[str, Sequence[Figure] | str]) -> str:
-    """Return the table in Markdown.
+    """Return the table in Markdown, padded so that it can be read in a terminal too.
 
     Args:
         parts: What each script has found, or why it has not.
 
     Example:
-        >>> print(table({"step_time": [Figure("a step", 27.0, "ms", 1.5, "one process")], "closures": "ended with 1"}))
-        | measured | figure | ratio | to | script |
-        | --- | ---: | ---: | --- | --- |
-        | a step | 27.0 ms | 1.50 | one process | `step_time.py` |
-        | **failed**: ended with 1 | | | | `closures.py` |
+        >>> steps = [Figure("a step", "plain", 18.0, "ms"), Figure("a step", "ours", 27.0, "ms", 1.5, "plain")]
+        >>> print(table({"step_time": steps, "closures": "ended with 1"}))
+        | measured                  |  figure | ratio | to    |
+        | ------------------------- | ------: | ----: | ----- |
+        | **a step** `step_time.py` |         |       |       |
+        | plain                     | 18.0 ms |       |       |
+        | ours                      | 27.0 ms |  1.50 | plain |
+        | **failed** `closures.py`: ended with 1 | | | |
     """
-    lines = ["| measured | figure | ratio | to | script |", "| --- | ---: | ---: | --- | --- |"]
+    rows: list[Sequence[str]] = [("measured", "figure", "ratio", "to")]
     for name, found in parts.items():
         if isinstance(found, str):
-            lines.append(f"| **failed**: {found} | | | | `{name}.py` |")
+            rows.append([f"**failed** `{name}.py`: {found}"])
             continue
-        for each in found:
-            ratio = "" if each.ratio is None else f" {each.ratio:.2f}"
-            to = f" {each.to}" if each.to else ""
-            lines.append(f"| {each.what} | {rounded(each.value)} {each.unit} |{ratio} |{to} | `{name}.py` |")
-    return "\n".join(lines)
+        for heading, figures in itertools.groupby(found, lambda figure: figure.heading):
+            rows.append((f"**{heading}** `{name}.py`", "", "", ""))
+            for each in figures:
+                ratio = "" if each.ratio is None else f"{each.ratio:.2f}"
+                rows.append((each.what, f"{rounded(each.value)} {each.unit}", ratio, each.to))
+    widths = [max(map(len, column)) for column in zip(*(row for row in rows if len(row) > 1), strict=True)]
+    first, *others = (_line(row, widths) for row in rows)
+    what, figure, ratio, to = ("-" * width for width in widths)
+    return "\n".join([first, f"| {what} | {figure[1:]}: | {ratio[1:]}: | {to} |", *others])
+
+
+def _line(row: Sequence[str], widths: Sequence[int]) -> str:
+    """Return a row with its cells padded, numbers to the right; a row of a single cell stays as long as it is."""
+    if len(row) == 1:
+        return f"| {row[0]} | | | |"
+    what, figure, ratio, to = widths
+    return f"| {row[0]:<{what}} | {row[1]:>{figure}} | {row[2]:>{ratio}} | {row[3]:<{to}} |"
 
 
 def with_block(page: str, block: str) -> str:

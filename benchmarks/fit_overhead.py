@@ -39,7 +39,7 @@ def summary(results: Sequence[Result]) -> list[Figure]:
     for result in results:
         base = keras[result.contender.arguments[1]]
         ratio, to = (None, "") if result is base else (result.ratio_to(base), base.title)
-        rows.append(Figure(f"`fit` of a small model, a step: {result.title}", result.ms, "ms", ratio, to))
+        rows.append(Figure("step of `fit` of a small model", result.title, result.ms, "ms", ratio, to))
     return rows
 
 

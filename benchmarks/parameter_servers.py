@@ -56,8 +56,7 @@ def summary(results: Sequence[Result]) -> list[Figure]:
     for result in results:
         base = theirs.get(result.contender.arguments, result)
         ratio, to = (None, "") if result is base else (base.ratio_to(result), base.title)
-        what = f"parameter servers: {result.title}"
-        found.append(Figure(what, 1e3 / result.ms, "steps/s", ratio, to))
+        found.append(Figure("speed with parameter servers", result.title, 1e3 / result.ms, "steps/s", ratio, to))
     return found
 
 

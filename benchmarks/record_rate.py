@@ -225,7 +225,7 @@ def summary(names: list[str], turns: Turns, size: int) -> list[Figure]:
         if name != reference and reference in names:
             ratio = statistics.median(one[name, True]["rate"] / one[reference, True]["rate"] for one in turns)
             to = CONTENDERS[reference].title
-        rows.append(Figure(f"records of {size / 1000:g} KB, shuffled: {title}", rate, "records/s", ratio, to))
+        rows.append(Figure(f"reading records of {size / 1000:g} KB, shuffled", title, rate, "records/s", ratio, to))
     return rows
 
 

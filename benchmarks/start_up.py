@@ -42,6 +42,8 @@ LEFT_OUT = ("PYTHONDONTWRITEBYTECODE", environment.COMPILATION_CACHE_DIR)
 """Variables that programs do not inherit. Without bytecode every start would compile Stratagem's own files, which an
 installed package has compiled; a folder of the user's own would be warm."""
 
+TITLES = {1: "one worker", 2: "two workers"}
+
 LIMIT_SECONDS = 120.0
 """Longest start."""
 
@@ -87,17 +89,18 @@ def start(command: Sequence[str], variables: Mapping[str, str]) -> Seconds:
     return seconds
 
 
-def measure(rounds: int) -> dict[str, Seconds]:
+def measure(rounds: int, titles: Mapping[int, str] = TITLES) -> dict[str, Seconds]:
     """Return the medians of several rounds, by column.
 
     Args:
         rounds: How often each program is started. What it compiled in one round is gone in the next.
+        titles: How many workers, and how that is called.
     """
     launcher = [sys.executable, "-m", "stratagem", "run", "--workers"]
     found: dict[str, list[Seconds]] = {}
     for _ in range(rounds):
         found.setdefault("plain Keras", []).append(start([sys.executable, PROGRAM], {}))
-        for workers, title in ((1, "one worker"), (2, "two workers")):
+        for workers, title in titles.items():
             with tempfile.TemporaryDirectory() as folder:
                 for state in ("cold", "warm"):
                     seconds = start([*launcher, str(workers), PROGRAM], {environment.XDG_CACHE_HOME: folder})
@@ -115,13 +118,13 @@ def summary(found: Mapping[str, Seconds]) -> list[Figure]:
     for part, what in ((TOTAL, "from the command to the first step"), (COMPILING, "of it compiling or loading")):
         for column, seconds in found.items():
             ratio, to = (None, "") if column == base else (seconds[part] / found[base][part], base)
-            rows.append(Figure(f"{what}: {column}", seconds[part], "s", ratio, to))
+            rows.append(Figure(what, column, seconds[part], "s", ratio, to))
     return rows
 
 
 def figures(plots: Path) -> list[Figure]:
     """Measure what the suite shows."""
-    return summary(measure(rounds=2))
+    return summary(measure(rounds=3, titles={2: TITLES[2]}))
 
 
 def table(figures: Mapping[str, Seconds]) -> str:

@@ -29,7 +29,10 @@ CONTENDERS = (
     Contender(
         "backup", "the same, a backup every 30 steps", "mnist_cnn/with_stratagem.py", tasks=WORKERS, arguments=("30",)
     ),
+    Contender("data-parallel", "Keras, DataParallel over Gloo", "mnist_cnn/keras_data_parallel.py", tasks=WORKERS),
+    Contender("jax", "JAX by hand, one sum over Gloo", "mnist_cnn/jax_by_hand.py", tasks=WORKERS),
     Contender("torch", "PyTorch, DDP over Gloo", "mnist_cnn/torch_ddp.py", tasks=WORKERS, peer="torch"),
+    Contender("horovod", "PyTorch, Horovod over Gloo", "mnist_cnn/torch_horovod.py", tasks=WORKERS, peer="horovod"),
     Contender(
         "tensorflow",
         "TensorFlow, MultiWorkerMirroredStrategy",
@@ -69,15 +72,15 @@ def summary(results: Sequence[Result]) -> list[Figure]:
     times, memory = [], []
     for result in results:
         ratio, to = (None, "") if result is base else (result.ratio_to(base), base.title)
-        times.append(Figure(f"step of the MNIST network: {result.title}", result.ms, "ms", ratio, to))
+        times.append(Figure("step of the MNIST network", result.title, result.ms, "ms", ratio, to))
         ratio = None if result is base else result.peak_mib / base.peak_mib
-        memory.append(Figure(f"most memory of a process: {result.title}", result.peak_mib, "MiB", ratio, to))
+        memory.append(Figure("most memory of a process of it", result.title, result.peak_mib, "MiB", ratio, to))
     return times + memory
 
 
 def figures(plots: Path) -> list[Figure]:
     """Measure what the suite shows, and draw it in a folder."""
-    results, _ = measured([each for each in CONTENDERS if each.name != "backup"], rounds=8, steps=70)
+    results, _ = measured([each for each in CONTENDERS if each.name != "backup"], rounds=5, steps=70)
     heights = {result.contender.described: (result.ms, *result.quartiles) for result in results}
     own = [title for title in heights if title.startswith("Stratagem")]
     title = "One step of the tutorials' MNIST network, 64 rows for each worker"

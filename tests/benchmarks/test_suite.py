@@ -23,15 +23,15 @@ def write_script(folder: Path, body: str) -> Path:
 
 
 def test_examples_of_the_table(script: Script) -> None:
-    assert doctest.testmod(script("figures")) == (0, 2)
+    assert doctest.testmod(script("figures")) == (0, 3)
 
 
 def test_part_returns_its_figures_and_draws_where_it_is_told(script: Script, tmp_path: Path) -> None:
-    file = write_script(tmp_path, "(plots / 'a.png').touch(); return [Figure('a step', 2.5, 'ms', 1.25, 'one')]")
+    file = write_script(tmp_path, "(plots / 'a.png').touch(); return [Figure('a step', 'two', 2.5, 'ms', 1.25, 'one')]")
 
     found = script("suite").measured(file, 60, tmp_path)
 
-    assert found == [script("figures").Figure("a step", 2.5, "ms", 1.25, "one")]
+    assert found == [script("figures").Figure("a step", "two", 2.5, "ms", 1.25, "one")]
     assert (tmp_path / "a.png").exists()
 
 
@@ -53,7 +53,7 @@ def test_part_that_takes_too_long_is_ended(script: Script, tmp_path: Path) -> No
 
 def test_what_a_part_has_started_ends_with_it(script: Script, tmp_path: Path) -> None:
     child = "[sys.executable, '-c', 'import threading; threading.Event().wait()']"
-    file = write_script(tmp_path, f"import subprocess, sys; return [Figure('', subprocess.Popen({child}).pid, '')]")
+    file = write_script(tmp_path, f"import subprocess, sys; return [Figure('', '', subprocess.Popen({child}).pid, '')]")
 
     [figure] = script("suite").measured(file, 60, tmp_path)
 
@@ -68,7 +68,7 @@ def test_what_a_part_has_started_ends_with_it(script: Script, tmp_path: Path) ->
 
 def test_others_run_when_one_fails(script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     suite, figures = script("suite"), script("figures")
-    for name, body in (("good", "return [Figure('a step', 27.04, 'ms')]"), ("bad", "raise ValueError('no')")):
+    for name, body in (("good", "return [Figure('a step', 'one', 27.04, 'ms')]"), ("bad", "raise ValueError('no')")):
         write_script(tmp_path, body).rename(tmp_path / f"{name}.py")
     (tmp_path / "part.py").symlink_to(suite.HERE / "part.py")
     (tmp_path / "figures.py").symlink_to(suite.HERE / "figures.py")
@@ -78,8 +78,9 @@ def test_others_run_when_one_fails(script: Script, tmp_path: Path, monkeypatch: 
     found = suite.run(["bad", "good"], tmp_path)
 
     assert figures.table(found).splitlines()[2:] == [
-        "| **failed**: ended with exit code 1, ValueError: no | | | | `bad.py` |",
-        "| a step | 27.0 ms | | | `good.py` |",
+        "| **failed** `bad.py`: ended with exit code 1, ValueError: no | | | |",
+        "| **a step** `good.py` |         |       |    |",
+        "| one                  | 27.0 ms |       |    |",
     ]
 
 
