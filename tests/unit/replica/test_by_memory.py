@@ -18,9 +18,10 @@ from jax import lax
 from jax.sharding import Mesh, PartitionSpec
 
 from stratagem.core.errors import PeerError
-from stratagem.replica import by_memory, ffi
+from stratagem.replica import ffi, host_exchange
 from stratagem.replica.by_memory import MemoryProgram
 from stratagem.replica.host_plan import Plan
+from stratagem.replica.hosts import Hosts
 from stratagem.replica.tracing import Replayable
 
 TARGET = "stratagem_twins"
@@ -31,6 +32,7 @@ class Twins:
     """In place of `HostMemory`: two workers with equal values."""
 
     workers = WORKERS
+    hosts = Hosts(((0, 1),))
     capacity = 1 << 20
 
     def __init__(self) -> None:
@@ -67,7 +69,7 @@ def target() -> str:
 
 @pytest.fixture
 def twins(target: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Twins]:
-    monkeypatch.setattr(by_memory, "_TARGET", target)
+    monkeypatch.setattr(host_exchange, "_TARGET", target)
     _current.append(Twins())
     yield _current[-1]
     _current.pop()
