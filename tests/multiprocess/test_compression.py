@@ -1,4 +1,4 @@
-"""Two real workers that train with compressed gradients, through Gloo and through memory."""
+"""Real workers that train with compressed gradients, through Gloo, through memory, and through both."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.hosts import be_on_hosts
 
 from stratagem.core.errors import PeerError
 from stratagem.testing import run_workers
@@ -13,12 +14,13 @@ from stratagem.testing import run_workers
 pytestmark = pytest.mark.multiprocess
 
 
-def trained(x: np.ndarray, y: np.ndarray, names: list[Any], way: str) -> dict[str, Any]:
+def trained(hosts: str, x: np.ndarray, y: np.ndarray, names: list[Any], way: str) -> dict[str, Any]:
     """Train on handwritten digits; return of each compression the accuracy on others, and the weights."""
     import keras
 
     import stratagem
 
+    be_on_hosts(hosts)
     found = {}
     for name in names:
         options = stratagem.CommunicationOptions(
@@ -39,14 +41,14 @@ def trained(x: np.ndarray, y: np.ndarray, names: list[Any], way: str) -> dict[st
     return found
 
 
-@pytest.mark.parametrize(("way", "workers"), [("RING", 2), ("AUTO", 2), ("RING", 3)])
-def test_workers_learn_as_well(way: str, workers: int) -> None:
+@pytest.mark.parametrize(("way", "hosts"), [("RING", "aa"), ("AUTO", "aa"), ("AUTO", "aab")])
+def test_workers_learn_as_well(way: str, hosts: str) -> None:
     names = [None, "bf16", "int8", "powersgd"]
     from sklearn.datasets import load_digits  # not in the workers, which import this file and load less
 
     pixels, labels = load_digits(return_X_y=True)
     digits = (pixels / 16).astype("float32"), labels.astype("int32")
-    results = [result.value for result in run_workers(trained, workers, args=[*digits, names, way])]
+    results = [result.value for result in run_workers(trained, len(hosts), args=[hosts, *digits, names, way])]
     first = results[0]
     assert first["none"]["accuracy"] > 0.85
     for name in ("bf16", "int8", "powersgd"):
