@@ -245,6 +245,8 @@ def main() -> int:
     parser.add_argument("--calls", type=int, default=40, help="sums of each size; a quarter between slow hosts")
     parser.add_argument("--write", action="store_true", help="save the page in benchmarks/results")
     arguments = parser.parse_args()
+    if arguments.calls < 16:
+        parser.error("--calls 16 or more")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # not before the hosts are removed
     cores = sorted(os.sched_getaffinity(0))
     work = Workload(_gradient_bytes(), run_workers(alone, 1, args=[70, cores[0]])[0].value)

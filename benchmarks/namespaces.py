@@ -108,6 +108,8 @@ def _network(hosts: int, bits_per_second: float) -> Iterator[None]:
         yield
     finally:
         for host in range(hosts):
+            # A namespace is removed some time later, and its cards with it: the next network would find them.
+            subprocess.run(["ip", "link", "delete", f"{_PREFIX}-port{host}"], check=False)
             subprocess.run(["ip", "netns", "delete", f"{_PREFIX}{host}"], check=False)
         subprocess.run(["ip", "link", "delete", bridge], check=False)
 
