@@ -3,8 +3,9 @@
     python benchmarks/growth.py [--write]
 
 Measures sums by size, through memory and through Gloo, and the step of the MNIST network. As root, also between
-network namespaces whose cards are slow: hosts of their own. The costs of `stratagem.plan` are fitted to the sums
-at every second size; what they predict of all else stands beside what was measured. README.md says how to read it.
+network namespaces whose cards are slow: hosts of their own, with one worker each and with two. The costs of
+`stratagem.plan` are fitted to the sums at every second size; what they predict of all else stands beside what was
+measured. README.md says how to read it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import signal
 import statistics
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -27,7 +28,7 @@ from collectives import of_size
 from pages import page, save
 
 import stratagem
-from stratagem.plan.costs import Cost, Hosts, Link, memory, ring
+from stratagem.plan.costs import Cost, Hosts, Link, flat_ring, memory, ring, two_levels
 from stratagem.plan.fitting import Algorithm, Measured, fit
 from stratagem.plan.growth import Step, Workload, weak
 from stratagem.plan.networks import network, wire
@@ -50,6 +51,11 @@ RATES: Final = (200e6, 400e6)
 
 MANY: Final = (8, 16, 32, 64, 128, 256, 512, 1024)
 WAYS: Final = {"memory": ("AUTO", memory), "Gloo": ("RING", ring)}
+
+PER_HOST: Final = 2
+"""Workers on each of the slow hosts that are shared, of which there are two."""
+
+SHARED_WAYS: Final = {"two levels": ("AUTO", two_levels), "one ring": ("RING", flat_ring)}
 
 
 class Compared(NamedTuple):
@@ -122,15 +128,18 @@ def crowded(link: Link, workers: int, cores: Sequence[int]) -> Link:
     return dataclasses.replace(link, start=link.start * turns, latency=link.latency * turns)
 
 
-def measure(calls: int, cores: Sequence[int]) -> tuple[dict[int, Found], dict[float, dict[int, Found]]]:
-    """Measure on this host, by workers; and between slow hosts, where there can be any, by rate and workers."""
+def measure_here(calls: int, cores: Sequence[int]) -> dict[int, Found]:
+    """Measure on this host, by workers."""
     ways = [way for way, _ in WAYS.values()]
-    here = {n: run_workers(on_worker, n, args=[ways, SIZES, calls, 40, cores])[0].value for n in WORKERS}
-    slow: dict[float, dict[int, Found]] = {}
-    for rate in RATES if namespaces.possible() else ():
-        args = [["RING"], FEWER_SIZES, calls // 4, 4, cores]
-        slow[rate] = {n: namespaces.run_on_hosts(on_worker, n, args, rate, 120)[0] for n in WORKERS}
-    return here, slow
+    return {n: run_workers(on_worker, n, args=[ways, SIZES, calls, 40, cores])[0].value for n in WORKERS}
+
+
+def measure_hosts(rate: float, calls: int, cores: Sequence[int]) -> tuple[dict[int, Found], Found]:
+    """Measure between slow hosts: with one worker each, by workers; and two hosts with several workers each."""
+    args = [["RING"], FEWER_SIZES, calls // 4, 4, cores]
+    alone = {n: namespaces.run_on_hosts(on_worker, n, args, rate, 120)[0] for n in WORKERS}
+    args[0] = [way for way, _ in SHARED_WAYS.values()]
+    return alone, namespaces.run_on_hosts(on_worker, 2, args, rate, 120, PER_HOST)[0]
 
 
 def _rows(found: dict[int, Found], way: str) -> list[Measured]:
@@ -169,13 +178,36 @@ def judged(
     return found
 
 
-def step_compared(
-    what: str, work: Workload, workers: int, way: str, host: Link, on: Link, seconds: float, cores: Sequence[int]
-) -> Compared:
-    """Set a predicted step beside a measured one. Workers that share a core compute in turns."""
-    turns = max(1.0, workers / len(cores))
-    [exchange] = judged(what, [Measured(workers, work.gradient_bytes, seconds)], WAYS[way][1], host, on, cores)
-    return exchange._replace(predicted=exchange.predicted + work.step_seconds * turns)
+def compared(
+    place: str,
+    found: dict[int, Found],
+    way: str,
+    algorithm: Algorithm,
+    work: Workload,
+    host: Link,
+    on: Link,
+    cores: Sequence[int],
+) -> list[Compared]:
+    """Set predictions for a place beside what was measured there. Workers that share a core compute in turns."""
+    rows = judged(f"sum, {place}", _rows(found, way), algorithm, host, on, cores)
+    for workers, each in found.items():
+        measured = [Measured(workers, work.gradient_bytes, each.steps[way])]
+        [exchange] = judged(f"step, {place}", measured, algorithm, host, on, cores)
+        turns = max(1.0, workers / len(cores))
+        rows.append(exchange._replace(predicted=exchange.predicted + work.step_seconds * turns))
+    return rows
+
+
+def on_shared_hosts(
+    cost: Callable[[int, float, Hosts], Cost], links: dict[str, Link], cores: Sequence[int]
+) -> Algorithm:
+    """Return what an exchange by several workers on each host costs, by what connects the hosts."""
+
+    def algorithm(workers: int, nbytes: float, link: Link) -> Cost:
+        memory_link, loopback = (crowded(links[name], workers, cores) for name in ("memory", "Gloo"))
+        return cost(workers, nbytes, Hosts(link, memory_link, loopback, PER_HOST))
+
+    return algorithm
 
 
 def _gradient_bytes() -> int:
@@ -213,31 +245,33 @@ def main() -> int:
     parser.add_argument("--calls", type=int, default=40, help="sums of each size; a quarter between slow hosts")
     parser.add_argument("--write", action="store_true", help="save the page in benchmarks/results")
     arguments = parser.parse_args()
+    if arguments.calls < 16:
+        parser.error("--calls 16 or more")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # not before the hosts are removed
     cores = sorted(os.sched_getaffinity(0))
     work = Workload(_gradient_bytes(), run_workers(alone, 1, args=[70, cores[0]])[0].value)
-    here, slow = measure(arguments.calls, cores)
+    here = measure_here(arguments.calls, cores)
     links = {name: fitted(_rows(here, way), algorithm, cores) for name, (way, algorithm) in WAYS.items()}
-    compared = []
+    rows = []
     for name, (way, algorithm) in WAYS.items():
-        compared += judged(f"sum, {name}", _rows(here, way), algorithm, links[name], Link(), cores)
-        for workers, found in here.items():
-            seconds = found.steps[way]
-            compared.append(step_compared(f"step, {name}", work, workers, name, links[name], Link(), seconds, cores))
-    for rate, of_rate in slow.items():
-        place = f"hosts with {rate / 1e6:.0f} Mbit/s"
-        compared += judged(f"sum, {place}", _rows(of_rate, "RING"), ring, links["Gloo"], wire(rate), cores)
-        for workers, found in of_rate.items():
-            seconds = found.steps["RING"]
-            what = f"step, {place}"
-            compared.append(step_compared(what, work, workers, "Gloo", links["Gloo"], wire(rate), seconds, cores))
+        rows += compared(name, here, way, algorithm, work, links[name], Link(), cores)
+    rates = RATES if namespaces.possible() else ()
+    for rate in rates:
+        of_one, of_two = measure_hosts(rate, arguments.calls, cores)
+        place, on = f"hosts with {rate / 1e6:.0f} Mbit/s", wire(rate)
+        rows += compared(place, of_one, "RING", ring, work, links["Gloo"], on, cores)
+        for name, (way, cost) in SHARED_WAYS.items():
+            algorithm = on_shared_hosts(cost, links, cores)
+            rows += compared(
+                f"two {place}, {name}", {2 * PER_HOST: of_two}, way, algorithm, work, links["Gloo"], on, cores
+            )
     facts = [
         f"fitted to the sums on this host of {', '.join(map(str, FITTED))} bytes, by {name}: {link}"
         for name, link in links.items()
     ]
     facts += [f"one worker's step: {1e3 * work.step_seconds:.2f} ms"]
-    facts += [] if slow else ["no network namespaces could be made: several hosts were not measured"]
-    tables = [compared_table(compared)]
+    facts += [] if rates else ["no network namespaces could be made: several hosts were not measured"]
+    tables = [compared_table(rows)]
     for per_host in (1, 8):
         title = f"Predicted for the MNIST network on 10 GbE, {per_host} workers on a host"
         tables += [f"## {title}", prediction_table(work, links, per_host)]

@@ -16,7 +16,7 @@ from typing import Any
 from stratagem.core import environment
 
 PORT = 12345
-"""On an address of its own each host can listen on the same one."""
+"""Of the first worker on each host; on an address of its own each host can listen on the same ones."""
 
 _BURST_SECONDS = 0.0005
 """What a card may send at once is what it carries in this time: more would be memory, not a network."""
@@ -39,9 +39,14 @@ def possible() -> bool:
 
 
 def run_on_hosts(
-    function: Callable[..., Any], hosts: int, args: Sequence[Any], bits_per_second: float, timeout_seconds: float
+    function: Callable[..., Any],
+    hosts: int,
+    args: Sequence[Any],
+    bits_per_second: float,
+    timeout_seconds: float,
+    per_host: int = 1,
 ) -> list[Any]:
-    """Run a function of a file in this folder as one worker on each of several hosts.
+    """Run a function of a file in this folder as workers on several hosts.
 
     Args:
         function: At the top level of the file.
@@ -49,6 +54,7 @@ def run_on_hosts(
         args: Its arguments.
         bits_per_second: What the card of each host carries, in each direction.
         timeout_seconds: How long all of it may take.
+        per_host: Workers on each host.
 
     Returns:
         What each worker returned.
@@ -57,14 +63,15 @@ def run_on_hosts(
     with _network(hosts, bits_per_second), tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "args").write_bytes(pickle.dumps(tuple(args)))
         processes = []
-        for host in range(hosts):
-            cluster = {"worker": [f"{address(each)}:{PORT}" for each in range(hosts)]}
-            config = {"cluster": cluster, "task": {"type": "worker", "index": host}}
+        places = [(host, PORT + local) for host in range(hosts) for local in range(per_host)]
+        cluster = {"worker": [f"{address(host)}:{port}" for host, port in places]}
+        for index, (host, _) in enumerate(places):
+            config = {"cluster": cluster, "task": {"type": "worker", "index": index}}
             variables = {**os.environ, environment.TF_CONFIG: json.dumps(config), environment.JAX_PLATFORMS: "cpu"}
             variables |= dict.fromkeys(environment.THREAD_COUNTS, "1")
             # Gloo listens on the address that the host's name has.
             start = ["sh", "-c", f'hostname {address(host)} && exec "$@"', "sh"]
-            worker = [sys.executable, __file__, module, function.__name__, folder, str(host)]
+            worker = [sys.executable, __file__, module, function.__name__, folder, str(index)]
             command = ["ip", "netns", "exec", f"{_PREFIX}{host}", "unshare", "--uts", *start, *worker]
             processes.append(subprocess.Popen(command, env=variables))
         try:
@@ -75,7 +82,7 @@ def run_on_hosts(
             for process in processes:
                 process.kill()
                 process.wait()
-        return [pickle.loads((Path(folder) / str(host)).read_bytes()) for host in range(hosts)]
+        return [pickle.loads((Path(folder) / str(index)).read_bytes()) for index in range(len(places))]
 
 
 @contextmanager
@@ -101,6 +108,8 @@ def _network(hosts: int, bits_per_second: float) -> Iterator[None]:
         yield
     finally:
         for host in range(hosts):
+            # A namespace is removed some time later, and its cards with it: the next network would find them.
+            subprocess.run(["ip", "link", "delete", f"{_PREFIX}-port{host}"], check=False)
             subprocess.run(["ip", "netns", "delete", f"{_PREFIX}{host}"], check=False)
         subprocess.run(["ip", "link", "delete", bridge], check=False)
 
@@ -118,11 +127,11 @@ def _in(name: str, *command: str) -> None:
     subprocess.run(["ip", "netns", "exec", name, *command], check=True)
 
 
-def _work(module: str, function: str, folder: str, host: str) -> None:
-    """Call the function on one host, and leave what it returns."""
+def _work(module: str, function: str, folder: str, index: str) -> None:
+    """Call the function as one worker, and leave what it returns."""
     found = getattr(__import__(module), function)
     args = pickle.loads((Path(folder) / "args").read_bytes())
-    (Path(folder) / host).write_bytes(pickle.dumps(found(*args)))
+    (Path(folder) / index).write_bytes(pickle.dumps(found(*args)))
 
 
 if __name__ == "__main__":

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from collections.abc import Callable
 from typing import NamedTuple
 
 import jax.numpy as jnp
 import pytest
+from tests.hosts import be_on_hosts, host_name
 
 import stratagem
 from stratagem.core import environment, exits
@@ -21,8 +21,9 @@ END_SECONDS = 5.0
 """Longest time that the end of the group may take, once there is a reason."""
 
 
-def take_steps(failing: int | None = None, drops: bool = False) -> None:
+def take_steps(hosts: str, failing: int | None = None, drops: bool = False) -> None:
     """Take three steps, then a fourth that some worker may never come to, or come to without a network."""
+    be_on_hosts(hosts)
     strategy = stratagem.MultiWorkerMirroredStrategy()
 
     def step() -> object:
@@ -50,10 +51,10 @@ class End(NamedTuple):
     seconds: float
 
 
-def end_of_group(num_workers: int, culprit: int, fault: Callable[[Worker], object], *failing: object) -> End:
-    """Let all workers but one go into step 4, and do something to that one."""
+def end_of_group(hosts: str, culprit: int, fault: Callable[[Worker], object], *failing: object) -> End:
+    """Let all workers but one, each on the host with its letter, go into step 4; and do something to that one."""
     env = {environment.HANG_TIMEOUT: str(HANG_SECONDS)}
-    with start_workers(take_steps, num_workers, args=failing, env=env) as workers:
+    with start_workers(take_steps, len(hosts), args=[hosts, *failing], env=env) as workers:
         for worker in workers:
             worker.wait_for_point("step 4")
         others = [worker for worker in workers if worker.index != culprit]
@@ -64,13 +65,13 @@ def end_of_group(num_workers: int, culprit: int, fault: Callable[[Worker], objec
         results = [worker.wait() for worker in others]
         seconds = time.monotonic() - start
         workers[culprit].resume()
-        name = f"worker {culprit} (host {socket.gethostname()}, pid {workers[culprit].pid})"
+        name = f"worker {culprit} (host {host_name(hosts[culprit])}, pid {workers[culprit].pid})"
         return End(results, workers[culprit].wait(), name, seconds)
 
 
-@pytest.mark.parametrize(("num_workers", "culprit"), [(3, 1), (2, 0)])
-def test_a_killed_worker_is_named_and_ends_the_others(num_workers: int, culprit: int) -> None:
-    end = end_of_group(num_workers, culprit, Worker.kill)
+@pytest.mark.parametrize(("hosts", "culprit"), [("aabb", 1), ("aa", 0)])
+def test_a_killed_worker_is_named_and_ends_the_others(hosts: str, culprit: int) -> None:
+    end = end_of_group(hosts, culprit, Worker.kill)
 
     assert end.seconds < END_SECONDS
     for result in end.others:
@@ -80,7 +81,7 @@ def test_a_killed_worker_is_named_and_ends_the_others(num_workers: int, culprit:
 
 
 def test_an_exception_reaches_the_output_of_the_others() -> None:
-    end = end_of_group(2, 0, lambda worker: worker.release("step 4"), 0)
+    end = end_of_group("aa", 0, lambda worker: worker.release("step 4"), 0)
 
     assert end.seconds < END_SECONDS
     assert [result.returncode for result in end.others] == [exits.PEER_LOST]
@@ -90,7 +91,7 @@ def test_an_exception_reaches_the_output_of_the_others() -> None:
 
 
 def test_a_worker_that_loses_its_network_is_named() -> None:
-    end = end_of_group(3, 1, lambda worker: worker.release("step 4"), 1, True)
+    end = end_of_group("aab", 1, lambda worker: worker.release("step 4"), 1, True)
 
     assert end.seconds < END_SECONDS
     assert [result.returncode for result in (*end.others, end.culprit)] == [exits.PEER_LOST] * 3
@@ -100,7 +101,7 @@ def test_a_worker_that_loses_its_network_is_named() -> None:
 
 @pytest.mark.parametrize("culprit", [0, 1])
 def test_a_frozen_worker_is_named(culprit: int) -> None:
-    end = end_of_group(2, culprit, Worker.freeze)
+    end = end_of_group("aa", culprit, Worker.freeze)
 
     assert HANG_SECONDS / 2 < end.seconds < HANG_SECONDS + END_SECONDS
     assert [result.returncode for result in end.others] == [exits.HUNG]
@@ -109,7 +110,7 @@ def test_a_frozen_worker_is_named(culprit: int) -> None:
 
 
 def test_a_worker_that_is_stuck_shows_where() -> None:
-    end = end_of_group(2, 1, lambda worker: None)
+    end = end_of_group("aa", 1, lambda worker: None)
 
     assert HANG_SECONDS / 2 < end.seconds < HANG_SECONDS + END_SECONDS
     assert [result.returncode for result in end.others] == [exits.HUNG]

@@ -48,8 +48,9 @@ class ReduceOp(enum.Enum):
 class CommunicationImplementation(enum.Enum):
     """What moves bytes between workers (`tf.distribute.experimental.CommunicationImplementation`).
 
-    AUTO takes the memory of the host where all workers are on one and have one CPU device each; else, like RING and
-    NCCL, what XLA has: Gloo on CPUs, NCCL on GPUs. TensorFlow has no way of its own within a host.
+    Where all workers have one CPU device each, AUTO takes the memory of a host between the workers that share it. All
+    else, and RING and NCCL always, is what XLA has: Gloo on CPUs, NCCL on GPUs. TensorFlow has no way of its own
+    within a host.
     """
 
     AUTO = "AUTO"

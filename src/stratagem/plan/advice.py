@@ -76,7 +76,8 @@ def _candidates(
         what = "send gradients in one pack (bytes_per_pack=0 of CommunicationOptions)"
         yield what, weak(change(bytes_per_pack=0), workers, hosts)
     what = 'send gradients in half the bytes (compression="bf16" of CommunicationOptions)'
-    yield what, weak(change(gradient_bytes=workload.gradient_bytes / 2), workers, hosts)
+    halved = change(gradient_bytes=workload.gradient_bytes / 2)
+    yield what, weak(halved, workers, hosts, "ring")  # codes cannot be added up within a host
     if hosts.per_host > 1:
         alone = dataclasses.replace(hosts, per_host=1)
         what = f"start one worker on each host, with all its cores and {hosts.per_host} times the rows"

@@ -168,7 +168,7 @@ class Hosts:
 
 
 def flat_ring(workers: int, nbytes: float, hosts: Hosts) -> Cost:
-    """Return the cost of one ring through all workers, those of a host one after another: Gloo's, and Stratagem's.
+    """Return the cost of one ring through all workers, those of a host one after another: Gloo's.
 
     No worker waits for all the others at the end of a round. So a half of the rounds lasts as long as a piece takes
     through n - 1 links, quick and slow ones; or, if that is more, as the network takes for n - 1 pieces.
@@ -203,13 +203,18 @@ def flat_tree(workers: int, nbytes: float, hosts: Hosts) -> Cost:
 
 
 def two_levels(workers: int, nbytes: float, hosts: Hosts) -> Cost:
-    """Return the cost of sums through the memory of each host, and between them a ring of one worker of each host.
+    """Return the cost of sums through the memory of each host, and between hosts by shares (`replica.host_exchange`).
 
-    The workers of a host copy in and add, one sends and receives, all copy out: three passes, three meetings.
+    The workers of a host copy in and add their shares; those that have the same share of each host sum it around a
+    ring, all rings at once over the hosts' networks; all copy their shares in and the others' out. That is three passes
+    over the bytes, and the workers of a host meet twice.
     """
-    between = ring(hosts.number(workers), nbytes, hosts.network)
-    local = min(workers, hosts.per_host)
-    if local == 1 or between == NOTHING:
-        return memory(workers, nbytes, hosts.memory) if between == NOTHING else between
-    meeting = hosts.memory.start + 3 * (local - 1) * hosts.memory.latency
+    number = hosts.number(workers)
+    if number == 1:
+        return memory(workers, nbytes, hosts.memory)
+    if hosts.per_host == 1:
+        return ring(workers, nbytes, hosts.network)
+    sharers = workers % hosts.per_host or hosts.per_host
+    between = ring(number, nbytes, dataclasses.replace(hosts.network, combining=hosts.network.combining / sharers))
+    meeting = 2 * (hosts.memory.start + (hosts.per_host - 1) * hosts.memory.latency)
     return Cost(meeting, 3 * nbytes * hosts.memory.combining).then(between)

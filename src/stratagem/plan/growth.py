@@ -134,8 +134,10 @@ def strong(workload: Workload, workers: int, hosts: Hosts, way: Way | None = Non
 
 
 def usual_way(workers: int, hosts: Hosts) -> Way:
-    """Return how Stratagem's workers exchange: through memory on one host, else around one ring through all of them."""
-    return "memory" if hosts.number(workers) == 1 else "ring"
+    """Return how Stratagem's workers exchange: through memory as far as they share a host, between hosts in rings."""
+    if hosts.number(workers) == 1:
+        return "memory"
+    return "ring" if hosts.per_host == 1 else "two levels"
 
 
 def exchange(way: Way, workers: int, nbytes: float, hosts: Hosts, bytes_per_pack: float = 0.0) -> Cost:
@@ -146,12 +148,12 @@ def exchange(way: Way, workers: int, nbytes: float, hosts: Hosts, bytes_per_pack
         workers: How many.
         nbytes: Size of what they exchange.
         hosts: What they run on.
-        bytes_per_pack: Size of the packs that go one after another; 0 is one pack.
+        bytes_per_pack: Size of the packs that go one after another; 0 is one pack. Through memory all go together.
     """
     if workers == 1:
         return NOTHING
     of_pack = _WAYS[way]
-    full, rest = divmod(nbytes, bytes_per_pack) if bytes_per_pack and way != "memory" else (0, nbytes)
+    full, rest = divmod(nbytes, bytes_per_pack) if bytes_per_pack and way in ("ring", "tree") else (0, nbytes)
     cost = of_pack(workers, bytes_per_pack, hosts).times(full) if full else NOTHING
     return cost.then(of_pack(workers, rest, hosts)) if rest or not full else cost
 

@@ -21,8 +21,8 @@ _COLUMNS: Final = (
     "step ms",
     "weak",
     "strong",
+    "ring",
     "tree",
-    "2 levels",
 )
 
 
@@ -47,9 +47,9 @@ def report(
         >>> print(report(Workload(10e6, 0.07), [2, 4], hosts, "this network"))  # doctest: +ELLIPSIS
         10.0 MB of gradients; a step of one worker alone takes 70.0 ms.
         <BLANKLINE>
-        workers  hosts  sum by  compute ms  wait ms  exchange ms  step ms  weak  strong  tree  2 levels
-              2      2    ring        70.0      0.0         12.0     82.0   85%     74%   85%       85%
-              4      4    ring        70.0      0.0         21.0     91.0   77%     45%   79%       77%
+        workers  hosts  sum by  compute ms  wait ms  exchange ms  step ms  weak  strong  ring  tree
+              2      2    ring        70.0      0.0         12.0     82.0   85%     74%   85%   85%
+              4      4    ring        70.0      0.0         21.0     91.0   77%     45%   77%   79%
         ...
     """
     steps = [weak(workload, workers, hosts) for workers in numbers]
@@ -58,7 +58,7 @@ def report(
     lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
     notes = [
         "weak: efficiency where every worker has the rows of one alone; strong: where they share them. "
-        "tree, 2 levels: weak, with other ways to exchange.",
+        "ring, tree: weak, with one ring or tree through all workers.",
         _verdict(workload, steps[-1], hosts, name),
     ]
     wrapped = [line for note in notes for line in textwrap.wrap(note, _WIDTH, subsequent_indent="  ")]
@@ -84,8 +84,8 @@ def _cells(workload: Workload, step: Step, hosts: Hosts) -> tuple[str, ...]:
     shares = (
         step.efficiency,
         strong(workload, workers, hosts).efficiency,
+        weak(workload, workers, hosts, "ring").efficiency,
         weak(workload, workers, hosts, "tree").efficiency,
-        weak(workload, workers, hosts, "two levels").efficiency,
     )
     numbers = (str(workers), str(hosts.number(workers)), step.way if workers > 1 else "-")
     return (*numbers, *(f"{1e3 * seconds:.1f}" for seconds in times), *(f"{share:.0%}" for share in shares))

@@ -15,38 +15,19 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final
+from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 from jax.sharding import Mesh, PartitionSpec
 
-from stratagem.replica import ffi
 from stratagem.replica.compat import run_equation, trace_state
+from stratagem.replica.host_exchange import exchange, is_exchanged
 from stratagem.replica.host_memory import HostMemory
-from stratagem.replica.host_plan import Operation, Part, Plan
-from stratagem.replica.mesh import AXIS, Tree
+from stratagem.replica.mesh import Tree
 from stratagem.replica.tracing import current_tracing
-
-_TARGET: Final = "stratagem_exchange"
-_OPERATIONS: Final[dict[str, Operation]] = {"psum": "sum", "pmin": "min", "pmax": "max", "all_gather": "gather"}
-_INTEGERS: Final = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
-_SHORT: Final = frozenset({"bfloat16", "float16"})
-"""Travel as float32, as XLA sums them: a sum of many is rounded once."""
-
-_DTYPES: Final = _SHORT | {"bool", *_INTEGERS, "float32", "float64", "complex64"}
-
-
-def let_programs_call(memory: HostMemory) -> None:
-    """Let programs call the memory of this process, of which there is one, as a process joins one cluster.
-
-    Raises:
-        RuntimeError: This version of XLA calls foreign functions otherwise.
-    """
-    ffi.register(_TARGET, memory.run)
 
 
 def through_memory(function: Callable[..., Tree], memory: HostMemory) -> Callable[..., tuple[jax.Array, Tree]]:
@@ -160,6 +141,19 @@ class _Rewriting:
                 known.update(zip(eqn.outvars, results, strict=True))
         return link, _read(program.outvars, known)
 
+    def _crosses_inside(self, eqn: JaxprEqn) -> bool:
+        """Whether an equation holds programs with collectives, and is of a kind that can be taken apart."""
+        if eqn.primitive.name == "cond":
+            programs = eqn.params["branches"]
+        elif eqn.primitive.name in ("scan", "pjit", "jit", "closed_call"):
+            programs = [eqn.params.get("jaxpr")]
+        else:
+            return False
+        return any(self._has_crossing(program.jaxpr) for program in programs if isinstance(program, ClosedJaxpr))
+
+    def _has_crossing(self, program: Jaxpr) -> bool:
+        return any(is_exchanged(eqn, self._memory) or self._crosses_inside(eqn) for eqn in program.eqns)
+
     def _advance(
         self, eqns: Sequence[JaxprEqn], known: dict[Var, Any]
     ) -> tuple[list[JaxprEqn], list[JaxprEqn], list[JaxprEqn]]:
@@ -168,9 +162,9 @@ class _Rewriting:
         for eqn in eqns:
             if not all(var in known for var in _variables(eqn.invars)):
                 waiting.append(eqn)
-            elif _is_crossing(eqn):
+            elif is_exchanged(eqn, self._memory):
                 crossings.append(eqn)
-            elif _crosses_inside(eqn):
+            elif self._crosses_inside(eqn):
                 nested.append(eqn)
             else:
                 known.update(zip(eqn.outvars, run_equation(eqn, _read(eqn.invars, known)), strict=True))
@@ -178,37 +172,12 @@ class _Rewriting:
 
     def _exchange(self, eqns: Sequence[JaxprEqn], link: jax.Array, known: dict[Var, Any]) -> jax.Array:
         """Make one exchange of all values that some collectives ask for, and return its link."""
-        operands, parts, kept = [], [], []
-        for eqn in eqns:
-            for var, value in zip(eqn.outvars, _read(eqn.invars, known), strict=True):
-                array = jnp.asarray(value, _dtype(var))
-                sent = array.astype(jnp.float32) if array.dtype.name in _SHORT else array
-                operands.append(sent)
-                parts.append(Part(_OPERATIONS[eqn.primitive.name], np.dtype(sent.dtype), sent.shape))
-                kept.append((eqn, var, array.dtype))
         self._exchanges += 1
-        plan = Plan(f"{self._name} {self._exchanges}", parts, self._memory.capacity)
-        self._memory.add(plan)
-        combined, link = self._call(plan, operands, link)
-        for (eqn, var, dtype), value in zip(kept, combined, strict=True):
-            known[var] = _shaped(eqn, value).astype(dtype)
+        requests = [(eqn, _read(eqn.invars, known)) for eqn in eqns]
+        answers, link = exchange(requests, self._memory, f"{self._name} {self._exchanges}", link)
+        for eqn, results in zip(eqns, answers, strict=True):
+            known.update(zip(eqn.outvars, results, strict=True))
         return link
-
-    def _call(self, plan: Plan, operands: list[jax.Array], link: jax.Array) -> tuple[list[jax.Array], jax.Array]:
-        workers = self._memory.workers
-        shapes = [(workers, *part.shape) if part.operation == "gather" else part.shape for part in plan.parts]
-        results = [jax.ShapeDtypeStruct(shape, part.dtype) for shape, part in zip(shapes, plan.parts, strict=True)]
-        # A sum may lie where its operand lay: pages that were touched before.
-        in_place = {i: i for i, part in enumerate(plan.parts) if part.operation != "gather"}
-        # Not marked as a side effect, for which JAX would leave its quick way of calling programs: the link orders
-        # exchanges, and one whose results nobody needs is left out on all workers alike.
-        call = jax.ffi.ffi_call(
-            _TARGET,
-            [*results, jax.ShapeDtypeStruct((), jnp.int32)],
-            input_output_aliases={**in_place, len(operands): len(operands)},
-        )
-        *combined, link = call(*operands, link, site=np.int64(plan.signature))
-        return combined, link
 
     # Programs inside equations -----------------------------------------------------------------------
 
@@ -239,48 +208,9 @@ class _Rewriting:
         return link, [*last, *stacked]
 
 
-def _is_crossing(eqn: JaxprEqn) -> bool:
-    """Whether an equation is a collective over all replicas that goes through memory."""
-    if eqn.primitive.name not in _OPERATIONS or eqn.params["axis_index_groups"] is not None:
-        return False
-    axes = eqn.params["axes"] if "axes" in eqn.params else eqn.params["axis_name"]
-    names = {_dtype(atom).name for atom in eqn.invars}
-    return tuple(axes if isinstance(axes, tuple) else (axes,)) == (AXIS,) and names <= _DTYPES
-
-
-def _crosses_inside(eqn: JaxprEqn) -> bool:
-    """Whether an equation holds programs with such collectives, and is of a kind that can be taken apart."""
-    if eqn.primitive.name == "cond":
-        programs = eqn.params["branches"]
-    elif eqn.primitive.name in ("scan", "pjit", "jit", "closed_call"):
-        programs = [eqn.params.get("jaxpr")]
-    else:
-        return False
-    return any(_has_crossing(program.jaxpr) for program in programs if isinstance(program, ClosedJaxpr))
-
-
-def _has_crossing(program: Jaxpr) -> bool:
-    return any(_is_crossing(eqn) or _crosses_inside(eqn) for eqn in program.eqns)
-
-
-def _shaped(eqn: JaxprEqn, value: jax.Array) -> jax.Array:
-    """Return the result of a collective as the program expects it: what was gathered comes stacked."""
-    if eqn.primitive.name != "all_gather":
-        return value
-    axis = eqn.params["all_gather_dimension"]
-    value = jnp.moveaxis(value, 0, axis)
-    if not eqn.params["tiled"]:
-        return value
-    return value.reshape(*value.shape[:axis], -1, *value.shape[axis + 2 :])
-
-
 def _variables(atoms: Iterable[Any]) -> list[Var]:
     return [atom for atom in atoms if isinstance(atom, Var)]
 
 
 def _read(atoms: Sequence[Any], known: dict[Var, Any]) -> list[Any]:
     return [atom.val if isinstance(atom, Literal) else known[atom] for atom in atoms]
-
-
-def _dtype(atom: Any) -> np.dtype:
-    return atom.aval.dtype

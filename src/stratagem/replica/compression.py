@@ -54,4 +54,5 @@ def compression_of(mesh: ReplicaMesh, options: CommunicationOptions) -> Compress
         return LowRankSums(options.rank)
     codec = BF16 if options.compression == "bf16" else INT8
     # Between two replicas the bytes are the same either way, and in memory they cost next to nothing.
-    return QuantisedSums(codec, mesh.size, direct=mesh.size == 2 or mesh.memory is not None)
+    in_memory = mesh.memory is not None and mesh.memory.hosts.number == 1
+    return QuantisedSums(codec, mesh.size, direct=mesh.size == 2 or in_memory)

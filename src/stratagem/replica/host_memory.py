@@ -2,8 +2,7 @@
 
 Each worker copies its arrays to its slot, tells the others, waits for them, and combines what lies in all slots into
 its own results. So every byte is read and written once or twice by the processor, where a socket on the same host
-(Gloo's way) copies it through the kernel, and stalls for 50 to 190 ms at some sizes. Every element is combined in the
-order of the workers, on whichever of them does it, so all get the same bits.
+(Gloo's way) copies it through the kernel, and stalls for 50 to 190 ms at some sizes.
 
 The workers wake each other with semaphores that lie in the memory (`sem_overview(7)`). The memory has no name and is
 gone with its last process. Each process holds a lock on one byte of it, which the system drops when the process dies,
@@ -18,14 +17,16 @@ import fcntl
 import mmap
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from io import FileIO
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from stratagem.core.errors import PeerError, explain
-from stratagem.replica.host_plan import ALIGNMENT, Plan, Run
+from stratagem.replica.host_plan import Plan
+from stratagem.replica.host_slots import Slots
+from stratagem.replica.hosts import Hosts
 
 CAPACITY: Final = 16 << 20
 """Bytes of a slot. Memory that no exchange needs is never taken from the system."""
@@ -42,8 +43,6 @@ _HEAD: Final = np.dtype([("turn", "<i8"), ("signature", "<i8"), ("length", "<i8"
 _PAGE: Final = 1 << 21
 """Slots begin at pages of this size, which the system may use for them."""
 
-_UFUNCS: Final[dict[str, Callable[..., Any]]] = {"sum": np.add, "min": np.minimum, "max": np.maximum}
-
 
 class _Time(ctypes.Structure):
     _fields_ = [("seconds", ctypes.c_long), ("nanoseconds", ctypes.c_long)]
@@ -53,10 +52,9 @@ class _System:
     """Functions of the C library. Looked up when there is memory to use them on: not all systems have them all."""
 
     def __init__(self) -> None:
-        # These keep the interpreter's lock: giving it up for microseconds may cost 5 ms until a busy thread returns it.
+        # These keep the interpreter's lock, as those of `host_slots` do.
         quick = ctypes.PyDLL(None)
-        self.copy, self.begin, self.post, self.trial = quick.memmove, quick.sem_init, quick.sem_post, quick.sem_trywait
-        self.copy.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
+        self.begin, self.post, self.trial = quick.sem_init, quick.sem_post, quick.sem_trywait
         self.begin.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_uint]
         self.post.argtypes = self.trial.argtypes = [ctypes.c_void_p]
         self.wait = ctypes.CDLL(None).sem_timedwait
@@ -90,14 +88,23 @@ class HostMemory:
         names: What to call each worker in messages.
         spins: Whether each worker has a core of its own.
         capacity: Bytes of a slot.
+        hosts: All workers by host, where there are others than these.
     """
 
     def __init__(
-        self, file: FileIO, index: int, names: Sequence[str], *, spins: bool = True, capacity: int = CAPACITY
+        self,
+        file: FileIO,
+        index: int,
+        names: Sequence[str],
+        *,
+        spins: bool = True,
+        capacity: int = CAPACITY,
+        hosts: Hosts | None = None,
     ) -> None:
         self.index = index
         self.workers = len(names)
         self.capacity = capacity
+        self.hosts = hosts or Hosts((tuple(range(self.workers)),))
         self._names = tuple(names)
         self._spin_seconds = SPIN_SECONDS if spins else 0.0
         self._file = file
@@ -106,7 +113,6 @@ class HostMemory:
         self._lock = threading.Lock()
         self._failure: str | None = None
         self._plans: dict[int, Plan] = {}
-        self._views: dict[tuple[int, int, int], list[np.ndarray]] = {}
         size = needed_bytes(self.workers, capacity)
         mapping = mmap.mmap(file.fileno(), size)
         try:
@@ -118,7 +124,7 @@ class HostMemory:
         heads = self.workers**2 * _SEMAPHORE
         self._heads = self._bytes[heads : heads + 2 * self.workers * _HEAD.itemsize].view(_HEAD)
         self._heads = self._heads.reshape(2, self.workers)
-        self._scratch = np.empty(capacity, np.uint8)
+        self._slots = Slots(self._bytes[_control_bytes(self.workers) :], index, self.workers, capacity)
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, index)
         if index == 0:
             for i in range(self.workers**2):
@@ -133,8 +139,9 @@ class HostMemory:
 
         Args:
             signature: Which exchange.
-            operands: Where the arrays lie in memory; more than the exchange has are left alone.
-            results: Where the combined arrays are to lie: there too, or elsewhere.
+            operands: Where the arrays lie in memory, and behind them the shares that are to be collected. More than
+                the exchange has are left alone.
+            results: Where the combined arrays are to lie: there too, or elsewhere; and behind them what is scattered.
 
         Raises:
             PeerError: A worker is gone, or makes another exchange.
@@ -149,99 +156,24 @@ class HostMemory:
                 raise
 
     def _exchange(self, plan: Plan, operands: Sequence[int], results: Sequence[int]) -> None:
+        if plan.phase == "collect" and not plan.parts:
+            return
         for number, runs in enumerate(plan.rounds):
             turn, side = self._turn, self._turn % 2
             # Whoever still reads this side of the slots, from two turns ago, has not told the others of the last one.
-            slot = self._slot(side, self.index)
-            for run in runs:
-                for piece in run.pieces:
-                    self._system.copy(slot + piece.place, operands[piece.index] + piece.start, piece.nbytes)
+            self._slots.lay(plan, runs, side, operands)
             if number == 0:
                 self._say(plan, turn, side)
             self._meet()
             if number == 0:
                 self._check(plan, turn, side)
-            shared = [run for run in runs if run.whole and run.operation != "gather" and self.workers > 2]
-            for run in runs:
-                if run.operation == "gather":
-                    self._gather(run, plan, side, results)
-                elif not run.whole:
-                    self._combine_small(run, side, results)
-                elif run in shared:
-                    self._combine_own_share(run, side, results)
-                else:
-                    self._combine(run, side, operands, results)
-            if shared:
-                self._meet()
-                for run in shared:
-                    self._take_shares(run, side, results)
+            if plan.phase == "combine":
+                self._slots.combine(plan, runs, side, operands, results, self._meet)
+            elif plan.phase == "scatter":
+                self._slots.scatter(plan, runs, side, operands, results)
+            else:
+                self._slots.collect(runs, side, results)
             self._turn += 1
-
-    # Combining -----------------------------------------------------------------------------------
-
-    def _combine(self, run: Run, side: int, operands: Sequence[int], results: Sequence[int]) -> None:
-        """Combine a large array of two workers; the own part is read where it lies, perhaps under the result."""
-        piece = run.pieces[0]
-        terms = list(self._terms(side, run.place, run.nbytes, run.dtype))
-        terms[self.index] = _view(operands[piece.index] + piece.start, piece.nbytes, run.dtype)
-        _UFUNCS[run.operation](*terms, out=_view(results[piece.index] + piece.start, piece.nbytes, run.dtype))
-
-    def _combine_small(self, run: Run, side: int, results: Sequence[int]) -> None:
-        total = self._scratch[: run.nbytes].view(run.dtype)
-        self._fold(run, self._terms(side, run.place, run.nbytes, run.dtype), total)
-        begin = self._scratch.ctypes.data - run.place
-        for piece in run.pieces:
-            self._system.copy(results[piece.index], begin + piece.place, piece.nbytes)
-
-    def _fold(self, run: Run, terms: Sequence[np.ndarray], total: np.ndarray) -> None:
-        combine = _UFUNCS[run.operation]
-        combine(terms[0], terms[1], out=total)
-        for term in terms[2:]:
-            combine(total, term, out=total)
-
-    def _combine_own_share(self, run: Run, side: int, results: Sequence[int]) -> None:
-        """Combine this worker's share of a large array, and lay it where its own part of that lay: nobody reads it."""
-        begin, nbytes = self._share(run, self.index)
-        if nbytes:
-            piece = run.pieces[0]
-            result = results[piece.index] + piece.start + begin
-            terms = self._terms(side, run.place + begin, nbytes, run.dtype)
-            self._fold(run, terms, _view(result, nbytes, run.dtype))
-            self._system.copy(self._slot(side, self.index) + run.place + begin, result, nbytes)
-
-    def _take_shares(self, run: Run, side: int, results: Sequence[int]) -> None:
-        piece = run.pieces[0]
-        for worker in range(self.workers):
-            begin, nbytes = self._share(run, worker)
-            if worker != self.index and nbytes:
-                source = self._slot(side, worker) + run.place + begin
-                self._system.copy(results[piece.index] + piece.start + begin, source, nbytes)
-
-    def _share(self, run: Run, worker: int) -> tuple[int, int]:
-        """Return where a worker's share of a run begins, and its bytes."""
-        share = -(-run.nbytes // (self.workers * ALIGNMENT)) * ALIGNMENT
-        begin = min(worker * share, run.nbytes)
-        return begin, min(share, run.nbytes - begin)
-
-    def _gather(self, run: Run, plan: Plan, side: int, results: Sequence[int]) -> None:
-        for worker in range(self.workers):
-            slot = self._slot(side, worker)
-            for piece in run.pieces:
-                begin = results[piece.index] + worker * plan.parts[piece.index].nbytes + piece.start
-                self._system.copy(begin, slot + piece.place, piece.nbytes)
-
-    def _slot(self, side: int, worker: int) -> int:
-        return self._begin + _control_bytes(self.workers) + (side * self.workers + worker) * self.capacity
-
-    def _terms(self, side: int, place: int, nbytes: int, dtype: np.dtype) -> list[np.ndarray]:
-        """Return the same bytes of every slot, as arrays."""
-        key = (side, place, nbytes)
-        if key not in self._views:
-            self._views[key] = [
-                self._bytes[begin : begin + nbytes]
-                for begin in (self._slot(side, worker) + place - self._begin for worker in range(self.workers))
-            ]
-        return [view.view(dtype) for view in self._views[key]]
 
     # Meeting -------------------------------------------------------------------------------------
 
@@ -316,7 +248,3 @@ class HostMemory:
                 "Run the same program with the same model and data on every worker.",
             )
         )
-
-
-def _view(address: int, nbytes: int, dtype: np.dtype) -> np.ndarray:
-    return np.frombuffer(memoryview((ctypes.c_char * nbytes).from_address(address)), dtype)

@@ -17,6 +17,9 @@ import numpy as np
 Operation = Literal["sum", "min", "max", "gather"]
 """How the workers' arrays combine; "gather" stacks them along a new first axis."""
 
+Phase = Literal["combine", "scatter", "collect"]
+"""What the workers of a host do together: all combine all; each combines its share; all get the shares of all."""
+
 LARGE: Final = 1 << 16
 """Bytes from which an array is combined on its own."""
 
@@ -73,12 +76,20 @@ class Run:
         dtype: Their dtype.
         whole: Whether it is one piece of a large array, and not many small arrays.
         pieces: The pieces, in order.
+
+    Attributes:
+        share: Bytes of a worker's share.
+        kind: Which of the plan's kinds it is of; only what is shared has one.
+        lies: First byte of its share among the shares of that kind.
     """
 
     operation: Operation
     dtype: np.dtype
     whole: bool
     pieces: list[Piece] = field(default_factory=list)
+    share: int = 0
+    kind: int = 0
+    lies: int = 0
 
     @property
     def place(self) -> int:
@@ -90,25 +101,35 @@ class Run:
         """Bytes of all pieces."""
         return sum(piece.nbytes for piece in self.pieces)
 
+    def share_of(self, sharer: int) -> tuple[int, int]:
+        """Return where the share of a worker begins, and its bytes: none of those that carry none."""
+        begin = min(sharer * self.share, self.nbytes)
+        return begin, min(self.share, self.nbytes - begin)
+
 
 class Plan:
     """The rounds of one exchange.
 
     Args:
         name: Which exchange of which program; the same on every worker.
-        parts: The arrays.
+        parts: The arrays; to be shared they are not gathered.
         capacity: Bytes of a slot.
+        sharers: How many workers of the host share the work on large arrays.
+        phase: What the workers do.
 
     Attributes:
         rounds: The runs of each round; at least one round, so that the workers meet.
+        shares: Of each kind of arrays that are combined, bytes of all shares of one worker.
         text: The exchange in words, for error messages.
         signature: A number, 0 to 2**63 - 1, that tells this exchange from others; in every process the same.
     """
 
-    def __init__(self, name: str, parts: Sequence[Part], capacity: int) -> None:
+    def __init__(self, name: str, parts: Sequence[Part], capacity: int, sharers: int, phase: Phase = "combine") -> None:
         self.parts = tuple(parts)
+        self.phase: Phase = phase
+        self.shares: dict[tuple[Operation, np.dtype], int] = {}
         self.text = f"{name}: {', '.join(map(str, parts))}"
-        digest = hashlib.blake2b(self.text.encode(), digest_size=8).digest()
+        digest = hashlib.blake2b(f"{phase} {self.text}".encode(), digest_size=8).digest()
         self.signature = int.from_bytes(digest, "little") >> 1
         self.rounds: list[list[Run]] = [[]]
         end = 0
@@ -120,6 +141,14 @@ class Plan:
             end = begin + run.nbytes
             run.pieces[:] = [Piece(p.index, p.start, p.nbytes, begin + p.place) for p in run.pieces]
             self.rounds[-1].append(run)
+            self._share(run, sharers)
+
+    def _share(self, run: Run, sharers: int) -> None:
+        key = (run.operation, run.dtype)
+        run.share = -(-run.nbytes // (sharers * ALIGNMENT)) * ALIGNMENT
+        run.lies = self.shares.setdefault(key, 0)
+        run.kind = list(self.shares).index(key)
+        self.shares[key] += run.share
 
     def _runs(self, capacity: int) -> Iterator[Run]:
         """Yield the runs, each as if it began at the beginning of the slot."""

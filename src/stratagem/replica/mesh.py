@@ -34,7 +34,7 @@ class ReplicaMesh:
         devices: One device for each replica, in the order of replica ids. Devices of one process
             stand side by side.
         centre: The one device that variables lie on between steps; None for copies on all devices.
-        memory: What the workers have in common, if they are on one host and have one device each; None leaves
+        memory: What the workers of this host have in common, if all workers have one device each; None leaves
             collectives to XLA.
     """
 

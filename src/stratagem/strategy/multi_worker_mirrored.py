@@ -15,7 +15,7 @@ from stratagem.core.types import CommunicationImplementation, CommunicationOptio
 from stratagem.replica.mesh import ReplicaMesh
 from stratagem.strategy.base import Strategy
 from stratagem.strategy.devices import device_names, local_devices
-from stratagem.strategy.one_host import shared_memory
+from stratagem.strategy.host_memory import shared_memory
 
 
 class MultiWorkerMirroredStrategy(Strategy):
@@ -96,7 +96,8 @@ def _description(membership: Membership, mesh: ReplicaMesh, options: Communicati
 def _communication(options: CommunicationOptions, mesh: ReplicaMesh) -> str:
     """Return what moves the bytes, and say so where it is not what was asked for."""
     if mesh.memory is not None:
-        return "memory of this host"
+        hosts = mesh.memory.hosts.number
+        return "memory of this host" if hosts == 1 else f"memory within each of {hosts} hosts, Gloo between them"
     platform = mesh.devices[0].platform
     used = "Gloo" if platform == "cpu" else "NCCL" if platform in ("gpu", "cuda", "rocm") else "XLA"
     if options.implementation is CommunicationImplementation.AUTO or options.implementation.name == used:

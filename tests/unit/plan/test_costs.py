@@ -47,10 +47,12 @@ def test_memory_is_passed_over_twice_by_two_and_three_times_by_more() -> None:
 
 def test_two_levels_cross_the_network_once_for_each_host() -> None:
     hosts = Hosts(network=LINK, memory=Link(latency=0.0001, combining=1e-9), loopback=Link(), per_host=4)
-    # 12 workers on 3 hosts. In a host: 3 meetings of 3 others each, 3 passes. Between hosts: a ring of 3.
+    # 12 workers on 3 hosts. In a host: 2 meetings of 3 others each, 3 passes. Between hosts: 4 rings of 3 at once.
     messages, nbytes = two_levels(12, 1e6, hosts)
-    assert messages == pytest.approx(9 * 0.0001 + 4 * 0.001)
-    assert nbytes == pytest.approx(3 * 0.001 + 2 / 3 * (0.02 + 0.004))
+    assert messages == pytest.approx(6 * 0.0001 + 4 * 0.001)
+    assert nbytes == pytest.approx(3 * 0.001 + 2 / 3 * (0.02 + 0.004 / 4))
+    # Of 10, the last host has 2: half of the others' workers carry no share, and each share is twice as large.
+    assert two_levels(10, 1e6, hosts).bytes == pytest.approx(3 * 0.001 + 2 / 3 * (0.02 + 0.004 / 2))
     assert two_levels(4, 1e6, hosts) == memory(4, 1e6, hosts.memory)
     assert two_levels(3, 1e6, Hosts(LINK, Link(), Link(), per_host=1)) == ring(3, 1e6, LINK)
 

@@ -40,7 +40,8 @@ def test_strong_growth_shares_what_depends_on_rows() -> None:
 
 
 def test_workers_of_one_host_use_its_memory() -> None:
-    assert [usual_way(workers, HOSTS) for workers in (1, 2, 3)] == ["memory", "memory", "ring"]
+    assert usual_way(3, ONE_EACH) == "ring"
+    assert [usual_way(workers, HOSTS) for workers in (1, 2, 3)] == ["memory", "memory", "two levels"]
     # Two passes of 40 MB at 0.5 ns, and one meeting.
     assert weak(WORK, 2, HOSTS).exchanging == pytest.approx(0.04 + 0.0001)
 

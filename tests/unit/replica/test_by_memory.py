@@ -18,12 +18,14 @@ from jax import lax
 from jax.sharding import Mesh, PartitionSpec
 
 from stratagem.core.errors import PeerError
-from stratagem.replica import by_memory, ffi
+from stratagem.replica import ffi, host_exchange
 from stratagem.replica.by_memory import MemoryProgram
 from stratagem.replica.host_plan import Plan
+from stratagem.replica.hosts import Hosts
 from stratagem.replica.tracing import Replayable
 
 TARGET = "stratagem_twins"
+CROSSING = ("ffi_call", "psum", "pmax", "all_gather")
 WORKERS = 2
 
 
@@ -31,6 +33,7 @@ class Twins:
     """In place of `HostMemory`: two workers with equal values."""
 
     workers = WORKERS
+    hosts = Hosts(((0, 1),))
     capacity = 1 << 20
 
     def __init__(self) -> None:
@@ -67,7 +70,7 @@ def target() -> str:
 
 @pytest.fixture
 def twins(target: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Twins]:
-    monkeypatch.setattr(by_memory, "_TARGET", target)
+    monkeypatch.setattr(host_exchange, "_TARGET", target)
     _current.append(Twins())
     yield _current[-1]
     _current.pop()
@@ -150,6 +153,26 @@ def test_other_axes_and_groups_stay_with_xla(twins: Twins) -> None:
 
     np.testing.assert_array_equal(through(other, twins)(ARGS[0]), by_jax(other, ARGS[0]))
     assert twins.calls == []
+
+
+def test_between_hosts_xla_works_between_two_calls_of_the_memory(twins: Twins) -> None:
+    """Only traced: XLA's collectives wait for the first call, the second one waits for them; on every worker alike."""
+    twins.hosts = Hosts(((0, 2), (1, 3)))
+
+    def step(x: jax.Array) -> Any:
+        return total(x), lax.pmax(x, "replica"), lax.all_gather(x, "replica"), total(x.astype(jnp.int32)), total(2 * x)
+
+    mesh = Mesh(np.array(jax.devices()[:4]), ("replica",))
+    program: Any = MemoryProgram(mesh, step, (PartitionSpec(),), PartitionSpec(), twins, donated=False)
+    [spmd] = [eqn for eqn in program.trace(ARGS[0]).jaxpr.eqns if eqn.primitive.name == "shard_map"]
+    first, *between, last = [eqn for eqn in spmd.params["jaxpr"].eqns if eqn.primitive.name in CROSSING]
+    assert (first.primitive.name, last.primitive.name) == ("ffi_call", "ffi_call")
+    groups = {eqn.primitive.name: eqn.params["axis_index_groups"] for eqn in between}
+    assert groups == {"psum": ((0, 1), (2, 3)), "pmax": ((0, 1), (2, 3)), "all_gather": None}
+    assert sorted(eqn.invars[0].aval.dtype.name for eqn in between) == ["float32"] * 3 + ["int32"]
+    for eqn in between:
+        assert eqn.invars[0] in first.outvars
+        assert eqn.outvars[0] in last.invars
 
 
 def test_programs_in_a_traced_function_keep_their_order(twins: Twins) -> None:

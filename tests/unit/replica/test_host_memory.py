@@ -113,9 +113,9 @@ LARGE_ONES = [
 def test_arrays_combine_to_the_same_bits_everywhere(views: Views, workers: int, in_place: bool) -> None:
     rng = np.random.default_rng(1)
     plans = [
-        Plan("a", SMALL, CAPACITY),
-        Plan("b", [*SMALL, *LARGE_ONES, *FILLING], CAPACITY),
-        Plan("c", [], CAPACITY),
+        Plan("a", SMALL, CAPACITY, workers),
+        Plan("b", [*SMALL, *LARGE_ONES, *FILLING], CAPACITY, workers),
+        Plan("c", [], CAPACITY, workers),
     ]
     own = [
         [[rng.normal(size=part.shape, scale=9).astype(part.dtype) for part in plan.parts] for plan in plans]
@@ -142,9 +142,40 @@ def test_arrays_combine_to_the_same_bits_everywhere(views: Views, workers: int, 
             assert [a.tobytes() for a in result] == [np.ascontiguousarray(a).tobytes() for a in wanted]
 
 
+@pytest.mark.parametrize(("workers", "sharers"), [(1, 1), (3, 2), (3, 3)])
+def test_shares_meet_those_of_other_hosts(views: Views, workers: int, sharers: int) -> None:
+    """Another host with the same values doubles every sum."""
+    parts = [part for part in [*SMALL, *LARGE_ONES, *FILLING] if part.operation != "gather"]
+    scatter, collect = (Plan("a", parts, CAPACITY, sharers, phase) for phase in ("scatter", "collect"))
+    rng = np.random.default_rng(1)
+    own = [[rng.normal(size=part.shape, scale=9).astype(part.dtype) for part in parts] for _ in range(workers)]
+
+    def work(view: HostMemory) -> list[np.ndarray]:
+        arrays = [array.copy() for array in own[view.index]]
+        shares = [np.zeros(size // dtype.itemsize, dtype) for (_, dtype), size in scatter.shares.items()]
+        addresses = [array.ctypes.data for array in [*arrays, *shares]]
+        for plan in (scatter, collect):
+            view.add(plan)
+            view.run(plan.signature, addresses, addresses)
+            if plan is scatter:
+                assert all(np.array_equal(a, b) for a, b in zip(arrays, own[view.index], strict=True))
+                for (operation, _), share in zip(scatter.shares, shares, strict=True):
+                    share *= 2 if operation == "sum" and view.index < sharers else 1
+        return arrays
+
+    found = on_threads([lambda view=view: work(view) for view in views(workers)])
+
+    for results in found:
+        assert isinstance(results, list)
+        for part, result, *terms in zip(parts, results, *own, strict=True):
+            total = combined(part, terms)
+            wanted = total + total if part.operation == "sum" else total
+            assert np.asarray(result).tobytes() == np.asarray(wanted, part.dtype).tobytes()
+
+
 def test_whoever_combines_other_values_is_told_so(views: Views) -> None:
-    plans = [Plan("step 1", [SMALL[0]], CAPACITY), Plan("step 1", [SMALL[0], SMALL[1]], CAPACITY)]
-    first = Plan("step 0", SMALL[:1], CAPACITY)
+    plans = [Plan("step 1", [SMALL[0]], CAPACITY, 2), Plan("step 1", [SMALL[0], SMALL[1]], CAPACITY, 2)]
+    first = Plan("step 0", SMALL[:1], CAPACITY, 2)
 
     def work(view: HostMemory) -> None:
         exchanged(view, first, [np.ones((3, 5), np.float32)], in_place=True)
@@ -164,23 +195,23 @@ def test_whoever_combines_other_values_is_told_so(views: Views) -> None:
 
 def test_signatures_are_the_same_in_every_process_and_differ_in_everything_else() -> None:
     plans = [
-        Plan("a", SMALL[:1], CAPACITY),
-        Plan("b", SMALL[:1], CAPACITY),
-        Plan("a", SMALL[:2], CAPACITY),
-        Plan("a", [Part("max", np.dtype(np.float32), (3, 5))], CAPACITY),
-        Plan("a", [Part("sum", np.dtype(np.float32), (5, 3))], CAPACITY),
+        Plan("a", SMALL[:1], CAPACITY, 2),
+        Plan("b", SMALL[:1], CAPACITY, 2),
+        Plan("a", SMALL[:2], CAPACITY, 2),
+        Plan("a", [Part("max", np.dtype(np.float32), (3, 5))], CAPACITY, 2),
+        Plan("a", [Part("sum", np.dtype(np.float32), (5, 3))], CAPACITY, 2),
     ]
     assert len({plan.signature for plan in plans}) == len(plans)
     program = (
         "import numpy as np; from stratagem.replica.host_plan import Part, Plan;"
-        f"print(Plan('a', [Part('sum', np.dtype('float32'), (3, 5))], {CAPACITY}).signature)"
+        f"print(Plan('a', [Part('sum', np.dtype('float32'), (3, 5))], {CAPACITY}, 2).signature)"
     )
     other = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert int(other.stdout) == plans[0].signature < 2**63
 
 
 def test_no_two_pieces_of_a_round_overlap() -> None:
-    plan = Plan("a", [*LARGE_ONES, *SMALL, *FILLING], CAPACITY)
+    plan = Plan("a", [*LARGE_ONES, *SMALL, *FILLING], CAPACITY, 2)
     assert len(plan.rounds) > 2
     covered = dict.fromkeys(range(len(plan.parts)), 0)
     for runs in plan.rounds:
@@ -216,7 +247,7 @@ else:
     print("here", flush=True)
 sys.stdin.readline()
 own = np.full(1 << 20, index + 1.0, np.float32)
-plan = Plan("a", [Part("sum", own.dtype, own.shape)], view.capacity)
+plan = Plan("a", [Part("sum", own.dtype, own.shape)], view.capacity, 2)
 view.add(plan)
 try:
     while True:

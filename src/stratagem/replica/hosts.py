@@ -1,0 +1,59 @@
+"""Which workers are on which host, and who of them combines values with other hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """The workers of each host.
+
+    What the workers of a host have combined is cut into shares. A share belongs to one worker of each host, and these
+    combine it. So all hosts cut into the same number of shares, and where they have unequal numbers of workers, some
+    of these carry none.
+
+    Args:
+        workers: Of each host, the indices of its workers, in order.
+    """
+
+    workers: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def of(cls, names: Iterable[str]) -> Hosts:
+        """Return them, given the name of each worker's host.
+
+        Example:
+            >>> Hosts.of(["one", "one", "other", "one", "other"])
+            Hosts(workers=((0, 1, 3), (2, 4)))
+        """
+        found: dict[str, list[int]] = {}
+        for worker, name in enumerate(names):
+            found.setdefault(name, []).append(worker)
+        return cls(tuple(map(tuple, found.values())))
+
+    @property
+    def number(self) -> int:
+        """How many hosts there are."""
+        return len(self.workers)
+
+    @property
+    def sharers(self) -> int:
+        """How many workers of each host carry a share: as many as the smallest host has."""
+        return min(map(len, self.workers))
+
+    @property
+    def groups(self) -> list[list[int]]:
+        """The workers that combine a share; who carries none is alone.
+
+        Example:
+            >>> Hosts(((0, 1, 3), (2, 4))).groups
+            [[0, 2], [1, 4], [3]]
+        """
+        sharing = [list(group) for group in zip(*self.workers, strict=False)]
+        return sharing + [[worker] for host in self.workers for worker in host[self.sharers :]]
+
+    def around(self, worker: int) -> tuple[int, ...]:
+        """Return the workers of the host that a worker is on, itself included."""
+        return next(host for host in self.workers if worker in host)
