@@ -17,11 +17,11 @@ _RATES: Final = {"1gbe": 1e9, "10gbe": 10e9, "25gbe": 25e9, "100gbe": 100e9}
 _SWITCHED: Final = 20e-6
 """Seconds that a small message takes from card to card through a switch of a data centre, both cards included."""
 
-GLOO: Final = Link(latency=0.0, combining=4.2e-9, start=4.1e-3)
+GLOO: Final = Link(latency=0.0, combining=9.5e-10, start=3.7e-3)
 """What Gloo costs a worker that has one core of an AMD EPYC: `benchmarks/growth.py`, 2026-11-22. Most of the start is
 Gloo's thread waiting for its turn on that core; what one message more costs is too little to be seen beside it."""
 
-MEMORY: Final = Link(latency=2.1e-5, combining=2.4e-10, start=4.4e-5)
+MEMORY: Final = Link(latency=2.5e-5, combining=1.0e-10, start=2.5e-5)
 """What sums through memory cost such workers, likewise."""
 
 _UNITS: Final = {"bit": 1 / 8, "bps": 1 / 8, "b": 1 / 8, "B": 1.0}
