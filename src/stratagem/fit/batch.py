@@ -51,24 +51,24 @@ def place_batch(mesh: ReplicaMesh, split: Split, local: Tree) -> GlobalBatch:
     return GlobalBatch(jax.tree.map(lambda leaf: mesh.shard_blocks(arranged(leaf)), local), split)
 
 
-def place_together(mesh: ReplicaMesh, splits: Sequence[Split], locals_: Sequence[Tree]) -> GlobalBatch | None:
+def place_together(mesh: ReplicaMesh, splits: Sequence[Split], parts: Sequence[Tree]) -> GlobalBatch | None:
     """Put this worker's rows of the global batches of several steps on its devices at once.
 
     Args:
         mesh: Where to.
         splits: The shares of the replicas at each step; at least one.
-        locals_: For each step, what `place_batch` takes.
+        parts: For each step, the rows that `place_batch` takes.
 
     Returns:
         The batches as one; None if they are not alike, or some replica would get more rows than another.
     """
-    split, first = splits[0], locals_[0]
+    split, first = splits[0], parts[0]
     if not split.even or any(other != split for other in splits):
         return None
     shapes = _shapes(first)
-    if any(_shapes(local) != shapes for local in locals_):  # rows of one batch may be longer than those of another
+    if any(_shapes(local) != shapes for local in parts):  # rows of one batch may be longer than those of another
         return None
-    data = jax.tree.map(lambda *leaves: mesh.shard_blocks(_stacked(leaves), steps=True), *locals_)
+    data = jax.tree.map(lambda *leaves: mesh.shard_blocks(_stacked(leaves), steps=True), *parts)
     return GlobalBatch(data, split, len(splits))
 
 

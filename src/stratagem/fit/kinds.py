@@ -13,7 +13,7 @@ class Values(Sequence):
     """Values of a group of variables, after a step.
 
     Not a list: Keras's trainer makes what a step returns an attribute of the model, and of each list there a list that
-    is tracked, item by item. That took a quarter of the step of a small model.
+    is tracked, item by item, at each step. With ten variables that takes 28 us instead of 16.
 
     Args:
         values: The values, in the order of the variables.

@@ -76,7 +76,7 @@ class Split:
         return sum(self.shares[:replica])
 
 
-# A run has few sizes of batches, and each step asks for its split several times, which took 15 us.
+# A run has few sizes of batches, and each step asks for its split several times.
 
 
 @functools.lru_cache(maxsize=1024)
