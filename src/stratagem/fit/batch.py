@@ -75,13 +75,17 @@ def place_together(mesh: ReplicaMesh, splits: Sequence[Split], parts: Sequence[T
 def _stacked(leaves: Sequence[Any]) -> np.ndarray:
     """Return arrays of one shape along a new first axis; as a view where each lies behind the one before."""
     first = leaves[0]
-    if isinstance(first, np.ndarray) and first.base is not None and first.flags.c_contiguous:
-        begin, base = first.ctypes.data, first.base
-        places = (begin + i * first.nbytes for i in range(len(leaves)))
-        if all(leaf.base is base and leaf.ctypes.data == place for leaf, place in zip(leaves, places, strict=True)):
-            shape, strides = (len(leaves), *first.shape), (first.nbytes, *first.strides)
-            return np.lib.stride_tricks.as_strided(first, shape, strides, writeable=False)
-    return np.stack(leaves)
+    if not isinstance(first, np.ndarray) or first.base is None or not first.flags.c_contiguous:
+        return np.stack(leaves)
+    begin = first.ctypes.data
+    for i, leaf in enumerate(leaves):
+        same = isinstance(leaf, np.ndarray) and leaf.base is first.base
+        if not same or leaf.dtype != first.dtype or leaf.strides != first.strides:
+            return np.stack(leaves)
+        if leaf.ctypes.data != begin + i * first.nbytes:
+            return np.stack(leaves)
+    shape, strides = (len(leaves), *first.shape), (first.nbytes, *first.strides)
+    return np.lib.stride_tricks.as_strided(first, shape, strides, writeable=False)
 
 
 def _shapes(local: Tree) -> list[tuple[int, ...]]:

@@ -29,7 +29,7 @@ where only the other threshold is, all blocks of 128 KiB and more come from the 
 _SPARE: Final = 1 << 26
 """Bytes to spare. Without them the memory of a thread, and XLA's have some of their own, goes back when all is free."""
 
-_USERS_OWN: Final = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES")
+_USERS_OWN: Final = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES")
 """Environment variables with which a user decides instead."""
 
 

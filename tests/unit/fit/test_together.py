@@ -11,7 +11,8 @@ import pytest
 import stratagem
 from stratagem.data import Dataset, TensorSpec
 from stratagem.fit.adapter import make_adapter
-from stratagem.fit.batch import GlobalBatch
+from stratagem.fit.batch import GlobalBatch, place_together
+from stratagem.replica.split import Split
 
 ROWS = np.arange(48, dtype=np.float32).reshape(24, 2)
 
@@ -35,6 +36,14 @@ def test_shuffled_rows_are_copied_each_once() -> None:
     assert not np.array_equal(rows, ROWS)
     np.testing.assert_array_equal(rows[np.argsort(rows[:, 0])], ROWS)
     assert not np.shares_memory(rows, ROWS)
+
+
+def test_rows_that_lie_side_by_side_in_another_order_are_copied() -> None:
+    memory = np.arange(8, dtype=np.float32)
+    parts = [memory[:4].reshape(2, 2), memory[4:].reshape(2, 2).T]
+    batch = place_together(stratagem.OneDeviceStrategy("cpu:0").mesh, [Split(2, 1)] * 2, parts)
+    assert batch is not None
+    np.testing.assert_array_equal(batch.data, [[[0, 1], [2, 3]], [[4, 6], [5, 7]]])
 
 
 def test_each_replica_gets_its_rows_of_each_step() -> None:
