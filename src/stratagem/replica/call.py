@@ -9,13 +9,20 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from stratagem.replica.captured import Place, is_number
+from stratagem.replica.captured import is_equal_by_value
+from stratagem.replica.guards import Place, is_number
 from stratagem.replica.mesh import Tree
 from stratagem.replica.values import DistributedValues
 
 
 class Call:
     """A function with its arguments, the arrays among them taken out.
+
+    Attributes:
+        arrays: The arrays among the arguments.
+        numbers: Where the numbers among them stand.
+        objects: What else is among them and counts by what it is, not by its value: a model, a configuration.
+        plain: All arguments that are no arrays.
 
     Args:
         fn: The function.
@@ -39,20 +46,22 @@ class Call:
         self.plain = [leaf for leaf in leaves if not _is_array(leaf)]
         self.arrays = [leaves[i] for i in self._places]
         self.numbers = [
-            Place((i, self._structure), self._leaves) for i, leaf in enumerate(self._leaves) if is_number(leaf)
+            Place((i, self._structure), self._leaves, i) for i, leaf in enumerate(self._leaves) if is_number(leaf)
         ]
+        self.objects = [leaf for leaf in self.plain if not is_number(leaf) and not is_equal_by_value(leaf)]
+
+    @property
+    def name(self) -> str:
+        """The function's name, for messages."""
+        return getattr(self.fn, "__qualname__", None) or type(self.fn).__name__
 
     @property
     def signature(self) -> Hashable:
-        """What a program depends on, besides the function and the values of numbers."""
-        plain = tuple(int if is_number(leaf) else _fact(leaf) for leaf in self._leaves)
+        """What a program depends on, besides the function, objects, and the values of numbers."""
+        plain = tuple([_fact(leaf) for leaf in self._leaves])
         arrays = [array.stacked if isinstance(array, DistributedValues) else array for array in self.arrays]
-        shapes = tuple((array.shape, str(array.dtype)) for array in arrays)
+        shapes = tuple([(array.shape, str(array.dtype)) for array in arrays])
         return (self._structure, plain, tuple(self._places), shapes)
-
-    def forget_arrays(self) -> None:
-        """Keep only the places of arrays: a program lives longer than the batch that it was made for."""
-        self.arrays = []
 
     def on(self, arrays: Sequence[jax.Array]) -> Tree:
         """Call the function with `arrays` in their places."""
@@ -68,12 +77,5 @@ def _is_array(leaf: object) -> bool:
 
 
 def _fact(leaf: Any) -> Hashable:
-    """Return what of a plain argument a program depends on: its type and value, or which object it is.
-
-    The program must hold the object, so that its identity stays its own.
-    """
-    try:
-        hash(leaf)
-    except TypeError:
-        return (type(leaf), id(leaf))
-    return (type(leaf), leaf)
+    """Return what of a plain argument is part of the signature: its type, and its value where that is what it is."""
+    return (type(leaf), leaf) if not is_number(leaf) and is_equal_by_value(leaf) else type(leaf)

@@ -1,227 +1,397 @@
-"""Which program belongs to a call of a traced function.
+"""Captures of a function: what it refers to besides its arguments.
 
-A function that is traced once keeps what it saw of its surroundings: a number from an enclosing function
-or from the module would silently stay what it was. So the numbers that a function refers to are part
-of what its program is looked up by. A number that is seen to change becomes an input of the program,
-so that a counter or a schedule does not cost a tracing at each step. A number among the arguments is
-an input from the first call. Where the function needs a number in Python (`if step > 10`, `range(n)`, a
-shape) it is none: each of its values has a program.
+A function that is traced once keeps what it saw: the model that a global name stood for, the attribute of an object,
+a number of the enclosing function. TensorFlow runs a step as Python at each call, so a name means what it means at the
+call. Here the program of a call is looked up by all that its names mean then:
 
-Functions count as equal when their code is the same and they refer to the same objects: a lambda
-written inside the loop is traced once.
+| a name leads to                           | two calls share a program where                                      |
+| ----------------------------------------- | -------------------------------------------------------------------- |
+| a number or an array                      | always, once it was seen to change: it is an input then              |
+| text, a boolean, None, an equal object    | they are equal                                                       |
+| a list, tuple, dictionary or set          | their items do                                                       |
+| a function of the program                 | their code is the same, and what it refers to                        |
+| a layer, optimizer, or the like of Keras  | they are one object, with the settings it had                        |
+| another object                            | they are one object, and so are its attributes that are read         |
+
+Names are followed where functions of the program read them (`replica.reads`): globals, closures, defaults, `self`,
+their attributes, and the functions that they lead to. Of libraries only Keras's objects are looked into. What a
+program reaches by names that it puts together (`getattr(x, prefix + "rate")`) is not seen, nor is a change inside an
+array of NumPy of more than 1 MiB.
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
-from types import CellType, FunctionType, MethodType
-from typing import Any, Final, Generic, TypeVar
+import functools
+import os
+import sys
+import sysconfig
+import weakref
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from types import BuiltinFunctionType, CodeType, FunctionType, MemberDescriptorType, MethodType, ModuleType
+from typing import Any, Final
 
-Program = TypeVar("Program")
+import keras
 
-_MOST_FUNCTIONS: Final = 128
-"""How many functions are remembered: a lambda that holds a new object at each step must not pile up."""
+from stratagem.replica.compat import is_keras_object, names_of_settings
+from stratagem.replica.guards import MISSING, Guards, Path, Place, content_of, is_number, is_watched, may_be_input
+from stratagem.replica.reads import ITEM, Chain, merge, reads_of, words
 
+_MOST_ITEMS: Final = 1000
+"""A longer container is not looked into: its items count by identity."""
 
-@dataclass(frozen=True)
-class Place:
-    """Where a number stands: a cell of a closure, a name of a module, or an argument.
+_CALLED: Final = ("__call__", "call", "update_state", "result", "update_step")
+"""Methods that a library calls on objects whose classes the user has written."""
 
-    Args:
-        key: Its name or number, and the code, module or structure of arguments that it belongs to; the same for
-            equal functions. The name comes first: a structure of JAX 0.7 refuses to be compared with a code.
-        holder: The cell, the module's dictionary, or the list of arguments.
-    """
-
-    key: Hashable
-    holder: Any = field(compare=False)
-
-    def get(self) -> Any:
-        """Return what stands there now."""
-        if isinstance(self.holder, CellType):
-            return self.holder.cell_contents
-        return self.holder[self.key[0]]  # pyright: ignore[reportIndexIssue]
-
-    def put(self, value: Any) -> None:
-        """Let something else stand there."""
-        if isinstance(self.holder, CellType):
-            self.holder.cell_contents = value
-        else:
-            self.holder[self.key[0]] = value  # pyright: ignore[reportIndexIssue]
+_PLAIN: Final = (str, bytes, bool, type(None), complex, int)
+_PLAIN_NUMBERS: Final = (*_PLAIN, float)
+_CONTAINERS: Final = (list, tuple, deque, set, frozenset, Mapping)
+_LIBRARIES: Final = (*{sysconfig.get_path(name) for name in ("purelib", "platlib", "stdlib")},)
+_OURS: Final = f"{os.path.dirname(os.path.dirname(__file__))}{os.sep}"
 
 
-@dataclass
-class Surroundings:
-    """What a function refers to.
+def captured_by(
+    fn: Callable[..., Any], arguments: Sequence[Any] = (), left_out: AbstractSet[Path] = frozenset()
+) -> Guards:
+    """Look at what a function refers to now.
 
     Args:
-        numbers: Where Python numbers stand.
-        objects: Everything else: it is held so that an identity stays that of one object.
-        identity: Equal for functions with the same code that refer to the same objects.
+        fn: The function.
+        arguments: Objects among its arguments that are no inputs of its program.
+        left_out: Where containers stand that are not looked into.
+    """
+    look = _Look(fn, left_out)
+    look.value(fn, (getattr(fn, "__name__", type(fn).__name__),), {})
+    chain = _read_of_arguments(fn) if arguments else {}
+    for number, argument in enumerate(arguments):
+        look.value(argument, (f"argument {number}",), chain)
+    look.loose_attributes()
+    return look.guards
+
+
+class _Look:
+    """One look at a function.
+
+    Args:
+        fn: The function.
+        left_out: Where containers stand that are not looked into.
     """
 
-    numbers: list[Place] = field(default_factory=list)
-    objects: list[Any] = field(default_factory=list)
-    identity: list[Hashable] = field(default_factory=list)
+    def __init__(self, fn: Any, left_out: AbstractSet[Path]) -> None:
+        self.guards = Guards(fn)
+        self._package = _package_of(fn)
+        self._left_out = left_out
+        self._seen: set[Hashable] = set()
+        self._loose: set[str] = set()
+        self._owners: dict[int, tuple[Any, Path]] = {}
+        self._methods: dict[type, Sequence[str]] = {}
 
-    @classmethod
-    def of(cls, fn: Callable[..., Any]) -> Surroundings:
-        """Look at a function, and at the functions of its module that it refers to."""
-        found = cls()
-        found._add(fn, set())
-        return found
-
-    def _add(self, value: Any, seen: set[int]) -> None:
-        if isinstance(value, MethodType):
-            self._add_object(value.__self__)
-            value = value.__func__
-        if not isinstance(value, FunctionType):
-            self._add_object(value)
-            return
-        if id(value) in seen:
-            return
-        seen.add(id(value))
-        code = value.__code__
-        self.identity.append(code)
-        self._add_object(value.__globals__)
-        for default in (*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()):
-            self._add_object(default)
-        for name, cell in zip(code.co_freevars, value.__closure__ or (), strict=True):
-            with contextlib.suppress(ValueError):  # a cell that is not filled yet
-                self._add_content(Place((name, code), cell), cell.cell_contents, value, seen)
-        for name in code.co_names:
-            if name in value.__globals__:
-                content = value.__globals__[name]
-                if is_number(content) or isinstance(content, FunctionType):
-                    self._add_content(Place((name, id(value.__globals__)), value.__globals__), content, value, seen)
-
-    def _add_content(self, place: Place, content: Any, owner: FunctionType, seen: set[int]) -> None:
-        if is_number(content):
-            self.numbers.append(place)
-        elif isinstance(content, FunctionType) and content.__module__ == owner.__module__:
-            self._add(content, seen)
+    def value(self, value: Any, path: Path, chain: Chain) -> None:
+        """Look at something, and at what is read of it."""
+        guards = self.guards
+        if isinstance(value, FunctionType):
+            self._function(value, path, ())
+        elif isinstance(value, MethodType):
+            self._function(value.__func__, path, (value.__self__,))
+            self.value(value.__self__, path, {})
+        elif isinstance(value, functools.partial):
+            guards.note((functools.partial, tuple(value.keywords)), path)
+            for number, part in enumerate((value.func, *value.args, *value.keywords.values())):
+                self._fixed(part, (*path, str(number)))
+        elif isinstance(value, type):
+            self._class(value, path, chain)
+        elif isinstance(value, ModuleType):
+            self._module(value, path, chain)
+        elif is_equal_by_value(value):
+            guards.note((type(value), value), path)
+        elif isinstance(value, _CONTAINERS):
+            self._container(value, path, chain)
         else:
-            self._add_object(content)
+            self._object(value, path, chain)
 
-    def _add_object(self, value: Any) -> None:
-        self.objects.append(value)
-        self.identity.append(id(value))
+    def _fixed(self, value: Any, path: Path) -> None:
+        """Look at something that cannot be exchanged where it stands: a number is as constant as a text."""
+        if is_number(value):
+            self.guards.note((type(value), value), path)
+        else:
+            self.value(value, path, {})
 
+    def _standing(self, place: Place, content: Any, path: Path, chain: Chain) -> None:
+        """Look at the content of a place, which becomes an input where it can be one."""
+        if may_be_input(content):
+            self.guards.places.append(place)
+        else:
+            self.value(content, path, chain)
 
-def is_number(value: object) -> bool:
-    """Whether a value can be an input of a program: a Python number that JAX's default integer can hold."""
-    if isinstance(value, int):
-        return not isinstance(value, bool) and -(2**31) <= value < 2**31
-    return isinstance(value, float)
+    # Functions ---------------------------------------------------------------------------------------
 
+    def _function(self, function: FunctionType, path: Path, bound: Sequence[Any]) -> None:
+        """Look at a function, and at what it reads; `bound` are its first arguments."""
+        visit = (id(function), *map(id, bound))
+        if visit in self._seen:
+            return
+        self._seen.add(visit)
+        guards, code = self.guards, function.__code__
+        if not self._is_of_the_program(code):
+            guards.note(id(function), path, function)
+            return
+        guards.note(code, path)
+        guards.saw_function(function)
+        for number, default in enumerate((*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())):
+            self._fixed(default, (*path, f"default {number}"))
+        reads = reads_of(code)
+        self._loose |= reads.loose
+        for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+            content = content_of(cell)
+            if content is not MISSING:
+                self._standing(Place((name, code), cell), content, (name,), reads.cells.get(name, {}))
+        for name, chain in reads.globals.items():
+            self._name(function.__globals__, name, (name,), chain)
+        for name, chain in reads.modules.items():
+            for module in {name, name.partition(".")[0]}:
+                if module in sys.modules:
+                    self._module(sys.modules[module], (module,), chain)
+        for name, argument in zip(code.co_varnames, bound, strict=False):
+            self.value(argument, (name,), reads.locals.get(name, {}))
+        given = code.co_varnames[: len(bound)]
+        for name, chain in reads.locals.items():
+            if name not in given:  # some object: it may be one that is met elsewhere
+                self._loose.update(words(chain))
 
-@dataclass
-class _Known(Generic[Program]):
-    """What is known of one function: its programs, and which of its numbers change."""
+    def _name(self, names: dict[str, Any], name: str, path: Path, chain: Chain) -> None:
+        """Look at what a name of a module means."""
+        content = names.get(name, MISSING)
+        if content is MISSING or isinstance(content, BuiltinFunctionType):
+            return
+        if not may_be_input(content):
+            self.guards.saw_name(names, name, content)
+        self._standing(Place((name, id(names)), names, name), content, path, chain)
 
-    objects: list[Any]
-    programs: dict[Hashable, Program] = field(default_factory=dict)
-    last: dict[Place, Any] = field(default_factory=dict)
-    changing: set[Place] = field(default_factory=set)
-    fixed: set[Place] = field(default_factory=set)
+    def _module(self, module: ModuleType, path: Path, chain: Chain) -> None:
+        self.guards.note(id(module), path, module)
+        if self._is_library(getattr(module, "__file__", None), module.__name__):
+            return
+        for name, below in chain.items():
+            self._name(vars(module), name, (*path, name), below)
 
-    def look_at(self, captured: Sequence[Place], arguments: Sequence[Place]) -> None:
-        """Note which numbers have changed; those among the arguments are expected to."""
-        for place in captured:
-            value = place.get()
-            if self.last.setdefault(place, value) != value:
-                self.changing.add(place)
-            self.last[place] = value
-        self.changing.update(arguments)
-        self.changing -= self.fixed
+    # Containers and objects --------------------------------------------------------------------------
 
-    def fix(self, places: Sequence[Place]) -> None:
-        """Let these numbers never be inputs again: each value has its program."""
-        self.fixed.update(places)
+    def _container(self, container: Any, path: Path, chain: Chain) -> None:
+        guards = self.guards
+        if id(container) in self._seen or path in self._left_out:
+            return
+        self._seen.add(id(container))
+        guards.saw_container(container, path)
+        items = list(container.items() if isinstance(container, Mapping) else enumerate(_in_order(container)))
+        keys = tuple(key for key, _ in items) if isinstance(container, Mapping) else len(items)
+        if len(items) > _MOST_ITEMS:
+            guards.note((type(container), tuple([id(item) for _, item in items])), path, *(item for _, item in items))
+            return
+        guards.note((type(container), keys if _is_hashable(keys) else len(items)), path)
+        for key, item in items:
+            own = (*path[:-1], f"{path[-1]}[{key!r}]")
+            if isinstance(container, list | dict):
+                self._standing(Place((key, own), container, key), item, own, chain.get(ITEM, {}))
+            else:
+                self._fixed(item, own)
+        self._attributes(container, path, chain)
 
+    def _class(self, kind: type, path: Path, chain: Chain) -> None:
+        self.guards.note(id(kind), path, kind)
+        for name, below in chain.items():
+            self._of_class(kind, name, None, (*path, name), below)
 
-class ProgramStore(Generic[Program]):
-    """Programs of functions, looked up by function, signature and captured numbers."""
+    def _object(self, value: Any, path: Path, chain: Chain) -> None:
+        if id(value) not in self._seen:
+            self._seen.add(id(value))
+            if isinstance(value, keras.Variable):
+                self.guards.note((id(value), *self.guards.saw_variables([value])), path, value)
+            elif is_keras_object(value):
+                self._keras_object(value, path)
+            else:
+                self.guards.note(id(value), path, value)
+            if hasattr(type(value), "python_function"):  # compiled by `stratagem.function`
+                self.value(value.python_function, path, {})
+            for name in self._methods_of(type(value)):
+                self._of_class(type(value), name, value, path, {})
+        self._attributes(value, path, chain)
 
-    def __init__(self) -> None:
-        self._functions: OrderedDict[Hashable, _Known[Program]] = OrderedDict()
+    def _methods_of(self, kind: type) -> Sequence[str]:
+        """Return which of the methods that a library calls the program has written for a class."""
+        if kind not in self._methods:
+            written = [owner for owner in kind.__mro__ if not self._is_library(None, owner.__module__)]
+            self._methods[kind] = [name for name in _CALLED if any(name in vars(owner) for owner in written)]
+        return self._methods[kind]
 
-    def find(
-        self,
-        fn: Callable[..., Any],
-        signature: Hashable,
-        arguments: Sequence[Place],
-        make: Callable[[list[Place]], Program],
-    ) -> tuple[Program, list[Any]]:
-        """Return the program of a call and the numbers that are its inputs.
+    def _keras_object(self, value: Any, path: Path) -> None:
+        """Look at a layer, an optimizer or the like: what it computes with, and what it is made of."""
+        held = value.__dict__
+        names = [name for name in names_of_settings(type(value)) if name in held]
+        if len(names) < 2:  # nothing but what it is
+            self.guards.note(id(value), path, value)
+            return
+        token: list[Hashable] = [id(value)]
+        objects = [value]
+        for name, content in zip(names, self.guards.saw_settings(value, names), strict=True):
+            if isinstance(content, _PLAIN_NUMBERS):
+                token.append((type(content), content))
+                continue
+            token.append(id(content))
+            objects.append(content)
+            if isinstance(content, list):
+                self._parts(content, path, name, trains=isinstance(value, keras.Layer))
+            elif is_keras_object(content) or isinstance(content, FunctionType):
+                self.value(content, (*path, name), {})
+        self.guards.note(tuple(token), path, *objects)
 
-        Args:
-            fn: The function that is called.
-            signature: What the program depends on besides.
-            arguments: Where the numbers among the arguments stand.
-            make: Makes a program, given which numbers are inputs.
+    def _parts(self, parts: list[Any], path: Path, name: str, *, trains: bool) -> None:
+        """Look at the variables of one of Keras's objects, and which are trained, or at layers and metrics in it."""
+        if not parts or id(parts) in self._seen:
+            return
+        self._seen.add(id(parts))
+        own = (*path, name)
+        self.guards.saw_container(parts, own)
+        self.guards.note(tuple(map(id, parts)), own, *parts)
+        if trains and isinstance(parts[0], keras.Variable):
+            self.guards.note(tuple(self.guards.saw_variables(parts)), own)
+        for number, part in enumerate(parts):
+            if not isinstance(part, keras.Variable):
+                self.value(part, (*path, f"{name}[{number}]"), {})
+
+    def _attributes(self, value: Any, path: Path, chain: Chain) -> None:
+        """Look at the attributes of an object that are read."""
+        held = getattr(value, "__dict__", None)
+        if isinstance(held, dict) and not isinstance(value, keras.Variable):
+            self._owners[id(value)] = value, path
+        for name, below in chain.items():
+            visit = (id(value), name)
+            if name == ITEM or (visit in self._seen and not below):
+                continue
+            self._seen.add(visit)
+            self._attribute(value, held, name, (*path, name), below)
+
+    def _attribute(self, value: Any, held: Any, name: str, path: Path, chain: Chain) -> None:
+        content = held.get(name, MISSING) if isinstance(held, dict) else MISSING
+        if content is not MISSING:
+            if not may_be_input(content):
+                self.guards.saw_attributes(value, [name], [content])
+            holder = weakref.ref(value) if is_watched(value) else held
+            self._standing(Place((name, id(value)), holder, name), content, path, chain)
+            return
+        if isinstance(held, dict):
+            self.guards.saw_attributes(value, [name], [MISSING])
+        if not self._of_class(type(value), name, value, path, chain):
+            self.guards.note((name, "missing"), path)
+
+    def _of_class(self, kind: type, name: str, value: Any, path: Path, chain: Chain) -> bool:
+        """Look at what a class of the program says of an attribute; return whether a class has it."""
+        for owner in kind.__mro__:
+            content = vars(owner).get(name, MISSING)
+            if content is MISSING:
+                continue
+            if self._is_library(None, owner.__module__):
+                return True
+            bound = () if value is None else (value,)
+            if not may_be_input(content):
+                self.guards.saw_name(vars(owner), name, content)
+            if isinstance(content, staticmethod):
+                content, bound = content.__func__, ()
+            elif isinstance(content, classmethod):
+                content, bound = content.__func__, (kind,)
+            elif isinstance(content, property | functools.cached_property):
+                content = getattr(content, "fget", None) or getattr(content, "func", None)
+            if isinstance(content, FunctionType):
+                self._function(content, path, bound)
+            elif isinstance(content, MemberDescriptorType):
+                if value is not None and hasattr(value, name):
+                    self._fixed(getattr(value, name), path)
+            elif content is not None:
+                self._standing(Place((name, id(owner)), owner, name), content, path, chain)
+            return True
+        return False
+
+    def loose_attributes(self) -> None:
+        """Look at attributes whose object is not known, in all objects that were met; not at arrays and containers.
+
+        They would be looked at wherever some object has an attribute of that name: a history that grows at each step
+        would cost a tracing at each step.
         """
-        around = Surroundings.of(fn)
-        identity = tuple(around.identity)
-        known = self._functions.setdefault(identity, _Known(around.objects))
-        self._functions.move_to_end(identity)
-        while len(self._functions) > _MOST_FUNCTIONS:
-            self._functions.popitem(last=False)
-        known.look_at(around.numbers, arguments)
-        places = [*around.numbers, *arguments]
-        inputs = [place for place in places if place in known.changing]
-        key = _key(signature, places, inputs)
-        if key not in known.programs:
-            program = _made(make, inputs)
-            if program is None:
-                # A plain number in the place of each input; if this raises too, no number is to blame.
-                known.programs[_key(signature, places, [])] = make([])
-                known.fix(_needed_in_python(make, inputs) or inputs)
-                return self.find(fn, signature, arguments, make)
-            known.programs[key] = program
-        return known.programs[key], [place.get() for place in inputs]
+        met = 0
+        while met < len(self._owners):  # functions that are found bring more
+            for value, path in list(self._owners.values())[met:]:
+                met += 1
+                held = value.__dict__
+                for name in sorted(self._loose.intersection(held)):
+                    content = held[name]
+                    if (id(value), name) in self._seen or isinstance(content, _CONTAINERS):
+                        continue
+                    if is_number(content) or not may_be_input(content):
+                        self._seen.add((id(value), name))
+                        self._attribute(value, held, name, (*path, name), {})
+
+    # What is the program's ---------------------------------------------------------------------------
+
+    def _is_of_the_program(self, code: CodeType) -> bool:
+        return not _is_in_library(code.co_filename) or self._is_in_package(code.co_filename)
+
+    def _is_in_package(self, file: str) -> bool:
+        return bool(self._package) and f"{os.sep}{self._package}{os.sep}" in file
+
+    def _is_library(self, file: str | None, module: str) -> bool:
+        if module.partition(".")[0] == self._package:
+            return False
+        if file is None:
+            file = getattr(sys.modules.get(module), "__file__", None)
+            if file is None:  # `__main__` of a notebook; a module made in C
+                return module in sys.builtin_module_names
+        return _is_in_library(file)
 
 
-def _key(signature: Hashable, places: Sequence[Place], inputs: Sequence[Place]) -> Hashable:
-    # 1 and 1.0 are equal, and give programs of different dtypes.
-    constants = tuple((place, type(place.get()), place.get()) for place in places if place not in inputs)
-    return (signature, constants, tuple((place, type(place.get())) for place in inputs))
+@functools.lru_cache(maxsize=4096)
+def _is_in_library(file: str) -> bool:
+    return file.startswith((*_LIBRARIES, _OURS, "<frozen"))
 
 
-def _made(make: Callable[[list[Place]], Program], inputs: Sequence[Place]) -> Program | None:
-    """Return the program with these inputs; None where the function does not stand one of them.
+def _package_of(fn: Any) -> str:
+    """Return the top package of a function: no library, wherever it is installed. Nothing for a single file."""
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    package, _, rest = str(getattr(fn, "__module__", None) or "").partition(".")
+    return package if rest and package != "stratagem" else ""
 
-    It may say so with any exception: JAX's own for `if step > 10`, a TypeError for `table[step]`, one of
-    its own after `isinstance(step, int)`.
-    """
-    if not inputs:
-        return make([])
+
+def is_equal_by_value(value: Any) -> bool:
+    """Whether equal objects mean the same: text, a boolean, an enumeration, a frozen dataclass, a dtype."""
+    if isinstance(value, _PLAIN):
+        return True
+    kind = type(value)
+    if kind.__hash__ in (None, object.__hash__) or isinstance(value, MethodType | type) or is_keras_object(value):
+        return False
+    return not isinstance(value, _CONTAINERS) and _is_hashable(value)
+
+
+def _read_of_arguments(fn: Any) -> Chain:
+    """Return what a function reads of any of its arguments, and of items in them."""
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    code = getattr(fn, "__code__", None)
+    merged: Chain = {}
+    for chain in reads_of(code).locals.values() if isinstance(code, CodeType) else ():
+        while chain is not None:
+            merge(merged, chain)
+            chain = chain.get(ITEM)
+    return merged
+
+
+def _is_hashable(value: Any) -> bool:
     try:
-        return make(list(inputs))
-    except Exception:
-        return None
+        hash(value)
+    except TypeError:
+        return False
+    return True
 
 
-def _needed_in_python(make: Callable[[list[Place]], Program], places: Sequence[Place]) -> list[Place]:
-    """Return which of the numbers, that cannot all be inputs, the function needs as Python values."""
-    if len(places) == 1:
-        return list(places)
-    half = len(places) // 2
-    parts = (places[:half], places[half:])
-    return [place for part in parts if _made(make, part) is None for place in _needed_in_python(make, part)]
-
-
-@contextlib.contextmanager
-def standing_in(places: Sequence[Place], values: Sequence[Any]) -> Iterator[None]:
-    """Let values stand in the places while a function is traced."""
-    before = [place.get() for place in places]
-    for place, value in zip(places, values, strict=True):
-        place.put(value)
-    try:
-        yield
-    finally:
-        for place, value in zip(places, before, strict=True):
-            place.put(value)
+def _in_order(container: Any) -> Iterator[Any]:
+    """Return the items of a container; of a set in an order that does not depend on how it was filled."""
+    return iter(sorted(container, key=id) if isinstance(container, set | frozenset) else container)

@@ -50,7 +50,7 @@ class RowProgram:
 
     def __init__(self, compiled: Any, variables: Sequence[Any], assigned: Sequence[int]) -> None:
         self._compiled = compiled
-        self._variables = list(variables)
+        self._variables = variables
         self._assigned = list(assigned)
         self._tables = {i for i, v in enumerate(variables) if lives_elsewhere(v) and v.shape}
         self._prepared = False

@@ -20,14 +20,15 @@ from jax.sharding import PartitionSpec
 from stratagem.core.errors import InputError, UsageError, explain
 from stratagem.core.progress import Phase
 from stratagem.replica.call import Call
-from stratagem.replica.captured import Place, ProgramStore, standing_in
 from stratagem.replica.central import compiled
 from stratagem.replica.context import ReplicaContext, StrategyLike, inside_step, replica_context
 from stratagem.replica.exchange import Exchange, Ragged, Share, own_share
 from stratagem.replica.executables import Executables
+from stratagem.replica.guards import Place, is_array
 from stratagem.replica.mesh import AXIS, Tree
 from stratagem.replica.packs import sum_over_replicas
 from stratagem.replica.placing import placed
+from stratagem.replica.programs import Called, Found, ProgramStore, VariableList
 from stratagem.replica.resident import assign_all, lives_elsewhere, values_of
 from stratagem.replica.rows import RowProgram
 from stratagem.replica.split import Split
@@ -54,7 +55,7 @@ class ReplicaRunner:
         self.mesh = strategy.mesh
         self._mean_gradients = mean_gradients
         self._executables = executables
-        self._programs: ProgramStore[_Program] = ProgramStore()
+        self._programs: ProgramStore[_Program] = ProgramStore("strategy.run")
 
     def __call__(self, fn: Callable[..., Tree], args: Sequence[Tree], kwargs: dict[str, Tree]) -> Tree:
         """Run `fn` once on every replica.
@@ -80,12 +81,18 @@ class ReplicaRunner:
             leave_tracing()  # its updates run between programs, not in one
         if tracing is not None:
             tracing.notes.setdefault("strategies", []).append(self.strategy)
-        program, arrays, numbers = self._found(fn, args, kwargs)
+        call = Call(fn, args, kwargs, whole=_is_distributed)
+        shares = _Shares(call.arrays)
+        arrays = self._placed(call.arrays, shares)
+        found = self._found(call, shares, arrays)
+        values = [self._replicated(value) if is_array(value) else value for value in found.values]
         if tracing is not None:  # part of a step, not a step
-            return program.run(arrays, numbers)
-        with self.mesh.progress.during(program.phase, steps=1):
-            result = program.run(arrays, numbers)
-        program.phase = Phase.STEP
+            result = found.program.run(call, found.inputs, arrays, values)
+        else:
+            with self.mesh.progress.during(found.program.phase, steps=1):
+                result = found.program.run(call, found.inputs, arrays, values)
+            found.program.phase = Phase.STEP
+        self._programs.settle(call, found)
         return result
 
     def prepare(self, fn: Callable[..., Tree], args: Sequence[Tree]) -> None:
@@ -95,27 +102,28 @@ class ReplicaRunner:
             fn: Function of one replica's values.
             args: Its arguments, as for the calls to come.
         """
-        self._found(fn, args, {})
-
-    def _found(
-        self, fn: Callable[..., Tree], args: Sequence[Tree], kwargs: dict[str, Tree]
-    ) -> tuple[_Program, list[Any], list[Any]]:
-        """Return the program of a call, made if there is none, with its arrays and numbers."""
-        call = Call(fn, args, kwargs, whole=_is_distributed)
+        call = Call(fn, args, {}, whole=_is_distributed)
         shares = _Shares(call.arrays)
-        arrays: list[Any] = [
-            array.stacked if spread else array if isinstance(array, Tracer) else self.mesh.replicate(array)
-            for array, spread in zip(call.arrays, shares.spread, strict=True)
+        self._programs.settle(call, self._found(call, shares, self._placed(call.arrays, shares)))
+
+    def _placed(self, arrays: Sequence[Any], shares: _Shares) -> list[Any]:
+        return [
+            array.stacked if spread else self._replicated(array)
+            for array, spread in zip(arrays, shares.spread, strict=True)
         ]
-        program, numbers = self._programs.find(
-            fn,
-            (call.signature, shares.spread, shares.batched, shares.split),
-            call.numbers,
-            lambda inputs: _Program(
-                self.strategy, call, shares, arrays, inputs, self._mean_gradients, self._executables
-            ),
-        )
-        return program, arrays, numbers
+
+    def _replicated(self, array: Any) -> Any:
+        return array if isinstance(array, Tracer) else self.mesh.replicate(array)
+
+    def _found(self, call: Call, shares: _Shares, arrays: list[Any]) -> Found[_Program]:
+        """Return the program of a call, made if there is none."""
+
+        def make(inputs: list[Place]) -> _Program:
+            program = _Program(self.strategy, shares, self._mean_gradients, self._executables)
+            program.prepare(call, inputs, arrays)
+            return program
+
+        return self._programs.find(call, shares.signature, make)
 
 
 class _Program:
@@ -123,10 +131,7 @@ class _Program:
 
     Args:
         strategy: The strategy.
-        call: The function and its arguments, with places for arrays.
         shares: Which of the arrays the replicas share.
-        arrays: Arrays like those of the calls to come.
-        numbers: Where the numbers stand that are inputs.
         mean_gradients: Whether gradients are averaged over replicas.
         executables: Where its compiled form is kept, or None.
     """
@@ -134,31 +139,40 @@ class _Program:
     def __init__(
         self,
         strategy: StrategyLike,
-        call: Call,
         shares: _Shares,
-        arrays: list[jax.Array],
-        numbers: Sequence[Place],
         mean_gradients: bool,
         executables: Executables | None,
     ) -> None:
-        self._numbers = list(numbers)
         self._mean_gradients = mean_gradients
         self.phase = Phase.COMPILING  # the first run compiles
         self.mesh = strategy.mesh
         self.strategy = strategy
-        self._call = call
-        call.forget_arrays()
+        self._called = Called()
         self._shares = shares
         self._stacks = self.mesh.size > 1 or self.mesh.central  # one array of all replicas for each output
         self._output: Any = None
         self._output_shares: list[tuple[int, ...] | None] = []
-        self.variables, self.assigned, self._policies = self._discover(arrays)
         self._compiled = self._compile()
         self._executables = executables if hasattr(self._compiled, "lower") else None
+
+    @property
+    def alive(self) -> bool:
+        """Whether the variables that it reads and assigns are still there."""
+        return self.variables.alive
+
+    def prepare(self, call: Call, inputs: Sequence[Place], arrays: Sequence[jax.Array]) -> None:
+        """Trace once, to learn which variables the function touches. It may make new ones.
+
+        Args:
+            call: A call like those to come.
+            inputs: Where the numbers and arrays stand that are inputs.
+            arrays: The arrays of the call.
+        """
+        with self._called.by(call, inputs):
+            self._discover(arrays, [place.get() for place in inputs])
         self._with_rows = RowProgram(self._compiled, self.variables, self.assigned)
 
-    def _discover(self, arrays: Sequence[jax.Array]) -> tuple[list[Any], list[int], list[Policy]]:
-        """Trace once, to learn which variables the function touches. It may make new ones."""
+    def _discover(self, arrays: Sequence[jax.Array], inputs: Sequence[Any]) -> None:
         shapes = [
             jax.ShapeDtypeStruct(array.shape[1:] if spread else array.shape, array.dtype)
             for array, spread in zip(arrays, self._shares.spread, strict=True)
@@ -168,25 +182,26 @@ class _Program:
 
         def traced(own: list[jax.Array], numbers: list[Any]) -> None:
             tracing.append(Replayable(self._body(own, share, Exchange()), discovering=True))
-            with standing_in(self._numbers, numbers):
+            with self._called.with_inputs(numbers):
                 tracing[0].run()
 
         axes = [(AXIS, self.mesh.size)] if self.mesh.size > 1 else None
         # Variables that are made inside a scope get their values when the outermost scope ends: outside the trace.
         with self.mesh.making_variables(), keras.StatelessScope():
-            jax.make_jaxpr(traced, axis_env=axes)(shapes, [place.get() for place in self._numbers])
+            jax.make_jaxpr(traced, axis_env=axes)(shapes, list(inputs))
         scope = tracing[0].scope
         variables = scope.touched
         alike = {id(variable) for variable in tracing[0].notes.get("updated alike", ())}
-        policies = [Policy.SAME if id(variable) in alike else policy_of(variable) for variable in variables]
-        return variables, [i for i, variable in enumerate(variables) if id(variable) in scope.assigned], policies
+        self._policies = [Policy.SAME if id(variable) in alike else policy_of(variable) for variable in variables]
+        self.variables, self._new = VariableList(variables), variables  # held until the program has run
+        self.assigned = [i for i, variable in enumerate(variables) if id(variable) in scope.assigned]
 
     def _body(self, own: Sequence[jax.Array], share: Share, exchange: Exchange) -> Callable[[], Tree]:
         def body() -> Tree:
             exchange.begin()
             context = ReplicaContext(self.strategy, share, exchange, mean_gradients=self._mean_gradients)
             with replica_context(context):
-                return self._call.on(own)
+                return self._called.call.on(own)
 
         return body
 
@@ -194,7 +209,7 @@ class _Program:
         self, values: list[jax.Array], arrays: list[jax.Array], numbers: list[Any]
     ) -> tuple[list[jax.Array], list[jax.Array]]:
         """Run on one replica: return its outputs, with an axis for the replicas, and the variables' new values."""
-        with standing_in(self._numbers, numbers):
+        with self._called.with_inputs(numbers):
             return self._on_one(values, arrays)
 
     def _on_one(self, values: list[jax.Array], arrays: list[jax.Array]) -> tuple[list[jax.Array], list[jax.Array]]:
@@ -255,12 +270,21 @@ class _Program:
         totals = dict(zip(summands, sum_over_replicas(list(summands.values()), pack), strict=True))
         return [leave(self._policies[i], values[i], views[i], new[i], totals.get(i)) for i in self.assigned]
 
-    def run(self, arrays: list[jax.Array], numbers: list[Any]) -> Tree:
-        """Run the program: read the variables, assign their new values, return the outputs."""
-        found = None if current_tracing() is not None else self._with_rows.run(arrays, numbers)
-        outputs, changed = found or self._run(self._placed_values(), arrays, numbers)
+    def run(self, call: Call, inputs: Sequence[Place], arrays: list[jax.Array], values: list[Any]) -> Tree:
+        """Run the program: read the variables, assign their new values, return the outputs.
+
+        Args:
+            call: The call that it runs for.
+            inputs: Where the numbers and arrays stand that are inputs.
+            arrays: The arrays among the arguments, where the program takes them.
+            values: What stands in the places.
+        """
+        with self._called.by(call, inputs):
+            found = None if current_tracing() is not None else self._with_rows.run(arrays, values)
+            outputs, changed = found or self._run(self._placed_values(), arrays, values)
         self.mesh.wait((outputs, changed))
         assign_all([self.variables[i] for i in self.assigned], changed)
+        self._new = []
         if self.mesh.size == 1:
             return self._output.unflatten([output[0] for output in outputs] if self._stacks else outputs)
         return self._output.unflatten(
@@ -314,6 +338,7 @@ class _Shares:
             )
         rows = next(iter(known), None)
         self.split = None if rows is None else Split.of(rows)
+        self.signature = self.spread, self.batched, self.split
 
 
 def _is_distributed(leaf: object) -> bool:

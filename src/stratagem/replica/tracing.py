@@ -17,6 +17,7 @@ import jax
 import keras
 from jax.core import Tracer
 
+from stratagem.core.errors import UsageError, explain
 from stratagem.replica.compat import enclosing_scope, stored_dtype, stored_value
 from stratagem.replica.control_flow import explaining_tensors_as_python_values
 
@@ -32,10 +33,12 @@ class TracedVariables(keras.StatelessScope):
 
     Args:
         values: Pairs of a variable and its value.
+        discovering: Whether the function may make variables; None for a part of a function.
     """
 
-    def __init__(self, values: Sequence[tuple[Any, Any]] = ()) -> None:
+    def __init__(self, values: Sequence[tuple[Any, Any]] = (), *, discovering: bool | None = None) -> None:
         super().__init__(state_mapping=list(values), collect_losses=True)  # for `model.losses`
+        self.discovering = discovering
         self.read: dict[int, Any] = {}
         self.assigned: dict[int, Any] = {}
         self.hooks: list[ReadHook] = []
@@ -45,6 +48,8 @@ class TracedVariables(keras.StatelessScope):
         self.read[id(variable)] = variable
         value = super().get_current_value(variable)
         outer = enclosing_scope(self)
+        if value is None and self.discovering is False and stored_value(variable) is None:
+            raise _made_each_time(variable)
         if value is None and outer is not None:
             value = outer.get_current_value(variable)
         if value is None and stored_value(variable) is None:
@@ -86,7 +91,7 @@ class Replayable:
         self.body = body
         self.values = list(values)
         self.discovering = discovering
-        self.scope = TracedVariables(self.values)
+        self.scope = TracedVariables(self.values, discovering=discovering)
         self.again = False
         """Whether this repeats a tracing that goes on: what a tracing does besides computing is done already."""
         self.notes: dict[str, list[Any]] = {}
@@ -115,6 +120,18 @@ def current_tracing() -> Replayable | None:
     """Return the innermost function that is being traced, or None outside all."""
     stack = _stack.__dict__.get("tracings")
     return stack[-1] if stack else None
+
+
+def _made_each_time(variable: Any) -> UsageError:
+    return UsageError(
+        explain(
+            f"A function that is being compiled makes a variable each time it runs: {variable.path!r}, of shape "
+            f"{tuple(variable.shape)}.",
+            "A compiled function runs without Python: the variable would not be made anew, and has no value yet.",
+            "Make layers, optimizers and variables outside the function, or keep them where the next call finds them: "
+            "`if self.dense is None: self.dense = keras.layers.Dense(3)`.",
+        )
+    )
 
 
 def is_traced(value: Any) -> bool:

@@ -1,0 +1,267 @@
+"""Guards of a compiled program: what it was made for, and a quick test whether that still holds.
+
+Nothing here keeps the objects of a program alive: a model that its user has dropped must be freed.
+"""
+
+from __future__ import annotations
+
+import collections
+import enum
+import itertools
+import operator
+import weakref
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import CellType, FunctionType, MethodType
+from typing import Any, Final
+
+import jax
+import numpy as np
+from jax.core import Tracer
+
+Path = tuple[str, ...]
+"""How something is reached from a function: ("self", "model")."""
+
+_NO_SETTINGS: Final = collections.defaultdict(lambda: None)
+"""What an object that is gone has."""
+
+MISSING: Final = object()
+"""Stands for the content of a name that is not there."""
+
+_MOST_BYTES: Final = 1 << 20
+"""A larger array of NumPy is not compared by its content: that of 1 MiB takes 0.1 ms at each call."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where something stands that may become an input of a program: a number or an array.
+
+    Args:
+        key: Equal for the same place of equal functions. The name comes first: a structure of JAX 0.7 refuses to be
+            compared with a code.
+        holder: A cell, a dictionary, a list, a class, or a reference to an object.
+        name: The key, index or attribute in the holder; not for a cell.
+    """
+
+    key: Hashable
+    holder: Any = field(compare=False)
+    name: Any = field(compare=False, default=None)
+
+    def get(self) -> Any:
+        """Return what stands there now."""
+        if isinstance(self.holder, CellType):
+            return self.holder.cell_contents
+        return self._names()[self.name]
+
+    def put(self, value: Any) -> None:
+        """Let something else stand there."""
+        if isinstance(self.holder, CellType):
+            self.holder.cell_contents = value
+        elif isinstance(self.holder, type):
+            setattr(self.holder, self.name, value)
+        else:
+            self._names()[self.name] = value
+
+    def _names(self) -> Any:
+        if isinstance(self.holder, weakref.ref):
+            return getattr(self.holder(), "__dict__", {})
+        return vars(self.holder) if isinstance(self.holder, type) else self.holder
+
+
+def is_number(value: object) -> bool:
+    """Whether a value is a Python number that JAX's default integer can hold."""
+    if isinstance(value, int):
+        return not isinstance(value, bool | enum.Enum) and -(2**31) <= value < 2**31
+    return isinstance(value, float)
+
+
+def is_array(value: object) -> bool:
+    """Whether a value is an array of numbers that an input can be, or stands for one in a function that is traced."""
+    if isinstance(value, jax.Array):
+        return isinstance(value, Tracer) or value.is_fully_addressable
+    return isinstance(value, np.ndarray) and value.dtype.kind in "biufc"
+
+
+def may_be_input(value: object) -> bool:
+    """Whether a value can be an input of a program."""
+    return is_number(value) or is_array(value)
+
+
+def kind_of(value: Any) -> Hashable:
+    """Return what of an input a program depends on: 1 and 1.0 give programs of different dtypes."""
+    return ("array", value.dtype, value.shape) if is_array(value) else type(value)
+
+
+def fact_of(value: Any) -> Hashable:
+    """Return what tells a number or an array apart from others, equal where they are."""
+    if not is_array(value):
+        return type(value), value
+    if isinstance(value, jax.Array) or value.nbytes > _MOST_BYTES:
+        return kind_of(value), id(value)
+    return kind_of(value), value.tobytes()
+
+
+class Guards:
+    """What a function referred to when it was looked at.
+
+    Attributes:
+        identity: Equal for functions with the same code that refer to the same things. Objects stand in it by `id`.
+        paths: Where the things of the identity were found, one for each.
+        places: Where numbers and arrays stand.
+        objects: The objects that stand in the identity by `id`. Whoever keeps the identity forgets it when one of
+            them is gone.
+
+    Args:
+        function: The function.
+    """
+
+    def __init__(self, function: Any) -> None:
+        self._of = reference_to(getattr(function, "__func__", function))
+        self.identity: list[Hashable] = []
+        self.paths: list[Path] = []
+        self.places: list[Place] = []
+        self.objects: list[Any] = []
+        self._owners: dict[int, tuple[Callable[[], Any], list[str], list[int]]] = {}
+        self._settings: list[tuple[Callable[[], Any], Callable[[Any], Any], list[int]]] = []
+        self._names: list[tuple[Mapping[Any, Any], Any, int]] = []
+        self._containers: list[tuple[Any, list[int], Path]] = []
+        self._functions: list[tuple[Callable[[], Any], list[int]]] = []
+        self._trained: list[tuple[Sequence[Any], list[bool]]] = []
+        self._kept: list[Any] = []
+
+    def hold(self, function: Any) -> bool:
+        """Whether a look at a function would find the same; numbers and arrays may have changed.
+
+        Quick, as it compares identities of what was seen. All objects must be alive.
+
+        Args:
+            function: The one that was looked at, or another one of the same code.
+        """
+        if not self._is_alike(getattr(function, "__func__", function)):
+            return False
+        for owner, names, contents in self._owners.values():
+            held = getattr(owner(), "__dict__", {})
+            if list(map(id, map(held.get, names, itertools.repeat(MISSING)))) != contents:
+                return False
+        for owner, chosen, contents in self._settings:
+            if list(map(id, chosen(getattr(owner(), "__dict__", _NO_SETTINGS)))) != contents:
+                return False
+        for variables, flags in self._trained:
+            if [variable.trainable for variable in variables] != flags:
+                return False
+        for mapping, name, content in self._names:
+            if id(mapping.get(name, MISSING)) != content:
+                return False
+        for container, contents, _ in self._containers:
+            if _identities(container) != contents:
+                return False
+        for inner, contents in self._functions[1:]:
+            if _surface(inner()) != contents:
+                return False
+        return all(may_be_input(_standing(place)) for place in self.places)
+
+    def _is_alike(self, function: Any) -> bool:
+        """Whether a function is the one that was looked at, or has the same things in other cells."""
+        is_same = self._of() is function
+        if not self._functions:  # of a library: not looked into
+            return is_same
+        if not is_same and any(may_be_input(content_of(cell)) for cell in function.__closure__ or ()):
+            return False  # the places are its cells
+        return _surface(function) == self._functions[0][1]
+
+    def changed_containers(self) -> list[Path]:
+        """Return where containers stand whose content has changed."""
+        return [path for container, contents, path in self._containers if _identities(container) != contents]
+
+    def note(self, token: Hashable, path: Path, *objects: Any) -> None:
+        """Add something to the identity, and the objects that stand in it by `id`."""
+        self.identity.append(token)
+        self.paths.append(path)
+        self.objects.extend(objects)
+
+    def saw_attributes(self, owner: Any, names: Sequence[str], contents: Sequence[Any]) -> None:
+        """Remember what attributes of an object were."""
+        _, known, identities = self._owners.setdefault(id(owner), (reference_to(owner), [], []))
+        known.extend(names)
+        identities.extend(map(self._remembered, contents))
+
+    def saw_name(self, mapping: Mapping[Any, Any], name: Any, content: Any) -> None:
+        """Remember what a name of a module or a class meant."""
+        self._names.append((mapping, name, self._remembered(content)))
+
+    def saw_container(self, container: Any, path: Path) -> None:
+        """Remember what a container held; numbers and arrays in it may not change."""
+        self._kept.append(list(container.items() if isinstance(container, Mapping) else container))
+        self._containers.append((container, _identities(container), path))
+
+    def saw_settings(self, owner: Any, names: Sequence[str]) -> Sequence[Any]:
+        """Remember what attributes of an object were that it always has, and return it."""
+        chosen = operator.itemgetter(*names)
+        contents = chosen(owner.__dict__)
+        self._settings.append((reference_to(owner), chosen, list(map(self._remembered, contents))))
+        return contents
+
+    def saw_variables(self, variables: Sequence[Any]) -> list[bool]:
+        """Remember which of some variables are trained, and return it."""
+        flags = [variable.trainable for variable in variables]
+        self._trained.append((variables, flags))
+        return flags
+
+    def saw_function(self, function: FunctionType) -> None:
+        """Remember a function's code, defaults and closure. The first is the one that calls are of."""
+        defaults = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
+        for content in (function.__code__, *defaults, *map(content_of, function.__closure__ or ())):
+            self._remembered(content)
+        self._functions.append((reference_to(function), _surface(function)))
+
+    def _remembered(self, content: Any) -> int:
+        """Return the identity of a content; one that nobody watches is kept alive, as long as it counts."""
+        if not is_watched(content):
+            self._kept.append(content)
+        return id(content)
+
+
+def is_watched(value: Any) -> bool:
+    """Whether a reference can tell when an object is gone. A bound method is made anew by each look at it."""
+    return type(value).__weakrefoffset__ != 0 and not isinstance(value, MethodType)
+
+
+def content_of(cell: CellType) -> Any:
+    """Return what a cell of a closure holds, `MISSING` if it is not filled yet."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return MISSING
+
+
+def reference_to(value: Any) -> Callable[[], Any]:
+    """Return what gives an object as long as it lives; for ever where nobody can tell."""
+    return weakref.ref(value) if is_watched(value) else lambda: value
+
+
+def _standing(place: Place) -> Any:
+    try:
+        return place.get()
+    except (LookupError, ValueError):  # no longer there
+        return None
+
+
+def _identities(container: Any) -> list[int]:
+    if isinstance(container, list) or not isinstance(container, Mapping):
+        return list(map(id, container))
+    return [*map(id, container), *map(id, container.values())]
+
+
+def _surface(function: Any) -> list[int]:
+    """Return the identities of what a function is made of, but for numbers and arrays in its closure."""
+    if function is None:
+        return []
+    surface = [id(function.__code__)]
+    if function.__closure__ is not None:
+        contents = [content_of(cell) for cell in function.__closure__]
+        surface += [0 if may_be_input(content) else id(content) for content in contents]
+    if function.__defaults__ is not None:
+        surface += map(id, function.__defaults__)
+    if function.__kwdefaults__ is not None:
+        surface += map(id, function.__kwdefaults__.values())
+    return surface
