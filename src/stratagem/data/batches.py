@@ -173,6 +173,7 @@ def read_batches(stream: Stream, first: int, *, rows_of: RowsOf, ahead: ReadAhea
     if not ahead.processes:
         return Prefetcher(plans, ahead.batches, [reading] * ahead.threads)
     readers = ahead.readers or ReaderPool(ahead.processes)
+    readers.begin_pass()
     reads = [functools.partial(reading, by=process) for process in readers.processes]
     return Prefetcher(plans, ahead.batches, reads, None if ahead.readers else readers.close)
 

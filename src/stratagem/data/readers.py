@@ -1,8 +1,8 @@
 """Reader processes: they read batches for one worker, beside its own Python. They are no tasks of the cluster.
 
 A block goes to the process as a pickle, and its rows come back. The program that is running is not imported there, so
-that it needs no `if __name__ == "__main__":`; functions travel by `cloudpickle`, once. A process ends when its worker
-does, however that ends.
+that it needs no `if __name__ == "__main__":`; functions travel by `cloudpickle`, once in a pass over the data. A
+process ends when its worker does, however that ends.
 """
 
 from __future__ import annotations
@@ -81,6 +81,11 @@ class ReaderPool:
         self.processes = [ReaderProcess(number, count) for number in range(count)]
         self._finalizer = weakref.finalize(self, _close, self.processes, os.getpid())
 
+    def begin_pass(self) -> None:
+        """Let functions travel anew: what they refer to may have changed since the last pass."""
+        for process in self.processes:
+            process.begins_pass = True
+
     def close(self) -> None:
         """End the processes, also in the midst of a function of the user. A second call does nothing."""
         self._finalizer()
@@ -97,6 +102,9 @@ def _close(processes: list[ReaderProcess], owner: int) -> None:
 class ReaderProcess:
     """One reader process, and this side's end of the connection.
 
+    Attributes:
+        begins_pass: Whether the next block is the first of a pass.
+
     Args:
         number: Which of the pool.
         count: How many there are.
@@ -108,6 +116,7 @@ class ReaderProcess:
         self._end: socket.socket | None = None
         self._sent: dict[int, tuple[int, object]] = {}
         self._closed = False
+        self.begins_pass = True
         # A thread of a pass that was closed may still wait for its answer when the next pass begins.
         self._turn = threading.Lock()
 
@@ -148,7 +157,8 @@ class ReaderProcess:
         file, buffers = io.BytesIO(), []
         pickler = _Pickler(file, protocol=5, buffer_callback=buffers.append)
         # Datasets that interleave makes bring new functions for ever. Number 0 tells the process to forget the rest.
-        pickler.sent, pickler.new = {} if len(self._sent) > _MOST_CONSTANTS else dict(self._sent), {}
+        forgets, self.begins_pass = self.begins_pass or len(self._sent) > _MOST_CONSTANTS, False
+        pickler.sent, pickler.new = {} if forgets else dict(self._sent), {}
         pickler.dump(block.portable())
         return Message(pickle.dumps((method, pickler.new, file.getvalue())), buffers), pickler.sent
 

@@ -81,6 +81,11 @@ def _recipe(optimizer: Any) -> tuple[type, dict[str, Any], dict[str, Any]]:
     return type(optimizer), config, {"_exclude_from_weight_decay_pattern": left_out} if left_out else {}
 
 
+def settings_sent(optimizer: Any) -> dict[str, Any]:
+    """Return the settings of an optimizer that servers and workers are told once."""
+    return _recipe(optimizer)[1]
+
+
 def accumulates(recipe: tuple[type, dict[str, Any], dict[str, Any]]) -> bool:
     """Whether an optimizer adds up the gradients of several steps before it updates anything."""
     return bool(recipe[1].get("gradient_accumulation_steps"))

@@ -11,14 +11,19 @@ import jax.numpy as jnp
 import keras
 
 from stratagem.core.errors import CancelledError, InputError, UsageError, explain
+from stratagem.core.log import announce_once
 from stratagem.ps.crew import Crew, Job
 from stratagem.ps.pickling import SharedValue, dumps
 from stratagem.ps.placement import Placement
 from stratagem.ps.task import ClosesWhenDropped, current_task
+from stratagem.replica.captured import captured_by
 from stratagem.replica.untraced import AdvancedByPython, leave_tracing
 
 _MOST_FUNCTIONS: Final = 128
 """How many functions workers keep. A program that makes a new one for each call must not fill their memory."""
+
+_MOST_IN_A_ROW: Final = 5
+"""After a function was sent so many times in a row, a line says so."""
 
 
 class _Status(enum.Enum):
@@ -175,8 +180,8 @@ class HasWorkers:
 class ClusterCoordinator:
     """Hands functions to workers, which run them beside one another (`tf.distribute.coordinator.ClusterCoordinator`).
 
-    Functions are sent once and kept by the workers: as with `tf.function`, what Python values a function refers to is
-    settled when it is first scheduled; variables are always those of the parameter servers.
+    Functions are sent once and kept by the workers. One is sent again when what it refers to has changed: another
+    model behind a global name, an attribute, a number. Variables are always those of the parameter servers.
     Source of the semantics:
     https://www.tensorflow.org/api_docs/python/tf/distribute/coordinator/ClusterCoordinator
 
@@ -326,21 +331,48 @@ class ClusterCoordinator:
     def _shared_function(self, fn: Callable[..., Any]) -> _SharedFunction:
         key = fn if isinstance(fn, Hashable) else id(fn)
         known = self._functions.pop(key, None)
-        if known is None:
-            data, needs = dumps(fn, self.strategy.placement)
-            known = _SharedFunction(fn, self._crew.share(data, frozenset(needs), to_call=False))
+        if known is not None and not known.is_current():
+            self._crew.forget(known.number)
+            known = self._sent(fn, known.in_a_row + 1)
+        elif known is None:
+            known = self._sent(fn, 0)
+        else:
+            known.in_a_row = 0
         self._functions[key] = known  # last: most recently used
         if len(self._functions) > _MOST_FUNCTIONS:
             self._crew.forget(self._functions.pop(next(iter(self._functions))).number)
         return known
 
+    def _sent(self, fn: Callable[..., Any], in_a_row: int) -> _SharedFunction:
+        """Share a function as it is now with the workers."""
+        if in_a_row == _MOST_IN_A_ROW:
+            announce_once(
+                f"coordinator.schedule has sent {getattr(fn, '__qualname__', fn)} to the workers {in_a_row} times in a "
+                "row, as what it refers to changes from call to call. Give what changes as an argument."
+            )
+        data, needs = dumps(fn, self.strategy.placement)
+        return _SharedFunction(fn, self._crew.share(data, frozenset(needs), to_call=False), in_a_row)
+
 
 class _SharedFunction(SharedValue):
-    """A function that workers hold."""
+    """A function that workers hold, as it was when it was sent.
 
-    def __init__(self, function: Callable[..., Any], number: int) -> None:
+    Args:
+        function: The function.
+        number: By which workers know it.
+        in_a_row: How often it was sent since it was last scheduled unchanged.
+    """
+
+    def __init__(self, function: Callable[..., Any], number: int, in_a_row: int) -> None:
         self.function = function  # while it is known, no other has its id
         self.number = number
+        self.in_a_row = in_a_row
+        self._guards = captured_by(function)  # after it was sent, which moves variables and builds optimizers
+        self._facts = self._guards.facts()
+
+    def is_current(self) -> bool:
+        """Whether the function still refers to the same things."""
+        return self._guards.hold(self.function) and self._guards.facts() == self._facts
 
 
 def experimental_get_current_worker_index() -> int:

@@ -18,13 +18,14 @@ Only the chief pickles, and only what the chief sent is unpickled.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import inspect
 import io
 import pickle
 import sys
 import threading
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import cloudpickle
@@ -54,6 +55,7 @@ from stratagem.ps.placement import Placement
 from stratagem.ps.scaling import apply_scaled
 from stratagem.ps.task import current_task
 from stratagem.ps.variables import RemoteVariable, apply_remotely, is_seed, remote_state
+from stratagem.replica.captured import captured_by
 
 _STREAM: Final = 0x9E3779B9
 """As in `replica.variables`: multiples of it differ in many bits."""
@@ -79,14 +81,18 @@ class SharedValue:
 class _Pickler(cloudpickle.Pickler):
     """Pickles for workers; notes which shared values it refers to."""
 
-    def __init__(self, file: io.BytesIO, placement: Placement) -> None:
+    def __init__(self, file: io.BytesIO, placement: Placement, modules: Mapping[str, set[str]]) -> None:
         super().__init__(file, protocol=pickle.HIGHEST_PROTOCOL)
         self._placement = placement
+        self._modules = modules
         self.needs: set[int] = set()
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, type | types.FunctionType):
             return super().reducer_override(obj)
+        if isinstance(obj, types.ModuleType) and obj.__name__ in self._modules:
+            read = self._modules[obj.__name__]
+            return _module_like, (obj.__name__,), {name: value for name, value in vars(obj).items() if name in read}
         if isinstance(obj, SharedValue):
             self.needs.add(obj.number)
             return _shared_value, (obj.number,)
@@ -105,7 +111,7 @@ class _Pickler(cloudpickle.Pickler):
 
     def _variable(self, variable: keras.Variable) -> Any:
         if is_seed(variable) and not isinstance(variable, HeldElsewhere):
-            return _seed, (id(variable), described(variable), np.asarray(value_held(variable)))
+            return _seed, (self._placement.number_of(variable), described(variable), np.asarray(value_held(variable)))
         self._placement.place([variable])
         assert isinstance(variable, RemoteVariable)
         return _remote_variable, (variable.parts, described(variable))
@@ -120,8 +126,9 @@ class _Pickler(cloudpickle.Pickler):
 def dumps(value: Any, placement: Placement) -> tuple[bytes, set[int]]:
     """Return a value pickled for workers, and the numbers of the shared values that it refers to.
 
-    A function travels with all it refers to, also where it stands in a module that workers could import: there its
-    model would be another.
+    A function travels with all it refers to, also where that stands in modules of the program, which workers could
+    import: there a model would be another. A module beside its own that has a lock or the like, and no model,
+    is imported by the worker.
 
     Args:
         value: A function, or what it is called with.
@@ -130,41 +137,87 @@ def dumps(value: Any, placement: Placement) -> tuple[bytes, set[int]]:
     Raises:
         UsageError: Something in it cannot travel.
     """
-    file = io.BytesIO()
-    pickler = _Pickler(file, placement)
+    modules = _modules_of(value)
+    needed = {
+        name: read for name, read in modules.items() if name == _own_module(value) or _has_keras_objects(name, read)
+    }
     try:
-        with _by_value(value):
-            pickler.dump(value)
-    except (TypeError, pickle.PicklingError, AttributeError) as error:
-        raise UsageError(
-            explain(
-                f"A scheduled function, or an argument of it, cannot be sent to workers: {error}.",
-                "No worker could run it.",
-                "Make files, locks, connections and datasets on the worker: in the function itself, or by "
-                "coordinator.create_per_worker_dataset(dataset_fn).",
-            )
-        ) from error
+        return _pickled(value, placement, modules)
+    except _CANNOT_BE_PICKLED as error:
+        cause = error
+    try:
+        if len(needed) < len(modules):
+            return _pickled(value, placement, needed)
+    except _CANNOT_BE_PICKLED as error:
+        cause = error
+    raise UsageError(
+        explain(
+            f"A scheduled function, or an argument of it, cannot be sent to workers: {cause}.",
+            "No worker could run it.",
+            "Make files, locks, connections and datasets on the worker: in the function itself, or by "
+            "coordinator.create_per_worker_dataset(dataset_fn).",
+        )
+    ) from cause
+
+
+_CANNOT_BE_PICKLED: Final = (TypeError, pickle.PicklingError, AttributeError)
+
+
+def _pickled(value: Any, placement: Placement, modules: Mapping[str, set[str]]) -> tuple[bytes, set[int]]:
+    file = io.BytesIO()
+    pickler = _Pickler(file, placement, modules)
+    with _by_value(modules):
+        pickler.dump(value)
     return file.getvalue(), pickler.needs
 
 
 _by_value_lock: Final = threading.RLock()
 
 
-@contextlib.contextmanager
-def _by_value(value: Any) -> Iterator[None]:
-    """Let the functions of a function's own module travel as they are, not by name."""
+def _modules_of(value: Any) -> Mapping[str, set[str]]:
+    """Return the modules of the program that a function refers to, and the names that it reads of each."""
+    if not callable(value):
+        return {}
+    found = {_own_module(value): set[str](), **captured_by(value).modules}
+    return {name: read for name, read in found.items() if name.partition(".")[0] not in _IMPORTED}
+
+
+def _own_module(value: Any) -> str:
     inner = getattr(inspect.unwrap(value), "__func__", inspect.unwrap(value)) if callable(value) else None
-    module = sys.modules.get(inner.__module__) if isinstance(inner, types.FunctionType) else None
-    package = getattr(module, "__name__", "").partition(".")[0]
-    if module is None or package in _IMPORTED or module.__name__ in cloudpickle.list_registry_pickle_by_value():
-        yield
-        return
+    return inner.__module__ if isinstance(inner, types.FunctionType) else ""
+
+
+def _has_keras_objects(module: str, names: Iterable[str]) -> bool:
+    held = vars(sys.modules[module]) if module in sys.modules else {}
+    return any(isinstance(held.get(name), (keras.Variable, keras.Optimizer, *_KERAS_OBJECTS)) for name in names)
+
+
+@contextlib.contextmanager
+def _by_value(names: Iterable[str]) -> Iterator[None]:
+    """Let functions and classes of modules travel as they are, not by name."""
     with _by_value_lock:
-        cloudpickle.register_pickle_by_value(module)
+        known = cloudpickle.list_registry_pickle_by_value()
+        modules = [sys.modules[name] for name in names if name in sys.modules and name not in known]
+        for module in modules:
+            cloudpickle.register_pickle_by_value(module)
         try:
             yield
         finally:
-            cloudpickle.unregister_pickle_by_value(module)
+            for module in modules:
+                cloudpickle.unregister_pickle_by_value(module)
+
+
+class _Module(types.ModuleType):
+    """A module of the program with the names that a function reads of it; others come from the worker's own."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        return getattr(importlib.import_module(self.__name__), name)
+
+
+def _module_like(name: str) -> types.ModuleType:
+    return _Module(name)
 
 
 def _shared_value(number: int) -> Any:
@@ -196,13 +249,13 @@ def _seed(number: int, description: Mapping[str, Any], value: np.ndarray) -> ker
 
 def _remote_optimizer(name: str, settings: tuple[Any, Any, Any, list[Any]]) -> Any:
     task = current_task()
+    recipe, iterations, rate, targets = settings
     if name not in task.optimizers:
-        recipe, iterations, rate, targets = settings
         optimizer = fresh_optimizer(recipe)
-        set_counters(optimizer, iterations, rate)
         optimizer.remote_name, optimizer.residence, optimizer.companions = name, task.residence, {}
         object.__setattr__(optimizer, "targets", targets)  # Keras would take them for variables of the optimizer's own
         task.optimizers[name] = _applying(optimizer, apply_remotely)
+    set_counters(task.optimizers[name], iterations, rate)  # a schedule may have taken the place of a number
     return task.optimizers[name]
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from stratagem.core.errors import UsageError, explain
 from stratagem.ps.client import Change, Location, Servers
-from stratagem.ps.compat import held_elsewhere, optimizer_recipe, slots_by_variable, value_held
+from stratagem.ps.compat import held_elsewhere, optimizer_recipe, settings_sent, slots_by_variable, value_held
 from stratagem.ps.partitioners import count_parts, divide_rows
 from stratagem.ps.service import pickled
 from stratagem.ps.store import SLOT
@@ -52,7 +52,8 @@ class Placement:
         self._lazy_update_bytes = lazy_update_bytes
         self._turn = itertools.cycle(range(len(servers)))
         self._count = itertools.count()
-        self._optimizers: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+        self._optimizers: weakref.WeakKeyDictionary[Any, tuple[str, dict[str, Any]]] = weakref.WeakKeyDictionary()
+        self._seeds: dict[int, tuple[weakref.ref[Any], int]] = {}
         self._lock = threading.RLock()
         self._begin = begin
         self._placed: list[RemoteVariable] = []
@@ -116,7 +117,7 @@ class Placement:
             optimizers: Keras optimizers.
         """
         with self._lock:
-            names = [self._optimizers.pop(optimizer) for optimizer in optimizers if optimizer in self._optimizers]
+            names = [self._optimizers.pop(optimizer)[0] for optimizer in optimizers if optimizer in self._optimizers]
             gone = {id(variable) for variable in variables}
             parts = {part.name for held in self._placed if id(held) in gone for part in held.parts}
             # Slots are parts of their variables, whatever optimizer they are of.
@@ -135,6 +136,7 @@ class Placement:
         """Return the name of an optimizer on the servers, which get to know it, and its slots, when they do not."""
         with self._lock:
             self.make_ready()
+            settings = settings_sent(optimizer)
             if optimizer not in self._optimizers:
                 slots = slots_by_variable(optimizer)
                 self.place([variable for variable, _ in slots])
@@ -143,8 +145,28 @@ class Placement:
                 self._definitions.append(Message("define", {"name": name}, [recipe]))
                 self._servers.ask_all(self._definitions[-1])
                 self._place_slots(name, slots)
-                self._optimizers[optimizer] = name
-            return self._optimizers[optimizer]
+                self._optimizers[optimizer] = name, settings
+            name, before = self._optimizers[optimizer]
+            changed = sorted(key for key in settings if settings[key] != before.get(key))
+            if changed:
+                raise UsageError(
+                    explain(
+                        f"{changed[0]} of the optimizer {optimizer.name!r} was {before.get(changed[0])!r} when its "
+                        f"variables moved to the parameter servers, and is {settings[changed[0]]!r}.",
+                        "The servers would go on with what they were told at first.",
+                        "Make another optimizer, with the new setting. The learning rate may change at any time.",
+                    )
+                )
+            return name
+
+    def number_of(self, seed: keras.Variable) -> int:
+        """Return the number that workers know the state of a seed by. An `id` may come again when it is gone."""
+        with self._lock:
+            reference, number = self._seeds.get(id(seed), (None, 0))
+            if reference is None or reference() is not seed:
+                number = next(self._count)
+                self._seeds[id(seed)] = weakref.ref(seed), number
+            return number
 
     def _place_slots(self, name: str, slots_of: Sequence[tuple[Any, Sequence[Any]]]) -> None:
         """Let the slots of an optimizer be those on the servers, so that a checkpoint saves and restores them.

@@ -138,6 +138,7 @@ class _Look:
             return
         guards.note(code, path)
         guards.saw_function(function)
+        guards.modules.setdefault(function.__module__, set()).update(reads_of(code).globals)
         for number, default in enumerate((*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())):
             self._fixed(default, (*path, f"default {number}"))
         reads = reads_of(code)
@@ -172,6 +173,7 @@ class _Look:
         self.guards.note(id(module), path, module)
         if self._is_library(getattr(module, "__file__", None), module.__name__):
             return
+        self.guards.modules.setdefault(module.__name__, set()).update(chain)
         for name, below in chain.items():
             self._name(vars(module), name, (*path, name), below)
 

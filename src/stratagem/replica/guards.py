@@ -110,6 +110,7 @@ class Guards:
         places: Where numbers and arrays stand.
         objects: The objects that stand in the identity by `id`. Whoever keeps the identity forgets it when one of
             them is gone.
+        modules: The program's own modules that were met, and the names that are read of each as `module.name`.
 
     Args:
         function: The function.
@@ -121,6 +122,7 @@ class Guards:
         self.paths: list[Path] = []
         self.places: list[Place] = []
         self.objects: list[Any] = []
+        self.modules: dict[str, set[str]] = {}
         self._owners: dict[int, tuple[Callable[[], Any], list[str], list[int]]] = {}
         self._settings: list[tuple[Callable[[], Any], Callable[[Any], Any], list[int]]] = []
         self._names: list[tuple[Mapping[Any, Any], Any, int]] = []
@@ -135,9 +137,10 @@ class Guards:
         Quick, as it compares identities of what was seen. All objects must be alive.
 
         Args:
-            function: The one that was looked at, or another one of the same code.
+            function: What was looked at, or another function of the same code.
         """
-        if not self._is_alike(getattr(function, "__func__", function)):
+        function = getattr(function, "__func__", function)
+        if self._of() is not function and not self._is_alike(function):
             return False
         for owner, names, contents in self._owners.values():
             held = getattr(owner(), "__dict__", {})
@@ -155,23 +158,26 @@ class Guards:
         for container, contents, _ in self._containers:
             if _identities(container) != contents:
                 return False
-        for inner, contents in self._functions[1:]:
+        for inner, contents in self._functions[0 if self._of() is function else 1 :]:
             if _surface(inner()) != contents:
                 return False
         return all(may_be_input(_standing(place)) for place in self.places)
 
-    def _is_alike(self, function: Any) -> bool:
-        """Whether a function is the one that was looked at, or has the same things in other cells."""
-        is_same = self._of() is function
-        if not self._functions:  # of a library: not looked into
-            return is_same
-        if not is_same and any(may_be_input(content_of(cell)) for cell in function.__closure__ or ()):
-            return False  # the places are its cells
+    def _is_alike(self, function: FunctionType) -> bool:
+        """Whether another function than the one that was looked at has the same things in its cells."""
+        if not self._functions:  # of a library, and not looked into
+            return False
+        if any(may_be_input(content_of(cell)) for cell in function.__closure__ or ()):
+            return False  # the places are cells of the other
         return _surface(function) == self._functions[0][1]
 
     def changed_containers(self) -> list[Path]:
         """Return where containers stand whose content has changed."""
         return [path for container, contents, path in self._containers if _identities(container) != contents]
+
+    def facts(self) -> list[Hashable]:
+        """Return what tells the numbers and arrays that stand in the places now from others."""
+        return [fact_of(place.get()) for place in self.places]
 
     def note(self, token: Hashable, path: Path, *objects: Any) -> None:
         """Add something to the identity, and the objects that stand in it by `id`."""

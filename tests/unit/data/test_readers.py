@@ -256,6 +256,22 @@ def test_one_pool_serves_several_passes() -> None:
         next(dataset.batches(prefetch=2, readers=pool))
 
 
+factor = 1
+
+
+@pytest.mark.parametrize("processes", [0, 1])
+def test_a_pass_sees_what_its_functions_refer_to(processes: int) -> None:
+    """A global that is rebound between two passes, in processes as in threads."""
+    global factor
+    dataset = read_by(processes, Dataset.range(4).map(lambda i: i * factor).batch(2))
+    pool, found = dataset.reader_pool(), []
+    for factor in (1, 10):  # noqa: B007 - read by the function
+        found += [batch.data.tolist() for batch in dataset.batches(prefetch=1, readers=pool)]
+    if pool is not None:
+        pool.close()
+    assert found == [[0, 1], [2, 3], [0, 10], [20, 30]]
+
+
 def test_functions_without_end_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("stratagem.data.readers._MOST_CONSTANTS", 2)
     dataset = Dataset.range(8).interleave(lambda n: Dataset.range(2).map(lambda i: 10 * int(n) + i), cycle_length=1)
