@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import keras
@@ -40,14 +41,18 @@ class ResultWatch:
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
-        """Watch the metrics while a step is traced."""
+        """Watch the metrics while a step is traced, or traced again within that."""
+        before = [vars(metric).get("result") for metric in self._metrics]
         for metric in self._metrics:
             object.__setattr__(metric, "result", self._watched(metric, type(metric).result))
         try:
             yield
         finally:
-            for metric in self._metrics:
-                object.__delattr__(metric, "result")
+            for metric, result in zip(self._metrics, before, strict=True):
+                if result is None:
+                    object.__delattr__(metric, "result")
+                else:
+                    object.__setattr__(metric, "result", result)
 
     def _watched(self, metric: Any, result: Any) -> Any:
         def watched() -> Tree:
@@ -62,6 +67,19 @@ class ResultWatch:
         """Return which metric's result `value` is, or None."""
         seen = self._seen.get(id(value))
         return seen[1] if seen is not None else None
+
+
+def as_returned(logs: Tree, own: bool) -> Tree:
+    """Return the logs of a step so that Keras reports what the step returned.
+
+    Where logs are a dictionary with the names of the model's metrics, Keras reports these metrics instead: 0 for a
+    `{"loss": loss}` whose tracker nobody has updated.
+
+    Args:
+        logs: What the step returned.
+        own: Whether it holds values that are no results of metrics.
+    """
+    return MappingProxyType(logs) if own and isinstance(logs, dict) else logs
 
 
 def global_results(entries: Sequence[Entry]) -> list[Any]:

@@ -31,6 +31,7 @@ from stratagem.fit.adapter import ShareAdapter, ShareIterator
 from stratagem.fit.batch import GlobalBatch, as_numpy, count_rows, place_batch, valid_rows
 from stratagem.fit.callbacks import for_this_worker, with_own
 from stratagem.fit.kinds import KIND_OF, PREDICT, TEST, TRAIN, State, StepKind, group_variables
+from stratagem.fit.metrics import as_returned
 from stratagem.fit.own_steps import own_step
 from stratagem.fit.resuming import ResumesFit, Session, resumer_among, resumer_last, skipping_steps
 from stratagem.fit.saving import saving_once
@@ -143,7 +144,9 @@ class StepFunction(StepOfStrategy):
                 iterator.fetch_ahead(self.steps_per_execution)
             if session is not None:
                 session.wait.took(phase.seconds, 0)
-        return (_concatenated(results) if self.kind is PREDICT else results[-1]), state
+        if self.kind is PREDICT:
+            return _concatenated(results), state
+        return as_returned(results[-1], self.step.returns_own_values), state
 
     def _with_beyond(self, state: State) -> State:
         """Return the state with the values of what the model's own step uses beside."""

@@ -107,6 +107,11 @@ class Step:
             flat[i] = value
         return logs, self.grouped(flat, Values)
 
+    @property
+    def returns_own_values(self) -> bool:
+        """Whether its logs hold values that are no results of metrics."""
+        return None in (self._trace.entries or ())
+
     def grouped(self, flat: Sequence[Any], group: Callable[[Sequence[Any]], Sequence[Any]] = list) -> State:
         """Return a flat list of values in the groups of Keras's trainer, each made by `group`."""
         groups, start = [], 0

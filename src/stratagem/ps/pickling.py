@@ -178,7 +178,7 @@ def _modules_of(value: Any) -> Mapping[str, set[str]]:
     """Return the modules of the program that a function refers to, and the names that it reads of each."""
     if not callable(value):
         return {}
-    found = {_own_module(value): set[str](), **captured_by(value).modules}
+    found = {_own_module(value): set[str](), **captured_by(inspect.unwrap(value)).modules}
     return {name: read for name, read in found.items() if name.partition(".")[0] not in _IMPORTED}
 
 

@@ -22,6 +22,7 @@ from stratagem.fit.adapter import ShareIterator
 from stratagem.fit.batch import as_numpy
 from stratagem.fit.inputs.base import no_batch
 from stratagem.fit.kinds import StepKind
+from stratagem.fit.metrics import as_returned
 from stratagem.fit.seam import StepOfStrategy
 from stratagem.ps.coordinator import ClusterCoordinator, RemoteValue
 from stratagem.replica.mesh import Tree
@@ -68,6 +69,7 @@ class RemoteStep(StepOfStrategy):
         self._most = _AHEAD * max(1, coordinator.worker_count)
         self._logs: dict[str, Any] = {}
         self._returned: dict[str, Any] = {}
+        self._own = False
 
     def __call__(self, state: Any, iterator: Iterator[Tree]) -> tuple[Tree, Any]:
         """Begin up to `steps_per_execution` steps.
@@ -96,7 +98,7 @@ class RemoteStep(StepOfStrategy):
                 raise no_batch()
             return self(state, iterator)
         self._returned = dict(self._logs)
-        return self._returned, state
+        return as_returned(self._returned, self._own), state
 
     def finish(self) -> None:
         """Wait for all steps that were begun.
@@ -129,13 +131,13 @@ class RemoteStep(StepOfStrategy):
         """Wait for the oldest step; where its worker had no batch left, begin it once more."""
         result, data = self._under_way.popleft()
         try:
-            ended, logs = result.fetch()
+            ended, logs, own = result.fetch()
         except Exception:
             self._under_way.clear()
             self._coordinator.join()  # raises it too, and leaves nothing running
             raise
         if ended is None:
-            self._logs = logs
+            self._logs, self._own = logs, own
             if data is not None:
                 data.had_batch = True
         elif data is not None and data.goes_on_without(ended):

@@ -11,8 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import keras
+
 from stratagem.fit.batch import count_rows
 from stratagem.fit.kinds import StepKind
+from stratagem.fit.metrics import ResultWatch
 from stratagem.fit.own_steps import on_data_alone, on_variables, takes_data_alone
 from stratagem.fit.sources import with_class_weight
 from stratagem.loop.function import function
@@ -21,11 +24,12 @@ from stratagem.ps.variables import weigh
 from stratagem.replica.mesh import Tree
 
 
-def scheduled_step(model: Any, kind: StepKind) -> Callable[..., tuple[int | None, Tree]]:
+def scheduled_step(model: Any, kind: StepKind) -> Callable[..., tuple[int | None, Tree, bool]]:
     """Return the function of a step.
 
     Called with a batch, or with None and the worker's iterator over its own dataset (and the weights of classes), it
-    returns (None, logs); at the end of that dataset the worker's index and no logs.
+    returns (None, logs, whether these hold values that are no results of metrics); at the end of that dataset the
+    worker's index, and no logs.
 
     Args:
         model: A built and compiled model.
@@ -35,22 +39,28 @@ def scheduled_step(model: Any, kind: StepKind) -> Callable[..., tuple[int | None
         UsageError: The model's own method takes neither (state, data) nor (data).
     """
     own = _step_of(model, kind)
+    traced = {"returns own values": False}
 
     @function
     def compiled(batch: Tree) -> Tree:
         if kind.trains:
             weigh(getattr(model.optimizer, "inner_optimizer", model.optimizer), count_rows(batch))
-        return own(batch)
+        watch = ResultWatch(model.metrics)
+        with watch.watching():
+            logs = own(batch)
+        traced["returns own values"] = any(watch.entry(leaf) is None for leaf in keras.tree.flatten(logs))
+        return logs
 
-    def step(batch: Tree, iterator: Any = None, class_weight: Any = None) -> tuple[int | None, Tree]:
+    def step(batch: Tree, iterator: Any = None, class_weight: Any = None) -> tuple[int | None, Tree, bool]:
         if iterator is not None:
             batch = next(iterator, None)
             if batch is None:
-                return current_task().index, {}
+                return current_task().index, {}, False
             if class_weight is not None:
                 batch = with_class_weight(batch, class_weight)
-        return None, compiled(batch)
+        return None, compiled(batch), traced["returns own values"]
 
+    vars(step)["__wrapped__"] = getattr(model, kind.method)  # what that refers to travels with it
     return step
 
 

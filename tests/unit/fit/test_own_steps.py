@@ -215,3 +215,99 @@ class TakesMore(Plain):
 def test_a_step_of_another_kind_is_explained() -> None:
     with pytest.raises(UsageError, match="takes 3 arguments beside self"):
         outcome(TakesMore, 1)
+
+
+class ReturnsItsLoss(Plain):
+    """Steps that return a value under the name of a tracker that nobody updates."""
+
+    def _computed(self, data: Any) -> Any:
+        x, y, _ = keras.utils.unpack_x_y_sample_weight(data)
+        return keras.ops.mean(keras.ops.square(self(x, training=False) - y))
+
+    def train_step(self, data: Any) -> Any:
+        with stratagem.GradientTape() as tape:
+            loss = self._computed(data)
+        gradients = tape.gradient(loss, self.trainable_variables)
+        pairs = [(g, v) for g, v in zip(gradients, self.trainable_variables, strict=True) if g is not None]
+        self.optimizer.apply_gradients(pairs)
+        return {"loss": loss}
+
+    def test_step(self, data: Any) -> Any:
+        return {"loss": self._computed(data)}
+
+
+class ReturnsItsLossFromState(keras.Sequential):
+    """The same, as Keras has steps on JAX."""
+
+    def train_step(self, state: Any, data: Any) -> Any:
+        _, state = super().train_step(state, data)
+        return {"loss": keras.ops.mean(data[1])}, state
+
+    def test_step(self, state: Any, data: Any) -> Any:
+        _, state = super().test_step(state, data)
+        return {"loss": keras.ops.mean(data[1])}, state
+
+
+class Notes(keras.callbacks.Callback):
+    def __init__(self) -> None:
+        super().__init__()
+        self.batches: list[float] = []
+        self.epochs: list[float] = []
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self.batches.append(logs["loss"])
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self.epochs.append(logs["loss"])
+
+
+@pytest.mark.parametrize("more", [{}, {"steps_per_execution": 2}, {"run_eagerly": True}], ids=str)
+@pytest.mark.parametrize("replicas", [None, 1, 2])
+def test_a_step_reports_the_loss_that_it_returns(replicas: int | None, more: dict[str, Any]) -> None:
+    """As TensorFlow, the last step's. Keras takes a tracker of that name instead, which is 0."""
+    keras.utils.set_random_seed(0)
+    with scope(replicas):
+        model = ReturnsItsLoss()
+        model.compile(keras.optimizers.SGD(0.1), "mse", **more)
+    notes = Notes()
+    history = model.fit(X[:16], Y[:16], callbacks=[notes], validation_data=(X[16:], Y[16:]), **FIT).history
+
+    def error(x: np.ndarray, y: np.ndarray) -> float:
+        return float(np.mean(np.square(np.asarray(model(x)) - y)))
+
+    assert history["loss"] == notes.epochs
+    assert notes.epochs == (notes.batches if "steps_per_execution" in more else notes.batches[1::2])
+    assert min(notes.batches) > 0.05
+    assert history["val_loss"][-1] == pytest.approx(error(X[16:], Y[16:]), rel=1e-5)
+    assert model.evaluate(X[:8], Y[:8], verbose=0) == pytest.approx(error(X[:8], Y[:8]), rel=1e-5)
+    assert model.test_on_batch(X[:8], Y[:8]) == pytest.approx(error(X[:8], Y[:8]), rel=1e-5)
+    expected = error(X[:8], Y[:8])
+    assert model.train_on_batch(X[:8], Y[:8]) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_a_step_of_state_reports_the_loss_that_it_returns(replicas: int) -> None:
+    with scope(replicas):
+        model = ReturnsItsLossFromState([keras.Input((3,)), keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+    history = model.fit(X[:16], Y[:16], **FIT).history
+    assert history["loss"] == pytest.approx([Y[8:16].mean()] * 2)
+    assert model.evaluate(X[:8], Y[:8], verbose=0) == pytest.approx(Y[:8].mean())
+
+
+def test_metrics_beside_an_own_loss_are_those_of_the_epoch() -> None:
+    class Both(ReturnsItsLoss):
+        def train_step(self, data: Any) -> Any:
+            loss = self._computed(data)
+            for metric in self.metrics:
+                if metric.name == "compile_metrics":
+                    metric.update_state(data[1], self(data[0]))
+            return {"loss": loss, **{k: v for k, v in self.get_metrics_result().items() if k != "loss"}}
+
+    with scope(2):
+        model = Both()
+        model.compile("sgd", "mse", metrics=["mse"])
+    history = model.fit(X[:16], Y[:16], **FIT).history
+    errors = np.square(np.asarray(model(X[:16])) - Y[:16])
+    assert history["loss"] == pytest.approx([errors[8:].mean()] * 2, rel=1e-5)
+    assert history["mse"] == pytest.approx([errors.mean()] * 2, rel=1e-5)

@@ -323,6 +323,30 @@ class AsInTensorFlow(keras.Sequential):
         return {"now": loss}
 
 
+class ReturnsItsLoss(AsInTensorFlow):
+    """Its loss has the name of a tracker that nobody updates."""
+
+    def train_step(self, data: Any) -> Any:
+        return {"loss": super().train_step(data)["now"]}
+
+    def test_step(self, data: Any) -> Any:
+        x, y = data[:2]
+        return {"loss": self.compute_loss(x=x, y=y, y_pred=self(x))}
+
+
+def test_a_step_reports_the_loss_that_it_returns() -> None:
+    def program() -> Any:
+        model = make_model(ReturnsItsLoss)
+        history = model.fit(X[:64], Y[:64], **FIT).history["loss"]
+        losses = keras.losses.sparse_categorical_crossentropy(Y[:16], model(X[:16]))
+        expected = float(np.mean(losses)) + float(sum(model.losses))
+        return history, model.evaluate(X[:16], Y[:16], batch_size=16, verbose=0), expected
+
+    history, evaluated, expected = on_servers(program)
+    assert 0 < history[1] < history[0]
+    assert evaluated == pytest.approx(expected, rel=1e-5)
+
+
 class TakesMore(keras.Sequential):
     def train_step(self, state: Any, data: Any, more: Any) -> Any:
         raise AssertionError(more)
