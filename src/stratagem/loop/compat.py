@@ -1,43 +1,55 @@
 """The only file of this folder that touches private parts of JAX and Keras: arrays that remember what they came from.
 
-JAX differentiates functions, by running them under a trace of its own: `LinearizeTrace` computes every operation at
-once and keeps the derivative of each in a linear program. `Recording` is that trace, begun and ended by hand: what runs
-between need be no function. Its arrays have their values at any time, and after its end they are ordinary ones.
-
-Checked on Keras 3.12.0 and 3.15.1, JAX 0.7.2 and 0.10.2.
+JAX hands each operation to the trace that is current. `Recording` is such a trace: it computes the operation at once,
+and notes it where it depends on what is differentiated by. A gradient runs the noted operations again as a function,
+which JAX differentiates by public means (`jax.vjp`). Arrays made under a recording have their values at any time, and
+after its end they are ordinary ones.
 """
 
 from __future__ import annotations
 
 import contextlib
-import weakref
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import jax
 import jax.numpy as jnp
 import keras
-from jax._src import core, source_info_util
-from jax._src.api_util import debug_info
+from jax._src import core
 from jax._src.array import ArrayImpl
 from jax._src.dtypes import canonicalize_value_handlers
-from jax._src.interpreters.ad import LinearizeTrace, LinearizeTracer, Zero
-from jax._src.interpreters.partial_eval import DynamicJaxprTrace
 from jax._src.interpreters.pxla import shard_arg_handlers
-from jax.extend.core import Literal
+from jax.core import Tracer
+from jax.extend.core import jaxpr_as_fun
 from keras.src.backend.common import global_state
 
-from stratagem.replica.compat import run_equation
+from stratagem.loop.replay import Operation, Replay
 
 
-class RecordedArray(LinearizeTracer):
-    """An array made under a recording: a value that is known, and the tangent that leads to its derivative."""
+class RecordedArray(Tracer):
+    """An array made under a recording: a value that is known, and the number that the recording knows it by."""
 
-    __slots__: Sequence[str] = []
+    __slots__ = ("number", "primal")
     _trace: Any
 
+    def __init__(self, recording: Recording, value: Any, number: int) -> None:
+        self._trace = recording
+        self.primal = value
+        self.number = number
+
+    @property
+    def aval(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return jax.typeof(self.primal)
+
     def full_lower(self) -> Any:
-        return super().full_lower() if self._trace.recording else core.full_lower(self.primal)
+        return self if self._trace.recording else core.full_lower(self.primal)
+
+    def to_concrete_value(self) -> Any:
+        return core.to_concrete_value(self.primal)
+
+    def get_referent(self) -> Any:
+        return core.get_referent(self.primal)
 
 
 _METHODS: Final = [
@@ -77,8 +89,8 @@ def _give_known_values() -> None:
     def method(name: str) -> Callable[..., Any]:
         def call(array: Any, *args: Any, **kwargs: Any) -> Any:
             known = concrete(array)
-            if isinstance(known, core.Tracer):  # in a function of JAX's own: no values yet, and JAX's error
-                return getattr(core.Tracer, name)(array, *args, **kwargs)
+            if isinstance(known, Tracer):  # in a function of JAX's own: no values yet, and JAX's error
+                return getattr(Tracer, name)(array, *args, **kwargs)
             return getattr(known, name)(*args, **kwargs)
 
         return call
@@ -103,26 +115,20 @@ def concrete(value: Any) -> Any:
 _give_known_values()
 
 
-class Recording(LinearizeTrace):
+class Recording(core.Trace):
     """Operations between `begin` and `end` compute at once, and can be differentiated."""
 
-    tangent_trace: Any
-
     def __init__(self) -> None:
-        info = debug_info("GradientTape", lambda: None, (), {})
-        self._info = info.with_unknown_names()
-        tangents = DynamicJaxprTrace(info, auto_dce=True)
-        tangents.tag = tag = core.TraceTag()
-        # JAX before 0.10 takes the tag itself; since then, whether cotangents are what is wanted
-        super().__init__(core.trace_ctx.trace, tangents, True if hasattr(LinearizeTrace, "tag") else tag)
+        super().__init__()
         self.recording = False
         self._outside: Any = None
         self._stand_ins: dict[int, tuple[Any, RecordedArray]] = {}
-        self._made: list[weakref.ref[RecordedArray]] = []
+        self._operations: list[Operation] = []
+        self._numbers = itertools.count()
 
     def begin(self) -> None:
         """Record from here on, in what is recorded or traced already."""
-        self.parent_trace = self._outside = core.trace_ctx.trace
+        self._outside = core.trace_ctx.trace
         core.trace_ctx.set_trace(self)
         self.recording = True
 
@@ -133,13 +139,8 @@ class Recording(LinearizeTrace):
 
     def release(self) -> None:
         """Forget how arrays were made."""
-        for reference in self._made:
-            array = reference()
-            if array is not None:
-                array.tangent = Zero(core.typeof(array.primal).to_tangent_aval())
-        self._made.clear()
+        self._operations.clear()
         self._stand_ins.clear()
-        self.tangent_trace.invalidate()
 
     def source(self, value: Any, like: RecordedArray | None = None) -> RecordedArray:
         """Return an array of this value to differentiate by.
@@ -148,88 +149,111 @@ class Recording(LinearizeTrace):
             value: The value.
             like: An earlier one: the derivatives by both add up.
         """
-        if like is not None:
-            return self._kept(RecordedArray(self, value, like.tangent))
-        tangent = core.typeof(value).to_tangent_aval()
-        return self._kept(RecordedArray(self, value, self.tangent_trace.new_arg(tangent, source_info_util.current())))
+        return RecordedArray(self, value, next(self._numbers) if like is None else like.number)
 
     def watch(self, value: Any) -> None:
         """Differentiate by this very array: from here on, a source stands for it where operations meet it."""
-        if not _belongs_to(value, self):
+        if not (isinstance(value, RecordedArray) and value._trace is self):
             self._stand_ins[id(value)] = value, self.source(value)
 
-    def stand_in(self, value: Any) -> Any:
-        """Return the source that stands for an array, or the array."""
-        _, source = self._stand_ins.get(id(value), (None, value))
-        return source
+    # What JAX calls ----------------------------------------------------------------------------------
 
-    def _kept(self, array: RecordedArray) -> RecordedArray:
-        self._made.append(weakref.ref(array))
-        return array
-
-    def _given(self, values: Sequence[Any]) -> list[Any]:
-        return [self.stand_in(_lowered(value)) for value in values]
-
-    def _returned(self, result: Any) -> Any:
-        if isinstance(result, list | tuple):
-            return [self._returned(each) for each in result]
-        if type(result) is LinearizeTracer and result._trace is self:
-            return self._kept(RecordedArray(self, result.primal, result.tangent))
-        return result
+    def stage_value(self, val: Any) -> Any:
+        return val if isinstance(val, jax.Array) else self._outside.stage_value(val)
 
     def process_primitive(self, primitive: Any, tracers: Any, params: Any, /) -> Any:
-        return self._returned(super().process_primitive(primitive, self._given(tracers), params))
+        def function(*operands: Any) -> list[Any]:
+            results = primitive.bind(*operands, **params)
+            return list(results) if primitive.multiple_results else [results]
+
+        results = self._ran(function, (primitive, *sorted(params.items())), self._given(tracers))
+        return results if primitive.multiple_results else results[0]
+
+    def process_call(self, primitive: Any, fun: Any, tracers: Any, params: Any, /) -> Any:
+        return self._traced("process_call", (primitive, fun), tracers, (params,), {})
 
     def process_custom_jvp_call(self, primitive: Any, fun: Any, jvp: Any, tracers: Any, /, **kwargs: Any) -> Any:
-        return self._returned(super().process_custom_jvp_call(primitive, fun, jvp, self._given(tracers), **kwargs))
+        return self._traced("process_custom_jvp_call", (primitive, fun, jvp), tracers, (), kwargs)
 
     def process_custom_vjp_call(
         self, primitive: Any, fun: Any, fwd: Any, bwd: Any, tracers: Any, /, *args: Any, **kwargs: Any
     ) -> Any:
+        return self._traced("process_custom_vjp_call", (primitive, fun, fwd, bwd), tracers, args, kwargs)
+
+    def _traced(self, process: str, head: Sequence[Any], tracers: Sequence[Any], tail: Any, kwargs: Any) -> list[Any]:
+        """Run an operation that holds functions, which can be called once only: trace it, and run the trace."""
+
+        def function(*operands: Any) -> Any:
+            return getattr(core.trace_ctx.trace, process)(*head, operands, *tail, **kwargs)
+
         given = self._given(tracers)
-        return self._returned(super().process_custom_vjp_call(primitive, fun, fwd, bwd, given, *args, **kwargs))
+        with core.set_current_trace(self._outside):
+            traced = jax.make_jaxpr(function)(*map(self._operand, given))
+        # What JAX wraps functions in is made anew at each call; and constants that a function closes over may change.
+        rule = getattr(head[-1], "f", None) if process == "process_custom_jvp_call" else None
+        is_known = rule is not None and not traced.consts
+        what = (*head[:-1], rule, *sorted(kwargs.items())) if is_known else None
+        return self._ran(jaxpr_as_fun(traced), what, given)
+
+    def _ran(
+        self, function: Callable[..., Sequence[Any]], what: tuple[Any, ...] | None, given: Sequence[Any]
+    ) -> list[Any]:
+        """Run an operation, and note it if it depends on a source."""
+        operands = list(map(self._operand, given))
+        with core.set_current_trace(self._outside):
+            values = list(function(*operands))
+        numbers = [array.number if self._has_made(array) else None for array in given]
+        if all(number is None for number in numbers):
+            return values
+        results = [next(self._numbers) if jnp.issubdtype(value.dtype, jnp.inexact) else None for value in values]
+        self._operations.append(Operation(function, what, operands, numbers, results))
+        pairs = zip(values, results, strict=True)
+        return [value if number is None else RecordedArray(self, value, number) for value, number in pairs]
+
+    def _given(self, tracers: Sequence[Any]) -> list[Any]:
+        return [self._stand_in(_lowered(tracer)) for tracer in tracers]
+
+    def _stand_in(self, value: Any) -> Any:
+        """Return the source that stands for an array, or the array."""
+        return self._stand_ins.get(id(value), (None, value))[1]
+
+    def _has_made(self, value: Any) -> bool:
+        return isinstance(value, RecordedArray) and value._trace is self
+
+    def _operand(self, value: Any) -> Any:
+        return value.primal if self._has_made(value) else value
+
+    # Derivatives ---------------------------------------------------------------------------------------
 
     def pull(self, targets: Sequence[Any], sources: Sequence[Any]) -> tuple[Callable[..., Any], list[bool]]:
         """Return what takes weights of the targets to derivatives by the sources.
 
         Args:
             targets: Arrays.
-            sources: Arrays.
+            sources: Arrays; None for what was not read.
 
         Returns:
             (function of a list of weights that returns a list with an array for each connected source, whether each
             source is connected).
         """
-        tangents = [self._tangent(target) for target in targets]
-        places = [place for place, tangent in enumerate(tangents) if tangent is not None]
-        jaxpr, constants = self.tangent_trace.to_jaxpr(
-            [tangents[place] for place in places], self._info, source_info_util.current()
-        )
-        known = dict(zip(jaxpr.constvars, constants, strict=True))
-        of_sources = [getattr(self._tangent(source), "val", None) for source in sources]
-        starts = [var for var in dict.fromkeys(of_sources) if var is not None]
-        useful = _between(jaxpr, starts)
-        starts = [var for var in starts if var in useful]
-
-        def forward(*changes: Any) -> list[Any]:
-            return _evaluated(jaxpr, known, useful, dict(zip(starts, changes, strict=True)))
-
-        transposed = jax.linear_transpose(forward, *(jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in starts))
+        wanted = [self._number_of(target) for target in targets]
+        numbers = [self._number_of(source) for source in sources]
+        values = {n: concrete(source) for n, source in zip(numbers, sources, strict=True) if n is not None}
+        replay = Replay(self._operations, wanted, list(values))
+        given = [concrete(target) for target in targets]
 
         def pulled(weights: Sequence[Any]) -> list[Any]:
-            found = dict(zip(starts, transposed([weights[place] for place in places]) if starts else (), strict=True))
-            return [found[var] for var in of_sources if var in found]
+            found = replay.gradients(given, values, weights)
+            return [found[number] for number in numbers if number in found]
 
-        return pulled, [var in starts for var in of_sources]
+        return pulled, [number in replay.sources for number in numbers]
 
-    def _tangent(self, array: Any) -> Any:
-        array = self.stand_in(array)
+    def _number_of(self, array: Any) -> int | None:
+        array = self._stand_in(array)
         while isinstance(array, RecordedArray):
             if array._trace is self:
-                if isinstance(array.tangent, Zero):
-                    return None
-                return self.tangent_trace.to_jaxpr_tracer(array.tangent, source_info_util.current())
-            array = self.stand_in(array.primal)
+                return array.number
+            array = self._stand_in(array.primal)
         return None
 
 
@@ -238,45 +262,6 @@ def _lowered(value: Any) -> Any:
     while isinstance(value, RecordedArray) and not value._trace.recording:
         value = value.primal
     return value
-
-
-def _belongs_to(value: Any, recording: Recording) -> bool:
-    return isinstance(value, RecordedArray) and value._trace is recording
-
-
-def _between(jaxpr: Any, starts: Sequence[Any]) -> set[Any]:
-    """Return the variables of a linear program that depend on the starts, and that its results depend on."""
-    reached = set(starts)
-    for equation in jaxpr.eqns:
-        if any(var in reached for var in _variables(equation.invars)):
-            reached.update(equation.outvars)
-    needed = set(_variables(jaxpr.outvars)) & reached
-    for equation in reversed(jaxpr.eqns):
-        if any(var in needed for var in equation.outvars):
-            needed.update(reached.intersection(_variables(equation.invars)))
-    return needed
-
-
-def _variables(atoms: Sequence[Any]) -> list[Any]:
-    return [atom for atom in atoms if not isinstance(atom, Literal)]
-
-
-def _evaluated(jaxpr: Any, known: dict[Any, Any], useful: set[Any], changes: dict[Any, Any]) -> list[Any]:
-    """Run a linear program. A start in its middle changes by what is given, besides what it depends on."""
-
-    def value(atom: Any) -> Any:
-        if isinstance(atom, Literal):
-            return atom.val
-        if atom in changes:
-            return changes[atom]
-        return known[atom] if atom in known else jnp.zeros(atom.aval.shape, atom.aval.dtype)
-
-    for equation in jaxpr.eqns:
-        if not useful.isdisjoint(equation.outvars) and any(var in changes for var in _variables(equation.invars)):
-            results = run_equation(equation, [value(atom) for atom in equation.invars])
-            for var, result in zip(equation.outvars, results, strict=True):
-                changes[var] = result + changes[var] if var in changes else result
-    return [value(atom) for atom in jaxpr.outvars]
 
 
 @contextlib.contextmanager

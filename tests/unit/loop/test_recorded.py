@@ -14,7 +14,7 @@ import pytest
 
 import stratagem
 from stratagem.core.errors import InputError, UsageError
-from stratagem.loop.compat import RecordedArray
+from stratagem.loop.compat import RecordedArray, concrete
 
 X = np.random.default_rng(0).normal(size=(6, 4, 4)).astype("float32")
 Y = np.array([0, 1, 2, 0, 1, 2])
@@ -246,7 +246,7 @@ def test_what_was_recorded_goes_with_the_tape() -> None:
     with stratagem.GradientTape() as tape:
         middle = a * a
         loss = middle * a
-    gone = weakref.ref(middle.tangent)
+    gone = weakref.ref(concrete(middle))
     tape.gradient(loss, a)
     del middle
     gc.collect()
@@ -254,7 +254,7 @@ def test_what_was_recorded_goes_with_the_tape() -> None:
     with stratagem.GradientTape(persistent=True) as tape:
         middle = a * a
         loss = middle * a
-    gone = weakref.ref(middle.tangent)
+    gone = weakref.ref(concrete(middle))
     del tape, middle
     gc.collect()
     assert gone() is None

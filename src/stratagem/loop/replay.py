@@ -1,0 +1,160 @@
+"""Derivatives of operations that ran one by one: they run again as a function, which JAX differentiates.
+
+A loop takes the same operations at each step. The second time that the same ones are differentiated they are compiled,
+so that a step costs little more than its own operations. What is asked for once is never compiled.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+_MOST_PROGRAMS: Final = 128
+"""How many sequences of operations are remembered."""
+
+
+class Operation(NamedTuple):
+    """An operation that ran.
+
+    Args:
+        function: Computes it again: a function of its operands that returns a list of its results.
+        what: Equal for operations that compute the same; None where that cannot be told.
+        operands: Those it had, as values.
+        numbers: What the operands are known by; None for what derivatives do not depend on.
+        results: What its results are known by; None for those that cannot be differentiated.
+    """
+
+    function: Callable[..., Sequence[Any]]
+    what: tuple[Any, ...] | None
+    operands: Sequence[Any]
+    numbers: Sequence[int | None]
+    results: Sequence[int | None]
+
+
+class Replay:
+    """The operations through which some arrays depend on others.
+
+    Args:
+        operations: All that ran, in order.
+        targets: The numbers of what is differentiated.
+        sources: The numbers of what it is differentiated by.
+    """
+
+    def __init__(self, operations: Sequence[Operation], targets: Sequence[int | None], sources: Sequence[int]) -> None:
+        self._operations, self._needed = _between(operations, sources, targets)
+        self._targets = [number if number in self._needed else None for number in targets]
+        self.sources = [number for number in sources if number in self._needed]
+        """Those that some target depends on."""
+
+    def gradients(self, values: Sequence[Any], sources: Mapping[int, Any], weights: Sequence[Any]) -> dict[int, Any]:
+        """Return the derivative of the weighted targets by each source.
+
+        Args:
+            values: Those of the targets.
+            sources: Those of the sources.
+            weights: One for each target, of its shape.
+        """
+        # The sum of this zero and any number is that number, also where it is another zero.
+        changes = [-jnp.zeros_like(sources[number]) for number in self.sources]
+        operands = [operation.operands for operation in self._operations]
+        found = self._program()(changes, operands, list(values), list(weights))
+        return dict(zip(self.sources, found, strict=True))
+
+    def _program(self) -> Callable[..., list[Any]]:
+        """Return what computes the derivatives: compiled, where the same operations were differentiated before."""
+        signature = self._signature()
+        if signature is None:
+            return self._compute
+        program = _programs.pop(signature, None)
+        if program is None:
+            known = self._without_arrays() if signature in _seen else None
+            _keep(_seen, signature, True)
+            return self._compute if known is None else _keep(_programs, signature, jax.jit(known._compute))
+        return _keep(_programs, signature, program)
+
+    def _compute(
+        self, changes: Sequence[Any], operands: Sequence[Sequence[Any]], values: Sequence[Any], weights: Sequence[Any]
+    ) -> list[Any]:
+        """Compute the derivatives, given the changes of the sources (all zero) and all arrays beside."""
+
+        def forward(changes: Sequence[Any]) -> list[Any]:
+            change = dict(zip(self.sources, changes, strict=True))
+            known: dict[int | None, Any] = {}
+
+            def changed(number: int | None, value: Any) -> Any:
+                return value + change[number] if number in change else value
+
+            def value_of(number: int | None, value: Any) -> Any:
+                # A variable that was assigned has one number and several values: the operation's own counts.
+                return known[number] if number in known else changed(number, value)
+
+            for operation, own in zip(self._operations, operands, strict=True):
+                results = operation.function(*map(value_of, operation.numbers, own))
+                for number, result in zip(operation.results, results, strict=True):
+                    if number in self._needed:
+                        known[number] = changed(number, result)
+            targets = zip(self._targets, values, strict=True)
+            return [value_of(number, value) for number, value in targets if number is not None]
+
+        chosen = [weight for number, weight in zip(self._targets, weights, strict=True) if number is not None]
+        (found,) = jax.vjp(forward, list(changes))[1](chosen)
+        return list(found)
+
+    def _signature(self) -> Hashable | None:
+        """Return what is equal for operations that compute the same, in the same order, of the same things."""
+        places: dict[int | None, int] = {None: -1}
+
+        def renumbered(numbers: Sequence[int | None]) -> tuple[int, ...]:
+            return tuple([places.setdefault(number, len(places)) for number in numbers])
+
+        steps = []
+        for operation in self._operations:
+            needed = [number if number in self._needed else None for number in operation.results]
+            steps.append((operation.what, renumbered(operation.numbers), renumbered(needed)))
+        signature = tuple(steps), renumbered(self._targets), renumbered(self.sources)
+        try:
+            hash(signature)
+        except TypeError:
+            return None
+        return None if any(operation.what is None for operation in self._operations) else signature
+
+    def _without_arrays(self) -> Replay:
+        """Return the same operations without their operands, which a compiled program must not keep."""
+        copy = Replay((), (), ())
+        copy._operations = [operation._replace(operands=()) for operation in self._operations]
+        copy._needed, copy._targets, copy.sources = self._needed, self._targets, self.sources
+        return copy
+
+
+_seen: Final[collections.OrderedDict[Hashable, bool]] = collections.OrderedDict()
+_programs: Final[collections.OrderedDict[Hashable, Any]] = collections.OrderedDict()
+
+
+def _keep(known: collections.OrderedDict[Hashable, Any], signature: Hashable, value: Any) -> Any:
+    known[signature] = value
+    known.move_to_end(signature)
+    while len(known) > _MOST_PROGRAMS:
+        known.popitem(last=False)
+    return value
+
+
+def _between(
+    operations: Sequence[Operation], sources: Sequence[int], targets: Sequence[int | None]
+) -> tuple[list[Operation], set[int]]:
+    """Return the operations through which targets depend on sources, and the numbers of all arrays on the way."""
+    reached = set(sources)
+    dependent = []
+    for operation in operations:
+        if not reached.isdisjoint(operation.numbers):
+            dependent.append(operation)
+            reached.update(number for number in operation.results if number is not None)
+    needed, useful = reached.intersection(targets), []
+    for operation in reversed(dependent):
+        if not needed.isdisjoint(operation.results):
+            useful.append(operation)
+            needed |= reached.intersection(operation.numbers)
+    return useful[::-1], needed

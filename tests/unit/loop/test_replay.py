@@ -1,0 +1,112 @@
+"""Gradients outside compiled functions: the same operations again are compiled, and give the same numbers."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import keras
+import numpy as np
+import pytest
+
+import stratagem
+from stratagem.loop import replay
+
+
+@pytest.fixture(autouse=True)
+def forgets_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay, "_programs", type(replay._programs)())
+    monkeypatch.setattr(replay, "_seen", type(replay._seen)())
+
+
+def gradient(weight: Any, x: Any, scale: float = 1.0) -> Any:
+    with stratagem.GradientTape() as tape:
+        hidden = keras.ops.relu(keras.ops.matmul(x, weight)) * scale
+        loss = keras.ops.sum(keras.ops.softmax(hidden) * hidden)
+    return tape.gradient(loss, weight)
+
+
+def by_jax(weight: Any, x: Any, scale: float = 1.0) -> Any:
+    def loss(weight: Any) -> Any:
+        hidden = jax.nn.relu(x @ weight) * scale
+        return jnp.sum(jax.nn.softmax(hidden) * hidden)
+
+    return jax.grad(loss)(weight)
+
+
+def test_from_the_second_time_on_it_is_compiled() -> None:
+    rng = np.random.default_rng(0)
+    weight, x = keras.Variable(rng.normal(size=(3, 4)).astype("float32")), None
+    for step in range(4):
+        x = jnp.asarray(rng.normal(size=(5, 3)), "float32")
+        np.testing.assert_allclose(gradient(weight, x), by_jax(weight.value, x), rtol=1e-5)
+        weight.assign_add(np.ones((3, 4), "float32"))
+        assert len(replay._programs) == min(step, 1)
+    for scale in (2.0, 3.0):  # a number of Python is an operand of the operation
+        np.testing.assert_allclose(gradient(weight, x, scale), by_jax(weight.value, x, scale), rtol=1e-5)
+    x = jnp.asarray(rng.normal(size=(7, 3)), "float32")
+    np.testing.assert_allclose(gradient(weight, x), by_jax(weight.value, x), rtol=1e-5)
+    assert len(replay._programs) == 1
+
+
+def test_a_program_keeps_no_array() -> None:
+    weight = keras.Variable(np.ones((3, 4), "float32"))
+    kept = []
+    for _ in range(3):
+        x = jnp.ones((5, 3))
+        gradient(weight, x)
+        kept.append(weakref.ref(x))
+        del x
+    gc.collect()
+    assert len(replay._programs) == 1
+    assert all(reference() is None for reference in kept)
+
+
+def test_what_cannot_be_told_apart_is_never_compiled() -> None:
+    """A rule that closes over an array: the next one may close over another."""
+
+    def scaled(by: Any) -> Any:
+        @jax.custom_jvp
+        def function(x: Any) -> Any:
+            return x * by
+
+        @function.defjvp
+        def rule(primals: Any, tangents: Any) -> Any:
+            return primals[0] * by, tangents[0] * by * 10
+
+        return function
+
+    w = keras.Variable(2.0)
+    found = []
+    for by in (1.0, 2.0, 3.0):
+        with stratagem.GradientTape() as tape:
+            loss = scaled(jnp.asarray(by))(w.value)
+        found.append(float(tape.gradient(loss, w)))
+    assert found == [10.0, 20.0, 30.0]
+
+
+def test_a_second_derivative_through_a_compiled_gradient() -> None:
+    w = keras.Variable(3.0)
+    for _ in range(3):
+        with stratagem.GradientTape() as outer:
+            with stratagem.GradientTape() as inner:
+                loss = w * w * w
+            slope = inner.gradient(loss, w)
+        assert (float(slope), float(outer.gradient(slope, w))) == (27.0, 18.0)
+    assert len(replay._programs) == 2
+
+
+def test_a_zero_that_is_negative_stays_so() -> None:
+    """Sources are changed by a zero that leaves every number as it is."""
+    w = keras.Variable([-0.0, 0.0])
+    for _ in range(3):
+        with stratagem.GradientTape() as tape:
+            loss = 1.0 / w
+        np.testing.assert_array_equal(tape.gradient(loss, w), [-np.inf, -np.inf])
+        assert np.asarray(loss).tolist() == [-np.inf, np.inf]
+        with stratagem.GradientTape() as tape:
+            loss = keras.ops.arctan2(w, -1.0 + 0.0 * w)
+        np.testing.assert_allclose(np.asarray(loss), [-np.pi, np.pi])
