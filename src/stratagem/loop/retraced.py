@@ -25,10 +25,10 @@ from stratagem.replica.tracing import Replayable
 class _Reached(BaseException):
     """Ends a replay at the gradient call it was made for. Not an `Exception`: user code must not catch it."""
 
-    def __init__(self, targets: list[Any], watched: list[Any]) -> None:
+    def __init__(self, targets: list[Any], tensors: list[Any], watched: list[Any], links: list[set[int]]) -> None:
         super().__init__("a replay reached its gradient call")
-        self.targets = targets
-        self.watched = watched
+        self.reached = targets, tensors, watched
+        self.is_linked = [all(id(tensor) in linked for linked in links) for tensor in tensors]
 
 
 class _Replay(Replayable):
@@ -48,6 +48,8 @@ class _Replay(Replayable):
         self.tape = tape
         self.substitutes = substitutes
         self.answers = list(_gradients(origin))
+        self.links: list[set[int]] = []
+        """For each gradient found meanwhile under the tape, the tensors that it depends on as they stand here."""
 
 
 class _Gradient(NamedTuple):
@@ -145,7 +147,7 @@ class Retraced:
 
         Args:
             targets: Floating-point tensors.
-            sources: Variables and watched tensors.
+            sources: Variables and tensors.
             weights: Of the targets' shapes.
             several: Whether the weights have one more axis in front; then gradients have it too.
         """
@@ -153,7 +155,7 @@ class Retraced:
         before = exchange.position
         if isinstance(tracing, _Replay):
             if number == tracing.call:
-                raise _Reached(list(targets), list(self._watched))
+                raise _Reached(list(targets), _tensors(sources), list(self._watched), tracing.links)
             tapes = _tapes(tracing)
             if not (tracing.tape < len(tapes) and tapes[tracing.tape].recording):
                 # Not under the tape that is differentiated: what the first tracing found is a constant.
@@ -173,16 +175,20 @@ class Retraced:
         self, number: int, sources: Sequence[Any], weights: Sequence[Any], several: bool
     ) -> list[jax.Array | None]:
         wanted = {id(leaf) for leaf in sources if isinstance(leaf, keras.Variable)}
-        read = [(variable, value) for key, (variable, value) in self._read.items() if key in wanted]
+        read = sorted(self._read.values(), key=lambda each: id(each[0]) not in wanted)
         outer = self._tracing.substitutes if isinstance(self._tracing, _Replay) else {}
 
-        def prefix(values: list[jax.Array]) -> tuple[list[jax.Array], list[jax.Array]]:
+        is_linked: list[bool] = []
+
+        def prefix(values: list[jax.Array]) -> tuple[list[jax.Array], list[jax.Array], list[jax.Array]]:
             own = {id(variable): value for (variable, _), value in zip(read, values, strict=True)}
             replay = _Replay(self._tracing, number, self._number, {**outer, self._number: own})
             try:
                 replay.run()
-            except _Reached as reached:
-                return reached.targets, [jnp.asarray(leaf) for leaf in reached.watched]
+            except _Reached as end:
+                is_linked[:] = end.is_linked
+                targets, tensors, watched = end.reached
+                return targets, [jnp.asarray(leaf) for leaf in tensors], [jnp.asarray(leaf) for leaf in watched]
             raise UsageError(
                 explain(
                     "The function did not come to tape.gradient when it was traced again.",
@@ -191,10 +197,28 @@ class Retraced:
                 )
             )
 
-        watched = {id(leaf): i for i, leaf in enumerate(self._watched)}
+        tensors = _tensors(sources)
         traced = Traced(prefix, [value for _, value in read])
-        chosen = [watched[id(leaf)] for leaf in sources if id(leaf) in watched]
-        by_variable, by_tensor = traced.gradients(chosen, [self._watched[i] for i in chosen], weights, several)
-        of_variable = {id(variable): g for (variable, _), g in zip(read, by_variable, strict=True)}
-        of_tensor = {id(self._watched[i]): g for i, g in zip(chosen, by_tensor, strict=True)}
-        return [of_variable.get(id(leaf), of_tensor.get(id(leaf))) for leaf in sources]
+        if any(traced.is_computed(place) and not linked for place, linked in enumerate(is_linked)):
+            raise UsageError(
+                explain(
+                    "In a compiled function a tape was asked for the gradient by a tensor that was computed inside it, "
+                    "of a target that another tape's gradient went into.",
+                    "The part of the gradient that goes through the other tape's would be missing.",
+                    "Let the inner tape begin after the tensor is computed, and watch it: inner.watch(tensor).",
+                )
+            )
+        variables = [variable for variable, _ in read if id(variable) in wanted]
+        actual = [*tensors, *self._watched]
+        by_variable, by_tensor, linked = traced.gradients(len(variables), actual, weights, several)
+        if isinstance(self._tracing, _Replay):
+            self._tracing.links.append(
+                {id(tensor) for tensor, is_linked in zip(actual, linked, strict=True) if is_linked}
+            )
+        of_variable = {id(variable): gradient for variable, gradient in zip(variables, by_variable, strict=True)}
+        of_tensor = iter(by_tensor)
+        return [of_variable.get(id(leaf)) if isinstance(leaf, keras.Variable) else next(of_tensor) for leaf in sources]
+
+
+def _tensors(sources: Sequence[Any]) -> list[Any]:
+    return [leaf for leaf in sources if not isinstance(leaf, keras.Variable)]

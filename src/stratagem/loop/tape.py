@@ -122,8 +122,8 @@ class GradientTape:
         Args:
             target: A tensor or a structure of tensors; gradients of several are added up. A target that is
                 no scalar counts as its sum.
-            sources: A structure of variables and watched tensors; outside compiled functions, of any that were computed
-                from those.
+            sources: A structure of variables, watched tensors, and tensors that were computed from these inside
+                the tape.
             output_gradients: Weights of the targets, of their shapes; ones when None.
             unconnected_gradients: What to return for a source that no target depends on: "none" or "zero".
 
@@ -150,7 +150,7 @@ class GradientTape:
 
         Args:
             target: A tensor.
-            sources: A structure of variables and watched tensors.
+            sources: As for `gradient`.
             unconnected_gradients: What to return for a source that the target does not depend on: "none" or "zero".
             parallel: TensorFlow's `parallel_iterations`, `experimental_use_pfor`: no effect.
 
@@ -178,7 +178,7 @@ class GradientTape:
 
         Args:
             target: A tensor, of rows that each depend on one row of the source.
-            source: A watched tensor with as many rows.
+            source: A tensor with as many rows, watched or computed inside the tape.
             unconnected_gradients: What to return where the target does not depend on the source: "none" or "zero".
             parallel: TensorFlow's `parallel_iterations`, `experimental_use_pfor`: no effect.
 
