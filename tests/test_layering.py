@@ -30,7 +30,7 @@ LAYERS: tuple[frozenset[str], ...] = (
 
 RANK = {folder: rank for rank, folders in enumerate(LAYERS) for folder in folders}
 TOP = len(LAYERS)
-PRIVATE_APIS = ("keras.src", "jax._src", "jaxlib")
+PRIVATE_APIS = ("keras.src", "jax._src", "jax.interpreters", "jaxlib")
 
 
 class Import(NamedTuple):

@@ -13,6 +13,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import jax
 import keras
 from keras.src.backend import compute_output_spec, get_keras_mask, set_keras_mask
 from keras.src.backend.jax import nn as jax_nn
@@ -205,6 +206,7 @@ def build_from_batch(model: Any, batch: Tree, *, inputs_only: bool) -> None:
         batch: Structure of arrays (x, y, sample_weight), as `fit` gets it.
         inputs_only: Whether only the layers must be built, as for `predict`.
     """
+    batch = jax.tree.map(_as_on_devices, batch)
     if not inputs_only:
         # Keras's own, also where the seam has put something in its place.
         _originals.get((BaseTrainer, "_symbolic_build"), BaseTrainer._symbolic_build)(model, data_batch=batch)
@@ -214,6 +216,13 @@ def build_from_batch(model: Any, batch: Tree, *, inputs_only: bool) -> None:
             lambda leaf: keras.KerasTensor(leaf.shape, keras.backend.standardize_dtype(leaf.dtype)), x
         )
         compute_output_spec(model, specs, training=False)
+
+
+def _as_on_devices(leaf: Any) -> Any:
+    """Return the shape of an array and the dtype that devices hold it in; JAX warns where it is asked for another."""
+    if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
+        return leaf
+    return jax.ShapeDtypeStruct(leaf.shape, jax.dtypes.canonicalize_dtype(keras.backend.standardize_dtype(leaf.dtype)))
 
 
 def layers_of(model: Any) -> Sequence[Any]:

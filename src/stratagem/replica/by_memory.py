@@ -23,7 +23,7 @@ from jax import lax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 from jax.sharding import Mesh, PartitionSpec
 
-from stratagem.replica.compat import run_equation, trace_state
+from stratagem.replica.compat import run_equation, scan_operands, trace_state
 from stratagem.replica.host_exchange import exchange, is_exchanged
 from stratagem.replica.host_memory import HostMemory
 from stratagem.replica.mesh import Tree
@@ -188,15 +188,15 @@ class _Rewriting:
             branches = [functools.partial(self._branch, branch) for branch in eqn.params["branches"]]
             return lax.switch(index, branches, link, operands)
         if eqn.primitive.name == "scan":
-            return self._scan(eqn.params, link, values)
+            return self._scan(eqn, link, values)
         return self.run(eqn.params["jaxpr"], link, values)
 
     def _branch(self, program: ClosedJaxpr, link: jax.Array, values: list[Any]) -> tuple[jax.Array, list[Any]]:
         return self.run(program, link, values)
 
-    def _scan(self, params: dict[str, Any], link: jax.Array, values: list[Any]) -> tuple[jax.Array, list[Any]]:
-        consts, carried = params["num_consts"], params["num_carry"]
-        fixed, carry, rows = values[:consts], values[consts : consts + carried], values[consts + carried :]
+    def _scan(self, eqn: JaxprEqn, link: jax.Array, values: list[Any]) -> tuple[jax.Array, list[Any]]:
+        fixed, carry, rows = scan_operands(eqn, values)
+        params, carried = eqn.params, len(carry)
 
         def body(state: tuple[jax.Array, list[Any]], row: list[Any]) -> tuple[tuple[jax.Array, list[Any]], list[Any]]:
             link, results = self.run(params["jaxpr"], state[0], [*fixed, *state[1], *row])

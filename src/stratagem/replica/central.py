@@ -18,10 +18,10 @@ from typing import Any, Final
 import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, jaxpr_as_fun
-from jax.interpreters.partial_eval import dce_jaxpr
 from jax.sharding import PartitionSpec
 
 from stratagem.replica.by_memory import MemoryProgram
+from stratagem.replica.compat import needed_part
 from stratagem.replica.for_cpu import suited_to_cpu
 from stratagem.replica.mesh import AXIS, ReplicaMesh, Tree
 
@@ -206,7 +206,7 @@ def _needed(
     """Return what some results of a program need, and which inputs that needs."""
     effects = frozenset[Any]().union(*(eqn.effects for eqn in eqns))
     piece = program.replace(constvars=[], invars=inputs, outvars=results, eqns=eqns, effects=effects)
-    return dce_jaxpr(piece, [True] * len(results))
+    return needed_part(piece, [True] * len(results))
 
 
 def _variables(atoms: Iterable[Any]) -> list[Var]:

@@ -1,6 +1,6 @@
 """The only file of this folder that touches private parts of Keras, or what JAX spells differently by version.
 
-Checked on Keras 3.12.0 and 3.15.1, JAX 0.7 to 0.10.
+Programs that JAX has traced are read and changed elsewhere; what their equations are called, and hold, is told here.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import keras
+from jax.interpreters.partial_eval import dce_jaxpr
 
 try:
     from jax.extend.core import get_opaque_trace_state
@@ -47,6 +48,31 @@ def run_equation(equation: Any, values: Sequence[Any]) -> Sequence[Any]:
     with equation.ctx.manager:
         results = equation.primitive.bind(*functions, *values, **parameters)
     return results if equation.primitive.multiple_results else [results]
+
+
+def scan_operands(equation: Any, values: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
+    """Divide the operands of a `lax.scan` into constants, what is carried, and rows.
+
+    Args:
+        equation: The equation of the scan.
+        values: One for each operand.
+    """
+    if "num_consts" in equation.params:  # before JAX 0.11.2
+        first = equation.params["num_consts"]
+        last = first + equation.params["num_carry"]
+        return list(values[:first]), list(values[first:last]), list(values[last:])
+    constants, carried, rows = equation.params["ft_in"].update(list(values)).unpack()
+    return list(constants), list(carried), list(rows)
+
+
+def needed_part(program: Any, used: Sequence[bool]) -> tuple[Any, list[bool]]:
+    """Return a program without what only unused results need, and which of its inputs are left.
+
+    Args:
+        program: A `jax.extend.core.Jaxpr`.
+        used: Which of its results are used.
+    """
+    return dce_jaxpr(program, list(used))
 
 
 def trace_state() -> Any:

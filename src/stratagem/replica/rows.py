@@ -19,10 +19,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
-from jax.interpreters.partial_eval import dce_jaxpr
 
 from stratagem.core.log import announce_once
-from stratagem.replica.compat import stored_dtype
+from stratagem.replica.compat import needed_part, stored_dtype
 from stratagem.replica.lookups import Block, Lookups, Unknown, looked_up, opened
 from stratagem.replica.resident import RowChange, RowsOf, lives_elsewhere, values_of
 
@@ -82,7 +81,7 @@ class RowProgram:
         self._tables &= {place - first for place in looked_up(self._program)}
         if self._program.effects:
             self._tables.clear()  # they would happen in both parts
-        _, needed = dce_jaxpr(self._program, [True] * len(self._program.outvars))
+        _, needed = needed_part(self._program, [True] * len(self._program.outvars))
         leaves = jax.tree.leaves((values, list(arrays), list(numbers)))
         while self._tables:
             inputs = {i: leaf for i, leaf in enumerate(leaves) if needed[first + i] or i in self._tables}
@@ -113,7 +112,7 @@ class RowProgram:
 
         closed, shapes = jax.make_jaxpr(ids, return_shape=True)([row.get(i, inputs.get(i)) for i in places])
         program, constants = opened(closed)
-        program, needed = dce_jaxpr(program, [True] * len(program.outvars))
+        program, needed = needed_part(program, [True] * len(program.outvars))
         needed_inputs = [i for i, is_needed in zip(places, needed[len(constants) :], strict=True) if is_needed]
         for table, looked_up_ids in zip(tables, shapes, strict=True):
             if table in needed_inputs:
