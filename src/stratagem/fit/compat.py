@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 import jax
 import keras
-from keras.src.backend import compute_output_spec, get_keras_mask, set_keras_mask
-from keras.src.backend.jax import nn as jax_nn
+from keras.src import backend
+from keras.src.backend import compute_output_spec
+from keras.src.backend.common.masking import get_keras_mask, set_keras_mask
 from keras.src.backend.jax import trainer as jax_trainer
 from keras.src.layers.normalization import batch_normalization
 from keras.src.losses import loss as loss_module
@@ -28,13 +29,24 @@ from keras.src.trainers.data_adapters.data_adapter import DataAdapter
 from stratagem.core.errors import InputError, explain
 from stratagem.replica.mesh import Tree
 
-Trainer = jax_trainer.JAXTrainer
+Trainer: Any = getattr(jax_trainer, "JAXTrainer", None) or vars(jax_trainer)["Trainer"]  # since Keras 3.16
 """Keras's trainer on JAX: the base of every model."""
 
-BaseTrainer = base_trainer.Trainer
+BaseTrainer: Any = getattr(base_trainer, "BaseTrainer", None) or base_trainer.Trainer  # the first since Keras 3.16
 """Where `compile` is. `load_model` compares a model's `compile` with this one to see whether it is Keras's own."""
 
+BUILDING: Final = [
+    (BaseTrainer, "_symbolic_build"),
+    *([(Trainer, "_maybe_symbolic_build")] if hasattr(Trainer, "_maybe_symbolic_build") else []),  # since Keras 3.16
+]
+"""Where Keras's loops build a model from a batch. The second takes a batch of the data for it."""
+
+STATE_SYNC: Final = "state_sync" if hasattr(Trainer, "state_sync") else "jax_state_sync"  # the first since Keras 3.16
+"""The method by which Keras gives a model's variables the values that its loop keeps."""
+
 __all__ = [
+    "BUILDING",
+    "STATE_SYNC",
     "BaseTrainer",
     "DataAdapter",
     "Trainer",
@@ -88,7 +100,7 @@ def seam_points() -> dict[str, tuple[Any, str]]:
         "steps_of_epoch": (epoch_iterator.EpochIterator, "_enumerate_iterator"),
         "reduce_values": (loss_module, "reduce_values"),
         "apply_mask": (loss_module, "apply_mask"),
-        "moments": (jax_nn, "moments"),
+        "moments": (getattr(backend, "ops", backend).nn, "moments"),  # the first since Keras 3.16
         "masked_moments": (batch_normalization.BatchNormalization, "_moments"),
         "batch_normalization": (batch_normalization.BatchNormalization, "__init__"),
     }

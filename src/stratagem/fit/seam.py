@@ -318,14 +318,14 @@ def _building_by_own_step(original: Callable) -> Callable:
     """Wrap Keras's building of a model from a batch: its own step of (data) shows what there is to build."""
 
     @functools.wraps(original)
-    def _symbolic_build(model: Any, iterator: Any = None, data_batch: Any = None) -> None:
+    def build(model: Any, iterator: Any = None, data_batch: Any = None) -> None:
         session = _session.get()
         if session is None or session.model is not model or own_step(model, session.kind) is None:
             original(model, iterator, data_batch)
         elif data_batch is not None:
             session.strategy.build(model, session.kind, data_batch)
 
-    return _symbolic_build
+    return build
 
 
 def _facts(model: Any, adapter: ShareAdapter, arguments: dict[str, Any]) -> dict[str, str | int]:
@@ -370,14 +370,14 @@ def _making(kind: StepKind) -> Callable[[Callable], Callable]:
 
 
 def _whole_in_one_process(original: Callable) -> Callable:
-    """Wrap `jax_state_sync`, by which callbacks read a model while it trains: gradients accumulate in parts.
+    """Wrap Keras's `state_sync`, by which callbacks read a model while it trains: gradients accumulate in parts.
 
     With several workers a callback may run on the chief alone, and no collective can. There the parts are put
     together at the end of each epoch, and where a `Checkpoint` is saved.
     """
 
     @functools.wraps(original)
-    def jax_state_sync(model: Any) -> None:
+    def state_sync(model: Any) -> None:
         strategy = strategy_of(model)
         if strategy is not None and strategy.finish_steps(model):
             compat.give_back_state(model)  # of variables that live elsewhere it is older than what the steps have left
@@ -386,7 +386,7 @@ def _whole_in_one_process(original: Callable) -> Callable:
         if strategy is not None and not strategy.mesh.multi_process:
             make_whole(model)
 
-    return jax_state_sync
+    return state_sync
 
 
 def _state_where_it_is_needed(original: Callable) -> Callable:
@@ -445,12 +445,13 @@ def install(default_strategy: Callable[[], StrategyLike]) -> None:
     compat.replace(compat.BaseTrainer, "compile", _attaching)
     for name in ("fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch"):
         compat.replace(trainer, name, functools.partial(_in_session, default_strategy))
-    compat.replace(trainer, "jax_state_sync", _whole_in_one_process)
+    compat.replace(trainer, compat.STATE_SYNC, _whole_in_one_process)
     compat.replace(trainer, "_get_jax_state", _state_where_it_is_needed)
     for kind in (TRAIN, TEST, PREDICT):
         compat.replace(trainer, f"make_{kind.function}", _making(kind))
         compat.replace(trainer, kind.method, own_steps.also_of_data_alone(kind))
-    compat.replace(compat.BaseTrainer, "_symbolic_build", _building_by_own_step)
+    for point in compat.BUILDING:
+        compat.replace(*point, _building_by_own_step)
     for optimizer in (keras.optimizers.Optimizer, keras.optimizers.LossScaleOptimizer):
         compat.replace(optimizer, "stateless_apply", gradients.reducing_stateless_apply)
     compat.replace(keras.optimizers.Optimizer, "apply", gradients.reducing_apply)
