@@ -88,7 +88,7 @@ def leaves_nothing_behind() -> Iterator[None]:
         if type(thread).__name__ in ("GarbageCollectorThread", "_DummyThread"):
             continue
         if thread.is_alive():
-            gc.collect()  # Keras's pool for callbacks ends with the list of these, which a failed `fit` leaves in a cycle
+            gc.collect()  # a failed `fit` leaves the list of callbacks, with Keras's pool, in a cycle
         thread.join(_SECONDS_TO_END)
         if thread.is_alive():
             leaks.append(f"thread {thread.name!r} still runs; end and join it in the test")

@@ -27,7 +27,7 @@ def told() -> dict[str, Any]:
 
     def apply(strategy: Any, gradient: Any, rate: Any) -> Any:
         total, rate = strategy.extended.batch_reduce_to("SUM", [(gradient, weight), (rate, weight)])
-        strategy.extended.update(weight, lambda v, g: v.assign_sub(g * rate / 3.0), args=(total,))
+        strategy.extended.update(weight, lambda v, g: v.assign_sub(g * rate / 4.0), args=(total,))
         return total
 
     def step(x: Any, rate: float) -> Any:
@@ -60,12 +60,12 @@ def test_replicas_of_two_workers() -> None:
     first, second = (result.value for result in run_workers(told, 2, devices_per_worker=2))
     # The sum of the losses is w * (-3 - 4 - 6) * (-6); its slope does not depend on w.
     slope = 13.0 * 6
-    weights = [1.0 - slope * 1.5, 1.0 - slope * 2.25, 1.0 - slope * 2.625]  # three replicas have rows
+    weights = [1.0 - slope * 1.5, 1.0 - slope * 2.25, 1.0 - slope * 2.625]
     assert first["found"] == second["found"] == [[slope, weight] for weight in weights]
     assert first["traced again"] == second["traced again"] == 0
     assert (first["own"], second["own"]) == ([-3.0, -1.0], [-2.0, 0.0])
-    assert first["most"] == second["most"] == -1.0
+    assert first["most"] == second["most"] == 0.0  # the sum of no rows
     for worker in (first, second):
         np.testing.assert_allclose(worker["everyone"], np.array([-3.0, -1.0, -2.0]) * weights[1], rtol=1e-6)
-        np.testing.assert_allclose(worker["gathered"], worker["everyone"] * 3, rtol=1e-6)
+        np.testing.assert_allclose(worker["gathered"], worker["everyone"] * 4, rtol=1e-6)
         assert worker["weight"] == -3.0

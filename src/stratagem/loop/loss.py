@@ -76,7 +76,7 @@ def compute_average_loss(per_example_loss: Any, sample_weight: Any = None, globa
 
 
 def scale_regularization_loss(regularization_loss: Any) -> jax.Array:
-    """Return this replica's part of a regularisation loss: the sum, divided by the number of replicas with rows.
+    """Return this replica's part of a regularisation loss: the sum, divided by the number of replicas it counts on.
 
     Each replica adds the same loss of the same weights, and gradients are summed over replicas
     (https://www.tensorflow.org/api_docs/python/tf/nn/scale_regularization_loss).
@@ -102,7 +102,7 @@ def scale_regularization_loss(regularization_loss: Any) -> jax.Array:
     total = sum(parts[1:], start=parts[0]) if parts else jnp.zeros(())
     if context is None or context.mean_gradients:
         return total  # inside `fit` the replicas' losses are averaged, not summed
-    return total / context.replicas_with_rows
+    return total / context.replicas_counted(total)
 
 
 def _require_replica(function: str, otherwise: str) -> None:

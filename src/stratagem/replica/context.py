@@ -104,16 +104,23 @@ class ReplicaContext:
         """Whether gradients go anywhere before they are applied: to other replicas, or to a centre."""
         return self.strategy.mesh.size > 1 or self.strategy.mesh.central
 
-    @property
-    def replicas_with_rows(self) -> Any:
-        """How many replicas have rows of this batch: a number, or traced where some have none."""
+    def replicas_counted(self, value: jax.Array) -> Any:
+        """Return how many replicas' values count in a mean: a number, or traced where some replicas have no rows.
+
+        Args:
+            value: This replica's value; the number may differ between its elements.
+        """
         if self.share.present is True:
             return self.num_replicas_in_sync
-        (replicas,) = self.sum([jnp.ones(())])
+        (replicas,) = self.exchange.call(self._counted, [lax.stop_gradient(value)])
         return replicas
 
+    def _counted(self, values: list[jax.Array]) -> list[jax.Array]:
+        counts = [jnp.broadcast_to(self.share.counts(value), value.shape).astype(jnp.float32) for value in values]
+        return sum_over_replicas(counts, self.strategy.pack_bytes)
+
     def sum(self, values: Sequence[jax.Array]) -> list[jax.Array]:
-        """Sum values over all replicas, in packs; replicas without rows add nothing.
+        """Sum values over all replicas, in packs; what does not count (`Share.counts`) is left out.
 
         Args:
             values: Arrays of any shapes, the same on every replica.
@@ -147,7 +154,7 @@ class ReplicaContext:
     def all_reduce(self, reduce_op: ReduceOp | str, value: Tree, options: Any = None) -> Tree:
         """Combine a value over all replicas; every replica gets the result. It can be differentiated.
 
-        On a batch that leaves replicas without rows, those that have some are combined.
+        A replica without rows runs on zero rows: what it computes counts, but for NaN, such as a mean over no rows.
         (https://www.tensorflow.org/api_docs/python/tf/distribute/ReplicaContext#all_reduce)
 
         Args:
@@ -170,8 +177,11 @@ class ReplicaContext:
             return structure.unflatten(self._extremes(op, arrays))
         combined = self.differentiable_sum(arrays)
         if op is ReduceOp.MEAN:
-            replicas = self.replicas_with_rows
-            combined = [c / jnp.asarray(replicas, c.dtype if is_floating(c) else jnp.float32) for c in combined]
+            replicas = [self.replicas_counted(array) for array in arrays]
+            combined = [
+                c / jnp.asarray(r, c.dtype if is_floating(c) else jnp.float32)
+                for c, r in zip(combined, replicas, strict=True)
+            ]
         return structure.unflatten(combined)
 
     def _extremes(self, op: ReduceOp, values: Sequence[jax.Array]) -> list[jax.Array]:

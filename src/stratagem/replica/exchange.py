@@ -50,6 +50,8 @@ class Share:
         weight: This replica's share of a mean over the batch: a number, or traced where shares differ.
         present: Whether the replica has any rows: True, or traced where some have none.
         first: The first replica that has rows.
+        empty: Whether a replica without rows runs on zero rows, as in TensorFlow: what it computes counts, but for
+            numbers that are none, such as a mean over no rows. Else it runs on a stand-in, and counts for nothing.
     """
 
     rows: int
@@ -57,9 +59,10 @@ class Share:
     weight: Any
     present: Any = True
     first: int = 0
+    empty: bool = False
 
     def masked(self, value: jax.Array, otherwise: Any = 0) -> jax.Array:
-        """Return `value`, or zeros where this replica has no rows and computed on a stand-in.
+        """Return `value`, or zeros where it does not count.
 
         Args:
             value: Any array.
@@ -67,14 +70,21 @@ class Share:
         """
         if self.present is True:
             return value
-        return jnp.where(self.present, value, jnp.asarray(otherwise, value.dtype))
+        return jnp.where(self.counts(value), value, jnp.asarray(otherwise, value.dtype))
+
+    def counts(self, value: jax.Array) -> Any:
+        """Return whether a value counts: for all of it, or for each of its elements."""
+        if not self.empty or self.present is True:
+            return self.present
+        return jnp.logical_or(self.present, value == value)
 
 
-def own_share(split: Split) -> Share:
+def own_share(split: Split, *, empty: bool = False) -> Share:
     """Return this replica's share of a batch. Only inside a step on the mesh.
 
     Args:
         split: The shares of all replicas.
+        empty: Whether a replica without rows runs on zero rows.
     """
     if split.even:
         return Share(rows=split.block, global_rows=split.rows, weight=1.0 / split.replicas)
@@ -86,6 +96,7 @@ def own_share(split: Split) -> Share:
         weight=weight,
         present=True if min(split.shares) else rows > 0,
         first=next(i for i, share in enumerate(split.shares) if share),
+        empty=empty,
     )
 
 

@@ -120,6 +120,23 @@ class ReplicaMesh:
         on_devices = isinstance(value, jax.Array) and len(value.sharding.device_set) > 1
         return jax.device_put(value.addressable_data(0) if on_devices else value, self.home)
 
+    def keeps_apart(self, value: object) -> bool:
+        """Whether `value` has a part for each replica, each on the replica's device."""
+        return getattr(value, "sharding", None) == self.sharded
+
+    def keep_apart(self, value: Any) -> Any:
+        """Put a part of a value on each replica.
+
+        Args:
+            value: An array whose first axis is the replica, equal on all workers.
+        """
+        if isinstance(value, Tracer) or self.keeps_apart(value):
+            return value
+        if not self.multi_process:
+            return jax.device_put(value, self.sharded)
+        host = np.asarray(value)
+        return jax.make_array_from_callback(host.shape, self.sharded, lambda index: host[index])
+
     def keep_on_first(self, value: Any) -> jax.Array:
         """Put a value on the first replica, and zeros on the others, where variables lie.
 

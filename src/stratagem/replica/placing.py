@@ -17,18 +17,19 @@ def placed(strategy: StrategyLike, values: Sequence[Any], names: Sequence[str]) 
 
     Args:
         strategy: Whose mesh.
-        values: Arrays; those that lie there already stay as they are.
+        values: Arrays; those that lie there already, or have a part for each replica, stay as they are.
         names: What the values are, for error messages.
 
     Raises:
         PeerError: Workers would place different things.
     """
     result = list(values)
-    foreign = [i for i, value in enumerate(result) if not strategy.mesh.keeps(value)]
+    mesh = strategy.mesh
+    foreign = [i for i, value in enumerate(result) if not (mesh.keeps(value) or mesh.keeps_apart(value))]
     if foreign:
         facts = {names[i]: f"{result[i].dtype}{list(result[i].shape)}" for i in foreign}
         strategy.check_agreement("values to place", facts)
-        kept = strategy.mesh.keep_from_chief([result[i] for i in foreign])
+        kept = mesh.keep_from_chief([result[i] for i in foreign])
         for i, value in zip(foreign, kept, strict=True):
             result[i] = value
     return result

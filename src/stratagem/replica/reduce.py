@@ -15,6 +15,7 @@ from stratagem.core.errors import InputError, UsageError, explain
 from stratagem.core.types import ReduceOp
 from stratagem.replica.central import compiled
 from stratagem.replica.context import merging_context
+from stratagem.replica.crossings import bounds
 from stratagem.replica.mesh import AXIS, ReplicaMesh, Tree
 from stratagem.replica.values import Component, DistributedValues
 
@@ -76,7 +77,7 @@ def _reduce_leaf(op: ReduceOp, leaf: Any, axis: int | tuple[int, ...] | None, re
                 "Reduce along the batch axis too: axis=0.",
             )
         )
-    reduced = _reducing(leaf.mesh, op, axes, leaf.shares)(leaf.stacked)
+    reduced = _reducing(leaf.mesh, op, axes, leaf.shares, leaf.empty)(leaf.stacked)
     leaf.mesh.wait(reduced)
     return reduced
 
@@ -131,12 +132,19 @@ def _reduce_inside(op: ReduceOp, values: Sequence[Component], axis: int | tuple[
 
 
 @functools.lru_cache(maxsize=256)
-def _reducing(mesh: ReplicaMesh, op: ReduceOp, axes: tuple[int, ...], shares: tuple[int, ...] | None) -> Callable:
-    """Compile a reduction of the valid rows; a mean counts each of them, and each replica that has any, once."""
+def _reducing(
+    mesh: ReplicaMesh,
+    op: ReduceOp,
+    axes: tuple[int, ...],
+    shares: tuple[int, ...] | None,
+    empty: tuple[bool, ...] | None,
+) -> Callable:
+    """Compile a reduction of the valid rows; a mean counts each of them, and each replica, once."""
 
     def program(stacked: jax.Array) -> jax.Array:
         if shares is None:
-            return _REDUCTIONS[op](stacked, axis=(0, *(a + 1 for a in axes)))
+            counted = None if empty is None else _counted(stacked, empty)
+            return _reduced(op, stacked, (0, *(a + 1 for a in axes)), counted)
         parts = _valid(stacked, shares)
         if 0 in axes:
             return _REDUCTIONS[op](jnp.concatenate(parts), axis=axes)
@@ -145,9 +153,24 @@ def _reducing(mesh: ReplicaMesh, op: ReduceOp, axes: tuple[int, ...], shares: tu
     return _of_all(mesh, program)
 
 
+def _counted(stacked: jax.Array, empty: Sequence[bool]) -> jax.Array:
+    """Return which numbers count: not NaN of a replica without rows."""
+    had_rows = jnp.asarray([not each for each in empty]).reshape(-1, *[1] * (stacked.ndim - 1))
+    return jnp.logical_or(had_rows, stacked == stacked)
+
+
+def _reduced(op: ReduceOp, values: jax.Array, axes: tuple[int, ...], counted: jax.Array | None) -> jax.Array:
+    if counted is None or not jnp.issubdtype(values.dtype, jnp.inexact):
+        return _REDUCTIONS[op](values, axis=axes)
+    if op in (ReduceOp.SUM, ReduceOp.MEAN):
+        return _REDUCTIONS[op](values, axis=axes, where=counted)
+    least, most = bounds(values)
+    return _REDUCTIONS[op](values, axis=axes, where=counted, initial=most if op is ReduceOp.MIN else least)
+
+
 def _valid(stacked: jax.Array, shares: tuple[int, ...]) -> list[jax.Array]:
     """Return the valid rows of each component; nothing of a replica that had no rows."""
-    return [stacked[i] if stacked.ndim == 1 else stacked[i, :share] for i, share in enumerate(shares) if share]
+    return [stacked[i, :share] for i, share in enumerate(shares) if share]
 
 
 def gather(value: Tree, axis: int) -> Tree:

@@ -87,7 +87,8 @@ def assign_all(variables: Sequence[Any], values: Sequence[Any]) -> None:
     for residence, places in _groups(variables):
         if residence is None:
             for place in places:
-                variables[place].assign(values[place])
+                variable = variables[place]
+                getattr(variable, "assign_together", variable.assign)(values[place])
         else:
             residence.write([(variables[place], values[place]) for place in places])
 

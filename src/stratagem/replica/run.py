@@ -7,6 +7,7 @@ replicas' assignments combine by the table of `replica.variables`.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -26,6 +27,7 @@ from stratagem.replica.exchange import Exchange, Ragged, Share, own_share
 from stratagem.replica.executables import Executables
 from stratagem.replica.guards import Place, is_array
 from stratagem.replica.mesh import AXIS, Tree
+from stratagem.replica.on_read import has_parts
 from stratagem.replica.packs import sum_over_replicas
 from stratagem.replica.placing import placed
 from stratagem.replica.programs import Called, Found, ProgramStore, VariableList
@@ -152,8 +154,7 @@ class _Program:
         self._stacks = self.mesh.size > 1 or self.mesh.central  # one array of all replicas for each output
         self._output: Any = None
         self._output_shares: list[tuple[int, ...] | None] = []
-        self._compiled = self._compile()
-        self._executables = executables if hasattr(self._compiled, "lower") else None
+        self._executables = executables
 
     @property
     def alive(self) -> bool:
@@ -170,6 +171,9 @@ class _Program:
         """
         with self._called.by(call, inputs):
             self._discover(arrays, [place.get() for place in inputs])
+        self._compiled = self._compile()
+        if not hasattr(self._compiled, "lower"):
+            self._executables = None
         self._with_rows = RowProgram(self._compiled, self.variables, self.assigned)
 
     def _discover(self, arrays: Sequence[jax.Array], inputs: Sequence[Any]) -> None:
@@ -194,6 +198,7 @@ class _Program:
         alike = {id(variable) for variable in tracing[0].notes.get("updated alike", ())}
         self._policies = [Policy.SAME if id(variable) in alike else policy_of(variable) for variable in variables]
         self.variables, self._new = VariableList(variables), variables  # held until the program has run
+        self._with_parts = [i for i, variable in enumerate(variables) if has_parts(variable, self.mesh)]
         self.assigned = [i for i, variable in enumerate(variables) if id(variable) in scope.assigned]
 
     def _body(self, own: Sequence[jax.Array], share: Share, exchange: Exchange) -> Callable[[], Tree]:
@@ -213,20 +218,24 @@ class _Program:
             return self._on_one(values, arrays)
 
     def _on_one(self, values: list[jax.Array], arrays: list[jax.Array]) -> tuple[list[jax.Array], list[jax.Array]]:
-        own = [array[0] if spread else array for array, spread in zip(arrays, self._shares.spread, strict=True)]
+        count = len(self._shares.spread)
+        own = [array[0] if spread else array for array, spread in zip(arrays, self._shares.spread, strict=False)]
         views = enter(self._policies, values) if self.mesh.size > 1 else list(values)
+        for i, part in zip(self._with_parts, arrays[count:], strict=True):
+            views[i] = part[0]
         split = self._shares.split
         if split is None or split.even:
             share = Share(rows=1, global_rows=self.mesh.size, weight=1.0 / self.mesh.size)
             outputs, after = self._step(share, Exchange(), own, views)
             self._output_shares = [None] * len(outputs)
         else:
-            share = own_share(split)
-            ragged, after = self._uneven(split, own, views)
-            self._output_shares = [output.sizes if len(set(output.sizes or ())) > 1 else None for output in ragged]
-            outputs = [share.masked(output.value) for output in ragged]  # what came of a stand-in row is nothing
+            share, ragged, after = self._uneven(split, own, views)
+            outputs = [output.value for output in ragged]
+            self._output_shares = [_sizes(output) for output in ragged]
         changed = self._merged(share, values, views, after) if self.mesh.size > 1 else after
-        return [output[None] for output in outputs] if self._stacks else outputs, changed
+        new = dict(zip(self.assigned, after, strict=True))
+        results = [*outputs, *(new[i] for i in self._with_parts if i in new)]
+        return [result[None] for result in results] if self._stacks else results, changed
 
     def _step(
         self, share: Share, exchange: Exchange, own: Sequence[jax.Array], views: Sequence[jax.Array]
@@ -238,8 +247,22 @@ class _Program:
 
     def _uneven(
         self, split: Split, own: Sequence[jax.Array], views: Sequence[jax.Array]
+    ) -> tuple[Share, list[Ragged], list[jax.Array]]:
+        """Run on exactly the rows of this replica; outputs may be of another size on each.
+
+        A replica without rows runs on none, as in TensorFlow. Where the function cannot (the greatest of no numbers),
+        it runs on a stand-in row that counts for nothing, as it does where gradients are averaged by rows.
+        """
+        if 0 in split.shares and not self._mean_gradients:
+            with contextlib.suppress(Exception):  # one of the function's own is raised again below
+                return own_share(split, empty=True), *self._on_rows(split, own, views, empty=True)
+        share = own_share(split)
+        outputs, after = self._on_rows(split, own, views, empty=False)
+        return share, [dataclasses.replace(o, value=share.masked(o.value, _none_of(o.value))) for o in outputs], after
+
+    def _on_rows(
+        self, split: Split, own: Sequence[jax.Array], views: Sequence[jax.Array], *, empty: bool
     ) -> tuple[list[Ragged], list[jax.Array]]:
-        """Run on exactly the rows of this replica; outputs may be of another size on each."""
         batch = {i: array for i, array in enumerate(own) if self._shares.batched[i]}
         ranks: list[int] = []
 
@@ -248,7 +271,7 @@ class _Program:
             ranks[:] = [output.ndim for output in outputs]
             return [Ragged(jnp.atleast_1d(output), 0) for output in outputs], after
 
-        outputs, after = run_uneven(step, batch, split)
+        outputs, after = run_uneven(step, batch, split, empty=empty)
         whole = [output.value if rank else output.value[0] for output, rank in zip(outputs, ranks, strict=True)]
         return [dataclasses.replace(o, value=v) for o, v in zip(outputs, whole, strict=True)], after
 
@@ -256,6 +279,7 @@ class _Program:
         # Variables are not donated. A program may hold `variable.value`, or a piece of it, from one call to the next;
         # JAX keeps NumPy's views of a donated array, but deletes it and its pieces under other names.
         specs = [PartitionSpec(AXIS) if spread else PartitionSpec() for spread in self._shares.spread]
+        specs += [PartitionSpec(AXIS)] * len(self._with_parts)
         in_specs = (PartitionSpec(), specs, PartitionSpec())
         out_specs = (PartitionSpec(AXIS), PartitionSpec())
         return compiled(self.mesh, self._replica, in_specs, out_specs, donated=False, eager=False)
@@ -264,7 +288,10 @@ class _Program:
         self, share: Share, values: list[jax.Array], views: list[jax.Array], after: list[jax.Array]
     ) -> list[jax.Array]:
         new = dict(zip(self.assigned, after, strict=True))
-        own = {i: contribution(self._policies[i], share, views[i], new[i]) for i in self.assigned}
+        # What replicas hold apart counts alike on each, whatever rows it has.
+        equal = dataclasses.replace(share, weight=1.0 / self.mesh.size, first=0)
+        shares = {i: equal if i in self._with_parts else share for i in self.assigned}
+        own = {i: contribution(self._policies[i], shares[i], views[i], new[i]) for i in self.assigned}
         summands = {i: summand for i, summand in own.items() if summand is not None}
         pack = self.strategy.pack_bytes
         totals = dict(zip(summands, sum_over_replicas(list(summands.values()), pack), strict=True))
@@ -279,16 +306,24 @@ class _Program:
             arrays: The arrays among the arguments, where the program takes them.
             values: What stands in the places.
         """
+        parts = [self.variables[i].parts for i in self._with_parts]
+        arrays = [*arrays, *map(self.mesh.keep_apart, self._values_of(parts))]
         with self._called.by(call, inputs):
             found = None if current_tracing() is not None else self._with_rows.run(arrays, values)
             outputs, changed = found or self._run(self._placed_values(), arrays, values)
         self.mesh.wait((outputs, changed))
         assign_all([self.variables[i] for i in self.assigned], changed)
+        moved = [part for i, part in zip(self._with_parts, parts, strict=True) if i in self.assigned]
+        outputs, apart = outputs[: len(outputs) - len(moved)], outputs[len(outputs) - len(moved) :]
+        assign_all(moved, apart)
         self._new = []
         if self.mesh.size == 1:
             return self._output.unflatten([output[0] for output in outputs] if self._stacks else outputs)
         return self._output.unflatten(
-            [PerReplica(output, self.mesh, s) for output, s in zip(outputs, self._output_shares, strict=True)]
+            [
+                PerReplica(output, self.mesh, sizes, self._shares.empty)
+                for output, sizes in zip(outputs, self._output_shares, strict=True)
+            ]
         )
 
     def _run(self, *args: Any) -> Any:
@@ -298,12 +333,18 @@ class _Program:
             self._executables = None
         return self._compiled(*args)
 
+    def _values_of(self, variables: Sequence[Any]) -> list[Any]:
+        tracing = current_tracing()
+        if tracing is None:
+            return values_of(variables)
+        # Not `variable.value`, to which a variable that lives elsewhere adds what was added.
+        return [tracing.scope.get_current_value(variable) for variable in variables]
+
     def _placed_values(self) -> list[jax.Array]:
         """Return the variables' values where they are kept; inside a compiled function, as they stand there."""
-        tracing = current_tracing()
-        if tracing is not None:  # not `variable.value`, to which a variable that lives elsewhere adds what was added
-            return [tracing.scope.get_current_value(variable) for variable in self.variables]
-        values = values_of(self.variables)
+        values = self._values_of(self.variables)
+        if current_tracing() is not None:
+            return values
         if all(self.mesh.keeps(value) for value in values):
             return values
         names = [f"variable {i} {variable.path}" for i, variable in enumerate(self.variables)]
@@ -324,8 +365,7 @@ class _Shares:
 
     def __init__(self, arrays: Sequence[Any]) -> None:
         self.spread = tuple(_is_distributed(array) for array in arrays)
-        # A scalar with shares tells by them which replicas had rows; it has none itself.
-        shares = [array.shares if _is_distributed(array) and array.stacked.ndim > 1 else None for array in arrays]
+        shares = [array.shares if _is_distributed(array) else None for array in arrays]
         self.batched = tuple(share is not None for share in shares)
         known = {share for share in shares if share is not None}
         if len(known) > 1:
@@ -338,7 +378,20 @@ class _Shares:
             )
         rows = next(iter(known), None)
         self.split = None if rows is None else Split.of(rows)
-        self.signature = self.spread, self.batched, self.split
+        empty = [array.empty for array in arrays if _is_distributed(array) and array.empty is not None]
+        had_none = None if rows is None or all(rows) else tuple([not share for share in rows])
+        self.empty = had_none or next(iter(empty), None)
+        self.signature = self.spread, self.batched, self.split, self.empty
+
+
+def _sizes(output: Ragged) -> tuple[int, ...] | None:
+    """Return the sizes of an output on the replicas, where they differ."""
+    return output.sizes if output.value.ndim and len(set(output.sizes or ())) > 1 else None
+
+
+def _none_of(value: jax.Array) -> Any:
+    """Return what stands for nothing in a result: NaN, which does not count, where the dtype has it."""
+    return jnp.nan if jnp.issubdtype(value.dtype, jnp.inexact) else 0
 
 
 def _is_distributed(leaf: object) -> bool:

@@ -117,15 +117,16 @@ def _filled(leaf: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     return jnp.pad(leaf, missing) if leaf.shape != shape else leaf
 
 
-def run_uneven(step: Callable[[Share, Exchange, Tree], Tree], data: Tree, split: Split) -> Tree:
+def run_uneven(step: Callable[[Share, Exchange, Tree], Tree], data: Tree, split: Split, *, empty: bool = False) -> Tree:
     """Run `step` on exactly this replica's rows of a batch that does not divide.
 
-    A replica without rows runs on one stand-in row; its share has weight 0 and is not `present`.
+    The share of a replica without rows has weight 0 and is not `present`.
 
     Args:
         step: Function of (share, exchange, rows of this replica).
         data: This replica's block: arrays whose first axis has `split.block` rows, valid ones first.
         split: The shares.
+        empty: Whether a replica without rows runs on zero rows; else it runs on one stand-in row.
 
     Returns:
         What `step` returns, with the sizes of what is `Ragged`.
@@ -134,9 +135,10 @@ def run_uneven(step: Callable[[Share, Exchange, Tree], Tree], data: Tree, split:
         UsageError: The step does something else on another number of rows.
         InputError: Something that is not `Ragged` has another shape on another number of rows.
     """
-    counts = sorted({max(share, 1) for share in split.shares})
-    branch_of_replica = [counts.index(max(share, 1)) for share in split.shares]
-    outside = own_share(split)
+    least = 0 if empty else 1
+    counts = sorted({max(share, least) for share in split.shares})
+    branch_of_replica = [counts.index(max(share, least)) for share in split.shares]
+    outside = own_share(split, empty=empty)
     answers: list[Tree] = []
     while True:
         branches = [
@@ -150,7 +152,7 @@ def run_uneven(step: Callable[[Share, Exchange, Tree], Tree], data: Tree, split:
         else:
             leaves = lax.switch(jnp.asarray(branch_of_replica)[lax.axis_index(AXIS)], filled, data)
         sizes = [branches[which].shapes for which in branch_of_replica]
-        result = _arranged(branches[0], leaves, split, sizes)
+        result = _arranged(branches[0], leaves, [share > 0 or empty for share in split.shares], sizes)
         stop = branches[0].stop
         if stop is None:
             return result
@@ -158,7 +160,7 @@ def run_uneven(step: Callable[[Share, Exchange, Tree], Tree], data: Tree, split:
 
 
 def _arranged(
-    branch: _Branch, leaves: Sequence[jax.Array], split: Split, shapes: Sequence[Sequence[tuple[int, ...]]]
+    branch: _Branch, leaves: Sequence[jax.Array], counted: Sequence[bool], shapes: Sequence[Sequence[tuple[int, ...]]]
 ) -> Tree:
     """Return leaves as the branch arranges them; those that are ragged with the sizes that replicas gave them."""
 
@@ -166,7 +168,7 @@ def _arranged(
         if not _is_ragged(leaf):
             return leaves[leaf]
         i, axis = leaf.value, leaf.axis
-        sizes = [shape[i][axis] if share else 0 for shape, share in zip(shapes, split.shares, strict=True)]
+        sizes = [shape[i][axis] if counts else 0 for shape, counts in zip(shapes, counted, strict=True)]
         return Ragged(leaves[i], axis, tuple(sizes))
 
     return jax.tree.map(arranged, branch.numbered, is_leaf=_is_ragged)

@@ -20,21 +20,29 @@ class DistributedValues:
     Args:
         stacked: Global array whose first axis is the replica.
         mesh: The mesh it lies on.
-        shares: Valid rows of each component where they differ, else None. A scalar counts as one row, and as
-            none on a replica that had no rows of the batch.
+        shares: Valid rows of each component where they differ, else None.
+        empty: Which replicas had no rows of the batch that it was computed from; None where all had some. What is no
+            number there, such as a mean over no rows, does not count where components are combined.
     """
 
-    def __init__(self, stacked: jax.Array, mesh: ReplicaMesh, shares: tuple[int, ...] | None = None) -> None:
+    def __init__(
+        self,
+        stacked: jax.Array,
+        mesh: ReplicaMesh,
+        shares: tuple[int, ...] | None = None,
+        empty: tuple[bool, ...] | None = None,
+    ) -> None:
         self.stacked = stacked
         self.mesh = mesh
         self.shares = shares
+        self.empty = empty
 
     @property
     def values(self) -> tuple[EagerArray, ...]:
         """The components of this worker's replicas, in order."""
         pieces = sorted(self.stacked.addressable_shards, key=lambda shard: shard.index[0].start or 0)
         components = [np.asarray(piece.data)[0] for piece in pieces]
-        if self.shares is not None and self.stacked.ndim > 1:
+        if self.shares is not None:
             components = [
                 component[: self.shares[replica]]
                 for component, replica in zip(components, self.mesh.local_replicas, strict=True)
@@ -55,7 +63,7 @@ class PerReplica(DistributedValues):
 
 jax.tree_util.register_pytree_node(
     PerReplica,
-    lambda value: ((value.stacked,), (value.mesh, value.shares)),
+    lambda value: ((value.stacked,), (value.mesh, value.shares, value.empty)),
     lambda facts, children: PerReplica(children[0], *facts),
 )
 

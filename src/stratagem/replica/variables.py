@@ -14,6 +14,9 @@ makes one value of the replicas' results after it:
 | SEED   | states of seed generators                      | a stream of its own      | moved on by as many    |
 |        |                                                |                          | draws                  |
 
+A variable made with `synchronization=ON_READ` under `stratagem.tf` has a value for each replica, from which the
+replica starts (`replica.on_read`); the policy says what is read outside steps.
+
 Source of the semantics: `tf.VariableAggregation`, `tf.VariableSynchronization`
 (https://www.tensorflow.org/api_docs/python/tf/VariableAggregation). TensorFlow has no rule for
 unmarked variables that replicas change; taking the mean keeps BatchNorm's moving statistics in step.
@@ -100,7 +103,8 @@ def contribution(policy: Policy, share: Share, view: jax.Array, after: jax.Array
     if policy is Policy.SUM:
         return after
     if policy is Policy.MEAN:
-        return after * jnp.asarray(share.weight, after.dtype)
+        whole = not jnp.issubdtype(after.dtype, jnp.inexact)  # a weight of half would be 0
+        return after * jnp.asarray(share.weight, jnp.float32 if whole else after.dtype)
     if policy is Policy.FIRST:
         return jnp.where(lax.axis_index(AXIS) == share.first, after, jnp.zeros_like(after))
     return None
@@ -117,7 +121,7 @@ def leave(policy: Policy, value: jax.Array, view: jax.Array, after: jax.Array, t
         total: The sum of all replicas' contributions, where the policy has them.
     """
     if total is not None:
-        return total
+        return total.astype(value.dtype)
     if policy is Policy.SEED:
         return value + (after - view)
     return after

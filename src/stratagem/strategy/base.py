@@ -22,6 +22,7 @@ from stratagem.replica import reduce as reduction
 from stratagem.replica.compression import compression_of
 from stratagem.replica.context import current_replica_context, merging_context, strategy_scope
 from stratagem.replica.mesh import ReplicaMesh, Tree
+from stratagem.replica.on_read import apart
 from stratagem.replica.run import ReplicaRunner
 from stratagem.replica.values import local_results
 from stratagem.strategy.dataset_creator import creator_among
@@ -168,7 +169,9 @@ class Strategy:
             InputError: There is no such axis, or a plain value is summed over several replicas.
         """
         self.require_cross_replica("reduce", "get_replica_context().all_reduce")
-        return self._beside_variables(reduction.reduce(ReduceOp.of(reduce_op), value, axis, self.num_replicas_in_sync))
+        return self._beside_variables(
+            reduction.reduce(ReduceOp.of(reduce_op), apart(value), axis, self.num_replicas_in_sync)
+        )
 
     def gather(self, value: Tree, axis: int) -> Tree:
         """Concatenate a per-replica value along an axis, in the order of the replicas.
@@ -182,7 +185,7 @@ class Strategy:
             InputError: The values are scalars, or of sizes that cannot stand side by side.
         """
         self.require_cross_replica("gather", "get_replica_context().all_gather")
-        return self._beside_variables(reduction.gather(value, axis))
+        return self._beside_variables(reduction.gather(apart(value), axis))
 
     def _beside_variables(self, tree: Tree) -> Tree:
         """Return values where a program can combine them with variables: JAX mixes no arrays of different devices."""
@@ -196,7 +199,7 @@ class Strategy:
         Args:
             value: A result of `run`; a plain value gives a tuple of itself.
         """
-        return local_results(value)
+        return local_results(apart(value))
 
     def experimental_distribute_dataset(self, dataset: Any, options: InputOptions | None = None) -> DistributedDataset:
         """Share a dataset among the replicas, for a custom loop.

@@ -33,7 +33,7 @@ def merge(merge_fn: Any, *args: Any, **kwargs: Any) -> Any:
 
 @pytest.mark.parametrize(
     ("replicas", "rows", "sums"),
-    [(1, [1, 2, 3, 4], [10]), (2, [1, 2, 3, 4], [3, 7]), (2, [1, 2, 4], [3, 4]), (4, [1, 2, 4], [1, 2, 4])],
+    [(1, [1, 2, 3, 4], [10]), (2, [1, 2, 3, 4], [3, 7]), (2, [1, 2, 4], [3, 4]), (4, [1, 2, 4], [1, 2, 4, 0])],
     ids=["one", "even", "uneven", "a replica without rows"],
 )
 def test_values_of_all_replicas(replicas: int, rows: list[int], sums: list[int]) -> None:

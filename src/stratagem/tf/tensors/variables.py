@@ -14,7 +14,8 @@ import keras
 
 from stratagem.core.errors import UsageError, explain
 from stratagem.core.types import ReduceOp
-from stratagem.replica.context import current_replica_context
+from stratagem.replica.context import current_replica_context, current_strategy
+from stratagem.replica.on_read import OnReadVariable
 from stratagem.replica.tracing import is_traced
 from stratagem.tf.tensors.operation import held, tensor
 
@@ -125,6 +126,11 @@ def _made(
             return value
 
     on_read = synchronization == VariableSynchronization.ON_READ
+    strategy = current_strategy()
+    if on_read and strategy is not None and strategy.mesh.size > 1:
+        name = None if name is None else re.sub(r"[/:]", "_", name)
+        facts: dict[str, Any] = {"shape": shape, "dtype": str(held(kind)), "trainable": bool(trainable), "name": name}
+        return OnReadVariable(start, mesh=strategy.mesh, aggregation=aggregation, autocast=False, **facts)
     combines = synchronization != VariableSynchronization.ON_READ and aggregation in _CombinedWhenAssigned.OPERATIONS
     made = (_CombinedWhenAssigned if combines else keras.Variable)(
         start,
