@@ -7,6 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+WARNINGS = (
+    "error",
+    # Keras 3.15's own: the exception that stands in pyproject.toml, with its reason.
+    "ignore:__array__ implementation doesn't accept a copy keyword:DeprecationWarning",
+)
+"""What `python -W` is given."""
+
 _LIGHT_START = str(Path(__file__).parent / "light_start")
 
 
@@ -28,12 +35,12 @@ def run_python(
     """Run Python in a fresh environment; its warnings are errors.
 
     Args:
-        arguments: What follows `python -W error`.
+        arguments: What follows `python`.
         home: Home and working folder of the process.
         variables: What this user has set all the same.
     """
     return subprocess.run(
-        [sys.executable, "-W", "error", *arguments],
+        [sys.executable, *(f"-W{warning}" for warning in WARNINGS), *arguments],
         capture_output=True,
         text=True,
         check=False,

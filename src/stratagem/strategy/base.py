@@ -97,7 +97,8 @@ class Strategy:
             UsageError: The scope of another strategy is open.
 
         Example:
-            >>> import keras, stratagem
+            >>> import stratagem
+            >>> from stratagem import keras
             >>> strategy = stratagem.OneDeviceStrategy("cpu:0")
             >>> with strategy.scope():
             ...     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
