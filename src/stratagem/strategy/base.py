@@ -46,7 +46,12 @@ class Strategy:
         peers: The other workers; None without any.
         worker_count: Number of workers.
         worker_index: Which of them this process is.
+
+    Attributes:
+        hands_out_steps: Whether a chief lets workers do the steps, as with parameter servers.
     """
+
+    hands_out_steps: bool = False
 
     def __init__(
         self,

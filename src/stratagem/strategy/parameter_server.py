@@ -91,6 +91,8 @@ class ParameterServerStrategy(Strategy, HasWorkers):
         >>> strategy.close()
     """
 
+    hands_out_steps = True
+
     def __init__(
         self,
         cluster_resolver: ClusterResolver | None = None,
