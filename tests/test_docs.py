@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from tests.fresh import run_python
@@ -35,6 +35,13 @@ def blocks() -> Iterator[Block]:
 
 
 BLOCKS = list(blocks())
+FIRST = {block.page: block for block in reversed(BLOCKS) if block.is_run}
+"""The first of each page that is run; `make test` runs these, and all of README and of imports.md."""
+
+
+def tier_of(block: Block) -> Any:
+    """Return the mark of a block that is run."""
+    return pytest.mark.quick if FIRST[block.page] == block or block.page.name in ("README.md", "imports.md") else ()
 
 
 @pytest.mark.parametrize("block", [block for block in BLOCKS if not block.is_run], ids=str)
@@ -43,7 +50,9 @@ def test_block_compiles(block: Block) -> None:
 
 
 @pytest.mark.multiprocess
-@pytest.mark.parametrize("block", [block for block in BLOCKS if block.is_run], ids=str)
+@pytest.mark.parametrize(
+    "block", [pytest.param(block, marks=tier_of(block), id=str(block)) for block in BLOCKS if block.is_run]
+)
 def test_block_runs(block: Block, tmp_path: Path) -> None:
     """In a process of its own: many set up the devices or the cluster of their process."""
     done = run_python("-c", block.code, home=tmp_path)
@@ -51,6 +60,7 @@ def test_block_runs(block: Block, tmp_path: Path) -> None:
 
 
 @pytest.mark.multiprocess
+@pytest.mark.quick
 def test_first_diff_of_readme_makes_a_program_that_runs(tmp_path: Path) -> None:
     diff = re.findall(r"^```diff\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)[0]
     before, after = ("".join(f"{line[2:]}\n" for line in diff.splitlines() if line[:1] != sign) for sign in "+-")

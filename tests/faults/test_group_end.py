@@ -69,7 +69,7 @@ def end_of_group(hosts: str, culprit: int, fault: Callable[[Worker], object], *f
         return End(results, workers[culprit].wait(), name, seconds)
 
 
-@pytest.mark.parametrize(("hosts", "culprit"), [("aabb", 1), ("aa", 0)])
+@pytest.mark.parametrize(("hosts", "culprit"), [("aabb", 1), pytest.param("aa", 0, marks=pytest.mark.quick)])
 def test_a_killed_worker_is_named_and_ends_the_others(hosts: str, culprit: int) -> None:
     end = end_of_group(hosts, culprit, Worker.kill)
 

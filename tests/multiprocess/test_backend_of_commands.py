@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.fresh import run_python
 
-pytestmark = pytest.mark.multiprocess
+pytestmark = [pytest.mark.multiprocess, pytest.mark.quick]
 
 _WRONG = {"KERAS_BACKEND": "tensorflow", "JAX_PLATFORMS": "cpu"}
 _SCRIPT = "from stratagem import keras\nprint('the task has', keras.backend.backend())\n"

@@ -12,15 +12,17 @@ from tests.fresh import run_python
 from stratagem.core import backend
 from stratagem.core.errors import BackendError
 
+_SAME = pytest.mark.thorough  # each process loads Keras, in two seconds
+
 
 @pytest.mark.parametrize(
     ("program", "variables"),
     [
         pytest.param("import stratagem, keras", {}, id="stratagem first"),
         pytest.param("from stratagem import keras", {}, id="from stratagem import keras"),
-        pytest.param("from stratagem.keras import layers; import keras", {}, id="from stratagem.keras import layers"),
-        pytest.param("import stratagem, keras", {"KERAS_BACKEND": "jax"}, id="jax is set"),
-        pytest.param("import keras, stratagem", {"KERAS_BACKEND": "jax"}, id="jax is set, keras first"),
+        pytest.param("from stratagem.keras import layers; import keras", {}, id="its modules", marks=_SAME),
+        pytest.param("import stratagem, keras", {"KERAS_BACKEND": "jax"}, id="jax is set", marks=_SAME),
+        pytest.param("import keras, stratagem", {"KERAS_BACKEND": "jax"}, id="jax is set, keras first", marks=_SAME),
         pytest.param("import stratagem, keras", {"KERAS_BACKEND": ""}, id="the variable is empty"),
     ],
 )
