@@ -63,7 +63,7 @@ test-floor:
 
 versions:
 	@$(INSTALL) $(VENV) dev
-	@$(BIN)/python tools/versions.py $(VERSIONS_ARGS)
+	@$(BIN)/python -m tools.versions $(VERSIONS_ARGS)
 
 lint:
 	@$(INSTALL) $(VENV) dev

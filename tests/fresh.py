@@ -9,10 +9,15 @@ from pathlib import Path
 
 WARNINGS = (
     "error",
-    # Keras 3.15's own: the exception that stands in pyproject.toml, with its reason.
+    # Keras 3.15's own: the exceptions of pyproject.toml, which has the reasons.
     "ignore:__array__ implementation doesn't accept a copy keyword:DeprecationWarning",
+    "ignore:Explicitly requested dtype int64 requested in ShapeDtypeStruct is not available:UserWarning",
+    "ignore:Explicitly requested dtype float64 requested in ShapeDtypeStruct is not available:UserWarning",
 )
 """What `python -W` is given."""
+
+PYTHON = os.environ.get("STRATAGEM_TESTS_PYTHON", sys.executable)
+"""`make versions` lets an environment without pytest run the programs."""
 
 _LIGHT_START = str(Path(__file__).parent / "light_start")
 
@@ -40,7 +45,7 @@ def run_python(
         variables: What this user has set all the same.
     """
     return subprocess.run(
-        [sys.executable, *(f"-W{warning}" for warning in WARNINGS), *arguments],
+        [PYTHON, *(f"-W{warning}" for warning in WARNINGS), *arguments],
         capture_output=True,
         text=True,
         check=False,

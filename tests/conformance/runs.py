@@ -66,8 +66,9 @@ def check(found: Outcome, expected: Outcome, tolerance: Tolerance | None) -> Non
 def begin_worker() -> None:
     """Do in a worker what pyproject.toml says for pytest."""
     warnings.simplefilter("error")
-    # Keras's metrics cast to int64, which JAX holds as int32; plain Keras warns as well.
-    warnings.filterwarnings("ignore", "Explicitly requested dtype int64 requested in asarray is not available")
+    # Keras's metrics cast to int64, which JAX holds as int32, and it traces with it; plain Keras warns as well.
+    for place in ("asarray", "ShapeDtypeStruct"):
+        warnings.filterwarnings("ignore", f"Explicitly requested dtype int64 requested in {place} is not available")
 
 
 # Several workers -----------------------------------------------------------------------------------
