@@ -96,6 +96,9 @@ def leaves_nothing_behind() -> Iterator[None]:
     environment, threads, children = dict(os.environ), set(threading.enumerate()), _child_processes()
     yield
     leaks = _changed_variables(environment)
+    if set(threading.enumerate()) - threads:
+        # From Python 3.13 on the frames of an exception that was caught hold each other, and a reader with its thread.
+        gc.collect()
     for thread in set(threading.enumerate()) - threads:
         # pyzmq starts its one, and JAX calls back from its own, both for the life of the process.
         if type(thread).__name__ in ("GarbageCollectorThread", "_DummyThread"):
