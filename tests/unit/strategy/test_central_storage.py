@@ -99,7 +99,8 @@ def trained() -> Trained:
     copied: list[int] = []
 
     def noting(mesh: Any, values: Any, specs: Any) -> Any:
-        copied.append(sum(value.nbytes for value, spec in zip(values, specs, strict=True) if not spec))
+        # np.asarray: JAX 0.7.2's literals do not say how many bytes they have.
+        copied.append(sum(np.asarray(value).nbytes for value, spec in zip(values, specs, strict=True) if not spec))
         return original(mesh, values, specs)
 
     original = central._on_mesh
