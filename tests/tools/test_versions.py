@@ -78,32 +78,44 @@ def test_suite_is_there_and_chosen_as_in_the_makefile() -> None:
 def test_report_of_pytest_is_read() -> None:
     found = report(
         case("test_a"),
-        case("test_b", '<failure message="assert 1 == 2">long</failure>'),
-        case("test_c", '<error message="failed on setup">long</error>'),
+        case("test_b", '<failure message="KeyError: 1&#10;  more">long</failure>'),
+        case("test_c", '<error message="failed on setup with x">long</error>'),
         case("test_d", '<skipped type="pytest.skip" message="needs an NVIDIA GPU">x</skipped>'),
         case("test_e", '<skipped type="pytest.xfail" message="Keras 3.16 scans itself">x</skipped>'),
     )
     name = "tests.unit.fit.test_seam::test_"
     assert found == Report(
-        1, [f"{name}b", f"{name}c"], {f"{name}d": "needs an NVIDIA GPU", f"{name}e": "Keras 3.16 scans itself"}
+        1,
+        {f"{name}b": "KeyError: 1", f"{name}c": "failed on setup with x"},
+        {f"{name}d": "needs an NVIDIA GPU", f"{name}e": "Keras 3.16 scans itself"},
     )
+
+
+def test_file_that_cannot_be_imported_is_read() -> None:
+    error = '<error message="collection failure">a.py:1: in x\nE   ImportError: cannot import name y\nE   more</error>'
+    found = read_report(f'<testsuite><testcase classname="" name="tests.unit.a">{error}</testcase></testsuite>')
+    assert found.failed == {"tests.unit.a": "ImportError: cannot import name y"}
 
 
 @pytest.mark.parametrize(
     ("found", "code", "expected"),
     [
         (Report(10), 0, ("works", "10 tests")),
-        (Report(10, [], {"a": "needs an NVIDIA GPU"}), 0, ("works", "10 tests")),
+        (Report(10, {}, {"a": "needs an NVIDIA GPU"}), 0, ("works", "10 tests")),
         (
-            Report(10, [], {"a": "before\n JAX 0.8 | x", "b": "before JAX 0.8 / x"}),
+            Report(10, {}, {"a": "before\n JAX 0.8 | x", "b": "before JAX 0.8 / x"}),
             0,
             ("works with a note", "10 tests; left out: before JAX 0.8 / x (2)"),
         ),
-        (Report(9, ["tests.unit.a::b"]), 1, ("**fails**", "1 of 10 tests: unit.a::b")),
         (
-            Report(0, [f"t::{number}" for number in range(8)]),
+            Report(9, {"tests.unit.a::b": "KeyError: 1"}),
             1,
-            ("**fails**", "8 of 8 tests: t::0, t::1, t::2, t::3, t::4, t::5, and 2 more"),
+            ("**fails**", "1 of 10 tests: unit.a::b; most often: KeyError: 1 (1)"),
+        ),
+        (
+            Report(0, {f"t::{number}": f"KeyError: {number // 5}" for number in range(8)}),
+            1,
+            ("**fails**", "8 of 8 tests: t::0, t::1, t::2, t::3, t::4, t::5, and 2 more; most often: KeyError: 0 (5)"),
         ),
         (Report(10), 124, ("**fails**", "pytest ended with exit code 124, before all tests had run")),
         (Report(0), 4, ("**fails**", "pytest ended with exit code 4, before all tests had run")),
@@ -115,7 +127,7 @@ def test_verdict(found: Report, code: int, expected: tuple[str, str]) -> None:
 
 
 def test_what_a_machine_lacks_is_told_apart_from_versions() -> None:
-    reports = [Report(1, [], {"a": "no torch", "b": "no torch", "c": "Keras 3.16"}), Report(1, [], {"a": "no torch"})]
+    reports = [Report(1, {}, {"a": "no torch", "b": "no torch", "c": "Keras 3.16"}), Report(1, {}, {"a": "no torch"})]
     assert wanting(reports) == {"no torch": 2}
 
 

@@ -24,12 +24,12 @@ class Report:
 
     Args:
         passed: How many tests passed.
-        failed: The tests that did not, in their order.
+        failed: The tests that did not, in their order, with the first line of what went wrong.
         left_out: The tests that were skipped, or failed as they are marked to (xfail), with the reason.
     """
 
     passed: int
-    failed: list[str] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
 
 
@@ -42,19 +42,27 @@ def read_report(xml: str) -> Report:
     Example:
         >>> one = '<testcase classname="tests.a" name="test_b"><failure message="no"/></testcase>'
         >>> read_report(f"<testsuites><testsuite>{one}</testsuite></testsuites>")
-        Report(passed=0, failed=['tests.a::test_b'], left_out={})
+        Report(passed=0, failed={'tests.a::test_b': 'no'}, left_out={})
     """
-    passed, failed, left_out = 0, [], {}
+    passed, failed, left_out = 0, {}, {}
     for case in ElementTree.fromstring(xml).iter("testcase"):
-        name = f"{case.get('classname')}::{case.get('name')}"
+        name = f"{case.get('classname')}::{case.get('name')}".removeprefix("::")  # a file that cannot be imported
         skipped = case.find("skipped")
-        if case.find("failure") is not None or case.find("error") is not None:
-            failed.append(name)
+        wrong = [*case.findall("failure"), *case.findall("error")]
+        if wrong:
+            failed.setdefault(name, _what_went_wrong(wrong[0]))
         elif skipped is not None:
             left_out[name] = skipped.get("message") or "no reason given"
         else:
             passed += 1
-    return Report(passed, list(dict.fromkeys(failed)), left_out)
+    return Report(passed, failed, left_out)
+
+
+def _what_went_wrong(element: ElementTree.Element) -> str:
+    """Return the line with the exception: that of the message, or, where a file cannot be imported, of the text."""
+    lines = [element.get("message") or "", *(line[1:] for line in (element.text or "").splitlines() if line[:1] == "E")]
+    told = (line.strip() for line in lines if re.match(r"\s*[\w.]*(Error|Exception|Warning)\b", line))
+    return one_line(next(told, lines[0]).partition("\n")[0])
 
 
 def verdict(report: Report, code: int) -> tuple[str, str]:
@@ -65,15 +73,17 @@ def verdict(report: Report, code: int) -> tuple[str, str]:
         code: Its exit code.
 
     Example:
-        >>> verdict(Report(10, [], {"a": "needs Keras 3.15", "b": "needs an NVIDIA GPU"}), 0)
+        >>> verdict(Report(10, {}, {"a": "needs Keras 3.15", "b": "needs an NVIDIA GPU"}), 0)
         ('works with a note', '10 tests; left out: needs Keras 3.15 (1)')
-        >>> verdict(Report(10, ["tests.a::test_b"]), 1)
-        ('**fails**', '1 of 11 tests: a::test_b')
+        >>> verdict(Report(10, {"tests.a::test_b": "KeyError: 'c'"}), 1)
+        ('**fails**', "1 of 11 tests: a::test_b; most often: KeyError: 'c' (1)")
     """
     if report.failed:
         names = [name.removeprefix("tests.") for name in report.failed]
         more = f", and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-        return FAILS, f"{len(names)} of {report.passed + len(names)} tests: {', '.join(names[:_SHOWN])}{more}"
+        ((often, count),) = Counter(report.failed.values()).most_common(1)
+        said = f"{', '.join(names[:_SHOWN])}{more}; most often: {often} ({count})"
+        return FAILS, f"{len(names)} of {report.passed + len(names)} tests: {said}"
     if code != 0 or not report.passed:
         return FAILS, f"pytest ended with exit code {code}, before all tests had run"
     own = Counter(one_line(reason) for reason in report.left_out.values() if is_of_a_version(reason))
