@@ -35,11 +35,27 @@ class Machine:
         self.path, self.pyenv, self.project = folder / "path", folder / "pyenv", folder / "project"
         for made in (self.path, self.pyenv / "versions", self.project):
             made.mkdir(parents=True)
-        for name in ("sh", "sed", "sort", "head", "cut", "readlink", "mkdir", "ln", "rm", "touch", "make"):
+        for name in (
+            "bash",
+            "cut",
+            "dirname",
+            "head",
+            "ln",
+            "make",
+            "mkdir",
+            "readlink",
+            "rm",
+            "sed",
+            "sh",
+            "sort",
+            "tail",
+            "touch",
+        ):
             found = shutil.which(name)
             assert found is not None, name
             (self.path / name).symlink_to(found)
-        shutil.copytree(ROOT / "tools", self.project / "tools")
+        for name in ("tools", ".ci"):
+            shutil.copytree(ROOT / name, self.project / name)
         for name in ("Makefile", "pyproject.toml"):
             shutil.copy(ROOT / name, self.project)
 
@@ -130,3 +146,24 @@ def test_python_that_is_not_there_is_said(machine: Machine, asked: list[str], sa
     done = machine.run("make", "train", *asked)
     assert done.returncode == 2
     assert f"{said}\n  Why it matters: Stratagem needs Python 3.11.\n  What to do: install one" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("versions", "expected"),
+    [
+        (["3.11", "3.12", "3.13"], ["test 3.11", "test 3.13", "test-rest 3.11"]),
+        (["3.12"], ["test 3.12", "test-rest 3.12"]),
+        ([], ["test"]),
+    ],
+)
+def test_continuous_integration_takes_the_oldest_and_the_newest(
+    machine: Machine, versions: list[str], expected: list[str]
+) -> None:
+    paths = {str(machine.has(version, f"python{version}")): version for version in versions}
+    (machine.path / "make").unlink()
+    (machine.path / "make").write_text('#!/bin/sh\necho "$@"\n')
+    (machine.path / "make").chmod(0o755)
+    done = machine.run("bash", ".ci/run")
+    assert done.returncode == 0, done.stderr
+    found = [line.split(" PYTHON=") for line in done.stdout.splitlines()]
+    assert [" ".join([target, *(paths[path] for path in python)]) for target, *python in found] == expected
