@@ -1,59 +1,79 @@
 # Every target does all of its own set-up: only Python 3.11 or newer (with venv) and PyPI are needed.
-#   make train       the main job: two workers on this machine train the tutorials' network
-#   make test        ruff, types, tests
-#   make lint        ruff and types only
-#   make test-floor  the tests on the oldest versions that pyproject.toml names
-#   make bench       the benchmarks, in one table (15 minutes at most, without peers)
-#   make clean       remove the virtual environments
-# Extra arguments: make test PYTEST_ARGS="-k cluster", make train TRAIN_ARGS="--epochs 1", make bench BENCH_ARGS="--write", make PYTHON=/opt/python3.12 ...
+#   make train          the main job: two workers on this machine train the tutorials' network
+#   make test           ruff, types, and the tests that each change has to pass
+#   make test-all       ruff, types and all tests
+#   make test-rest      the tests that test-all has and test has not
+#   make test-as-users  the numerics, compiled as users compile them
+#   make test-floor     all tests on the oldest versions that pyproject.toml names
+#   make versions       a suite of its own on each Python, JAX and Keras, and the table in docs/versions.md
+#   make lint           ruff and types only
+#   make bench          the benchmarks, in one table (15 minutes at most, without peers)
+#   make clean          remove the virtual environments
+# Extra arguments: make test PYTEST_ARGS="-k cluster", make train TRAIN_ARGS="--epochs 1", make bench BENCH_ARGS="--write".
+# Another Python: make test PYTHON=python3.13 works in an environment of its own, .venv-3.13.
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help train test lint test-floor bench clean
+.PHONY: help train test test-all test-rest test-as-users test-floor versions lint bench clean
 
-BIN := .venv/bin
+PYTHON ?=
+FOUND := $(if $(PYTHON),$(shell sh tools/pythons.sh $(PYTHON)))
+VENV := $(if $(PYTHON),.venv-$(or $(word 1,$(FOUND)),none),.venv)
+BIN := $(VENV)/bin
+INSTALL := PYTHON="$(or $(word 2,$(FOUND)),$(PYTHON))" sh tools/install.sh
 PYTEST_ARGS ?=
 TRAIN_ARGS ?=
 BENCH_ARGS ?=
+VERSIONS_ARGS ?=
 # Files side by side; the tests of one share what is slow to make. One after another: make test PYTEST_ARGS="-n 0"
 # In their order, which has the slow folders first: sorted by number of tests, files of one slow test would come last.
+QUICK := quick or not (multiprocess or thorough)
 PYTEST := -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 help:
-	@sed -n '2,8s/^# \{0,1\}//p' Makefile
+	@sed -n '2,11s/^# \{0,1\}//p' Makefile
 
-train: .venv/installed-examples
+train:
+	@$(INSTALL) $(VENV) examples
 	@$(BIN)/stratagem run --workers 2 examples/multi_worker.py $(TRAIN_ARGS)
 
 test: lint
-	@echo "== pytest"
+	@echo "== pytest, the tests of each change"
+	@$(BIN)/python $(PYTEST) -m "$(QUICK)" $(PYTEST_ARGS)
+
+test-all: lint
+	@echo "== pytest, all tests"
 	@$(BIN)/python $(PYTEST) $(PYTEST_ARGS)
 
-lint: .venv/installed-dev
+test-rest:
+	@$(INSTALL) $(VENV) dev
+	@echo "== pytest, the tests that make test leaves out"
+	@$(BIN)/python $(PYTEST) -m "not ($(QUICK))" $(PYTEST_ARGS)
+
+test-as-users:
+	@$(INSTALL) $(VENV) dev
+	@echo "== pytest, the numerics with all of XLA's passes"
+	@STRATAGEM_TESTS_AS_USERS=1 $(BIN)/python $(PYTEST) tests/conformance $(PYTEST_ARGS)
+
+test-floor:
+	@$(INSTALL) $(VENV)-floor dev --oldest
+	@echo "== pytest on the oldest supported versions:" $$($(VENV)-floor/bin/python tools/floor.py)
+	@$(VENV)-floor/bin/python $(PYTEST) $(PYTEST_ARGS)
+
+versions:
+	@$(INSTALL) $(VENV) dev
+	@$(BIN)/python -m tools.versions $(VERSIONS_ARGS)
+
+lint:
+	@$(INSTALL) $(VENV) dev
 	@echo "== ruff check" && $(BIN)/ruff check .
 	@echo "== ruff format" && $(BIN)/ruff format --check .
-	@echo "== types" && $(BIN)/basedpyright
+	@echo "== types" && $(BIN)/basedpyright --pythonpath $(BIN)/python
 
-test-floor: .venv-floor/installed-dev
-	@echo "== pytest on the oldest supported versions:" $$(.venv-floor/bin/python tools/floor.py)
-	@.venv-floor/bin/python $(PYTEST) $(PYTEST_ARGS)
-
-bench: .venv/installed-bench
+bench:
+	@$(INSTALL) $(VENV) bench
 	@$(BIN)/python benchmarks/suite.py $(BENCH_ARGS)
 
 clean:
-	rm -rf .venv .venv-floor
-
-# Stamps: a folder is installed again only when what is written in pyproject.toml changed.
-.venv/installed-examples: pyproject.toml tools/install.sh
-	@PYTHON="$(PYTHON)" sh tools/install.sh .venv examples
-
-.venv/installed-bench: pyproject.toml tools/install.sh
-	@PYTHON="$(PYTHON)" sh tools/install.sh .venv bench
-
-.venv/installed-dev: pyproject.toml tools/install.sh
-	@PYTHON="$(PYTHON)" sh tools/install.sh .venv dev
-
-.venv-floor/installed-dev: pyproject.toml tools/install.sh tools/floor.py
-	@PYTHON="$(PYTHON)" sh tools/install.sh .venv-floor dev --oldest
+	rm -rf .venv .venv-*

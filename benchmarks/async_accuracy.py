@@ -15,12 +15,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("KERAS_BACKEND", "jax")
-
-import keras
 import numpy as np
 
 import stratagem
+from stratagem import keras
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 import digits

@@ -9,16 +9,13 @@ Run `python benchmarks/central_storage.py [--devices N] [--rounds N] [--steps N]
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 import time
 
-os.environ["KERAS_BACKEND"] = "jax"
-
-import keras
 import numpy as np
 
 import stratagem
+from stratagem import keras
 
 ROWS = 64
 """Rows of a batch for each replica."""

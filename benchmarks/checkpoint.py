@@ -1,6 +1,6 @@
 """How long saving blocks the program, with and without `enable_async=True`.
 
-Run `KERAS_BACKEND=jax python benchmarks/checkpoint.py [--megabytes 100] [--saves 8] [--write]`.
+Run `python benchmarks/checkpoint.py [--megabytes 100] [--saves 8] [--write]`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import keras
 import numpy as np
 from figures import Figure
 from pages import page, save
 
+from stratagem import keras
 from stratagem.train import Checkpoint, CheckpointManager, CheckpointOptions
 
 VARIABLES = 20

@@ -18,13 +18,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-import keras
 import numpy as np
 from mnist_cnn.network import network
 from pages import page, save
 from step_time import prepare_data
 
 import stratagem
+from stratagem import keras
 from stratagem.testing import run_workers
 
 NAMES = ("none", "bf16", "int8", "powersgd")

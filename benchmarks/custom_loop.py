@@ -19,16 +19,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-os.environ["KERAS_BACKEND"] = "jax"
-
 import jax
 import jax.numpy as jnp
-import keras
 import numpy as np
 from figures import Figure
 from jax.sharding import PartitionSpec
 
 import stratagem
+from stratagem import keras
 from stratagem.replica.mesh import AXIS
 
 

@@ -6,16 +6,13 @@ stratagem run --ps 2 --workers 1 benchmarks/embedding_traffic.py
 from __future__ import annotations
 
 import argparse
-import os
 import time
 from typing import Any
 
-os.environ["KERAS_BACKEND"] = "jax"
-
-import keras
 import numpy as np
 
 import stratagem
+from stratagem import keras
 from stratagem.ps.task import current_task
 
 

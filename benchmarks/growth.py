@@ -21,13 +21,13 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-import keras
 import namespaces
 import numpy as np
 from collectives import of_size
 from pages import page, save
 
 import stratagem
+from stratagem import keras
 from stratagem.plan.costs import Cost, Hosts, Link, flat_ring, memory, ring, two_levels
 from stratagem.plan.fitting import Algorithm, Measured, fit
 from stratagem.plan.growth import Step, Workload, weak

@@ -16,13 +16,11 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-os.environ["KERAS_BACKEND"] = "jax"
-
-import keras
 import numpy as np
 from figures import Figure
 
 import stratagem
+from stratagem import keras
 from stratagem.data import Dataset
 from stratagem.fit import adapter
 from stratagem.fit.reading import StepRows

@@ -2,9 +2,10 @@
 
     python benchmarks/suite.py [--only SCRIPT ...] [--write] [--readme] [--plots FOLDER]
 
-With `--write` the table is a page in benchmarks/results, with its plots beside it; `--readme` also writes it into
-README.md. A script that fails, or takes longer than it may, has a row that says so, the others still run, and the exit
-code is 1. README.md in this folder says how to read the rows. Linux only.
+With `--write` the table is a page in benchmarks/results, with its plots beside it; `--readme` also writes into README
+those rows that most people decide by, with a link to the page. A script that fails, or takes longer than it may, has a
+row that says so, the others still run, and the exit code is 1. README.md in this folder says how to read the rows.
+Linux only.
 """
 
 from __future__ import annotations
@@ -53,6 +54,15 @@ A fifth of each is there for machines that are not quiet.
 
 PEER_SECONDS = 90
 """What each environment of a peer adds to that."""
+
+README_ROWS = (
+    ("step_time", "step of the MNIST network", "Stratagem, OneDeviceStrategy"),
+    ("step_time", "step of the MNIST network", "Stratagem, MultiWorkerMirroredStrategy"),
+    ("step_time", "step of the MNIST network", "PyTorch, DDP"),
+    ("step_time", "step of the MNIST network", "TensorFlow, MultiWorkerMirroredStrategy"),
+    ("parameter_servers", "speed with parameter servers", "Stratagem, `fit`"),
+)
+"""Script, heading and beginning of the rows that stand in README.md: what it costs, and what else there is."""
 
 Found = dict[str, list[Figure] | str]
 """What each script has found, or why it has not."""
@@ -134,10 +144,30 @@ def keep(text: str, plots: Path) -> Path:
     return save("suite", "\n".join([text, *pictures]))
 
 
+def for_readme(found: Mapping[str, Sequence[Figure] | str]) -> Found:
+    """Return the rows that README.md shows; those of a peer that did not take part are left out.
+
+    Args:
+        found: What all scripts have found. Why one of these has not, is shown.
+    """
+    chosen: Found = {}
+    for name in dict.fromkeys(name for name, _, _ in README_ROWS):
+        rows = found.get(name, [])
+        wanted = [(heading, what) for script, heading, what in README_ROWS if script == name]
+        chosen[name] = (
+            rows
+            if isinstance(rows, str)
+            else [
+                row for row in rows if any(row.heading == each and row.what.startswith(what) for each, what in wanted)
+            ]
+        )
+    return chosen
+
+
 def write_readme(found: Mapping[str, Sequence[Figure] | str], details: Path) -> None:
-    """Write the table into README.md, with a link to the page that has the details."""
-    link = f"[the run and its plots]({details.relative_to(README.parent)})"
-    block = f"{hardware()}, {datetime.date.today():%Y-%m-%d} ({link}):\n\n{table(found)}"
+    """Write the rows of README.md, with a link to the page that has all of them."""
+    link = f"[all figures of this run, and its plots]({details.relative_to(README.parent)})"
+    block = f"{hardware()}, {datetime.date.today():%Y-%m-%d}:\n\n{table(for_readme(found))}\n\nMore: {link}."
     README.write_text(with_block(README.read_text(), block))
 
 
@@ -151,7 +181,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=BUDGETS, default=list(BUDGETS), help="leave out the others")
     parser.add_argument("--write", action="store_true", help="save the page and its plots in benchmarks/results")
-    parser.add_argument("--readme", action="store_true", help="the same, and the table in README.md")
+    parser.add_argument("--readme", action="store_true", help="the same, and the chosen rows in README.md")
     parser.add_argument("--plots", type=Path, help="save the plots in this folder")
     arguments = parser.parse_args()
     if importlib.util.find_spec("matplotlib") is None:

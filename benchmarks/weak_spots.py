@@ -17,18 +17,17 @@ import sys
 import time
 from pathlib import Path
 
-os.environ["KERAS_BACKEND"] = "jax"
 os.environ["OMP_NUM_THREADS"] = os.environ["PJRT_NPROC"] = "1"
 if hasattr(os, "sched_setaffinity"):
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 
 import custom_loop
-import keras
 import numpy as np
 import resnet
 
 import stratagem
+from stratagem import keras
 from stratagem.core.environment import XLA_AS_IS
 
 ROWS = {"custom_training": 64, "resnet": 16}

@@ -11,12 +11,10 @@ from __future__ import annotations
 import argparse
 import os
 
-os.environ["KERAS_BACKEND"] = "jax"
-
 import digits
-import keras
 
 import stratagem
+from stratagem import keras
 
 
 def make_model() -> keras.Model:

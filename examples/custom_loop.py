@@ -16,12 +16,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-os.environ["KERAS_BACKEND"] = "jax"
-
 import digits
-import keras
 
 import stratagem
+from stratagem import keras
 
 STRATEGIES = {"mirrored": stratagem.MirroredStrategy, "multi_worker": stratagem.MultiWorkerMirroredStrategy}
 

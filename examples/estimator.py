@@ -15,12 +15,10 @@ import argparse
 import os
 from typing import Any
 
-os.environ["KERAS_BACKEND"] = "jax"
-
 import digits
-import keras
 
 import stratagem
+from stratagem import keras
 from stratagem.estimator import EstimatorSpec, EvalSpec, ModeKeys, RunConfig, TrainSpec, optimizers
 
 BATCH_SIZE = 64

@@ -13,13 +13,11 @@ import argparse
 import os
 import tempfile
 
-os.environ["KERAS_BACKEND"] = "jax"
-
 import digits
-import keras
 from multi_worker import make_model
 
 import stratagem
+from stratagem import keras
 
 
 def main() -> None:

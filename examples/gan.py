@@ -11,13 +11,11 @@ import argparse
 import os
 from typing import Any
 
-os.environ["KERAS_BACKEND"] = "jax"
-
 import digits
-import keras
 import numpy as np
 
 import stratagem
+from stratagem import keras
 
 NOISE = 16
 """Random numbers that the generator makes an image of."""

@@ -10,17 +10,14 @@ were the disk of its machine: the files must be the same on all workers, but nee
 from __future__ import annotations
 
 import argparse
-import os
 import tempfile
 from pathlib import Path
 
-os.environ["KERAS_BACKEND"] = "jax"
-
 import digits
-import keras
 from PIL import Image
 
 import stratagem
+from stratagem import keras
 
 
 def write_digits(folder: Path) -> None:

@@ -12,12 +12,10 @@ from __future__ import annotations
 import argparse
 import os
 
-os.environ["KERAS_BACKEND"] = "jax"
-
 import digits
-import keras
 
 import stratagem  # differs
+from stratagem import keras  # differs
 
 
 def make_model() -> keras.Model:

@@ -15,12 +15,10 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-os.environ["KERAS_BACKEND"] = "jax"
-
 import digits
-import keras
 
 import stratagem
+from stratagem import keras
 
 BATCH_SIZE = 64
 

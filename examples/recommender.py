@@ -13,15 +13,12 @@ The data is made here. Every customer has one of 25 tastes, and takes articles o
 from __future__ import annotations
 
 import argparse
-import os
 from typing import Any, NamedTuple
 
-os.environ["KERAS_BACKEND"] = "jax"
-
-import keras
 import numpy as np
 
 import stratagem
+from stratagem import keras
 
 TASTES, ARTICLES_OF_TASTE, CUSTOMERS, PURCHASES = 25, 20, 2000, 20
 BATCH_SIZE, BEST = 256, 20

@@ -11,17 +11,14 @@ records that it needs.
 from __future__ import annotations
 
 import argparse
-import os
 import tempfile
 from pathlib import Path
 
-os.environ["KERAS_BACKEND"] = "jax"
-
 import digits
-import keras
 import numpy as np
 
 import stratagem
+from stratagem import keras
 from stratagem.train import BytesList, Example, Feature, Features, Int64List
 
 FEATURES = {

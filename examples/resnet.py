@@ -15,13 +15,11 @@ from __future__ import annotations
 import argparse
 import os
 
-os.environ["KERAS_BACKEND"] = "jax"
-
 import digits
-import keras
 import numpy as np
 
 import stratagem  # differs
+from stratagem import keras  # differs
 
 STRATEGIES = ("mirrored", "central_storage", "multi_worker", "parameter_server")
 

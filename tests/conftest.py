@@ -5,11 +5,14 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
+import importlib.metadata
 import os
 import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+
+from tests import quick_xla
 
 # Keras reads this once, when it is imported; a test that imports keras must find it set.
 os.environ["KERAS_BACKEND"] = "jax"
@@ -19,15 +22,9 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.pop("TF_CONFIG", None)
 # What earlier runs have compiled stays out of the tests, and theirs out of what the user keeps.
 os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"
-# Thousands of small programs run a few times each: compiling them is what the suite would take its time for. Without
-# XLA's expensive passes, its newer code generator and its threads that takes a seventh of it, here and in all processes
-# that tests start. Of each kind of program one compiles as users' do: `as_users_do`.
-if os.environ["JAX_PLATFORMS"] == "cpu":
-    os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
-    os.environ["XLA_FLAGS"] = (
-        os.environ.get("XLA_FLAGS", "")
-        + " --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
-    )
+
+# Of each kind of program one test compiles as users do: `as_users_do`; with the variable of quick_xla.py all of them.
+quick_xla.set_up(os.environ, importlib.metadata.version("jaxlib"))
 
 import jax
 import keras  # noqa: F401 - sets environment variables of its own, once; no test should be blamed for it
@@ -52,6 +49,9 @@ for _module in [name for name, module in sys.modules.items() if module is None]:
 gc.freeze()
 gc.set_threshold(10_000, 10, 100)
 
+SLOW_SECONDS = 10.0
+"""A test of `make test` that takes longer is named at the end of the run: see CONTRIBUTING.md."""
+
 _OWN_VARIABLES = {"PYTEST_CURRENT_TEST"}
 _SECONDS_TO_END = 2.0
 """A thread or process that is ending when its test ends may take this long."""
@@ -60,6 +60,19 @@ _SECONDS_TO_END = 2.0
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("gpu") is not None and "cuda" not in os.environ["JAX_PLATFORMS"]:
         pytest.skip("needs an NVIDIA GPU: JAX_PLATFORMS=cuda,cpu pytest -m gpu")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Name the tests that are too slow for `make test`, where those alone were chosen."""
+    if not config.option.markexpr.startswith("quick or not"):
+        return
+    passed = terminalreporter.getreports("passed")
+    slow = sorted((each.duration, each.nodeid) for each in passed if each.duration > SLOW_SECONDS)
+    if slow:
+        terminalreporter.section(f"tests of make test that took longer than {SLOW_SECONDS:g} s")
+        terminalreporter.line("Make them cheaper, or let `make test-all` alone run them (CONTRIBUTING.md).")
+        for seconds, test in reversed(slow):
+            terminalreporter.line(f"{seconds:6.1f} s  {test}")
 
 
 @pytest.fixture
@@ -72,8 +85,8 @@ def loads_as_users_do(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def as_users_do(loads_as_users_do: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the processes that a test starts load and compile all that they do by default."""
-    before = os.environ.get("XLA_FLAGS", "").partition("--xla_cpu_use_fusion_emitters")[0]
-    monkeypatch.setenv("XLA_FLAGS", before.strip())  # XLA takes a lone space for the name of a file, and aborts
+    # Not a lone space: XLA takes it for the name of a file, and aborts.
+    monkeypatch.setenv("XLA_FLAGS", " ".join(quick_xla.flags_of_user(os.environ)))
     monkeypatch.delenv("JAX_DISABLE_MOST_OPTIMIZATIONS", raising=False)
 
 
@@ -83,6 +96,9 @@ def leaves_nothing_behind() -> Iterator[None]:
     environment, threads, children = dict(os.environ), set(threading.enumerate()), _child_processes()
     yield
     leaks = _changed_variables(environment)
+    if set(threading.enumerate()) - threads:
+        # From Python 3.13 on the frames of an exception that was caught hold each other, and a reader with its thread.
+        gc.collect()
     for thread in set(threading.enumerate()) - threads:
         # pyzmq starts its one, and JAX calls back from its own, both for the life of the process.
         if type(thread).__name__ in ("GarbageCollectorThread", "_DummyThread"):

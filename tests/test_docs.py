@@ -1,15 +1,15 @@
-"""What README and docs say runs, and their links lead somewhere."""
+"""What README and docs say runs for somebody who has set nothing, and their links lead somewhere."""
 
 from __future__ import annotations
 
+import ast
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
+from tests.fresh import run_python
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
@@ -35,6 +35,13 @@ def blocks() -> Iterator[Block]:
 
 
 BLOCKS = list(blocks())
+FIRST = {block.page: block for block in reversed(BLOCKS) if block.is_run}
+"""The first of each page that is run; `make test` runs these, and all of README and of imports.md."""
+
+
+def tier_of(block: Block) -> Any:
+    """Return the mark of a block that is run."""
+    return pytest.mark.quick if FIRST[block.page] == block or block.page.name in ("README.md", "imports.md") else ()
 
 
 @pytest.mark.parametrize("block", [block for block in BLOCKS if not block.is_run], ids=str)
@@ -43,13 +50,93 @@ def test_block_compiles(block: Block) -> None:
 
 
 @pytest.mark.multiprocess
-@pytest.mark.parametrize("block", [block for block in BLOCKS if block.is_run], ids=str)
+@pytest.mark.parametrize(
+    "block", [pytest.param(block, marks=tier_of(block), id=str(block)) for block in BLOCKS if block.is_run]
+)
 def test_block_runs(block: Block, tmp_path: Path) -> None:
     """In a process of its own: many set up the devices or the cluster of their process."""
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", block.code], capture_output=True, text=True, check=False, cwd=tmp_path
-    )
+    done = run_python("-c", block.code, home=tmp_path)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.multiprocess
+@pytest.mark.quick
+def test_first_diff_of_readme_makes_a_program_that_runs(tmp_path: Path) -> None:
+    diff = re.findall(r"^```diff\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)[0]
+    before, after = ("".join(f"{line[2:]}\n" for line in diff.splitlines() if line[:1] != sign) for sign in "+-")
+    assert len(set(after.splitlines()) - set(before.splitlines())) == 3
+    given = (
+        "import numpy as np\n\n"
+        "def make_compiled_model():\n"
+        "    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(10)])\n"
+        "    model.compile('sgd', keras.losses.SparseCategoricalCrossentropy(from_logits=True))\n"
+        "    return model\n\n"
+        "class Batches(keras.utils.PyDataset):\n"
+        "    def __len__(self): return 210\n"
+        "    def __getitem__(self, step): return np.ones((8, 4), 'float32'), np.ones(8, 'int32')\n\n"
+        "dataset = Batches()\n"
+    )
+    imports, _, rest = after.partition("\n\n")
+    done = run_python("-c", f"{imports}\n{given}\n{rest}\nprint(keras.backend.backend())", home=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "Epoch 3/3" in done.stdout
+    assert done.stdout.endswith("jax\n")
+
+
+def imports_keras_too_early(code: str) -> bool:
+    """Tell whether a program loads Keras before anything chose JAX."""
+    for statement in ast.parse(code).body:
+        names = [alias.name for alias in statement.names] if isinstance(statement, ast.Import) else []
+        names += [statement.module or ""] if isinstance(statement, ast.ImportFrom) else []
+        packages = [name.partition(".")[0] for name in names]
+        first = next((name for name in packages if name == "stratagem" or name.startswith("keras")), None)
+        if first is not None:
+            return first != "stratagem"
+        if "KERAS_BACKEND" in ast.unparse(statement):
+            return False
+    return False
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("import keras, stratagem", True),
+        ("import numpy\nfrom keras import layers\nimport stratagem", True),
+        ("import keras_hub", True),
+        ("from stratagem import keras", False),
+        ("import stratagem\nimport keras", False),
+        ("import os\nos.environ['KERAS_BACKEND'] = 'jax'\nimport keras", False),
+        ("import numpy", False),
+    ],
+)
+def test_rule_finds_early_imports_of_keras(code: str, expected: bool) -> None:
+    assert imports_keras_too_early(code) is expected
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=str)
+def test_no_block_imports_keras_too_early(block: Block) -> None:
+    assert not imports_keras_too_early(block.code)
+
+
+@pytest.mark.parametrize("folder", ["examples", "benchmarks"])
+def test_no_program_imports_keras_before_stratagem(folder: str) -> None:
+    """Programs of Keras alone, to compare with, may."""
+    files = {file: file.read_text() for file in (ROOT / folder).rglob("*.py")}
+    with_stratagem = {file: text for file, text in files.items() if re.search("^(import|from) stratagem", text, re.M)}
+    assert len(with_stratagem) > 10
+    assert [str(file) for file, text in with_stratagem.items() if imports_keras_too_early(text)] == []
+
+
+def test_no_docstring_imports_keras_before_stratagem() -> None:
+    folders = ("loop", "tf")  # to be done where they are worked on
+    files = [file for file in (ROOT / "src").rglob("*.py") if file.relative_to(ROOT / "src").parts[1] not in folders]
+    early = [
+        f"{file}: {line.strip()}"
+        for file in files
+        for line in file.read_text().splitlines()
+        if re.search(r">>> import (\w+, )*keras\b", line)
+    ]
+    assert early == []
 
 
 def anchors(page: Path) -> set[str]:

@@ -17,7 +17,7 @@ import stratagem
 PACKAGE = Path(stratagem.__file__).parent
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"core"}),
-    frozenset({"cluster", "replica", "transport"}),
+    frozenset({"cluster", "keras", "replica", "transport"}),
     frozenset({"launch", "data", "loop", "train", "ps"}),
     frozenset({"fit", "testing"}),
     frozenset({"strategy"}),

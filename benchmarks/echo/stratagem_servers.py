@@ -11,13 +11,13 @@ import os
 import sys
 from pathlib import Path
 
-import keras
 import numpy as np
 import zmq
 from model import SHAPES
 from turns import Turns
 
 import stratagem
+from stratagem import keras
 from stratagem.cluster.spec import Task
 from stratagem.ps.client import Change, Servers
 from stratagem.ps.placement import Placement

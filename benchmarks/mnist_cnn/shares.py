@@ -9,11 +9,11 @@ import os
 import sys
 
 import jax
-import keras
 from network import compiled_network
 from turns import Turns, fit_in_turns
 
 import stratagem
+from stratagem import keras
 
 alone = "alone" in sys.argv or "TF_CONFIG" not in os.environ
 strategy = stratagem.OneDeviceStrategy("cpu:0") if alone else stratagem.MultiWorkerMirroredStrategy()

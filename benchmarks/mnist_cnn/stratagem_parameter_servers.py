@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 
 import jax
-import keras
 from network import ROWS_PER_WORKER, compiled_network
 from parameter_servers import loop_in_turns
 from turns import Turns, fit_in_turns
 
 import stratagem
+from stratagem import keras
 
 strategy = stratagem.ParameterServerStrategy()
 turns = Turns(stratagem=stratagem.__version__, keras=keras.__version__, jax=jax.__version__)

@@ -8,11 +8,11 @@ import tempfile
 from typing import Any
 
 import jax
-import keras
 from network import ROWS_PER_WORKER, SEED, network
 from turns import Turns
 
 import stratagem
+from stratagem import keras
 from stratagem.estimator import (
     Estimator,
     EstimatorSpec,

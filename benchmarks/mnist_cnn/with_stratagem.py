@@ -10,11 +10,11 @@ import sys
 import tempfile
 
 import jax
-import keras
 from network import ROWS_PER_WORKER, compiled_network
 from turns import Turns, fit_in_turns
 
 import stratagem
+from stratagem import keras
 
 if "TF_CONFIG" in os.environ:
     strategy = stratagem.MultiWorkerMirroredStrategy()

@@ -9,12 +9,12 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).parents[2] / "examples"))
 
 import jax
-import keras
 from resnet import make_resnet
 from rows import ROWS_PER_WORKER, colour_rows
 from turns import Turns, fit_in_turns
 
 import stratagem
+from stratagem import keras
 
 if "TF_CONFIG" in os.environ:
     strategy = stratagem.MultiWorkerMirroredStrategy()

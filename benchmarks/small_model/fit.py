@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from contextlib import nullcontext
 
-os.environ["KERAS_BACKEND"] = "jax"
-
 import jax
-import keras
 from turns import Turns, fit_in_turns
 
 import stratagem
+from stratagem import keras
 
 ROWS = 32
 kind, steps_per_execution = sys.argv[3], int(sys.argv[4])

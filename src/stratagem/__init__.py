@@ -1,19 +1,20 @@
 """Distribution strategies for Keras 3, on JAX: the programming model of `tf.distribute`.
 
-Importing Stratagem changes one thing: Keras, if it is not loaded yet and nobody chose otherwise,
-will use JAX. Everything else is loaded when it is first named.
+Importing Stratagem changes one thing: Keras, if it is not loaded yet, will use JAX; where KERAS_BACKEND asks for
+another backend, the import fails and says so. Everything else is loaded when it is first named, Keras too:
+`from stratagem import keras`.
 """
 
 from __future__ import annotations
 
 import importlib
-import os
-import sys
 from typing import TYPE_CHECKING, Any
 
-from stratagem.core.backend import require_jax_backend
+from stratagem.core.backend import require_jax_backend, settle_backend
 
 if TYPE_CHECKING:
+    import keras as keras
+
     from stratagem import callbacks as callbacks
     from stratagem import cluster_resolver as cluster_resolver
     from stratagem import coordinator as coordinator
@@ -105,6 +106,7 @@ _MODULES = (
     "estimator",
     "experimental",
     "io",
+    "keras",
     "nn",
     "testing",
     "train",
@@ -113,8 +115,7 @@ _MODULES = (
 
 __all__ = [*_HOMES, *_MODULES]  # noqa: PLE0604  # pyright: ignore[reportUnsupportedDunderAll]
 
-if "keras" not in sys.modules:
-    os.environ.setdefault("KERAS_BACKEND", "jax")
+settle_backend()
 
 
 def __getattr__(name: str) -> Any:

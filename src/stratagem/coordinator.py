@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stratagem.core.needs_jax  # noqa: F401 - before Keras
 from stratagem.ps.coordinator import (
     ClusterCoordinator,
     PerWorkerValue,

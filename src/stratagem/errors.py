@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from stratagem.core.errors import (
+    BackendError,
     CancelledError,
     ClusterError,
     InputError,
@@ -17,6 +18,7 @@ from stratagem.core.errors import (
 )
 
 __all__ = [
+    "BackendError",
     "CancelledError",
     "ClusterError",
     "InputError",

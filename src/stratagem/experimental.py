@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+import stratagem.core.needs_jax  # noqa: F401 - before Keras
 from stratagem.core.types import CommunicationImplementation, CommunicationOptions, ValueContext
 from stratagem.strategy.central_storage import CentralStorageStrategy
 from stratagem.strategy.dataset_creator import DatasetCreator

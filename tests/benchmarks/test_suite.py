@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import os
+import re
 import select
 from collections.abc import Callable
 from pathlib import Path
@@ -90,6 +91,48 @@ def test_suite_ends_in_15_minutes(script: Script) -> None:
     assert sum(suite.BUDGETS.values()) <= 15 * 60
     for name in suite.BUDGETS:
         assert "def figures(plots: Path) -> list[Figure]:" in (suite.HERE / f"{name}.py").read_text()
+
+
+def figures_in(script: Script, page: Path) -> dict[str, list[Any]]:
+    """Return the figures of a table in a page, by script."""
+    found: dict[str, list[Any]] = {}
+    heading = name = ""
+    for line in page.read_text().splitlines():
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        if len(cells) != 4 or cells[0].startswith("-") or cells[0] in ("measured", "strategy"):
+            continue
+        if title := re.fullmatch(r"\*\*(.+)\*\* `(\w+)\.py`", cells[0]):
+            heading, name = title.groups()
+        else:
+            number, unit = cells[1].split()
+            ratio = float(cells[2]) if cells[2] else None
+            figure = script("figures").Figure(heading, cells[0], float(number.replace(",", "")), unit, ratio, cells[3])
+            found.setdefault(name, []).append(figure)
+    return found
+
+
+def test_readme_shows_five_rows_of_the_run_that_it_links_to(script: Script) -> None:
+    [linked] = re.findall(r"\[all figures of this run, and its plots\]\((.+?)\)", (ROOT / "README.md").read_text())
+    whole = figures_in(script, ROOT / linked)
+
+    shown = figures_in(script, ROOT / "README.md")
+
+    assert len(whole) == len(script("suite").BUDGETS)
+    assert shown == script("suite").for_readme(whole)
+    assert sum(map(len, shown.values())) == 5
+
+
+def test_readme_says_which_script_failed_and_leaves_out_peers_that_are_not_there(script: Script) -> None:
+    suite, figure = script("suite"), script("figures").Figure
+    heading = "step of the MNIST network"
+    ours = figure(heading, "Stratagem, OneDeviceStrategy", 20.8, "ms", 0.99, "Keras on JAX")
+    found = {
+        "step_time": [figure(heading, "Keras on JAX", 21.1, "ms"), ours],
+        "collectives": [figure("sum", "1 KiB", 1.0, "ms")],
+        "parameter_servers": "took longer than 100 s",
+    }
+
+    assert suite.for_readme(found) == {"step_time": [ours], "parameter_servers": "took longer than 100 s"}
 
 
 def test_readme_has_a_place_for_the_table(script: Script) -> None:

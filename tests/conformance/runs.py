@@ -8,6 +8,7 @@ import os
 import traceback
 import warnings
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import jax
 import keras
@@ -65,8 +66,9 @@ def check(found: Outcome, expected: Outcome, tolerance: Tolerance | None) -> Non
 def begin_worker() -> None:
     """Do in a worker what pyproject.toml says for pytest."""
     warnings.simplefilter("error")
-    # Keras's metrics cast to int64, which JAX holds as int32; plain Keras warns as well.
-    warnings.filterwarnings("ignore", "Explicitly requested dtype int64 requested in asarray is not available")
+    # Keras's metrics cast to int64, which JAX holds as int32, and it traces with it; plain Keras warns as well.
+    for place in ("asarray", "ShapeDtypeStruct"):
+        warnings.filterwarnings("ignore", f"Explicitly requested dtype int64 requested in {place} is not available")
 
 
 # Several workers -----------------------------------------------------------------------------------
@@ -105,10 +107,50 @@ _EXCHANGED_AS_OTHERS = (
 _READ_APART = ("uneven", "sample_weight", "shuffled dataset", "generator", "validation_data", "validation_split")
 
 
+QUICK = (
+    "averaged weights, schedule, weight decay",
+    "binary metrics",
+    "built by fit",
+    "cnn",
+    "generator",
+    "accumulation, uneven",
+    "masked lstm, sample_weight",
+    "mixed_float16",
+    "own train_step, uneven",
+    "regularised",
+    "steps_per_execution",
+    "synchronized batch norm, uneven",
+    "two outputs, sample_weight",
+    "uneven",
+    "validation_data",
+)
+"""The rows that `make test` runs in this process: every kind of model, step and data once."""
+
+
+def in_tiers(names: Iterable[str]) -> list[Any]:
+    """Return rows for parametrize; `make test-all` alone runs those that are not quick."""
+    return [name if name in QUICK else pytest.param(name, marks=pytest.mark.thorough) for name in names]
+
+
+CHOSEN = ("uneven", "regularised", "two outputs, sample_weight", "synchronized batch norm, uneven")
+"""Rows that `make test` runs on two workers: shares that differ, penalties, several losses, sums within the step."""
+
+
+def is_chosen(workers: int, name: str) -> bool:
+    """Tell whether `make test` runs a row on so many workers."""
+    return workers == 2 and name in CHOSEN
+
+
+def on_workers(workers: int, name: str) -> list[Outcome]:
+    """Return what each worker of a cluster recorded of a row."""
+    return [outcomes[name] for outcomes in _cluster(workers, is_chosen(workers, name))]
+
+
 @functools.cache
-def cluster(workers: int) -> list[dict[str, Outcome]]:
-    """Run all rows for a cluster of real workers in one go: starting it takes as long as several rows."""
-    results = run_workers(on_worker, workers, args=[rows_for(workers)], timeout_seconds=TABLE_SECONDS)
+def _cluster(workers: int, chosen: bool) -> list[dict[str, Outcome]]:
+    """Run the chosen rows, or all others, in one go: starting a cluster takes as long as several rows."""
+    names = [name for name in rows_for(workers) if is_chosen(workers, name) == chosen]
+    results = run_workers(on_worker, workers, args=[names], timeout_seconds=TABLE_SECONDS)
     return [result.value for result in results]
 
 

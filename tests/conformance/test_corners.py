@@ -39,6 +39,7 @@ def _eager_weights(replicas: int | None) -> list[np.ndarray]:
     return [np.asarray(variable.value) for variable in model.trainable_variables]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_run_eagerly(replicas: int) -> None:
     """A batch that divides and one that does not. Steps that are not compiled are slow, so these are few."""

@@ -32,6 +32,8 @@ from stratagem.testing import run_workers
 
 IN_DOUBLE_PRECISION = 3
 ALL = {**LOOPS, **PER_REPLICA}
+CHOSEN = ("adam, uneven", "loss scale", "batch norm, uneven", "accumulation")
+"""Those that `make test` runs, here and on two workers."""
 
 
 @functools.cache
@@ -45,7 +47,9 @@ def expected(name: str, replicas: int) -> Record:
     return reference(name, replicas) if name in PER_REPLICA else reference(name)
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize(
+    "name", [name if name in CHOSEN else pytest.param(name, marks=pytest.mark.thorough) for name in ALL]
+)
 def test_one_replica(name: str) -> None:
     check(run_loop(ALL[name], mirrored(1)), reference(name), ALL[name].float32)
 
@@ -86,6 +90,7 @@ def double_precision() -> dict[str, tuple[Outcome, Outcome]]:
 
 
 @needs_whole_table
+@pytest.mark.multiprocess
 @pytest.mark.parametrize("name", [loop.name for loop in ALL.values() if loop.float64])
 def test_virtual_devices_in_double_precision(name: str) -> None:
     check(*double_precision()[name], FLOAT64)
@@ -122,16 +127,20 @@ def on_worker(names: list[str]) -> dict[str, Outcome]:
 
 
 @functools.cache
-def workers() -> list[dict[str, Outcome]]:
-    results = run_workers(on_worker, 2, args=[ON_WORKERS], timeout_seconds=TABLE_SECONDS)
+def workers(chosen: bool) -> list[dict[str, Outcome]]:
+    """Run the chosen loops, or all others, on two workers."""
+    names = [name for name in ON_WORKERS if (name in CHOSEN) == chosen]
+    results = run_workers(on_worker, 2, args=[names], timeout_seconds=TABLE_SECONDS)
     return [result.value for result in results]
 
 
 @needs_whole_table
 @pytest.mark.multiprocess
-@pytest.mark.parametrize("name", ON_WORKERS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.quick if name in CHOSEN else ()) for name in ON_WORKERS]
+)
 def test_two_workers(name: str) -> None:
-    chief, other = (outcomes[name] for outcomes in workers())
+    chief, other = (outcomes[name] for outcomes in workers(name in CHOSEN))
     check(other, chief, None)
     if name == DROPOUT.name:  # its streams belong to replicas, wherever these run
         check(chief, run_loop(DROPOUT, mirrored(2)), FLOAT32)

@@ -13,10 +13,12 @@ from tests.conformance.runs import (
     Outcome,
     central,
     check,
-    cluster,
     double_precision,
+    in_tiers,
+    is_chosen,
     mirrored,
     needs_whole_table,
+    on_workers,
     reference,
     rows_for,
     sizes_of,
@@ -24,7 +26,7 @@ from tests.conformance.runs import (
 from tests.conformance.table import ALL, EXCEPTIONS, FLOAT32, FLOAT64, ROWS, run
 
 
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("name", in_tiers(ROWS))
 def test_the_reference_is_worth_comparing_with(name: str) -> None:
     """Numbers that are not finite, or the same in every epoch, would prove nothing."""
     record = reference(name)
@@ -34,7 +36,7 @@ def test_the_reference_is_worth_comparing_with(name: str) -> None:
     assert len(set(losses.tolist())) == len(losses)
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", in_tiers(ALL))
 def test_one_replica_is_plain_keras_in_every_bit(name: str) -> None:
     check(run(ALL[name], mirrored(1)), reference(name), None)
 
@@ -53,25 +55,28 @@ def test_virtual_devices(name: str, replicas: int) -> None:
 # What passes the centre differs from the other strategies: the state, the update, and the cut between steps.
 @pytest.mark.parametrize(
     "name",
-    [
-        "uneven",
-        "steps_per_execution",
-        "accumulation, uneven",
-        "loss scale shrinks and grows",
-        "averaged weights, schedule, weight decay",
-        "global_clipnorm",
-        "frozen base",
-        "two outputs, sample_weight",
-        "own train_step, uneven",
-        "synchronized batch norm, uneven",
-        "validation_data",
-    ],
+    in_tiers(
+        [
+            "uneven",
+            "steps_per_execution",
+            "accumulation, uneven",
+            "loss scale shrinks and grows",
+            "averaged weights, schedule, weight decay",
+            "global_clipnorm",
+            "frozen base",
+            "two outputs, sample_weight",
+            "own train_step, uneven",
+            "synchronized batch norm, uneven",
+            "validation_data",
+        ]
+    ),
 )
 def test_variables_at_a_centre(name: str) -> None:
     check(run(ROWS[name], central()), reference(name), ROWS[name].float32)
 
 
 @needs_whole_table
+@pytest.mark.multiprocess
 @pytest.mark.parametrize(
     ("name", "replicas"), [(row.name, size) for row in ROWS.values() if row.float64 for size in sizes_of(row.name)]
 )
@@ -83,7 +88,13 @@ def test_virtual_devices_in_double_precision(name: str, replicas: int) -> None:
 @needs_whole_table
 @pytest.mark.multiprocess
 @pytest.mark.parametrize(
-    ("workers", "name"), [(workers, name) for workers in (2, 4) for name in rows_for(workers) if name in ROWS]
+    ("workers", "name"),
+    [
+        pytest.param(workers, name, marks=pytest.mark.quick if is_chosen(workers, name) else ())
+        for workers in (2, 4)
+        for name in rows_for(workers)
+        if name in ROWS
+    ],
 )
 def test_workers(workers: int, name: str) -> None:
     first = _alike(name, workers)
@@ -99,7 +110,7 @@ def test_exceptions_do_not_depend_on_where_replicas_run(name: str) -> None:
 
 def _alike(name: str, workers: int) -> Outcome:
     """Return what all workers recorded, the same in every bit."""
-    first, *others = [outcomes[name] for outcomes in cluster(workers)]
+    first, *others = on_workers(workers, name)
     for other in others:
         check(other, first, None)
     return first

@@ -69,7 +69,9 @@ def test_one_replica(name: str) -> None:
         assert batches == IN_ORDER * EPOCHS
 
 
-@pytest.mark.parametrize("replicas", [1, 2, 3, 4])
+@pytest.mark.parametrize(
+    "replicas", [1, pytest.param(2, marks=pytest.mark.thorough), 3, pytest.param(4, marks=pytest.mark.thorough)]
+)
 @pytest.mark.parametrize("name", INPUTS)
 def test_virtual_devices(name: str, replicas: int) -> None:
     _check(name, _on_devices(name, replicas))

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import pytest
 from tests.hosts import be_on_hosts, host_name
@@ -15,6 +16,12 @@ from stratagem.core import environment, exits
 from stratagem.testing import Worker, WorkerResult, block_point, drop_connections, start_workers
 
 pytestmark = pytest.mark.multiprocess
+
+JAX_ENDS_IT = pytest.mark.xfail(
+    jax.__version_info__ < (0, 10),
+    reason="before JAX 0.10 a process may end with exit code 1 by itself as soon as process 0 is out of reach",
+    strict=False,  # it is a race
+)
 
 HANG_SECONDS = 3.0
 END_SECONDS = 5.0
@@ -69,7 +76,9 @@ def end_of_group(hosts: str, culprit: int, fault: Callable[[Worker], object], *f
         return End(results, workers[culprit].wait(), name, seconds)
 
 
-@pytest.mark.parametrize(("hosts", "culprit"), [("aabb", 1), ("aa", 0)])
+@pytest.mark.parametrize(
+    ("hosts", "culprit"), [("aabb", 1), pytest.param("aa", 0, marks=[pytest.mark.quick, JAX_ENDS_IT])]
+)
 def test_a_killed_worker_is_named_and_ends_the_others(hosts: str, culprit: int) -> None:
     end = end_of_group(hosts, culprit, Worker.kill)
 
@@ -90,6 +99,7 @@ def test_an_exception_reaches_the_output_of_the_others() -> None:
     assert f"stratagem: {end.name} failed:\nTraceback" in end.culprit.output
 
 
+@JAX_ENDS_IT
 def test_a_worker_that_loses_its_network_is_named() -> None:
     end = end_of_group("aab", 1, lambda worker: worker.release("step 4"), 1, True)
 
@@ -99,7 +109,7 @@ def test_a_worker_that_loses_its_network_is_named() -> None:
         assert f"stratagem: {end.name} ended without a word" in result.output
 
 
-@pytest.mark.parametrize("culprit", [0, 1])
+@pytest.mark.parametrize("culprit", [0, pytest.param(1, marks=JAX_ENDS_IT)])
 def test_a_frozen_worker_is_named(culprit: int) -> None:
     end = end_of_group("aa", culprit, Worker.freeze)
 

@@ -93,6 +93,7 @@ def test_nobody_is_killed(both: list[dict[str, Any]]) -> None:
     assert len(chief["told"]) == EPOCHS * STEPS
 
 
+@pytest.mark.quick
 def test_killed_within_an_epoch_and_at_the_end_of_one(undisturbed: dict[str, Any], tmp_path: Path) -> None:
     """First the chief, then the whole cluster; only the chief can see the backups."""
     kills: list[Kill] = [(0, 0, 4), (ALL, 1, None)]

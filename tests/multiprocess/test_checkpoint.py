@@ -64,6 +64,7 @@ def everybody_saves(folder: str) -> dict[str, Any]:
     return {"paths": paths, "writes": writes, "saved": saved, "after": _values(model), "kept": manager.checkpoints}
 
 
+@pytest.mark.quick
 def test_one_file_appears(tmp_path: Path) -> None:
     chief, other = (result.value for result in run_workers(everybody_saves, 2, args=[str(tmp_path)]))
     assert chief["paths"] == other["paths"] == [str(tmp_path / f"ckpt-{number}") for number in (1, 2, 3)]

@@ -87,7 +87,7 @@ def wait_for(process: subprocess.Popen[str], line: str) -> None:
     assert process.stdout.readline() == line + "\n"
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]"])
+@pytest.mark.parametrize("host", [pytest.param("127.0.0.1", marks=pytest.mark.quick), "localhost", "[::1]"])
 def test_two_processes_add_up_and_end_quickly(start: Start, host: str) -> None:
     if host == "[::1]" and not socket.has_dualstack_ipv6():
         pytest.skip("this machine has no IPv6")
@@ -114,6 +114,7 @@ print(time.time())
     assert seconds_to_exit < 5, "JAX's shutdown barrier held the processes"
 
 
+@pytest.mark.quick
 def test_process_0_names_the_tasks_that_do_not_arrive(start: Start) -> None:
     own = local_configs(3)
     program = """
@@ -156,6 +157,7 @@ def test_a_worker_names_the_coordinator_it_cannot_reach(start: Start) -> None:
     assert "could not start with worker 0 at no-such-host.invalid:2222 within 1.5 s: " in finish(unknown)[0]
 
 
+@pytest.mark.quick
 def test_a_busy_port_is_named(start: Start) -> None:
     with socket.create_server(("127.0.0.1", 0)) as busy:
         port = busy.getsockname()[1]
@@ -175,6 +177,7 @@ def test_a_late_task_still_joins(start: Start, first: int) -> None:
     assert finish(late)[0] == f"here\n{1 - first} [0, 1]\n"
 
 
+@pytest.mark.quick
 def test_strangers_on_the_port_are_ignored(start: Start) -> None:
     program = "print('here')\n" + JOIN + "print(membership.process_index)"
     ports = free_ports(2)
@@ -235,6 +238,7 @@ def test_the_peers_of_a_failed_start_are_told_why(start: Start) -> None:
         assert "'jax': '0.0.1'" in err
 
 
+@pytest.mark.quick
 def test_tasks_that_disagree_are_named(start: Start) -> None:
     program = (
         JOIN
@@ -289,6 +293,7 @@ except StratagemError as error:
     assert f"waited 0.5 s at barrier 'alone'; missing: worker 1 (host {socket.gethostname()}, pid {second.pid})." in out
 
 
+@pytest.mark.quick
 def test_a_changed_tf_config_is_refused(start: Start) -> None:
     program = (
         JOIN

@@ -104,6 +104,7 @@ def written_by_callbacks(folder: str) -> tuple[dict[str, list[float]], list[floa
     return history.history, model.get_weights()[0].ravel().tolist(), float(model.optimizer.learning_rate)
 
 
+@pytest.mark.quick
 def test_callbacks_decide_alike_and_only_the_chief_writes(tmp_path: Any) -> None:
     (first, second) = (result.value for result in run_workers(written_by_callbacks, 2, args=(str(tmp_path),)))
     assert first == second

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.multiprocess
+pytestmark = [pytest.mark.multiprocess, pytest.mark.quick]
 
 # A shell that runs the tests in the background makes its children ignore SIGINT; a launcher in a terminal does not.
 LAUNCHER = (

@@ -75,6 +75,7 @@ def train() -> dict[str, Any]:
     }
 
 
+@pytest.mark.quick
 def test_a_cluster_trains_and_ends_by_itself() -> None:
     results = run_workers(train, 2, servers=2)
     assert [result.returncode for result in results] == [0] * 5

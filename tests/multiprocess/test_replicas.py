@@ -9,7 +9,7 @@ import pytest
 
 from stratagem.testing import run_workers
 
-pytestmark = pytest.mark.multiprocess
+pytestmark = [pytest.mark.multiprocess, pytest.mark.quick]
 
 
 def told() -> dict[str, Any]:

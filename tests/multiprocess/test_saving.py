@@ -12,7 +12,7 @@ import pytest
 from stratagem.core.errors import CheckpointError, UsageError
 from stratagem.testing import run_workers
 
-pytestmark = pytest.mark.multiprocess
+pytestmark = [pytest.mark.multiprocess, pytest.mark.quick]
 
 
 def everybody_saves(folder: str) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import google_crc32c  # noqa: F401 - sets an environment variable, once; no test should be blamed for it
+import keras
 import numpy as np
 import pytest
 import tensorboardX  # noqa: F401 - the same
@@ -21,6 +22,7 @@ pytestmark = [
 ONE_DEVICE = {'["CPU:0", "CPU:1"]': '["CPU:0"]'}
 
 
+@pytest.mark.thorough
 def test_dcgan(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     found = run("dcgan.py")
     history = np.array(found["history"])
@@ -38,6 +40,7 @@ def test_dcgan(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     )  # of examples, where the loss divides the last batch of 58 by 64
 
 
+@pytest.mark.thorough
 def test_text_classification(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     found = run("text_classification.py")
     history = found["history"].history
@@ -50,6 +53,7 @@ def test_text_classification(run: Run, capsys: pytest.CaptureFixture[str]) -> No
     assert float(scores["good"]) > 0.7 > 0.3 > float(scores["bad"])
 
 
+@pytest.mark.thorough
 def test_autoencoder(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     found = run("autoencoder.py")
     losses = found["history"].history["loss"]
@@ -60,6 +64,7 @@ def test_autoencoder(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert found["encoded_imgs"].shape == (100, 7, 7, 4)
 
 
+@pytest.mark.thorough
 def test_segmentation(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     found = run("segmentation.py")
     history = found["model_history"].history
@@ -74,6 +79,7 @@ def test_segmentation(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.count("Sample Prediction after epoch") == 8
 
 
+@pytest.mark.thorough
 def test_transfer_learning(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     found = run("transfer_learning.py")
     assert found["moved_while_frozen"] == 0.0  # weights and moving statistics
@@ -113,6 +119,7 @@ def test_vae(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert f"codes (520, 2) digit (28, 28) loss {history['loss'][-1]:.2f}" in capsys.readouterr().out
 
 
+@pytest.mark.thorough
 def test_mixed_precision(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     found = run("mixed_precision.py")
     assert found["losses"] == sorted(found["losses"], reverse=True)
@@ -127,6 +134,7 @@ def test_mixed_precision(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert found["test_scores"][1] > 0.5
 
 
+@pytest.mark.thorough
 def test_keras_and_callbacks(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     found = run("keras_and_callbacks.py")
     history = found["history"].history
@@ -143,6 +151,7 @@ def test_keras_and_callbacks(run: Run, capsys: pytest.CaptureFixture[str]) -> No
     assert len(Path("training.csv").read_text().splitlines()) == 6
 
 
+@pytest.mark.thorough
 def test_regression(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     found = run("regression.py")
     np.testing.assert_allclose(found["normalizer"].mean.numpy().ravel(), found["train_features"].mean(0), rtol=1e-4)
@@ -171,6 +180,7 @@ def test_prediction(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert found["totals"] == [30.0, 31.0, 32.0]
 
 
+@pytest.mark.thorough
 def test_epoch_in_function(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     found = run("epoch_in_function.py")
     captured = capsys.readouterr()
@@ -186,6 +196,7 @@ def test_epoch_in_function(run: Run, capsys: pytest.CaptureFixture[str]) -> None
     np.testing.assert_allclose(found["kernel"], alone["kernel"], atol=1e-5)
 
 
+@pytest.mark.thorough
 def test_gradient_accumulation(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     found = run("gradient_accumulation.py")
     assert "updates 18 left 0.0" in capsys.readouterr().out
@@ -198,6 +209,7 @@ def test_gradient_accumulation(run: Run, capsys: pytest.CaptureFixture[str]) -> 
     np.testing.assert_allclose(found["norms"], alone["norms"], rtol=1e-3)
 
 
+@pytest.mark.thorough
 def test_cyclegan(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     found = run("cyclegan.py")
     losses = found["cycle_losses"]
@@ -209,6 +221,7 @@ def test_cyclegan(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert Path(found["path"]).name == "ckpt-8"
 
 
+@pytest.mark.thorough
 def test_transformer(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     found = run("transformer.py")
     losses, accuracies = zip(*found["results"], strict=True)
@@ -225,8 +238,13 @@ def test_save_and_load(run: Run) -> None:
     found = run("save_and_load.py")
     np.testing.assert_allclose(found["trained"], found["alone"], rtol=1e-5)
     np.testing.assert_allclose(found["trained"], found["under_another"], rtol=1e-5)
-    np.testing.assert_allclose(found["from_h5"], found["expected"], rtol=1e-5)
-    np.testing.assert_allclose(found["from_weights"], found["expected"], rtol=1e-5)
+    for restored in (keras.models.load_model(found["h5_path"]), found["cold"]):
+        for own, other in zip(restored.get_weights(), found["model"].get_weights(), strict=True):
+            np.testing.assert_array_equal(own, other)
+    # One device against two: relative to the largest number, as rounding of those near zero is as large (JAX 0.12).
+    tolerance = 1e-5 * np.abs(found["expected"]).max()
+    np.testing.assert_allclose(found["from_h5"], found["expected"], rtol=0, atol=tolerance)
+    np.testing.assert_allclose(found["from_weights"], found["expected"], rtol=0, atol=tolerance)
     assert found["expected"].shape == (90, 10)
     np.testing.assert_array_equal(found["before"], found["after"])
     assert Path(found["saved_model_path"]).is_dir()

@@ -53,7 +53,10 @@ class BackupAndRestore(keras.callbacks.Callback):
         InputError: `save_freq` is no number of batches, or `backup_dir` is empty.
 
     Example:
-        >>> import tempfile, keras, numpy as np
+        >>> import tempfile
+        >>> import numpy as np
+        >>> from stratagem import keras
+        >>> from stratagem.callbacks import BackupAndRestore
         >>> x, y, folder = np.ones((8, 2), "float32"), np.ones((8, 1), "float32"), tempfile.mkdtemp()
         >>> def train(epochs):  # the program, started again with its backup
         ...     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])

@@ -28,6 +28,10 @@ class UsageError(StratagemError, RuntimeError):
     """A call stands in the wrong place or order. Remedy: move it, as the message shows."""
 
 
+class BackendError(UsageError, ImportError):
+    """Keras has, or would get, another backend than JAX. Remedy: KERAS_BACKEND=jax, or `import stratagem` first."""
+
+
 class InputError(StratagemError, ValueError):
     """A value cannot be used as it is. Remedy: change the value, as the message shows."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stratagem.core.needs_jax  # noqa: F401 - before Keras
 from stratagem.estimator import decays, export, feature_column, graph, layers, losses, metrics, optimizers, summary
 from stratagem.estimator.calls import get_global_step, get_or_create_global_step, identity
 from stratagem.estimator.canned.baseline import BaselineClassifier, BaselineEstimator, BaselineRegressor

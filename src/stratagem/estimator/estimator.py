@@ -56,7 +56,8 @@ class Estimator:
         InputError: An argument cannot be used; the message names it.
 
     Example:
-        >>> import keras, stratagem
+        >>> import stratagem
+        >>> from stratagem import keras
         >>> from stratagem.estimator import EstimatorSpec, RunConfig
         >>> def model_fn(features, labels, mode):
         ...     prediction = keras.layers.Dense(1, kernel_initializer="zeros")(features)

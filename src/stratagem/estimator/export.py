@@ -18,6 +18,7 @@ import jax
 import numpy as np
 from jax import export as jax_export
 
+from stratagem.core import optional
 from stratagem.core.errors import InputError, explain
 from stratagem.core.files import draft_of
 from stratagem.data.specs import TensorSpec
@@ -170,8 +171,9 @@ def write_program(program: Program, features: Tree, base: str) -> str:
         The new folder, named by the time as in TensorFlow.
 
     Raises:
-        InputError: The program works for one size of batch only.
+        InputError: The program works for one size of batch only, or what JAX writes programs with is not installed.
     """
+    optional.load("flatbuffers", "export", "export_saved_model")
     predict = jax.jit(_with_numbers(program.predictor()))
     (rows,) = jax_export.symbolic_shape("rows")
     specs = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((rows, *leaf.shape[1:]), leaf.dtype), features)

@@ -44,6 +44,7 @@ def model_to_estimator(
 
     Example:
         >>> import numpy as np, stratagem
+        >>> from stratagem import keras
         >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1, kernel_initializer="ones")])
         >>> model.compile("sgd", "mse")
         >>> estimator = model_to_estimator(model)

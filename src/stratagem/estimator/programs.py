@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from stratagem.core.errors import InputError, explain
 from stratagem.estimator.checkpoints import WarmStartSettings, restore, warm_start
 from stratagem.estimator.inputs import InputFn, batches_of
 from stratagem.estimator.log import say
 from stratagem.estimator.model_function import ModelFunction, Program
-from stratagem.estimator.remote import RemoteProgram
 from stratagem.estimator.run_config import RunConfig
 from stratagem.estimator.spec import ModeKeys
-from stratagem.ps.coordinator import HasWorkers
 from stratagem.replica.executables import Executables
 from stratagem.replica.mesh import Tree
 from stratagem.strategy.default import get_strategy
+
+_ON_WORKERS: Final = "stratagem.estimator.remote"
+"""Programs whose steps workers do. Loaded for a strategy that has some: the module needs the packages of parameter
+servers, which others do without."""
 
 Batches = Iterator[tuple[Tree, Tree]]
 """(features, labels) of each step, as `Program.step` takes them."""
@@ -66,12 +69,12 @@ class Programs:
         """
         strategy = get_strategy() if strategy is None else strategy
         forever = mode == ModeKeys.TRAIN or steps is not None
-        if not isinstance(strategy, HasWorkers):
+        if not strategy.hands_out_steps:
             return self._local(stack, mode, input_fn, strategy, forever=forever)
         if mode == ModeKeys.EVAL and self._config.task_type == "evaluator":  # the workers are another program's
             return self._local(stack, mode, input_fn, get_strategy(), forever=forever)
         seed = self._config.tf_random_seed
-        program = RemoteProgram(
+        program = importlib.import_module(_ON_WORKERS).RemoteProgram(
             self._function, mode, strategy, seed, input_fn, self._params, self._config, forever=forever
         )
         stack.callback(program.release)

@@ -14,6 +14,7 @@ from pathlib import Path
 import click
 
 from stratagem.core import environment
+from stratagem.core.backend import NEEDED, named_backend
 from stratagem.core.errors import ClusterError, StratagemError, explain
 from stratagem.launch.compiled import kept_programs
 from stratagem.launch.generations import Run
@@ -194,6 +195,12 @@ def _run(
     variables = os.environ | ({environment.HANG_TIMEOUT: str(hang_timeout)} if hang_timeout is not None else {})
     variables |= {environment.COMPILATION_CACHE: "false"} if no_compilation_cache else {}
     restarts.check(workers, nodes)
+    if named_backend() != NEEDED:
+        print(
+            f"stratagem: {environment.KERAS_BACKEND}={named_backend()} in this shell; the tasks run with "
+            f"{environment.KERAS_BACKEND}={NEEDED}",
+            file=sys.stderr,
+        )
     if dry_run:
         print("\n\n".join(map(_description, make_plan(request, this_machine(), variables))))
         return 0
@@ -228,8 +235,7 @@ def _doctor(workers: int, backup_dir: str | None, dataset: str | None, timeout: 
     for option, value in options.items():
         command += [] if value is None else [option, value]
     if workers == 1 or environment.TF_CONFIG in os.environ:
-        variables = {environment.KERAS_BACKEND: "jax", **os.environ}
-        return subprocess.run([sys.executable, *command], env=variables, check=False).returncode
+        return _run_module(command)
     request = Request(tuple(command), workers=workers)
     run = Run(request, Restarts(), this_machine(), None, grace_seconds=10.0, reports=False)
     code = run.run()
@@ -253,8 +259,7 @@ def _migrate(paths: tuple[str, ...], write: bool, check: bool) -> int:
         stratagem migrate --write train.py models/
     """  # noqa: D301 - click keeps the lines below a backspace as they are
     options = [*(["--write"] if write else []), *(["--check"] if check else [])]
-    command = [sys.executable, "-m", "stratagem.migrate", *options, "--", *paths]
-    return subprocess.run(command, env={environment.KERAS_BACKEND: "jax", **os.environ}, check=False).returncode
+    return _run_module(["-m", "stratagem.migrate", *options, "--", *paths])
 
 
 @_stratagem.command(name="plan")
@@ -285,12 +290,18 @@ def _plan(model: str | None, **options: str | float | None) -> int:
     A network known by its numbers:
         stratagem plan --parameters 25600000 --step-ms 180 --workers 8,32,128
     """  # noqa: D301 - click keeps the lines below a backspace as they are
-    command = [sys.executable, "-m", "stratagem.plan"]
+    command = ["-m", "stratagem.plan"]
     for option, value in options.items():
         name = "bytes" if option == "gradient_bytes" else option.replace("_", "-")
         command += [] if value is None else [f"--{name}", str(value)]
     command += [] if model is None else ["--", model]
-    return subprocess.run(command, env={environment.KERAS_BACKEND: "jax", **os.environ}, check=False).returncode
+    return _run_module(command)
+
+
+def _run_module(command: Sequence[str]) -> int:
+    """Run Python in a process whose Keras has JAX, whatever this shell says; return its exit code."""
+    variables = {**os.environ, environment.KERAS_BACKEND: NEEDED}
+    return subprocess.run([sys.executable, *command], env=variables, check=False).returncode
 
 
 def _run_and_report(

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from stratagem.core import environment
+from stratagem.core.backend import NEEDED
 from stratagem.core.errors import ClusterError, explain
 from stratagem.launch.machine import LOOPBACK, Machine, free_ports
 
@@ -228,7 +229,7 @@ def _settings(
     """Return the variables of a task but for its devices."""
     return {
         environment.TF_CONFIG: json.dumps({"cluster": cluster, "task": {"type": task_type, "index": index}}),
-        environment.KERAS_BACKEND: "jax",
+        environment.KERAS_BACKEND: NEEDED,
         environment.LAUNCHED: "1",
         environment.PYTHONUNBUFFERED: "1",
         environment.PYTHONFAULTHANDLER: "1",

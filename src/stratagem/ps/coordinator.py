@@ -192,7 +192,8 @@ class ClusterCoordinator:
         UsageError: The strategy is of another kind.
 
     Example:
-        >>> import keras, stratagem
+        >>> import stratagem
+        >>> from stratagem import keras
         >>> strategy = stratagem.ParameterServerStrategy()
         >>> coordinator = stratagem.coordinator.ClusterCoordinator(strategy)
         >>> with strategy.scope():

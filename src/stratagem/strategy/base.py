@@ -47,7 +47,12 @@ class Strategy:
         peers: The other workers; None without any.
         worker_count: Number of workers.
         worker_index: Which of them this process is.
+
+    Attributes:
+        hands_out_steps: Whether a chief lets workers do the steps, as with parameter servers.
     """
+
+    hands_out_steps: bool = False
 
     def __init__(
         self,
@@ -98,7 +103,8 @@ class Strategy:
             UsageError: The scope of another strategy is open.
 
         Example:
-            >>> import keras, stratagem
+            >>> import stratagem
+            >>> from stratagem import keras
             >>> strategy = stratagem.OneDeviceStrategy("cpu:0")
             >>> with strategy.scope():
             ...     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])

@@ -30,7 +30,9 @@ class DatasetCreator:
         InputError: `dataset_fn` is no function of one argument, or `input_options` are none.
 
     Example:
-        >>> import keras, numpy as np, stratagem
+        >>> import numpy as np
+        >>> import stratagem
+        >>> from stratagem import keras
         >>> def dataset_fn(context):
         ...     x = np.arange(8.0).reshape(8, 1)
         ...     dataset = stratagem.data.Dataset.from_tensor_slices((x, 2 * x)).shuffle(8).repeat()

@@ -84,7 +84,8 @@ class StrategyExtended:
             InputError: An argument is a per-replica value.
 
         Example:
-            >>> import keras, stratagem
+            >>> import stratagem
+            >>> from stratagem import keras
             >>> strategy = stratagem.OneDeviceStrategy("cpu:0")
             >>> with strategy.scope():
             ...     v = keras.Variable(1.0)

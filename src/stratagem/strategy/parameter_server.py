@@ -79,7 +79,8 @@ class ParameterServerStrategy(Strategy, HasWorkers):
         InputError: `max_staleness` or `backup_workers` is no number that can be, or they exclude each other.
 
     Example:
-        >>> import keras, stratagem
+        >>> import stratagem
+        >>> from stratagem import keras
         >>> strategy = stratagem.ParameterServerStrategy()
         >>> with strategy.scope():
         ...     weight = keras.Variable(2.0)
@@ -89,6 +90,8 @@ class ParameterServerStrategy(Strategy, HasWorkers):
         6.0
         >>> strategy.close()
     """
+
+    hands_out_steps = True
 
     def __init__(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+import stratagem.core.needs_jax  # noqa: F401 - before Keras
 from stratagem.cluster.spec import ClusterSpec
 from stratagem.core.example import MESSAGES, message
 from stratagem.train.checkpoint import Checkpoint, CheckpointOptions

@@ -60,7 +60,9 @@ class Checkpoint(objects.Holder):
         **named: What to save, by name. Each is an attribute of the checkpoint too.
 
     Example:
-        >>> import tempfile, keras
+        >>> import tempfile
+        >>> from stratagem import keras
+        >>> from stratagem.train import Checkpoint
         >>> step = keras.Variable(3, dtype="int32", trainable=False)
         >>> path = Checkpoint(step=step).save(tempfile.mkdtemp() + "/ckpt")
         >>> path[-7:]

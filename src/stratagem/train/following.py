@@ -50,8 +50,9 @@ def checkpoints_iterator(
         ModelCheckpoint wrote (`.weights.h5`, `.keras`).
 
     Example:
-        >>> import tempfile, keras
-        >>> from stratagem.train import Checkpoint
+        >>> import tempfile
+        >>> from stratagem import keras
+        >>> from stratagem.train import Checkpoint, checkpoints_iterator
         >>> folder = tempfile.mkdtemp()
         >>> path = Checkpoint(step=keras.Variable(1)).save(folder + "/ckpt")
         >>> [found == path for found in checkpoints_iterator(folder, timeout=0)]

@@ -38,7 +38,9 @@ class CheckpointManager:
         InputError: A number is not positive, or `checkpoint_interval` has no `step_counter`.
 
     Example:
-        >>> import tempfile, keras
+        >>> import tempfile
+        >>> from stratagem import keras
+        >>> from stratagem.train import Checkpoint, CheckpointManager
         >>> step = keras.Variable(0, dtype="int32", trainable=False)
         >>> manager = CheckpointManager(Checkpoint(step=step), tempfile.mkdtemp(), max_to_keep=2)
         >>> [manager.save()[-6:] for _ in range(3)]

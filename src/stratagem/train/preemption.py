@@ -157,7 +157,9 @@ class PreemptionCheckpointHandler:
         InputError: There is a Checkpoint and no `checkpoint_dir`, or it is neither Checkpoint nor manager.
 
     Example:
-        >>> import tempfile, keras
+        >>> import tempfile
+        >>> from stratagem import keras
+        >>> from stratagem.train import Checkpoint, PreemptionCheckpointHandler
         >>> total = keras.Variable(0.0, trainable=False)
         >>> handler = PreemptionCheckpointHandler(None, Checkpoint(total=total), tempfile.mkdtemp())
         >>> while handler.total_run_calls < 3:

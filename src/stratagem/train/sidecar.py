@@ -46,8 +46,10 @@ class SidecarEvaluator:
         InputError: The model is not compiled.
 
     Example:
-        >>> import tempfile, keras, numpy as np
-        >>> from stratagem.train import Checkpoint
+        >>> import tempfile
+        >>> import numpy as np
+        >>> from stratagem import keras
+        >>> from stratagem.train import Checkpoint, SidecarEvaluator
         >>> model = keras.Sequential([keras.layers.Input((2,)), keras.layers.Dense(1, kernel_initializer="ones")])
         >>> model.compile(loss="mse")
         >>> folder = tempfile.mkdtemp()

@@ -92,7 +92,7 @@ def chi_square(left: np.ndarray, right: np.ndarray, length: int, cells: int) -> 
     counts = np.bincount(left * cells // length * cells + right * cells // length, minlength=cells**2)
     expected = len(left) / cells**2
     freedom = cells**2 - 1
-    return (((counts - expected) ** 2 / expected).sum() - freedom) / math.sqrt(2 * freedom)
+    return float(((counts - expected) ** 2 / expected).sum() - freedom) / math.sqrt(2 * freedom)
 
 
 both = pytest.mark.parametrize("make", [permutation, uniform])

@@ -20,7 +20,7 @@ from stratagem.core.errors import InputError, ReaderError
 from stratagem.data import Dataset, Options
 from stratagem.data.batches import DatasetIterator
 
-pytestmark = pytest.mark.multiprocess
+pytestmark = [pytest.mark.multiprocess, pytest.mark.quick]
 
 WAIT = 20.0
 """Seconds after which a test that waits for an event has failed."""

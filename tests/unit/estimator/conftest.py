@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,4 +21,7 @@ def compiled() -> Iterator[list[str]]:
 
     jax.monitoring.register_event_duration_secs_listener(on_event)
     yield events
-    jax.monitoring.unregister_event_duration_listener(on_event)
+    if hasattr(jax.monitoring, "unregister_event_duration_listener"):
+        jax.monitoring.unregister_event_duration_listener(on_event)
+    else:  # before JAX 0.8
+        importlib.import_module("jax._src.monitoring")._unregister_event_duration_listener_by_callback(on_event)

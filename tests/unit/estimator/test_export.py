@@ -35,7 +35,7 @@ from stratagem.estimator import (
 from stratagem.estimator.export import PROGRAM, SIGNATURE
 
 LOAD = """
-import sys, json, jax, numpy as np
+import sys, json, jax.export, numpy as np
 from pathlib import Path
 predict = jax.export.deserialize(bytearray(Path(sys.argv[1]).read_bytes())).call
 result = predict({"x": np.arange(10, dtype="float32").reshape(5, 2)})

@@ -73,7 +73,9 @@ def plain_losses(accumulate: int | None = None) -> list[float]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize(("replicas", "options"), [(2, {}), (3, {"steps_per_execution": 2})])
+@pytest.mark.parametrize(
+    ("replicas", "options"), [(2, {}), pytest.param(3, {"steps_per_execution": 2}, marks=pytest.mark.thorough)]
+)
 def test_fit(name: Any, replicas: int, options: dict[str, Any]) -> None:
     """Nearly the losses of plain training, and the same weights everywhere."""
     model, losses = fitted(replicas, name, **options)
@@ -141,6 +143,7 @@ def test_nothing_is_lost_in_a_custom_loop(name: Any, make_optimizer: Callable[[]
 
 
 # Of codes there are two kinds, which keep the same and differ only in how they round.
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["int8", "powersgd"])
 def test_accumulated_gradients_are_compressed_once(name: Any) -> None:
     model, losses = fitted(2, name, accumulate=3)
@@ -150,6 +153,7 @@ def test_accumulated_gradients_are_compressed_once(name: Any) -> None:
     assert losses != plain_losses(accumulate=3)
 
 
+@pytest.mark.thorough
 def test_a_step_of_ones_own() -> None:
     """Of a model whose `train_step` takes data alone, and applies two optimizers."""
     strategy = strategy_of(2, "int8")
@@ -185,6 +189,7 @@ def test_a_step_of_ones_own() -> None:
     check_equal_weights(model, 2)
 
 
+@pytest.mark.thorough
 def test_a_second_optimizer_that_is_applied_as_a_function() -> None:
     """It used to go uncompressed without a word: its state is carried by the program, which has no place for more."""
     strategy = strategy_of(2, "int8")
@@ -213,6 +218,7 @@ def test_a_second_optimizer_that_is_applied_as_a_function() -> None:
     check_equal_weights(model, 2)
 
 
+@pytest.mark.thorough
 def test_steps_that_are_not_compiled() -> None:
     """One small step only: JAX compiles each of its operations."""
     found = {}
@@ -251,6 +257,7 @@ class _Stops(keras.callbacks.Callback):
             raise KeyboardInterrupt
 
 
+@pytest.mark.thorough
 def test_a_resumed_fit_ends_with_the_same_weights(tmp_path: Path) -> None:
     """The backup has the sum of what all replicas left out; it is the first one's when training goes on.
 

@@ -104,12 +104,17 @@ def expected() -> list[Any]:
     return outcome(Plain, None)
 
 
-@pytest.mark.parametrize("replicas", [None, 1, 2, 4])
+@pytest.mark.parametrize(
+    "replicas", [None, pytest.param(1, marks=pytest.mark.thorough), 2, pytest.param(4, marks=pytest.mark.thorough)]
+)
 def test_a_step_by_hand_gives_the_numbers_of_keras(replicas: int | None, expected: list[Any]) -> None:
     check(outcome(AsInTensorFlow, replicas), expected)
 
 
-@pytest.mark.parametrize(("replicas", "arguments"), [(None, {"run_eagerly": True}), (2, {"steps_per_execution": 2})])
+@pytest.mark.parametrize(
+    ("replicas", "arguments"),
+    [pytest.param(None, {"run_eagerly": True}, marks=pytest.mark.thorough), (2, {"steps_per_execution": 2})],
+)
 def test_eager_and_several_at_once(replicas: int | None, arguments: Any, expected: list[Any]) -> None:
     check(outcome(AsInTensorFlow, replicas, **arguments)[1:], expected[1:])
 

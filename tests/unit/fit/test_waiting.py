@@ -156,6 +156,7 @@ class Fails(keras.callbacks.Callback):
             raise self._error
 
 
+@pytest.mark.quick
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("error", [None, ZeroDivisionError, KeyboardInterrupt])
 def test_readers_serve_all_epochs_and_end_with_fit(error: type[BaseException] | None, tmp_path: Path) -> None:

@@ -84,3 +84,27 @@ def test_help_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
 def test_examples_in_the_help_keep_their_lines(command: str, lines: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([command, "--help"]) == 0
     assert lines in capsys.readouterr().out
+
+
+def test_another_backend_in_the_shell_is_overridden_and_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = tmp_path / "train.py"
+    script.touch()
+    monkeypatch.setenv("KERAS_BACKEND", "tensorflow")
+
+    assert main(["run", "--dry-run", str(script)]) == 0
+    shown = capsys.readouterr()
+    assert shown.err == ("stratagem: KERAS_BACKEND=tensorflow in this shell; the tasks run with KERAS_BACKEND=jax\n")
+    assert "KERAS_BACKEND=jax \\\n" in shown.out
+
+
+def test_nothing_is_said_about_the_right_backend(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = tmp_path / "train.py"
+    script.touch()
+    monkeypatch.delenv("KERAS_BACKEND")
+
+    assert main(["run", "--dry-run", str(script)]) == 0
+    assert capsys.readouterr().err == ""

@@ -110,9 +110,13 @@ CASES = [
     *((replicas, *way) for replicas in (1, 4) for way in [(_tape, False, True), (_value_and_grad, False, False)]),
     (1, _tape, True, True),
 ]
+QUICK = [(2, _tape, False, True), (2, _value_and_grad, False, False), (4, _tape, False, True), (1, _tape, True, True)]
 
 
-@pytest.mark.parametrize(("replicas", "make_step", "lazily", "compiled"), CASES)
+@pytest.mark.parametrize(
+    ("replicas", "make_step", "lazily", "compiled"),
+    [case if case in QUICK else pytest.param(*case, marks=pytest.mark.thorough) for case in CASES],
+)
 def test_replicas_train_like_one(replicas: int, make_step: Any, lazily: bool, compiled: bool, one: Any) -> None:
     losses, state, metrics = train(replicas, make_step, lazily=lazily, compiled=compiled)
     if not lazily:  # weights drawn inside differ from weights drawn outside

@@ -103,7 +103,7 @@ def in_run(step: Callable[..., Any]) -> Callable[..., Any]:
 
 
 OPTIMIZERS = [
-    (lambda: keras.optimizers.SGD(0.5, clipnorm=0.1), 1, stratagem.function),
+    pytest.param(lambda: keras.optimizers.SGD(0.5, clipnorm=0.1), 1, stratagem.function, marks=pytest.mark.thorough),
     (lambda: keras.optimizers.Adagrad(0.1, global_clipnorm=0.2, loss_scale_factor=4.0), 3, in_run),
     (lambda: keras.optimizers.AdamW(0.05, weight_decay=0.1, use_ema=True), 2, stratagem.function),
 ]

@@ -72,7 +72,12 @@ def by_function(x: Any, weight: Any) -> Any:
 
 @pytest.mark.parametrize(
     ("replicas", "rows", "step"),
-    [*((*split, by_tape) for split in SPLITS), *((*split, by_function) for split in SPLITS[1:3])],
+    [
+        (2, 4, by_tape),
+        (2, 3, by_function),
+        *(pytest.param(*split, by_tape, marks=pytest.mark.thorough) for split in SPLITS if split != (2, 4)),
+        pytest.param(2, 4, by_function, marks=pytest.mark.thorough),
+    ],
 )
 def test_derivatives_of_what_crosses_replicas(replicas: int, rows: int, step: Any) -> None:
     strategy = strategy_of(replicas)

@@ -146,7 +146,9 @@ def test_powersgd_by_hand() -> None:
 def test_what_is_left_out_comes_later(name: str, replicas: int, pack_bytes: int | None) -> None:
     """Over steps, what came out and what is kept is what went in; all replicas get the same bits."""
     compression = compressions(replicas)[name]
-    kept, received, sent = None, [0.0] * len(SHAPES), [0.0] * len(SHAPES)
+    kept = None
+    received: list[Any] = [0.0] * len(SHAPES)
+    sent: list[Any] = [0.0] * len(SHAPES)
     for step in range(5):
         values = gradients(replicas, step)
         totals, kept = reduced(compression, values, kept, pack_bytes)

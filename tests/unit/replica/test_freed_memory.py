@@ -40,9 +40,11 @@ def faults(**variables: str) -> float:
     return statistics.median(map(int, result.stdout.split()))
 
 
+@pytest.mark.thorough
 def test_steps_make_no_new_pages() -> None:
     assert faults() < 512
 
 
+@pytest.mark.thorough
 def test_the_environment_decides_instead() -> None:
     assert faults(MALLOC_TRIM_THRESHOLD_="131072", MALLOC_MMAP_THRESHOLD_="131072") > 4096

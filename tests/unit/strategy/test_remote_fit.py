@@ -250,6 +250,7 @@ def once(context: stratagem.InputContext) -> Any:
     return dataset.batch(context.get_per_replica_batch_size(6))
 
 
+@pytest.mark.thorough
 def test_a_worker_reads_its_own_dataset_as_keras_would() -> None:
     plain = make_model()
     expected = plain.fit(X[:64], Y[:64], class_weight={0: 0.5, 1: 2.0}, validation_data=(X[:60], Y[:60]), **FIT).history
@@ -357,6 +358,7 @@ class Fails(keras.Sequential):
         raise RuntimeError("on purpose")
 
 
+@pytest.mark.thorough
 def test_own_steps_of_other_kinds() -> None:
     plain = make_model()
     plain.fit(X[:64], Y[:64], **FIT)

@@ -12,6 +12,7 @@ def devices_after(count: int) -> int:
     return len(jax.devices())
 
 
+@pytest.mark.quick
 @pytest.mark.multiprocess
 def test_devices_are_there_before_jax_starts() -> None:
     (result,) = run_workers(devices_after, 1, args=[3])

@@ -83,6 +83,7 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+@pytest.mark.quick
 def test_function_runs_on_every_worker_and_returns() -> None:
     results = run_workers(look_around, 2, args=("a", "b"), devices_per_worker=3)
 
@@ -92,12 +93,14 @@ def test_function_runs_on_every_worker_and_returns() -> None:
     assert [(result.index, result.returncode, result.output) for result in results] == [(0, 0, ""), (1, 0, "")]
 
 
+@pytest.mark.quick
 def test_env_wins() -> None:
     (result,) = run_workers(look_around, 1, env={"JAX_PLATFORMS": "tpu", "JAX_NUM_CPU_DEVICES": "7"})
 
     assert (result.value.platforms, result.value.devices) == ("tpu", "7")
 
 
+@pytest.mark.quick
 def test_script_gets_its_arguments(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text("import sys; print(sys.argv[1:]); sys.exit(3)")
@@ -142,6 +145,7 @@ def test_a_function_of_the_script_itself(tmp_path: Path) -> None:
     assert "UsageError: A worker was told to start workers while it loaded the file" in unguarded.stderr
 
 
+@pytest.mark.quick
 def test_failure_shows_the_output_of_the_first_that_failed() -> None:
     with pytest.raises(PeerError) as error:
         run_workers(fail_on_worker_1, 2)
@@ -159,6 +163,7 @@ def test_without_check_the_results_tell() -> None:
     assert "ValueError: broken on purpose" in results[1].output
 
 
+@pytest.mark.quick
 def test_signal_in_the_returncode() -> None:
     (result,) = run_workers(die, 1, check=False)
 
@@ -190,12 +195,14 @@ def test_failure_counts_more_than_who_is_late_because_of_it(tmp_path: Path) -> N
     assert "ValueError: the cause" in str(error.value)
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("program", [len, lambda: None, Seen], ids=["built-in", "lambda", "class"])
 def test_function_that_no_other_process_could_find(program: object) -> None:
     with pytest.raises(InputError, match="Pass a function defined at the top level of a Python file"):
         run_workers(program, 1)  # pyright: ignore[reportArgumentType]
 
 
+@pytest.mark.quick
 def test_script_that_is_not_there() -> None:
     with pytest.raises(InputError, match=r"There is no file 'no_such\.py'\."):
         run_workers("no_such.py", 1)

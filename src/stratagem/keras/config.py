@@ -1,0 +1,3 @@
+"""Names of `keras.config`, for type checkers."""
+
+from keras.config import *  # noqa: F403  # pyright: ignore[reportWildcardImportFromLibrary]

@@ -1,0 +1,3 @@
+"""Names of `keras.constraints`, for type checkers."""
+
+from keras.constraints import *  # noqa: F403  # pyright: ignore[reportWildcardImportFromLibrary]

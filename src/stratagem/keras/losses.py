@@ -1,0 +1,3 @@
+"""Names of `keras.losses`, for type checkers."""
+
+from keras.losses import *  # noqa: F403  # pyright: ignore[reportWildcardImportFromLibrary]

@@ -1,0 +1,3 @@
+"""Names of `keras.metrics`, for type checkers."""
+
+from keras.metrics import *  # noqa: F403  # pyright: ignore[reportWildcardImportFromLibrary]

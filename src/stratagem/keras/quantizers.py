@@ -1,0 +1,3 @@
+"""Names of `keras.quantizers`, for type checkers."""
+
+from keras.quantizers import *  # noqa: F403  # pyright: ignore[reportWildcardImportFromLibrary]

@@ -1,0 +1,3 @@
+"""Names of `keras.tree`, for type checkers."""
+
+from keras.tree import *  # noqa: F403  # pyright: ignore[reportWildcardImportFromLibrary]

@@ -1,0 +1,3 @@
+"""Names of `keras.utils`, for type checkers."""
+
+from keras.utils import *  # noqa: F403  # pyright: ignore[reportWildcardImportFromLibrary]
