@@ -10,9 +10,9 @@ from typing import Final
 from stratagem.tf.keras.namespace import lazy
 
 _SAME: Final = """
-    abs all any arange argmax argmin cast ceil concatenate cos cumprod cumsum equal exp expand_dims eye floor
-    greater greater_equal less less_equal log logsumexp max maximum mean min minimum not_equal ones ones_like prod
-    repeat reshape round shape sign sin sqrt square squeeze stack std sum tile transpose var zeros zeros_like
+    abs all any arange cast ceil concatenate cos cumsum equal exp expand_dims eye floor
+    greater greater_equal less less_equal log logsumexp max maximum mean min minimum not_equal ones ones_like
+    repeat reshape round shape sign sin square squeeze stack std sum tile transpose var zeros zeros_like
 """
 _OPS: Final = {
     "elu": "elu",
@@ -29,6 +29,7 @@ _OPS: Final = {
     "tanh": "tanh",
 }
 _OWN: Final = """
+    argmax argmin cumprod prod sqrt
     batch_dot batch_flatten batch_get_value batch_set_value binary_crossentropy categorical_crossentropy clip
     count_params dot dropout flatten gather get_value hard_sigmoid int_shape l2_normalize learning_phase
     permute_dimensions print_tensor random_normal random_uniform set_learning_phase set_value

@@ -12,6 +12,32 @@ import numpy as np
 from keras import ops
 
 from stratagem.core.errors import UsageError, explain
+from stratagem.tf.tensors import reductions
+
+
+def argmax(x: Any, axis: int = -1) -> Any:
+    """Return where along an axis the greatest element stands."""
+    return reductions.argmax(x, axis)
+
+
+def argmin(x: Any, axis: int = -1) -> Any:
+    """Return where along an axis the least element stands."""
+    return reductions.argmin(x, axis)
+
+
+def cumprod(x: Any, axis: int = 0) -> Any:
+    """Return the products up to each element."""
+    return reductions.cumprod(x, axis)
+
+
+def prod(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """Return the product of a tensor's elements."""
+    return reductions.reduce_prod(x, axis, keepdims)
+
+
+def sqrt(x: Any) -> Any:
+    """Return the root, 0 of negative numbers."""
+    return ops.sqrt(ops.clip(x, 0.0, float("inf")))
 
 
 def batch_dot(x: Any, y: Any, axes: int | Sequence[int] | None = None) -> Any:
