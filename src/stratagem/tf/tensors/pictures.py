@@ -19,7 +19,8 @@ from stratagem.data.files.resize import resize as resized_on_host
 from stratagem.replica.tracing import is_traced
 from stratagem.tf.dtypes import as_dtype
 from stratagem.tf.tensors.draws import stateless_uniform, uniform
-from stratagem.tf.tensors.operation import held, integers, on_host, operation, tensor, xp
+from stratagem.tf.tensors.operation import held, integers, on_host, operation, refusal, tensor, xp
+from stratagem.tf.tensors.reductions import reduce_mean, reduce_std
 
 
 class ResizeMethod:
@@ -36,6 +37,37 @@ class ResizeMethod:
 
 
 _METHODS: Final = ("bilinear", "nearest", "bicubic", "lanczos3", "lanczos5")
+"""Those that Keras has too."""
+
+
+def _mitchell(x: np.ndarray) -> np.ndarray:
+    near = ((7 / 6 * x - 2) * x) * x + 8 / 9
+    far = ((-7 / 18 * x + 2) * x - 10 / 3) * x + 16 / 9
+    return np.where(x < 1, near, np.where(x < 2, far, 0))
+
+
+_KERNELS: Final = {
+    "gaussian": (1.5, lambda x: np.where(x < 1.5, np.exp(-2 * x * x), 0)),
+    "mitchellcubic": (2.0, _mitchell),
+}
+"""For each other method how far it looks, and what an element at a distance counts.
+
+Source: tensorflow/core/kernels/image/sampling_kernels.h
+"""
+
+
+def _shares(have: int, want: int, method: str, antialias: bool) -> np.ndarray:
+    """Return what each element of an axis counts in each new one, of shape (have, want)."""
+    scale = have / want
+    first = np.arange(want) * scale
+    if method == "area":
+        places = np.arange(have)[:, None]
+        return np.clip(np.minimum(places + 1, first + scale) - np.maximum(places, first), 0, None) / scale
+    radius, kernel = _KERNELS[method]
+    wide = max(scale, 1.0) if antialias else 1.0
+    apart = np.abs(np.arange(have)[:, None] + 0.5 - (first + scale / 2))
+    counts = np.where(apart <= radius * wide, kernel(apart / wide), 0)
+    return counts / counts.sum(axis=0)
 
 
 @operation
@@ -52,7 +84,7 @@ def resize(
     Args:
         images: One image or a batch of any numeric dtype.
         size: The new (height, width).
-        method: "bilinear", "nearest", "bicubic", "lanczos3" or "lanczos5".
+        method: "bilinear", "nearest", "bicubic", "lanczos3", "lanczos5", "area", "gaussian" or "mitchellcubic".
         preserve_aspect_ratio: Whether to keep the shape of the picture, within the size.
         antialias: Whether to smooth when an image gets smaller.
         name: No effect.
@@ -61,19 +93,20 @@ def resize(
         The images as float32; of the dtype they had with "nearest".
 
     Raises:
-        InputError: There is no such method here.
+        InputError: There is no such method, or these are no images.
 
     Example:
         >>> resize(np.ones((2, 2, 1), np.float32), [4, 3]).shape
         (4, 3, 1)
     """
     x = tensor(images)
-    if method not in _METHODS:
+    others = ("area", *_KERNELS)
+    if method not in (*_METHODS, *others) or x.ndim not in (3, 4) or np.size(size) != 2:
         raise InputError(
             explain(
-                f"method is {method!r}.",
+                f"method is {method!r}, the images' shape {tuple(x.shape)}, the size {size}.",
                 "Images could not be resized in this way.",
-                f"Write one of {', '.join(_METHODS)}.",
+                f"Write one of {', '.join((*_METHODS, *others))}, and (height, width) for images.",
             )
         )
     height, width = integers(size)
@@ -81,6 +114,13 @@ def resize(
         scale = min(height / x.shape[-3], width / x.shape[-2])
         height, width = round(x.shape[-3] * scale), round(x.shape[-2] * scale)
     made: Any
+    if method in others:
+        rows, columns = (
+            _shares(have, want, method, antialias) for have, want in zip(x.shape[-3:-1], (height, width), strict=True)
+        )
+        kind = np.float32
+        parts = (x.astype(kind), rows.astype(kind), columns.astype(kind))
+        return xp(x).einsum("...hwc,hH,wW->...HWc", *parts)
     if on_host(x) and not antialias:
         batch = x if x.ndim == 4 else x[None]
         made = np.stack([resized_on_host(np.asarray(image), (height, width), method) for image in batch])
@@ -124,31 +164,41 @@ def convert_image_dtype(image: Any, dtype: Any, saturate: bool = False, name: st
     return numpy.clip(scaled, kind.min, kind.max).astype(held(kind)) if saturate else scaled.astype(held(kind))
 
 
+def _images(value: Any, channels: int | None = None) -> Any:
+    x = tensor(value)
+    if x.ndim not in (3, 4) or channels not in (None, x.shape[-1]):
+        raise refusal(
+            f"Images of shape {tuple(x.shape)} were given.",
+            f"Give (height, width, {channels or 'channels'}), or a batch of them.",
+        )
+    return x
+
+
 @operation
 def flip_left_right(image: Any) -> Any:
     """Return images as in a mirror (`tf.image.flip_left_right`)."""
-    x = tensor(image)
+    x = _images(image)
     return xp(x).flip(x, -2)
 
 
 @operation
 def flip_up_down(image: Any) -> Any:
     """Return images upside down (`tf.image.flip_up_down`)."""
-    x = tensor(image)
+    x = _images(image)
     return xp(x).flip(x, -3)
 
 
 @operation
 def transpose(image: Any, name: str | None = None) -> Any:
     """Return images with rows for columns (`tf.image.transpose`)."""
-    x = tensor(image)
+    x = _images(image)
     return xp(x).swapaxes(x, -3, -2)
 
 
 @operation
 def rot90(image: Any, k: int = 1, name: str | None = None) -> Any:
     """Return images turned by 90 degrees to the left, `k` times (`tf.image.rot90`)."""
-    x = tensor(image)
+    x = _images(image)
     return xp(x).rot90(x, k, axes=(-3, -2))
 
 
@@ -185,12 +235,11 @@ def stateless_random_flip_up_down(image: Any, seed: Any) -> Any:
 @operation
 def per_image_standardization(image: Any) -> Any:
     """Return images of mean 0 and variance 1, each by itself (`tf.image.per_image_standardization`)."""
-    x = tensor(image).astype(np.float32)
-    numpy = xp(x)
-    mean = numpy.mean(x, axis=(-3, -2, -1), keepdims=True)
-    spread = numpy.std(x, axis=(-3, -2, -1), keepdims=True)
+    x = _images(image).astype(np.float32)
+    axes = (-3, -2, -1)
+    mean, spread = reduce_mean(x, axes, True), reduce_std(x, axes, True)
     least = np.float32(1 / np.sqrt(np.prod(x.shape[-3:])))
-    return (x - mean) / numpy.maximum(spread, least)
+    return (x - mean) / xp(x).maximum(spread, least)
 
 
 def _in_floats(image: Any, change: Callable[[Any], Any]) -> Any:
@@ -219,7 +268,13 @@ def adjust_contrast(images: Any, contrast_factor: Any) -> Any:
 
 @operation
 def adjust_gamma(image: Any, gamma: Any = 1, gain: Any = 1) -> Any:
-    """Return gain times images to the power gamma (`tf.image.adjust_gamma`)."""
+    """Return gain times images to the power gamma (`tf.image.adjust_gamma`).
+
+    Raises:
+        InputError: gamma is negative.
+    """
+    if not is_traced(gamma) and gamma < 0:
+        raise refusal(f"gamma is {gamma}.", "Give a number from 0.")
     return _in_floats(image, lambda x: x**gamma * gain)
 
 
@@ -230,13 +285,13 @@ def rgb_to_grayscale(images: Any, name: str | None = None) -> Any:
     def change(x: Any) -> Any:
         return xp(x).sum(x * np.array([0.2989, 0.587, 0.114], x.dtype), axis=-1, keepdims=True)
 
-    return _in_floats(images, change)
+    return _in_floats(_images(images, 3), change)
 
 
 @operation
 def grayscale_to_rgb(images: Any, name: str | None = None) -> Any:
     """Return images of three equal channels (`tf.image.grayscale_to_rgb`)."""
-    x = tensor(images)
+    x = _images(images, 1)
     return xp(x).repeat(x, 3, axis=-1)
 
 
@@ -246,16 +301,17 @@ def rgb_to_hsv(images: Any, name: str | None = None) -> Any:
     x = tensor(images)
     numpy = xp(x)
     red, green, blue = (x[..., i] for i in range(3))
-    value = numpy.max(x, axis=-1)
-    spread = value - numpy.min(x, axis=-1)
-    safe = numpy.where(spread > 0, spread, 1)
-    hue = numpy.where(
-        value == red,
-        (green - blue) / safe,
-        numpy.where(value == green, 2 + (blue - red) / safe, 4 + (red - green) / safe),
-    )
-    hue = numpy.where(spread > 0, (hue / 6) % 1, 0)
-    saturation = numpy.where(value > 0, spread / numpy.where(value > 0, value, 1), 0)
+    # Of equal colours the first is the greatest and the last the least, so that one of them has the derivative.
+    most_red, most_green = (red >= green) & (red >= blue), (green > red) & (green >= blue)
+    value = numpy.where(most_red, red, numpy.where(most_green, green, blue))
+    least_red, least_green = (red < green) & (red < blue), (green <= red) & (green < blue)
+    spread = value - numpy.where(least_red, red, numpy.where(least_green, green, blue))
+    safe = numpy.where(spread > 0, spread, numpy.ones_like(spread))
+    apart = numpy.where(most_red, green - blue, numpy.where(most_green, blue - red, red - green))
+    hue = apart / safe + numpy.where(most_red, 0, numpy.where(most_green, 2, 4))
+    hue = numpy.where(spread > 0, (hue / 6) % 1, numpy.zeros_like(hue))
+    some = numpy.where(value > 0, value, numpy.ones_like(value))
+    saturation = numpy.where(value > 0, spread / some, numpy.zeros_like(spread))
     return numpy.stack([hue, saturation, value], axis=-1).astype(x.dtype)
 
 
@@ -272,7 +328,13 @@ def hsv_to_rgb(images: Any, name: str | None = None) -> Any:
 
 @operation
 def adjust_hue(image: Any, delta: Any, name: str | None = None) -> Any:
-    """Return images with a number added to their hue (`tf.image.adjust_hue`)."""
+    """Return images with a number from -1 to 1 added to their hue (`tf.image.adjust_hue`).
+
+    Raises:
+        InputError: It is another.
+    """
+    if not is_traced(delta) and not -1 <= delta <= 1:
+        raise refusal(f"delta is {delta}.", "Give a number from -1 to 1.")
 
     def change(x: Any) -> Any:
         hsv = rgb_to_hsv(x)
@@ -294,44 +356,56 @@ def adjust_saturation(image: Any, saturation_factor: Any, name: str | None = Non
     return _in_floats(image, change)
 
 
+def _most(max_delta: Any, limit: float = np.inf) -> Any:
+    if not 0 <= max_delta <= limit:
+        raise refusal(f"max_delta is {max_delta}.", f"Give a number from 0{'' if np.isinf(limit) else f' to {limit}'}.")
+    return max_delta
+
+
+def _between(lower: Any, upper: Any) -> tuple[Any, Any]:
+    if not 0 <= lower < upper:
+        raise refusal(f"The factors lie between {lower} and {upper}.", "Give 0 <= lower < upper.")
+    return lower, upper
+
+
 def random_brightness(image: Any, max_delta: float, seed: int | None = None) -> Any:
     """Return images with up to `max_delta` added or taken away (`tf.image.random_brightness`)."""
-    return adjust_brightness(image, uniform([], -max_delta, max_delta, seed=seed))
+    return adjust_brightness(image, uniform([], -_most(max_delta), max_delta, seed=seed))
 
 
 def random_contrast(image: Any, lower: float, upper: float, seed: int | None = None) -> Any:
     """Return images of a contrast drawn between two factors (`tf.image.random_contrast`)."""
-    return adjust_contrast(image, uniform([], lower, upper, seed=seed))
+    return adjust_contrast(image, uniform([], *_between(lower, upper), seed=seed))
 
 
 def random_hue(image: Any, max_delta: float, seed: int | None = None) -> Any:
-    """Return images of a hue drawn up to `max_delta` away (`tf.image.random_hue`)."""
-    return adjust_hue(image, uniform([], -max_delta, max_delta, seed=seed))
+    """Return images of a hue drawn up to `max_delta`, at most 0.5, away (`tf.image.random_hue`)."""
+    return adjust_hue(image, uniform([], -_most(max_delta, 0.5), max_delta, seed=seed))
 
 
 def random_saturation(image: Any, lower: float, upper: float, seed: int | None = None) -> Any:
     """Return images of a saturation drawn between two factors (`tf.image.random_saturation`)."""
-    return adjust_saturation(image, uniform([], lower, upper, seed=seed))
+    return adjust_saturation(image, uniform([], *_between(lower, upper), seed=seed))
 
 
 def stateless_random_brightness(image: Any, max_delta: float, seed: Any) -> Any:
     """Return images brighter or darker, as a seed of two numbers says (`tf.image.stateless_random_brightness`)."""
-    return adjust_brightness(image, stateless_uniform([], seed, -max_delta, max_delta))
+    return adjust_brightness(image, stateless_uniform([], seed, -_most(max_delta), max_delta))
 
 
 def stateless_random_contrast(image: Any, lower: float, upper: float, seed: Any) -> Any:
     """Return images of another contrast, as a seed of two numbers says (`tf.image.stateless_random_contrast`)."""
-    return adjust_contrast(image, stateless_uniform([], seed, lower, upper))
+    return adjust_contrast(image, stateless_uniform([], seed, *_between(lower, upper)))
 
 
 def stateless_random_hue(image: Any, max_delta: float, seed: Any) -> Any:
     """Return images of another hue, as a seed of two numbers says (`tf.image.stateless_random_hue`)."""
-    return adjust_hue(image, stateless_uniform([], seed, -max_delta, max_delta))
+    return adjust_hue(image, stateless_uniform([], seed, -_most(max_delta, 0.5), max_delta))
 
 
 def stateless_random_saturation(image: Any, lower: float, upper: float, seed: Any = None) -> Any:
     """Return images of another saturation, as a seed of two numbers says (`tf.image.stateless_random_saturation`)."""
-    return adjust_saturation(image, stateless_uniform([], seed, lower, upper))
+    return adjust_saturation(image, stateless_uniform([], seed, *_between(lower, upper)))
 
 
 def _cut(x: Any, top: Any, left: Any, height: int, width: int) -> Any:
@@ -398,14 +472,21 @@ def resize_with_pad(
     x = tensor(image)
     height, width = int(target_height), int(target_width)
     ratio = max(x.shape[-3] / height, x.shape[-2] / width)
-    small = resize(x, [int(x.shape[-3] / ratio), int(x.shape[-2] / ratio)], method, antialias=antialias)
-    return pad_to_bounding_box(small, (height - small.shape[-3]) // 2, (width - small.shape[-2]) // 2, height, width)
+    tall, wide = x.shape[-3] / ratio, x.shape[-2] / ratio
+    small = resize(x, [int(tall), int(wide)], method, antialias=antialias)
+    return pad_to_bounding_box(small, int((height - tall) / 2), int((width - wide) / 2), height, width)
 
 
 @operation
 def central_crop(image: Any, central_fraction: Any) -> Any:
-    """Return the middle of images, a part of each side (`tf.image.central_crop`)."""
+    """Return the middle of images, a part of each side (`tf.image.central_crop`).
+
+    Raises:
+        InputError: The part is not between 0 and 1.
+    """
     x = tensor(image)
+    if not is_traced(central_fraction) and not 0 < central_fraction <= 1:
+        raise refusal(f"central_fraction is {central_fraction}.", "Give a number above 0, at most 1.")
     top = int((x.shape[-3] - x.shape[-3] * central_fraction) / 2)
     left = int((x.shape[-2] - x.shape[-2] * central_fraction) / 2)
     return x[..., top : x.shape[-3] - top, left : x.shape[-2] - left, :]
