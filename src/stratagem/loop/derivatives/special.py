@@ -33,6 +33,18 @@ bessel_i1e: Final = ruled(
 """`BesselI1e`."""
 
 
+def _expi(x: Any) -> Any:
+    """TensorFlow's is of positive numbers that are finite."""
+    return jnp.where((x > 0) & (x < jnp.inf), jax.scipy.special.expi(x), jnp.where(x == 0, -jnp.inf, jnp.nan))
+
+
+expint: Final = ruled(_expi, lambda t, y, x: t * jnp.exp(x) / x)
+"""`Expint`."""
+
+spence: Final = ruled(jax.scipy.special.spence, lambda t, y, x: t * jnp.where(x == 1, -1, jnp.log(x) / (1 - x)))
+"""`Spence`."""
+
+
 def _log_space(a: Any, x: Any) -> Any:
     return jnp.exp(-x + (a - 1) * jnp.log(x) - lax.lgamma(a))
 

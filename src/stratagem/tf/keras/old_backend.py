@@ -127,9 +127,11 @@ def categorical_crossentropy(target: Any, output: Any, from_logits: bool = False
     return ops.categorical_crossentropy(target, output, from_logits=from_logits, axis=axis)
 
 
-def sparse_categorical_crossentropy(target: Any, output: Any, from_logits: bool = False, axis: int = -1) -> Any:
-    """Return the cross-entropy of each row of probabilities with a class."""
-    return ops.sparse_categorical_crossentropy(target, output, from_logits=from_logits, axis=axis)
+def sparse_categorical_crossentropy(
+    target: Any, output: Any, from_logits: bool = False, axis: int = -1, ignore_class: int | None = None
+) -> Any:
+    """Return the cross-entropy of each row of probabilities with a class; 0 for a class to ignore."""
+    return keras.losses.sparse_categorical_crossentropy(target, output, from_logits, ignore_class, axis)
 
 
 def clip(x: Any, min_value: Any, max_value: Any) -> Any:
@@ -183,7 +185,7 @@ def permute_dimensions(x: Any, pattern: Sequence[int]) -> Any:
     return ops.transpose(x, pattern)
 
 
-def print_tensor(x: Any, message: str = "") -> Any:
+def print_tensor(x: Any, message: str = "", summarize: int = 3) -> Any:
     """Print a tensor each time it is computed, and return it."""
     jax.debug.print(message.replace("{", "{{").replace("}", "}}") + " {}", x)
     return x

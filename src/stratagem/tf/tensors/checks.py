@@ -147,10 +147,9 @@ def assert_rank_in(x: Any, ranks: Any, message: str | None = None, name: str | N
         raise _failed(f"rank in {list(ranks)} of shape {_shape(x)}", message, [])
 
 
-def assert_scalar(tensor: Any, message: str | None = None, name: str | None = None) -> Any:
-    """Return a tensor, checked to have no axis (`tf.debugging.assert_scalar`)."""
+def assert_scalar(tensor: Any, message: str | None = None, name: str | None = None) -> None:
+    """Check that a tensor has no axis (`tf.debugging.assert_scalar`)."""
     assert_rank(tensor, 0, message)
-    return tensor
 
 
 def assert_shapes(

@@ -13,8 +13,9 @@ import numpy as np
 
 from stratagem.core.errors import InputError, explain
 from stratagem.loop import derivatives
+from stratagem.replica.tracing import is_traced
 from stratagem.tf.tensors.indexing import known
-from stratagem.tf.tensors.operation import held, operation, refuse_outside, tensor
+from stratagem.tf.tensors.operation import held, operation, refusal, refuse_outside, tensor
 
 
 @operation
@@ -186,5 +187,14 @@ def histogram_fixed_width(
     Example:
         >>> histogram_fixed_width([-1.0, 0.0, 1.5, 2.0, 5.0, 15.0], [0.0, 5.0], nbins=5).tolist()
         [2, 1, 1, 0, 2]
+
+    Raises:
+        InputError: The range is none, or a number is NaN.
     """
+    low, high = tensor(value_range)
+    if not (is_traced(low) or is_traced(high)) and not low < high:
+        raise refusal(f"value_range is [{low}, {high}].", "Give the lower bound first.")
+    x = tensor(values)
+    if not is_traced(x) and np.issubdtype(x.dtype, np.floating) and np.isnan(x).any():
+        raise refusal("NaN was to be counted in a histogram.", "Leave such numbers out first.")
     return bincount(histogram_fixed_width_bins(values, value_range, nbins), None, nbins, nbins, dtype)

@@ -87,12 +87,14 @@ _OF_JAX: Final = {
     "erf": jax.scipy.special.erf,
     "erfc": jax.scipy.special.erfc,
     "erfinv": jax.lax.erf_inv,
+    "expint": derivatives.expint,
     "lgamma": derivatives.lgamma,
     "log_sigmoid": jax.nn.log_sigmoid,
     "ndtri": derivatives.ndtri,
     "sigmoid": jax.scipy.special.expit,
     "softplus": jax.nn.softplus,
     "softsign": derivatives.softsign,
+    "spence": derivatives.spence,
 }
 """Functions of one tensor that NumPy has not."""
 

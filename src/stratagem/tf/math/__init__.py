@@ -118,6 +118,7 @@ _NAMES: Final = {
     "softmax": "stratagem.tf.tensors.neural:softmax",
     "softplus": "stratagem.tf.tensors.elementwise:softplus",
     "softsign": "stratagem.tf.tensors.elementwise:softsign",
+    "special": "stratagem.tf.math.special",
     "sqrt": "stratagem.tf.tensors.elementwise:sqrt",
     "square": "stratagem.tf.tensors.elementwise:square",
     "squared_difference": "stratagem.tf.tensors.elementwise:squared_difference",
