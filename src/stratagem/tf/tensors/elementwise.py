@@ -362,7 +362,10 @@ def add_n(inputs: Any, name: str | None = None) -> Any:
     return sum(parts[1:], start=parts[0])
 
 
-accumulate_n = add_n
+@operation
+def accumulate_n(inputs: Any, shape: Any = None, tensor_dtype: Any = None, name: str | None = None) -> Any:
+    """Return the sum of tensors (`tf.math.accumulate_n`), as `add_n`."""
+    return add_n(inputs)
 
 
 @operation

@@ -301,7 +301,7 @@ def bytes_split(input: Any, name: str | None = None) -> Any:
 
 def unicode_split(
     input: Any,
-    input_encoding: str = "UTF-8",
+    input_encoding: str,
     errors: str = "replace",
     replacement_char: int = 65533,
     name: str | None = None,
@@ -313,7 +313,7 @@ def unicode_split(
 
 def unicode_decode(
     input: Any,
-    input_encoding: str = "UTF-8",
+    input_encoding: str,
     errors: str = "replace",
     replacement_char: int = 65533,
     replace_control_characters: bool = False,

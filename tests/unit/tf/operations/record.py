@@ -8,7 +8,9 @@ need it:
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import inspect
 import json
 import os
 import subprocess
@@ -55,6 +57,21 @@ def found(tf: Any, case: table.Case, dtype: str) -> dict[str, Any]:
     return result
 
 
+def parameters(tf: Any) -> list[str]:
+    """Return lines of functions, their parameters, and the defaults that text can say."""
+    lines = []
+    for namespace in table.WITH_PARAMETERS:
+        module = tf
+        for part in namespace.split(".")[1:]:
+            module = getattr(module, part, None)
+        for name in sorted(dir(module)):
+            value = getattr(module, name)
+            if callable(value) and not name.startswith("_") and not inspect.isclass(value):
+                with contextlib.suppress(ValueError):
+                    lines.append(f"{namespace}.{name}: {table.parameters(value)}")
+    return lines
+
+
 def main() -> None:
     """Record the areas that are named, or all: those of `keras3` with Keras 3, the others with Keras 2."""
     names = sys.argv[1:] or table.areas()
@@ -65,6 +82,9 @@ def main() -> None:
     tf = importlib.import_module("tensorflow")
     keras = importlib.import_module("tf_keras" if legacy else "keras")
     versions = {"tensorflow": tf.__version__, keras.__name__: keras.__version__, "numpy": np.__version__}
+    if legacy and len(sys.argv) == 1:
+        written = "\n".join(parameters(tf)) + "\n"
+        (table.FOLDER / "goldens" / "parameters.txt").write_text(written, encoding="utf-8")
     for area in here:
         lines = [json.dumps(versions), *record(tf, area)]
         (table.FOLDER / "goldens" / f"{area}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -186,6 +187,33 @@ def given(case: Case, dtype: str) -> dict[str, np.ndarray]:
         kind = _numpy_dtype(dtype) if _varies(value) and dtype != "as given" else None
         found[name] = np.asarray(value, kind) if kind is not None else np.asarray(value)
     return found
+
+
+_NAMESPACES: Final = """
+    tf tf.math tf.math.special tf.nn tf.linalg tf.bitwise tf.image tf.strings tf.random tf.debugging
+    tf.keras.activations tf.keras.losses tf.keras.regularizers tf.keras.constraints tf.keras.initializers
+    tf.keras.backend tf.compat.v1
+"""
+NAMESPACES: Final = _NAMESPACES.split()
+"""Where operations are."""
+
+WITH_PARAMETERS: Final = [
+    name for name in NAMESPACES if not name.startswith("tf.keras") or name == "tf.keras.backend" if ".v1" not in name
+]
+"""Where they have TensorFlow's parameters. Keras's objects are those of Keras 3; of TensorFlow 1's many had two names."""
+
+
+def parameters(function: Callable[..., Any]) -> str:
+    """Return a function's parameters and their defaults, so far as text can say them: `x axis=None`."""
+    found = []
+    for parameter in inspect.signature(function).parameters.values():
+        default = parameter.default
+        if default is parameter.empty or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            text = ""
+        else:
+            text = f"={default!r}" if isinstance(default, str | int | float | None) else "=..."
+        found.append(f"{'*' if parameter.kind == parameter.VAR_KEYWORD else ''}{parameter.name}{text}")
+    return " ".join(found)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
