@@ -200,7 +200,7 @@ NAMESPACES: Final = _NAMESPACES.split()
 WITH_PARAMETERS: Final = [
     name for name in NAMESPACES if not name.startswith("tf.keras") or name == "tf.keras.backend" if ".v1" not in name
 ]
-"""Where they have TensorFlow's parameters. Keras's objects are those of Keras 3; of TensorFlow 1's many had two names."""
+"""Where they have TensorFlow's parameters. Keras's objects are Keras 3's; many of TensorFlow 1's had two names."""
 
 
 def parameters(function: Callable[..., Any]) -> str:
