@@ -1,24 +1,162 @@
-"""What programs get to look at, elements of datasets and components of replicas: arrays that answer `.numpy()`."""
+"""What programs get to look at, elements of datasets and components of replicas: arrays that answer `.numpy()`.
+
+Text is bytes here, as in TensorFlow, and compares with a str as with its bytes.
+"""
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 
+def _is_text(value: Any) -> bool:
+    while isinstance(value, list | tuple) and value:
+        value = value[0]
+    return isinstance(value, str | bytes) or (isinstance(value, np.ndarray) and value.dtype.kind in "OSU")
+
+
+def _encoded(value: Any) -> np.ndarray:
+    """Return text as a plain array of plain bytes, without axes for one text."""
+    array = np.asarray(np.array(value, object))
+    made = np.empty(array.shape, object)
+    for place in np.ndindex(array.shape):
+        text = array[place]
+        made[place] = text.encode() if isinstance(text, str) else bytes(text) if isinstance(text, EagerText) else text
+    return made
+
+
+def _compared(texts: Any, other: Any, compare: Callable[[Any, Any], Any]) -> Any:
+    """Return where texts are (not) equal; one False where shapes do not fit, as for tensors."""
+    if not _is_text(other):
+        return NotImplemented
+    try:
+        found = compare(_encoded(texts), _encoded(other))
+    except ValueError:
+        found = compare is operator.ne
+    return np.asarray(found, bool).view(EagerArray)
+
+
+def _joined(first: Any, second: Any) -> Any:
+    if not (_is_text(first) and _is_text(second)):
+        return NotImplemented
+    made = np.asarray(_encoded(first) + _encoded(second), object)
+    return EagerText(made.item()) if made.ndim == 0 else made.view(EagerArray)
+
+
+class EagerText(np.bytes_):
+    """One text: bytes with `.numpy()`, equal to a str of the same characters.
+
+    NumPy makes no arrays of other subclasses of `bytes`. Its own class leaves out zeros at the end, so what shows or
+    sends them is done here.
+
+    Example:
+        >>> text = EagerText(b"eel")
+        >>> bool(text == "eel"), text.numpy(), text + "s"
+        (True, b'eel', b'eels')
+    """
+
+    __slots__ = ()
+
+    def numpy(self) -> bytes:
+        """Return the plain bytes (`tf.Tensor.numpy`)."""
+        return bytes(self)
+
+    def item(self, *args: Any) -> bytes:
+        """Return the plain bytes."""
+        return bytes(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return EagerText, (bytes(self),)
+
+    def __repr__(self) -> str:
+        return repr(bytes(self))
+
+    def __str__(self) -> str:
+        return str(bytes(self))
+
+    def __eq__(self, other: object) -> Any:
+        return _compared(self, other, operator.eq)
+
+    def __ne__(self, other: object) -> Any:
+        return _compared(self, other, operator.ne)
+
+    __hash__ = bytes.__hash__
+
+    def __add__(self, other: Any) -> Any:
+        return _joined(self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        return _joined(other, self)
+
+
 class EagerArray(np.ndarray):
     """A NumPy array with `.numpy()`, for programs written for eager tensors.
 
-    Results of arithmetic are plain NumPy. Training code never meets this class.
+    Results of arithmetic are plain NumPy. Training code never meets this class. Of text, elements are `EagerText`, and
+    comparisons and sums take a str for its bytes.
     """
 
     def numpy(self) -> Any:
         """Return the plain array, or the NumPy scalar when there is no axis (`tf.Tensor.numpy`)."""
-        return self.view(np.ndarray)[()]
+        value = self.view(np.ndarray)[()]
+        return bytes(value) if isinstance(value, bytes) else value
 
     def __array_wrap__(self, array: np.ndarray, context: Any = None, return_scalar: bool = False) -> Any:
         return array[()] if return_scalar else np.asarray(array)
 
     def __format__(self, form: str) -> str:
         return format(self.numpy(), form)
+
+    def __getitem__(self, key: Any) -> Any:
+        found = super().__getitem__(key)
+        return EagerText(found) if type(found) is bytes else found
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[i] for i in range(len(self))) if self.dtype.kind == "O" else super().__iter__()
+
+    def __eq__(self, other: object) -> Any:
+        return _compared(self, other, operator.eq) if self.dtype.kind in "OSU" else super().__eq__(other)
+
+    def __ne__(self, other: object) -> Any:
+        return _compared(self, other, operator.ne) if self.dtype.kind in "OSU" else super().__ne__(other)
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType]
+
+    def _ordered(self, other: Any, name: str) -> Any:
+        if self.dtype.kind == "O":
+            raise TypeError("Text has no order among tensors; compare the bytes of .numpy().")
+        return getattr(super(), name)(other)
+
+    def __lt__(self, other: Any) -> Any:
+        return self._ordered(other, "__lt__")
+
+    def __le__(self, other: Any) -> Any:
+        return self._ordered(other, "__le__")
+
+    def __gt__(self, other: Any) -> Any:
+        return self._ordered(other, "__gt__")
+
+    def __ge__(self, other: Any) -> Any:
+        return self._ordered(other, "__ge__")
+
+    def __add__(self, other: Any) -> Any:
+        return _joined(self, other) if self.dtype.kind == "O" else super().__add__(other)
+
+    def __radd__(self, other: Any) -> Any:
+        return _joined(other, self) if self.dtype.kind == "O" else super().__radd__(other)
+
+
+def answering(value: Any) -> Any:
+    """Return text and arrays of text as these; all else as it is. Tuples and dicts stay what they are."""
+    if type(value) is bytes or type(value) is np.bytes_:
+        return EagerText(value)
+    if type(value) is np.ndarray:
+        return value.view(EagerArray) if value.dtype.kind in "OSU" else value
+    if type(value) is tuple:
+        return tuple(answering(part) for part in value)
+    if type(value) is dict:
+        return {name: answering(part) for name, part in value.items()}
+    return value

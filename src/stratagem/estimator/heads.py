@@ -17,6 +17,7 @@ import keras
 from stratagem.core.errors import InputError, explain
 from stratagem.estimator.spec import EstimatorSpec, ModeKeys
 from stratagem.estimator.text import Names, Text, Vocabulary, as_bytes
+from stratagem.loop.derivatives import sigmoid_cross_entropy
 
 _MEANS = ("sum_over_batch_size", "weighted_sum_over_batch_size", "auto", "mean", "weighted_sum_by_nonzero_weights")
 _SUMS = ("sum", "weighted_sum")
@@ -235,7 +236,7 @@ class BinaryClassHead(Head):
     def losses(self, labels: Any, logits: jax.Array) -> jax.Array:
         if self._loss_fn is not None:
             return _column(self._loss_fn(labels=labels, logits=logits), 1)
-        return jnp.maximum(logits, 0) - logits * labels + jnp.log1p(jnp.exp(-jnp.abs(logits)))
+        return sigmoid_cross_entropy(labels, logits)
 
     def predictions(self, logits: jax.Array) -> dict[str, Any]:
         both = jnp.concatenate([jnp.zeros_like(logits), logits], axis=-1)
@@ -390,7 +391,7 @@ class MultiLabelHead(Head):
         return _column(labels, self.logits_dimension).astype("float32")
 
     def losses(self, labels: Any, logits: jax.Array) -> jax.Array:
-        found = jnp.maximum(logits, 0) - logits * labels + jnp.log1p(jnp.exp(-jnp.abs(logits)))
+        found = sigmoid_cross_entropy(labels, logits)
         return jnp.mean(found, axis=-1, keepdims=True)
 
     def predictions(self, logits: jax.Array) -> dict[str, Any]:

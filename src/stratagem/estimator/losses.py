@@ -13,6 +13,7 @@ import keras
 
 from stratagem.core.errors import InputError, explain
 from stratagem.estimator.calls import current_call, running_call
+from stratagem.loop import derivatives
 
 LOSSES: Final = "losses"
 """The collection that every loss of this module goes to."""
@@ -101,7 +102,7 @@ def absolute_difference(labels: Any, predictions: Any, weights: Any = 1.0, *args
         args: As `options`, in this order.
         options: `scope`, `loss_collection`, `reduction`, as for `compute_weighted_loss`.
     """
-    return compute_weighted_loss(jnp.abs(_difference(labels, predictions)), weights, *args, **options)
+    return compute_weighted_loss(derivatives.absolute(_difference(labels, predictions)), weights, *args, **options)
 
 
 def mean_squared_error(labels: Any, predictions: Any, weights: Any = 1.0, *args: Any, **options: Any) -> jax.Array:
@@ -122,8 +123,8 @@ def huber_loss(
         args: As for `absolute_difference`.
         options: As for `absolute_difference`.
     """
-    error = jnp.abs(_difference(labels, predictions))
-    square = jnp.minimum(error, delta)
+    error = derivatives.absolute(_difference(labels, predictions))
+    square = derivatives.minimum(error, delta)
     return compute_weighted_loss(0.5 * square**2 + delta * (error - square), weights, *args, **options)
 
 
@@ -152,7 +153,7 @@ def hinge_loss(labels: Any, logits: Any, weights: Any = 1.0, *args: Any, **optio
     logits = jnp.asarray(logits)
     _difference(labels, logits)
     signs = 2.0 * jnp.asarray(labels).astype(logits.dtype) - 1.0
-    return compute_weighted_loss(jax.nn.relu(1.0 - signs * logits), weights, *args, **options)
+    return compute_weighted_loss(derivatives.relu(1.0 - signs * logits), weights, *args, **options)
 
 
 def cosine_distance(
@@ -201,7 +202,10 @@ def sparse_softmax_cross_entropy(labels: Any, logits: Any, weights: Any = 1.0, *
         weights = jnp.squeeze(weights, -1) if jnp.ndim(weights) == logits.ndim else weights
     if labels.shape != logits.shape[:-1]:
         raise _unfit("labels", labels.shape, "logits", logits.shape, "class numbers of shape logits.shape[:-1]")
-    losses = -jnp.take_along_axis(jax.nn.log_softmax(logits), labels[..., None].astype("int32"), axis=-1)[..., 0]
+    classes = labels.astype("int32")
+    inside = (classes >= 0) & (classes < logits.shape[-1])
+    losses = -jnp.take_along_axis(jax.nn.log_softmax(logits), jnp.where(inside, classes, 0)[..., None], axis=-1)[..., 0]
+    losses = jnp.where(inside, losses, jnp.nan)  # there is no such class
     return compute_weighted_loss(losses, weights, *args, **options)
 
 
@@ -222,7 +226,8 @@ def softmax_cross_entropy(
     _difference(onehot_labels, logits, names=("onehot_labels", "logits"))
     labels = jnp.asarray(onehot_labels).astype(logits.dtype)
     labels = labels * (1 - label_smoothing) + label_smoothing / logits.shape[-1]
-    return compute_weighted_loss(-jnp.sum(labels * jax.nn.log_softmax(logits), axis=-1), weights, *args, **options)
+    losses = derivatives.softmax_cross_entropy(derivatives.constant(labels), logits)
+    return compute_weighted_loss(losses, weights, *args, **options)
 
 
 def sigmoid_cross_entropy(
@@ -241,7 +246,7 @@ def sigmoid_cross_entropy(
     logits = jnp.asarray(logits)
     _difference(multi_class_labels, logits, names=("multi_class_labels", "logits"))
     labels = jnp.asarray(multi_class_labels).astype(logits.dtype) * (1 - label_smoothing) + 0.5 * label_smoothing
-    losses = jnp.maximum(logits, 0) - logits * labels + jnp.log1p(jnp.exp(-jnp.abs(logits)))
+    losses = derivatives.sigmoid_cross_entropy(labels, logits)
     return compute_weighted_loss(losses, weights, *args, **options)
 
 

@@ -118,7 +118,7 @@ class _WatchedVariables(keras.StatelessScope):
                 initialise(variable)
             value = stored_value(variable)
         watched = id(variable) in self.explicit or (self._watches_variables and variable.trainable)
-        if not watched or not self._recording.recording or not jax.numpy.issubdtype(value.dtype, jax.numpy.floating):
+        if not watched or not self._recording.recording or not jax.numpy.issubdtype(value.dtype, jax.numpy.inexact):
             return value
         source = self.source_of(variable)
         if source is None or source.primal is not value:

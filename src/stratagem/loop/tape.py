@@ -226,7 +226,9 @@ class GradientTape:
             )
         self._used = True
         flat = keras.tree.flatten(sources)
+        weights = [_conjugated(weight) for weight in weights]
         found = self._record.gradients(targets, flat, weights, several=outer is not None)
+        found = [gradient if gradient is None else _conjugated(gradient) for gradient in found]
         if outer is not None:
             found = [
                 gradient if gradient is None else gradient.reshape(*outer, *gradient.shape[1:]) for gradient in found
@@ -241,10 +243,15 @@ class GradientTape:
         return keras.tree.pack_sequence_as(sources, found) if keras.tree.is_nested(sources) else found[0]
 
 
+def _conjugated(gradient: Any) -> Any:
+    """Return a gradient as TensorFlow writes it: of complex numbers the conjugate of what JAX does."""
+    return jnp.conj(gradient) if jnp.issubdtype(gradient.dtype, jnp.complexfloating) else gradient
+
+
 def _checked(target: Any) -> Any:
     array = target.value if isinstance(target, keras.Variable) else target
     array = array if isinstance(array, jax.Array) else jnp.asarray(array)  # the very array: the record is its own
-    if not jnp.issubdtype(array.dtype, jnp.floating):
+    if not jnp.issubdtype(array.dtype, jnp.inexact):
         raise InputError(
             explain(
                 f"A target of tape.gradient has dtype {array.dtype}.",

@@ -10,6 +10,7 @@ _NAMES: Final = {
     "bitwise_and": "stratagem.tf.tensors.elementwise:bitwise_and",
     "bitwise_or": "stratagem.tf.tensors.elementwise:bitwise_or",
     "bitwise_xor": "stratagem.tf.tensors.elementwise:bitwise_xor",
+    "invert": "stratagem.tf.tensors.elementwise:invert",
     "left_shift": "stratagem.tf.tensors.elementwise:left_shift",
     "right_shift": "stratagem.tf.tensors.elementwise:right_shift",
 }

@@ -6,15 +6,18 @@ start JAX's devices: a strategy of several workers must come before that. Checke
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any, Final
 
 import keras
 import numpy as np
 from jax._src.array import ArrayImpl
 from jax.core import Tracer
 
-from stratagem.core.eager import EagerArray
+from stratagem.core.eager import EagerArray, EagerText
 from stratagem.core.errors import UsageError, explain
+from stratagem.loop import derivatives
 from stratagem.replica.tracing import is_traced
 from stratagem.tf.tensors.making import ensure_shape
 from stratagem.tf.tensors.shapes import TensorShape
@@ -53,15 +56,104 @@ def _read_value(variable: Any) -> Any:
     return variable.value
 
 
+_ARRAYS: tuple[Any, ...] = (ArrayImpl, Tracer)
+
+_POSITIONS: Final = (int, np.integer, ArrayImpl, np.ndarray)
+"""What may be a position in an index, beside slices, None, Ellipsis and masks."""
+
+
+def _refuse_positions_outside(shape: tuple[int, ...], key: Any) -> None:
+    """Refuse an index that points outside: JAX would take the element that is nearest.
+
+    Positions that a compiled function computes are not known here; JAX brings those within.
+
+    Raises:
+        IndexError: A position is outside.
+    """
+    parts = key if isinstance(key, tuple) else (key,)
+    axis = 0
+    for place, part in enumerate(parts):
+        if part is None:
+            continue
+        if part is Ellipsis:
+            rest = sum(1 for each in parts[place + 1 :] if each is not None)
+            axis = max(len(shape) - rest, axis)
+            continue
+        if type(part) is not bool and isinstance(part, _POSITIONS) and axis < len(shape) and np.ndim(part) == 0:
+            size = shape[axis]
+            kind = getattr(part, "dtype", np.dtype(np.int64))
+            known = isinstance(size, int) and np.issubdtype(kind, np.integer) and not is_traced(part)
+            if known and not -size <= int(part) < size:
+                raise IndexError(
+                    explain(
+                        f"Index {int(part)} was asked of axis {axis}, which has {size} elements.",
+                        "There is no such element; TensorFlow refuses it too.",
+                        "Correct the index.",
+                    )
+                )
+        axis += getattr(part, "ndim", 1) if getattr(part, "dtype", None) == np.bool_ else 1
+
+
+def _checked_getitem(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def getitem(array: Any, key: Any) -> Any:
+        if not isinstance(key, slice):
+            _refuse_positions_outside(array.shape, key)
+        return original(array, key)
+
+    return getitem
+
+
+def _rows(variable: Any) -> Iterator[Any]:
+    """Return its rows, one after the other (`for row in tf.Variable(...)`).
+
+    Python would count indices up until one is refused, and JAX refuses none: it takes the last row again.
+
+    Raises:
+        TypeError: It is a scalar.
+    """
+    return iter(variable.value)
+
+
+def _abs(x: Any) -> Any:
+    return derivatives.absolute(x)
+
+
+_OPERANDS: Final = (ArrayImpl, Tracer, np.ndarray, np.generic, int, float, complex)
+
+
+def _by_rule(operator: Callable[[Any, Any], Any], original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap an operator of two tensors; what is no tensor is left to JAX."""
+
+    @functools.wraps(original)
+    def apply(x: Any, y: Any) -> Any:
+        y = y.value if isinstance(y, keras.Variable) else y
+        return operator(x, y) if isinstance(y, _OPERANDS) else original(x, y)
+
+    return apply
+
+
+def _rpow(x: Any, y: Any) -> Any:
+    return derivatives.power(y, x)
+
+
 def install() -> None:
-    """Give the classes their methods."""
+    """Give the classes their methods, and operators the derivatives of TensorFlow."""
     arrays: Any = ArrayImpl
     tracers: Any = Tracer
     arrays.numpy, tracers.numpy, keras.Variable.numpy = _numpy, _numpy_of_traced, _numpy
-    kinds: tuple[Any, ...] = (arrays, tracers, EagerArray, keras.Variable, keras.KerasTensor)
+    kinds: tuple[Any, ...] = (arrays, tracers, EagerArray, EagerText, keras.Variable, keras.KerasTensor)
     for kind in kinds:
         kind.get_shape, kind.set_shape = _get_shape, _set_shape
     keras.Variable.read_value = _read_value
+    keras.Variable.__iter__ = _rows
+    for array in _ARRAYS:
+        array.__abs__ = _abs
+        array.__pow__ = _by_rule(derivatives.power, array.__pow__)
+        array.__rpow__ = _by_rule(_rpow, array.__rpow__)
+        array.__getitem__ = _checked_getitem(array.__getitem__)
+    keras.Variable.__pow__ = lambda variable, other: variable.value**other
+    keras.Variable.__rpow__ = lambda variable, other: other**variable.value
     keras.Variable.initialized_value = _read_value
 
 

@@ -12,7 +12,7 @@ TABLE: Final = {
     ),
     "tf.keras.backend": (
         "Write keras.ops or tf, whose functions have the names of NumPy and TensorFlow: conv2d is tf.nn.conv2d, "
-        "resize_images tf.image.resize, repeat_elements tf.repeat, random_bernoulli keras.random.binomial."
+        "resize_images tf.image.resize, local_conv1d keras.ops.conv, random_bernoulli keras.random.binomial."
     ),
     "tf.keras.callbacks.BaseLogger": "Leave it out: fit shows mean values by itself.",
     "tf.keras.callbacks.SidecarEvaluatorModelExport": "Write tf.keras.callbacks.ModelCheckpoint.",

@@ -6,7 +6,7 @@ from typing import Final
 
 TABLE: Final = {
     "tf.parallel_stack": "Write tf.stack.",
-    "tf.guarantee_const tf.check_pinned": "Write tf.identity, or nothing.",
+    "tf.check_pinned": "Write tf.identity, or nothing.",
     "tf.conv tf.conv2d_backprop_filter_v2 tf.conv2d_backprop_input_v2": "Write tf.nn.conv2d, keras.ops.conv.",
     "tf.fftnd tf.ifftnd tf.irfftnd tf.rfftnd": "Write jax.numpy.fft.fftn, ifftn, irfftn, rfftn.",
     "tf.approx_top_k": "Write jax.lax.approx_max_k.",
@@ -15,24 +15,20 @@ TABLE: Final = {
     "tf.is_symbolic_tensor": "Write isinstance(x, jax.core.Tracer).",
     "tf.get_static_value": "Write the value itself, or isinstance(x, jax.core.Tracer) to tell whether it is known.",
     "tf.random_index_shuffle": "Write jax.random.permutation(key, n)[index].",
-    "tf.extract_volume_patches tf.image.extract_patches": "Write keras.ops.image.extract_patches.",
-    """tf.batch_to_space tf.batch_to_space_nd tf.space_to_batch tf.space_to_batch_nd
-    tf.required_space_to_batch_paddings tf.nn.with_space_to_batch""": (
-        "Write tf.pad, tf.reshape and tf.transpose; dilated convolutions are tf.nn.conv2d(..., dilations=2)."
+    "tf.extract_volume_patches": "Write keras.ops.image.extract_patches_3d.",
+    "tf.required_space_to_batch_paddings tf.nn.with_space_to_batch": (
+        "Write tf.space_to_batch with the paddings; dilated convolutions are tf.nn.conv2d(..., dilations=2)."
     ),
-    "tf.histogram_fixed_width tf.histogram_fixed_width_bins": "Write jax.numpy.histogram(values, bins, range).",
-    "tf.realdiv tf.div": "Write tf.divide, or tf.math.floordiv for whole numbers.",
+    "tf.batch_to_space_nd": "Write tf.batch_to_space.",
+    "tf.div": "Write tf.divide, or tf.math.floordiv for whole numbers.",
     "tf.div_no_nan": "Write tf.math.divide_no_nan.",
-    "tf.truncatemod": "Write jax.lax.rem.",
     "tf.timestamp": "Write time.time().",
     "tf.get_current_name_scope": "Leave it out: names of operations are for profiles only.",
     "tf.get_seed": "Write tf.random.set_seed(seed).",
     "tf.matrix_square_root tf.linalg.sqrtm": "Write jax.scipy.linalg.sqrtm.",
     "tf.linalg.logm": "Write the logarithm by jax.numpy.linalg.eigh: v @ diag(log(w)) @ v.T for a symmetric matrix.",
-    """tf.linalg.lu tf.linalg.lu_matrix_inverse tf.linalg.lu_reconstruct tf.linalg.eigh_tridiagonal
-    tf.linalg.tridiagonal_matmul tf.linalg.tridiagonal_solve tf.linalg.experimental""": (
-        "Write jax.scipy.linalg (lu, lu_factor, lu_solve, eigh_tridiagonal), jax.lax.linalg.tridiagonal_solve, "
-        "jax.scipy.sparse.linalg.cg."
+    "tf.linalg.eigh_tridiagonal tf.linalg.experimental": (
+        "Write jax.scipy.linalg.eigh_tridiagonal, jax.scipy.sparse.linalg.cg."
     ),
     """tf.linalg.LinearOperator tf.linalg.LinearOperatorAdjoint tf.linalg.LinearOperatorBlockDiag
     tf.linalg.LinearOperatorBlockLowerTriangular tf.linalg.LinearOperatorCirculant
@@ -44,10 +40,7 @@ TABLE: Final = {
     tf.linalg.LinearOperatorTridiag tf.linalg.LinearOperatorZeros""": (
         "Write the matrix, or a function of vectors: JAX's solvers (jax.scipy.sparse.linalg.cg) take functions."
     ),
-    "tf.math.special": (
-        "Write jax.scipy.special: i0, i0e, i1, i1e, expi, spence and others; bessel_jn for the first kind."
-    ),
-    "tf.math.lbeta tf.lbeta": "Write tf.reduce_sum(tf.math.lgamma(x), -1) - tf.math.lgamma(tf.reduce_sum(x, -1)).",
+    "tf.math.special": "Write jax.scipy.special: dawsn, fresnel and others; bessel_jn for the first kind.",
     "tf.math.sobol_sample": "Write scipy.stats.qmc.Sobol.",
     "tf.signal tf.spectral tf.fft2d tf.fft3d tf.ifft tf.ifft2d tf.ifft3d": (
         "Write jax.numpy.fft, jax.scipy.signal, or keras.ops.stft, istft, fft, rfft."
@@ -69,12 +62,8 @@ TABLE: Final = {
     "tf.image.sample_distorted_bounding_box tf.image.stateless_sample_distorted_bounding_box": (
         "Write keras.layers.RandomCrop, or tf.image.random_crop."
     ),
-    "tf.image.image_gradients tf.image.sobel_edges": "Write tf.nn.conv2d with the filter, or jax.numpy.gradient.",
     "tf.image.ssim tf.image.ssim_multiscale": "Write it with tf.nn.avg_pool2d of means and products, or use a metric.",
-    "tf.image.rgb_to_yiq tf.image.yiq_to_rgb tf.image.rgb_to_yuv tf.image.yuv_to_rgb": (
-        "Write tf.tensordot(images, matrix, 1) with the 3x3 matrix of the colours."
-    ),
-    "tf.image.extract_image_patches tf.extract_image_patches": "Write keras.ops.image.extract_patches.",
+    "tf.image.extract_image_patches tf.extract_image_patches": "Write tf.image.extract_patches.",
     """tf.nn.all_candidate_sampler tf.nn.compute_accidental_hits tf.nn.fixed_unigram_candidate_sampler
     tf.nn.learned_unigram_candidate_sampler tf.nn.log_uniform_candidate_sampler tf.nn.uniform_candidate_sampler
     tf.nn.nce_loss tf.nn.sampled_softmax_loss tf.random.all_candidate_sampler
@@ -85,17 +74,12 @@ TABLE: Final = {
     "tf.nn.RNNCellDeviceWrapper tf.nn.RNNCellDropoutWrapper tf.nn.RNNCellResidualWrapper": (
         "Write keras.layers.LSTMCell(dropout=...), or a subclass of keras.layers.Layer around a cell."
     ),
-    "tf.nn.atrous_conv2d": "Write tf.nn.conv2d(..., dilations=rate).",
-    "tf.nn.batch_norm_with_global_normalization": "Write tf.nn.batch_normalization.",
     "tf.nn.ctc_beam_search_decoder tf.nn.ctc_greedy_decoder": "Write keras.ops.ctc_decode.",
     "tf.nn.ctc_unique_labels tf.nn.collapse_repeated": "Write keras.ops.ctc_loss, keras.ops.ctc_decode.",
-    "tf.nn.depthwise_conv2d_backprop_filter tf.nn.depthwise_conv2d_backprop_input": "Write jax.grad of the layer.",
-    "tf.nn.dilation2d tf.nn.erosion2d": "Write jax.lax.reduce_window over tf.pad.",
     "tf.nn.fractional_avg_pool tf.nn.fractional_max_pool tf.nn.max_pool_with_argmax": (
         "Write tf.nn.max_pool2d or avg_pool2d, or jax.lax.reduce_window."
     ),
     "tf.nn.isotonic_regression": "Write sklearn.isotonic, on the host.",
-    "tf.nn.sufficient_statistics tf.nn.normalize_moments tf.nn.weighted_moments": "Write tf.nn.moments.",
     "tf.nn.safe_embedding_lookup_sparse": "Write tf.nn.embedding_lookup over padded ids, and a mask.",
     "tf.nn.experimental": "Write tf.nn.dropout, or keras.random.dropout with a seed.",
     "tf.random.Algorithm tf.random.create_rng_state tf.random.experimental": (
@@ -134,7 +118,6 @@ TABLE: Final = {
     "tf.convert_to_tensor_or_indexed_slices tf.convert_to_tensor_or_sparse_tensor": "Write tf.convert_to_tensor.",
     "tf.batch_gather": "Write tf.gather(params, indices, batch_dims=1).",
     "tf.clip_by_average_norm": "Write tf.clip_by_norm.",
-    "tf.unsorted_segment_sqrt_n": "Write tf.math.unsorted_segment_sum, divided by the root of the counts.",
     "tf.manip": "Write tf.roll, tf.reverse and others by their names in tf.",
     "tf.uniform_unit_scaling_initializer": "Write tf.keras.initializers.VarianceScaling.",
     "tf.Dimension tf.CXX11_ABI_FLAG tf.CXX_VERSION tf.MONOLITHIC_BUILD": "Leave it out; sizes are Python's numbers.",

@@ -43,7 +43,8 @@ from keras.src.optimizers import base_optimizer
 from stratagem.fit import seam
 from stratagem.fit.compat import BaseTrainer
 from stratagem.strategy.base import one_replica
-from stratagem.tf.keras import folders, old_metrics, old_models, old_optimizers, weights
+from stratagem.tf.keras import folders, old_initializers, old_metrics, old_models, old_optimizers, weights
+from stratagem.tf.keras.derivatives import compat as derivatives
 
 __all__ = [
     "DirectoryIterator",
@@ -102,6 +103,7 @@ def _keeping_what_was_compiled(original: Callable[..., Any]) -> Callable[..., An
 
 def _install() -> None:
     seam.install(one_replica)  # first: what follows stands round it
+    derivatives.install()
     _wrap(base_optimizer.BaseOptimizer, "__init__", old_optimizers.taking_old_arguments)
     _add(base_optimizer.BaseOptimizer, old_optimizers.NAMES)
     # Also where an Estimator has set its own, which is for model functions only; this one knows both.
@@ -112,6 +114,7 @@ def _install() -> None:
     _add(keras.metrics.Metric, {"reset_states": old_metrics.reset_states})
     for owner in (keras.Layer, keras.metrics.Metric):
         _wrap(owner, "add_weight", old_metrics.naming_first)
+    _wrap(keras.initializers.Constant, "__call__", old_initializers.filling_in_order)
     _wrap(keras.layers.InputLayer, "__init__", old_models.shaped_by_input_shape)
     _add(keras.Model, old_models.NAMES)
     # There, not on `Model`: `load_model` asks whether a model's `compile` is this one.

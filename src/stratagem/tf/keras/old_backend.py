@@ -12,6 +12,32 @@ import numpy as np
 from keras import ops
 
 from stratagem.core.errors import UsageError, explain
+from stratagem.tf.tensors import reductions
+
+
+def argmax(x: Any, axis: int = -1) -> Any:
+    """Return where along an axis the greatest element stands."""
+    return reductions.argmax(x, axis)
+
+
+def argmin(x: Any, axis: int = -1) -> Any:
+    """Return where along an axis the least element stands."""
+    return reductions.argmin(x, axis)
+
+
+def cumprod(x: Any, axis: int = 0) -> Any:
+    """Return the products up to each element."""
+    return reductions.cumprod(x, axis)
+
+
+def prod(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """Return the product of a tensor's elements."""
+    return reductions.reduce_prod(x, axis, keepdims)
+
+
+def sqrt(x: Any) -> Any:
+    """Return the root, 0 of negative numbers."""
+    return ops.sqrt(ops.clip(x, 0.0, float("inf")))
 
 
 def batch_dot(x: Any, y: Any, axes: int | Sequence[int] | None = None) -> Any:
@@ -101,9 +127,11 @@ def categorical_crossentropy(target: Any, output: Any, from_logits: bool = False
     return ops.categorical_crossentropy(target, output, from_logits=from_logits, axis=axis)
 
 
-def sparse_categorical_crossentropy(target: Any, output: Any, from_logits: bool = False, axis: int = -1) -> Any:
-    """Return the cross-entropy of each row of probabilities with a class."""
-    return ops.sparse_categorical_crossentropy(target, output, from_logits=from_logits, axis=axis)
+def sparse_categorical_crossentropy(
+    target: Any, output: Any, from_logits: bool = False, axis: int = -1, ignore_class: int | None = None
+) -> Any:
+    """Return the cross-entropy of each row of probabilities with a class; 0 for a class to ignore."""
+    return keras.losses.sparse_categorical_crossentropy(target, output, from_logits, ignore_class, axis)
 
 
 def clip(x: Any, min_value: Any, max_value: Any) -> Any:
@@ -157,7 +185,7 @@ def permute_dimensions(x: Any, pattern: Sequence[int]) -> Any:
     return ops.transpose(x, pattern)
 
 
-def print_tensor(x: Any, message: str = "") -> Any:
+def print_tensor(x: Any, message: str = "", summarize: int = 3) -> Any:
     """Print a tensor each time it is computed, and return it."""
     jax.debug.print(message.replace("{", "{{").replace("}", "}}") + " {}", x)
     return x

@@ -5,6 +5,7 @@ Source of the semantics: https://www.tensorflow.org/api_docs/python/tf
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -13,7 +14,20 @@ import jax.numpy as jnp
 import numpy as np
 
 from stratagem.core.errors import InputError, explain
-from stratagem.tf.tensors.operation import axes, held, integers, operation, tensor, xp
+from stratagem.loop.derivatives import constant
+from stratagem.tf.tensors.operation import (
+    axes,
+    held,
+    hosted,
+    integers,
+    is_text,
+    operation,
+    refusal,
+    refuse_outside,
+    tensor,
+    xp,
+)
+from stratagem.tf.tensors.shapes import TensorShape
 
 
 @operation
@@ -82,8 +96,17 @@ parallel_stack = stack
 
 @operation
 def unstack(value: Any, num: int | None = None, axis: int = 0, name: str = "unstack") -> list[Any]:
-    """Return the tensors that lie along an axis (`tf.unstack`)."""
+    """Return the tensors that lie along an axis (`tf.unstack`).
+
+    Raises:
+        InputError: There is no such axis, or it has not `num` elements.
+    """
     x = tensor(value)
+    if not -x.ndim <= axis < x.ndim or num not in (None, x.shape[axis]):
+        raise refusal(
+            f"unstack was asked for {'the' if num is None else num} parts along axis {axis} of shape {tuple(x.shape)}.",
+            "Correct the axis, or leave num out.",
+        )
     return [xp(x).take(x, i, axis=axis) for i in range(x.shape[axis])]
 
 
@@ -126,9 +149,15 @@ def split(value: Any, num_or_size_splits: Any, axis: int = 0, num: Any = None, n
 
 @operation
 def tile(input: Any, multiples: Any, name: str | None = None) -> Any:
-    """Return a tensor repeated along each axis (`tf.tile`)."""
-    x = tensor(input)
-    return xp(x).tile(x, integers(multiples))
+    """Return a tensor repeated along each axis (`tf.tile`).
+
+    Raises:
+        InputError: There are not as many numbers as axes.
+    """
+    x, times = tensor(input), integers(multiples)
+    if len(times) != x.ndim:
+        raise refusal(f"tile was given {len(times)} multiples for shape {tuple(x.shape)}.", "Give one for each axis.")
+    return xp(x).tile(x, times)
 
 
 @operation
@@ -160,17 +189,32 @@ def pad(tensor: Any, paddings: Any, mode: str = "CONSTANT", constant_values: Any
         tensor: The tensor.
         paddings: For each axis how many before and after, of shape (axes, 2).
         mode: "CONSTANT", "REFLECT" or "SYMMETRIC".
-        constant_values: What to put there.
+        constant_values: What to put there; empty texts around text.
         name: No effect.
+
+    Raises:
+        InputError: The paddings do not fit the shape.
 
     Example:
         >>> pad([[1, 2]], [[0, 0], [1, 2]]).tolist()
         [[0, 1, 2, 0, 0]]
     """
     x = _tensor(tensor)
-    widths = [tuple(int(width) for width in pair) for pair in paddings]
+    widths = [(int(before), int(after)) for before, after in np.asarray(paddings).tolist()]
+    most = {"CONSTANT": math.inf, "REFLECT": -1, "SYMMETRIC": 0}.get(mode.upper())
+    if most is None or len(widths) != x.ndim:
+        raise refusal(
+            f"pad was given {len(widths)} paddings and mode {mode!r} for shape {tuple(x.shape)}.",
+            "Give a pair for each axis, and CONSTANT, REFLECT or SYMMETRIC.",
+        )
+    if any(width < 0 or width > size + most for pair, size in zip(widths, x.shape, strict=True) for width in pair):
+        raise refusal(
+            f"pad was asked for {widths} with mode {mode} around shape {tuple(x.shape)}.",
+            "Give no negative numbers, and for a mirror no more than lies before it.",
+        )
     if mode.upper() == "CONSTANT":
-        return xp(x).pad(x, widths, constant_values=constant_values)
+        nothing = b"" if is_text(x) and isinstance(constant_values, int) else constant_values
+        return xp(x).pad(x, widths, constant_values=nothing)
     return xp(x).pad(x, widths, mode=_MODES[mode.upper()])
 
 
@@ -188,25 +232,40 @@ def roll(input: Any, shift: Any, axis: Any, name: str | None = None) -> Any:
     return xp(x).roll(x, axes(shift), axes(axis))
 
 
+def _order(x: Any, axis: Any, direction: str) -> Any:
+    """Return where the elements stand in order; equal ones keep theirs. NaN comes last where they ascend."""
+    if direction not in ("ASCENDING", "DESCENDING") or not -x.ndim <= axis < x.ndim:
+        raise refusal(
+            f"direction is {direction!r} and axis {axis}, for shape {tuple(x.shape)}.",
+            'Write "ASCENDING" or "DESCENDING", and an axis that is there.',
+        )
+    numpy = xp(x)
+    fixed = x if numpy is np else constant(x)
+    if direction == "ASCENDING":
+        return numpy.argsort(fixed, axis=axis, stable=True).astype(np.int32)
+    backwards = numpy.flip(numpy.argsort(numpy.flip(fixed, axis), axis=axis, stable=True), axis)
+    return (x.shape[axis] - 1 - backwards).astype(np.int32)
+
+
 @operation
 def sort(values: Any, axis: int = -1, direction: str = "ASCENDING", name: str | None = None) -> Any:
-    """Return a tensor in order along an axis (`tf.sort`); `direction` is "ASCENDING" or "DESCENDING"."""
+    """Return a tensor in order along an axis (`tf.sort`); `direction` is "ASCENDING" or "DESCENDING".
+
+    NaN comes last, and first where they descend; TensorFlow leaves its place open.
+
+    Raises:
+        InputError: There is no such direction or axis.
+    """
     x = tensor(values)
-    ordered = xp(x).sort(x, axis=axis)
-    return xp(x).flip(ordered, axis) if direction == "DESCENDING" else ordered
+    return xp(x).take_along_axis(x, _order(x, axis, direction), axis)
 
 
 @operation
 def argsort(
     values: Any, axis: int = -1, direction: str = "ASCENDING", stable: bool = False, name: str | None = None
 ) -> Any:
-    """Return the indices that put a tensor in order along an axis (`tf.argsort`)."""
-    x = tensor(values)
-    numpy = xp(x)
-    if direction != "DESCENDING":
-        return numpy.argsort(x, axis=axis, stable=True).astype(np.int32)
-    backwards = numpy.flip(numpy.argsort(numpy.flip(x, axis), axis=axis, stable=True), axis)
-    return (x.shape[axis] - 1 - backwards).astype(np.int32)  # equal elements keep their order
+    """Return the indices that put a tensor in order along an axis (`tf.argsort`); NaN as in `sort`."""
+    return _order(tensor(values), axis, direction)
 
 
 @operation
@@ -226,7 +285,7 @@ def sequence_mask(lengths: Any, maxlen: Any = None, dtype: Any = "bool", name: s
     """
     x = tensor(lengths)
     numpy = xp(x)
-    longest = int(x.max()) if maxlen is None else int(maxlen)
+    longest = int(numpy.max(x, initial=0)) if maxlen is None else int(maxlen)
     return (numpy.arange(longest) < numpy.expand_dims(x, -1)).astype(held(dtype))
 
 
@@ -234,21 +293,30 @@ def sequence_mask(lengths: Any, maxlen: Any = None, dtype: Any = "bool", name: s
 def reverse_sequence(
     input: Any, seq_lengths: Any, seq_axis: int | None = None, batch_axis: int | None = None, name: str | None = None
 ) -> Any:
-    """Return sequences with their first elements backwards, as many as their lengths tell (`tf.reverse_sequence`)."""
+    """Return sequences with their first elements backwards, as many as their lengths tell (`tf.reverse_sequence`).
+
+    Raises:
+        InputError: A length is greater than the axis, or there are not as many as sequences.
+    """
     x, lengths = jnp.asarray(tensor(input)), jnp.asarray(tensor(seq_lengths))
     along, batch = int(seq_axis or 0), int(batch_axis or 0)
+    if lengths.shape != (x.shape[batch],):
+        raise refusal(f"{lengths.size} lengths were given for shape {x.shape}.", "Give one for each sequence.")
+    refuse_outside(lengths, x.shape[along] + 1, "seq_lengths", "lengths from 0 to that of the axis")
     moved = jnp.moveaxis(x, (batch, along), (0, 1))
     steps = jnp.arange(moved.shape[1])
     places = jnp.where(steps < lengths[:, None], lengths[:, None] - 1 - steps, steps)
     return jnp.moveaxis(jax.vmap(lambda row, place: row[place])(moved, places), (0, 1), (batch, along))
 
 
-def broadcast_static_shape(shape_x: Sequence[int], shape_y: Sequence[int]) -> tuple[int, ...]:
+def broadcast_static_shape(shape_x: Sequence[int], shape_y: Sequence[int]) -> TensorShape:
     """Return the shape that two shapes give together (`tf.broadcast_static_shape`)."""
-    return np.broadcast_shapes(tuple(shape_x), tuple(shape_y))
+    return TensorShape(np.broadcast_shapes(tuple(shape_x), tuple(shape_y)))
 
 
-broadcast_dynamic_shape = broadcast_static_shape
+def broadcast_dynamic_shape(shape_x: Any, shape_y: Any) -> Any:
+    """Return the shape that two shapes give together, as a tensor (`tf.broadcast_dynamic_shape`)."""
+    return hosted(np.asarray(np.broadcast_shapes(integers(shape_x), integers(shape_y)), np.int32))
 
 
 @operation
@@ -267,3 +335,63 @@ def depth_to_space(input: Any, block_size: int, data_format: str = "NHWC", name:
     n, h, w, c = x.shape
     blocks = x.reshape(n, h, w, block_size, block_size, c // block_size**2)
     return blocks.transpose(0, 1, 3, 2, 4, 5).reshape(n, h * block_size, w * block_size, c // block_size**2)
+
+
+def _blocks(block_shape: Any) -> list[int]:
+    return np.atleast_1d(np.asarray(block_shape)).tolist()
+
+
+@operation
+def space_to_batch(input: Any, block_shape: Any, paddings: Any, name: str | None = None) -> Any:
+    """Return images with blocks of pixels as more rows (`tf.space_to_batch`, `tf.nn.space_to_batch`).
+
+    Args:
+        input: Shape (rows, ..., channels).
+        block_shape: The size of the blocks along the axes after the first.
+        paddings: How many zeros before and behind on each of these axes.
+        name: No effect.
+
+    Raises:
+        InputError: The blocks do not make up the images.
+    """
+    blocks, pairs = _blocks(block_shape), np.asarray(paddings).reshape(-1, 2).tolist()
+    x = tensor(input)
+    rest = x.ndim - 1 - len(blocks)
+    x = xp(x).pad(x, [(0, 0), *pairs, *[(0, 0)] * rest])
+    sizes = x.shape[1 : 1 + len(blocks)]
+    if any(size % block for size, block in zip(sizes, blocks, strict=True)):
+        raise refusal(f"Blocks of {blocks} were asked for, of images of {sizes}.", "Pad the images to whole blocks.")
+    split = [part for size, block in zip(sizes, blocks, strict=True) for part in (size // block, block)]
+    apart = x.reshape(x.shape[0], *split, *x.shape[1 + len(blocks) :])
+    order = [*range(2, 2 + 2 * len(blocks), 2), 0, *range(1, 1 + 2 * len(blocks), 2)]
+    moved = apart.transpose(*order, *range(len(order), apart.ndim))
+    return moved.reshape(-1, *(s // b for s, b in zip(sizes, blocks, strict=True)), *x.shape[1 + len(blocks) :])
+
+
+space_to_batch_nd = space_to_batch
+
+
+@operation
+def batch_to_space(input: Any, block_shape: Any, crops: Any, name: str | None = None) -> Any:
+    """Return images with rows as blocks of pixels (`tf.batch_to_space`): the reverse of `space_to_batch`.
+
+    Args:
+        input: Shape (rows, ..., channels).
+        block_shape: The size of the blocks along the axes after the first.
+        crops: How many pixels to leave out before and behind on each of these axes.
+        name: No effect.
+
+    Raises:
+        InputError: There are not as many rows as the blocks need.
+    """
+    x, blocks, pairs = tensor(input), _blocks(block_shape), np.asarray(crops).reshape(-1, 2).tolist()
+    count, together = len(blocks), int(np.prod(blocks))
+    if x.shape[0] % together:
+        raise refusal(f"Blocks of {blocks} were asked for, of {x.shape[0]} rows.", "Give a multiple of rows.")
+    apart = x.reshape(*blocks, x.shape[0] // together, *x.shape[1:])
+    order = [count, *(axis for i in range(count) for axis in (count + 1 + i, i))]
+    moved = apart.transpose(*order, *range(2 * count + 1, apart.ndim))
+    sizes = [size * block for size, block in zip(x.shape[1 : 1 + count], blocks, strict=True)]
+    whole = moved.reshape(x.shape[0] // together, *sizes, *x.shape[1 + count :])
+    cut = (slice(first, size - last) for (first, last), size in zip(pairs, sizes, strict=True))
+    return whole[(slice(None), *cut)]

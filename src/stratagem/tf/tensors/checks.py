@@ -59,7 +59,6 @@ def _of_one(name: str, check: Callable[[Any], Any]) -> Callable[..., None]:
 
 
 assert_equal: Final = _of_two("equal", np.equal)
-assert_none_equal: Final = _of_two("none_equal", np.not_equal)
 assert_less: Final = _of_two("less", np.less)
 assert_less_equal: Final = _of_two("less_equal", np.less_equal)
 assert_greater: Final = _of_two("greater", np.greater)
@@ -68,6 +67,13 @@ assert_positive: Final = _of_one("positive", lambda x: x > 0)
 assert_negative: Final = _of_one("negative", lambda x: x < 0)
 assert_non_negative: Final = _of_one("non_negative", lambda x: x >= 0)
 assert_non_positive: Final = _of_one("non_positive", lambda x: x <= 0)
+
+
+def assert_none_equal(
+    x: Any, y: Any, summarize: int | None = None, message: str | None = None, name: str | None = None
+) -> None:
+    """Check that no element of x is the one of y (`tf.debugging.assert_none_equal`)."""
+    _holds("assert_none_equal", np.not_equal, (x, y), message)
 
 
 def assert_near(
@@ -147,10 +153,9 @@ def assert_rank_in(x: Any, ranks: Any, message: str | None = None, name: str | N
         raise _failed(f"rank in {list(ranks)} of shape {_shape(x)}", message, [])
 
 
-def assert_scalar(tensor: Any, message: str | None = None, name: str | None = None) -> Any:
-    """Return a tensor, checked to have no axis (`tf.debugging.assert_scalar`)."""
+def assert_scalar(tensor: Any, message: str | None = None, name: str | None = None) -> None:
+    """Check that a tensor has no axis (`tf.debugging.assert_scalar`)."""
     assert_rank(tensor, 0, message)
-    return tensor
 
 
 def assert_shapes(

@@ -14,9 +14,23 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from stratagem.core.eager import EagerArray
 from stratagem.core.errors import UsageError, explain
+from stratagem.loop.derivatives import stitched
 from stratagem.replica.tracing import is_traced
-from stratagem.tf.tensors.operation import held, hosted, integers, operands, operation, tensor, xp
+from stratagem.tf.tensors.operation import (
+    held,
+    hosted,
+    integers,
+    is_text,
+    operands,
+    operation,
+    refusal,
+    refuse_outside,
+    tensor,
+    texts,
+    xp,
+)
 
 
 def known(value: Any, function: str, instead: str) -> np.ndarray:
@@ -64,22 +78,35 @@ def gather(
         batch_dims: How many leading axes `params` and `indices` have in common.
         name: No effect.
 
+    Raises:
+        InputError: There is no such slice. In a compiled function it is NaN, or the last for whole numbers.
+
     Example:
         >>> gather([10, 20, 30], [2, 0]).tolist()
         [30, 10]
     """
     x, places = tensor(params), tensor(indices)
-    along = batch_dims if axis is None else int(axis) % x.ndim
-    if not batch_dims:
-        return xp(x, places).take(x, places, axis=along)
-    taken: Callable[..., Any] = lambda row, own: jnp.take(row, own, axis=along - batch_dims)  # noqa: E731
-    for _ in range(batch_dims):
+    batch = int(batch_dims) % max(places.ndim, 1) if batch_dims else 0
+    along = batch if axis is None else int(axis)
+    if not -x.ndim <= along < x.ndim:
+        raise refusal(f"gather was asked for axis {along} of shape {tuple(x.shape)}.", "Correct the axis.")
+    along %= x.ndim
+    refuse_outside(places, x.shape[along], "indices", f"slices along axis {along}")
+    if xp(x, places) is np and not batch:
+        return np.take(x, places, axis=along)
+    if not places.size:  # JAX would make it of nothing, and no gradient would lead back
+        nothing = jax.lax.slice_in_dim(jnp.asarray(x), 0, 0, axis=along)
+        return nothing.reshape(*x.shape[:along], *places.shape[batch:], *x.shape[along + 1 :])
+    taken: Callable[..., Any] = lambda row, own: jnp.take(row, own, axis=along - batch)  # noqa: E731
+    for _ in builtins.range(batch):
         taken = jax.vmap(taken)
     return taken(jnp.asarray(x), jnp.asarray(places))
 
 
 @operation
-def gather_nd(params: Any, indices: Any, batch_dims: int = 0, name: str | None = None) -> Any:
+def gather_nd(
+    params: Any, indices: Any, batch_dims: int = 0, name: str | None = None, bad_indices_policy: str = ""
+) -> Any:
     """Return the slices that stand at indices of several axes (`tf.gather_nd`).
 
     Args:
@@ -87,18 +114,33 @@ def gather_nd(params: Any, indices: Any, batch_dims: int = 0, name: str | None =
         indices: Shape (..., n): each row an index of the first n axes.
         batch_dims: How many leading axes both have in common.
         name: No effect.
+        bad_indices_policy: No effect.
+
+    Raises:
+        InputError: There is no such element.
 
     Example:
         >>> gather_nd([[1, 2], [3, 4]], [[0, 1], [1, 0]]).tolist()
         [2, 3]
     """
     x, places = tensor(params), tensor(indices)
+    _refuse_coordinates(places, x.shape[int(batch_dims) :])
     if not batch_dims:
         return x[_coordinates(places)]
     taken: Callable[..., Any] = lambda row, own: row[_coordinates(own)]  # noqa: E731
     for _ in range(batch_dims):
         taken = jax.vmap(taken)
     return taken(jnp.asarray(x), jnp.asarray(places))
+
+
+def _refuse_coordinates(places: Any, shape: tuple[int, ...]) -> None:
+    if not places.ndim or places.shape[-1] > len(shape):
+        raise refusal(
+            f"Indices of shape {tuple(places.shape)} were given for a tensor of shape {shape}.",
+            "Give for each element an index of no more axes than there are.",
+        )
+    for axis in builtins.range(places.shape[-1]):
+        refuse_outside(places[..., axis], shape[axis], "indices", f"slices along axis {axis}")
 
 
 def _coordinates(places: Any) -> tuple[Any, ...]:
@@ -111,6 +153,7 @@ def boolean_mask(tensor: Any, mask: Any, axis: Any = None, name: str = "boolean_
 
     Raises:
         UsageError: The mask is computed in a compiled function.
+        InputError: It does not fit the tensor.
 
     Example:
         >>> boolean_mask([1, 2, 3], [True, False, True]).tolist()
@@ -119,8 +162,13 @@ def boolean_mask(tensor: Any, mask: Any, axis: Any = None, name: str = "boolean_
     x = _tensor(tensor)
     chosen = known(_tensor(mask), "boolean_mask", "Write tf.where(mask, x, 0), and count with tf.reduce_sum(mask).")
     along = 0 if axis is None else int(axis) % x.ndim
+    if not chosen.ndim or x.shape[along : along + chosen.ndim] != chosen.shape:
+        raise refusal(
+            f"A mask of shape {chosen.shape} was given for shape {tuple(x.shape)}, from axis {along}.",
+            "Give a mask with one boolean for each element or row.",
+        )
     flat = x.reshape(*x.shape[:along], -1, *x.shape[along + chosen.ndim :])
-    return xp(x).take(flat, np.flatnonzero(chosen), axis=along)
+    return gather(flat, np.flatnonzero(chosen), axis=along)
 
 
 _tensor = tensor
@@ -147,6 +195,8 @@ def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None)
         ([1, 0], [[1]])
     """
     chosen = tensor(condition)
+    if is_text(x) or is_text(y):
+        return np.where(chosen, texts(x), texts(y)).view(EagerArray)
     if x is None and y is None:
         truth = known(chosen, "where(condition)", "Write tf.where(condition, x, y) with three arguments.")
         return _as_given(np.argwhere(truth).astype(held("int64")), chosen)
@@ -164,6 +214,9 @@ def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Any:
         size: How long it is, for each axis; -1 for all that is left.
         name: No effect.
 
+    Raises:
+        InputError: The part does not lie within the tensor.
+
     Example:
         >>> slice([[1, 2, 3], [4, 5, 6]], [1, 0], [1, 2]).tolist()
         [[4, 5]]
@@ -173,26 +226,91 @@ def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Any:
     if any(is_traced(start) for start in starts):
         return jax.lax.dynamic_slice(x, list(begin), integers(size))
     starts, sizes = integers(begin), integers(size)
-    stops = [None if size == -1 else start + size for start, size in zip(starts, sizes, strict=True)]
+    if len(starts) != x.ndim or len(sizes) != x.ndim:
+        raise refusal(
+            f"slice was given {len(starts)} begins and {len(sizes)} sizes for shape {tuple(x.shape)}.",
+            "Give one for each axis.",
+        )
+    stops = [have if size == -1 else start + size for start, size, have in zip(starts, sizes, x.shape, strict=True)]
+    if any(not 0 <= start <= stop <= have for start, stop, have in zip(starts, stops, x.shape, strict=True)):
+        raise refusal(
+            f"slice was asked for {sizes} from {starts} of shape {tuple(x.shape)}.", "Correct the begins and sizes."
+        )
     return x[tuple(builtins.slice(start, stop) for start, stop in zip(starts, stops, strict=True))]
 
 
 @operation
-def strided_slice(input_: Any, begin: Any, end: Any, strides: Any = None, name: str | None = None) -> Any:
-    """Return a part of a tensor, with steps (`tf.strided_slice`)."""
-    steps = [1] * len(begin) if strides is None else integers(strides)
-    parts = zip(integers(begin), integers(end), steps, strict=True)
-    return tensor(input_)[tuple(builtins.slice(start, stop, step) for start, stop, step in parts)]
+def strided_slice(
+    input_: Any,
+    begin: Any,
+    end: Any,
+    strides: Any = None,
+    begin_mask: int = 0,
+    end_mask: int = 0,
+    ellipsis_mask: int = 0,
+    new_axis_mask: int = 0,
+    shrink_axis_mask: int = 0,
+    var: Any = None,
+    name: str | None = None,
+) -> Any:
+    """Return a part of a tensor, with steps (`tf.strided_slice`).
+
+    Args:
+        input_: The tensor.
+        begin: Where it begins, for each axis.
+        end: Where it ends, not included.
+        strides: The steps; None for 1.
+        begin_mask: Bits that stand for axes: from the first element on.
+        end_mask: The same: to the last.
+        ellipsis_mask: One bit: all axes that are not named.
+        new_axis_mask: Bits: a new axis of size 1.
+        shrink_axis_mask: Bits: one element, without the axis.
+        var: No effect.
+        name: No effect.
+
+    Raises:
+        InputError: A step is 0.
+    """
+    starts, ends = integers(begin), integers(end)
+    steps = (1,) * len(starts) if strides is None else integers(strides)
+    if 0 in steps:
+        raise refusal(f"strided_slice was given the steps {steps}.", "Give steps other than 0.")
+    key: list[Any] = []
+    for place, (start, stop, step) in enumerate(zip(starts, ends, steps, strict=True)):
+        if ellipsis_mask >> place & 1:
+            key.append(Ellipsis)
+        elif new_axis_mask >> place & 1:
+            key.append(None)
+        elif shrink_axis_mask >> place & 1:
+            key.append(start)
+        else:
+            first = None if begin_mask >> place & 1 else start
+            key.append(builtins.slice(first, None if end_mask >> place & 1 else stop, step))
+    return tensor(input_)[tuple(key)]
 
 
 def _scattered(name: str, of: str) -> Callable[..., Any]:
-    def function(tensor: Any, indices: Any, updates: Any, name: str | None = None) -> Any:
-        x = jnp.asarray(_tensor(tensor))
-        at = x.at[_coordinates(jnp.asarray(_tensor(indices)))]
-        return getattr(at, of)(jnp.asarray(_tensor(updates), x.dtype))
+    def function(tensor: Any, indices: Any, updates: Any, name: str | None = None, bad_indices_policy: str = "") -> Any:
+        x, places = jnp.asarray(_tensor(tensor)), jnp.asarray(_tensor(indices))
+        values = jnp.asarray(_tensor(updates), x.dtype)
+        _refuse_coordinates(places, x.shape)
+        if values.shape != (*places.shape[:-1], *x.shape[places.shape[-1] :]):
+            raise refusal(
+                f"Updates of shape {values.shape} were given at indices of shape {places.shape}, of a tensor of shape "
+                f"{x.shape}.",
+                "Give one update, of the shape of a slice, for each index.",
+            )
+        at = x.at[_coordinates(jnp.where(places < 0, np.iinfo(np.int32).max, places))]
+        return getattr(at, of)(values, mode="drop")
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"Return a tensor with updates at indices of several axes (`tf.{name}`)."
+    function.__doc__ = f"""Return a tensor with updates at indices of several axes (`tf.{name}`).
+
+    In a compiled function, updates at indices outside are left out.
+
+    Raises:
+        InputError: An index is outside, or the updates have another shape.
+    """
     return operation(function)
 
 
@@ -203,14 +321,19 @@ tensor_scatter_nd_min = _scattered("tensor_scatter_nd_min", "min")
 
 
 @operation
-def tensor_scatter_nd_sub(tensor: Any, indices: Any, updates: Any, name: str | None = None) -> Any:
+def tensor_scatter_nd_sub(
+    tensor: Any, indices: Any, updates: Any, name: str | None = None, bad_indices_policy: str = ""
+) -> Any:
     """Return a tensor less updates at indices of several axes (`tf.tensor_scatter_nd_sub`)."""
     return tensor_scatter_nd_add(tensor, indices, -jnp.asarray(_tensor(updates)))
 
 
 @operation
-def scatter_nd(indices: Any, updates: Any, shape: Any, name: str | None = None) -> Any:
+def scatter_nd(indices: Any, updates: Any, shape: Any, name: str | None = None, bad_indices_policy: str = "") -> Any:
     """Return updates at indices among zeros; those at one place are added up (`tf.scatter_nd`).
+
+    Raises:
+        InputError: An index is outside, or the updates have another shape.
 
     Example:
         >>> scatter_nd([[1], [3], [1]], [9, 5, 1], [5]).tolist()
@@ -226,6 +349,9 @@ def searchsorted(
 ) -> Any:
     """Return where values would stand in ascending sequences (`tf.searchsorted`)."""
     rows, wanted = jnp.asarray(tensor(sorted_sequence)), jnp.asarray(tensor(values))
+    if jnp.issubdtype(wanted.dtype, jnp.inexact):
+        nothing_less = -jnp.inf if side == "left" else jnp.inf
+        wanted = jnp.where(jnp.isnan(wanted), nothing_less, wanted)  # no comparison with NaN holds
     found: Callable[..., Any] = lambda row, own: jnp.searchsorted(row, own, side=side)  # noqa: E731
     for _ in range(rows.ndim - 1):
         found = jax.vmap(found)
@@ -252,6 +378,7 @@ def unique_with_counts(x: Any, out_idx: Any = "int32", name: str | None = None) 
 
     Raises:
         UsageError: The tensor is computed in a compiled function.
+        InputError: It has not one axis.
 
     Example:
         >>> [part.tolist() for part in unique_with_counts([7, 3, 7])]
@@ -259,7 +386,11 @@ def unique_with_counts(x: Any, out_idx: Any = "int32", name: str | None = None) 
     """
     given = tensor(x)
     values = known(given, "unique", "Write keras.ops or jnp.unique(x, size=the most there can be).")
-    _, first, inverse, counts = np.unique(values, return_index=True, return_inverse=True, return_counts=True)
+    if values.ndim != 1:
+        raise refusal(f"unique was given a tensor of shape {values.shape}.", "Write tf.reshape(x, [-1]) first.")
+    _, first, inverse, counts = np.unique(
+        values, return_index=True, return_inverse=True, return_counts=True, equal_nan=False
+    )
     order = np.argsort(first)
     rank = np.argsort(order).astype(held(out_idx))
     parts = values[first[order]], rank[inverse], counts[order].astype(held(out_idx))
@@ -273,14 +404,26 @@ def unique(x: Any, out_idx: Any = "int32", name: str | None = None) -> Unique:
 
 @operation
 def invert_permutation(x: Any, name: str | None = None) -> Any:
-    """Return the permutation that undoes this one (`tf.math.invert_permutation`)."""
+    """Return the permutation that undoes this one (`tf.math.invert_permutation`).
+
+    Raises:
+        InputError: It is none.
+    """
     x = tensor(x)
+    if not is_traced(x) and sorted(np.asarray(x).tolist()) != list(builtins.range(x.size)):
+        raise refusal(f"invert_permutation was given {np.asarray(x).tolist()}.", "Give each number from 0 once.")
     return xp(x).argsort(x).astype(x.dtype)
 
 
 def dynamic_partition(data: Any, partitions: Any, num_partitions: int, name: str | None = None) -> list[Any]:
-    """Return the rows of each number apart (`tf.dynamic_partition`)."""
+    """Return the rows of each number apart (`tf.dynamic_partition`).
+
+    Raises:
+        UsageError: The numbers are computed in a compiled function.
+        InputError: A number is outside, or there are not as many as rows.
+    """
     parts = known(tensor(partitions), "dynamic_partition", "Write tf.where(partitions == i, data, 0) for each part.")
+    refuse_outside(parts, num_partitions, "partitions", "parts")
     return [boolean_mask(data, parts == number) for number in range(num_partitions)]
 
 
@@ -295,4 +438,22 @@ def dynamic_stitch(indices: Any, data: Any, name: str | None = None) -> Any:
     joined = xp(*rows).concatenate(flat, 0)
     order = np.zeros(max(int(place.max()) for place in places if place.size) + 1, np.int32)
     order[np.concatenate(places)] = np.arange(sum(len(place) for place in places))
-    return xp(joined).take(joined, order, axis=0)
+    if xp(joined) is np:
+        return np.take(joined, order, axis=0)
+    return stitched(joined, jnp.asarray(order), jnp.asarray(np.concatenate(places)))
+
+
+@operation
+def unravel_index(indices: Any, dims: Any, name: str | None = None) -> Any:
+    """Return for positions in a flat array those along each axis, of shape (axes, ...) (`tf.unravel_index`).
+
+    Raises:
+        InputError: There is no such position.
+
+    Example:
+        >>> unravel_index([5, 2], [2, 3]).tolist()
+        [[1, 0], [2, 2]]
+    """
+    places, sizes = tensor(indices), integers(dims)
+    refuse_outside(places, int(np.prod(sizes)), "indices", "elements")
+    return xp(places).stack(xp(places).unravel_index(places, sizes)).astype(places.dtype)

@@ -13,7 +13,9 @@ import jax.numpy as jnp
 import keras
 import numpy as np
 
+from stratagem.core.eager import EagerArray, EagerText
 from stratagem.core.errors import InputError, explain
+from stratagem.loop import derivatives
 from stratagem.replica.tracing import current_tracing, is_traced
 from stratagem.tf.dtypes import as_dtype
 from stratagem.tf.tensors.operation import held, hosted, integers, is_text, operation, tensor, xp
@@ -29,6 +31,9 @@ def constant(value: Any, dtype: Any = None, shape: Any = None, name: str | None 
         shape: The shape; a single value fills it.
         name: No effect.
 
+    Raises:
+        TypeError: Numbers with a point are to become whole ones.
+
     Example:
         >>> constant([1, 2, 3]).numpy()
         array([1, 2, 3], dtype=int32)
@@ -36,11 +41,29 @@ def constant(value: Any, dtype: Any = None, shape: Any = None, name: str | None 
         array([0.5, 0.5], dtype=float32)
     """
     made = tensor(value, dtype)
+    _refuse_fractions(value, made)
     if shape is None:
         return made
     numpy = np if isinstance(made, np.ndarray) else jnp
     wanted = integers(shape)
     return numpy.full(wanted, made) if made.size == 1 else numpy.reshape(made, wanted)
+
+
+def _refuse_fractions(value: Any, made: Any) -> None:
+    """Refuse numbers of Python that are no whole ones, where whole ones are asked for.
+
+    Raises:
+        TypeError: There is one.
+    """
+    of_python = isinstance(value, int | float | list | tuple) and np.issubdtype(made.dtype, np.integer)
+    if of_python and any(isinstance(leaf, float) for leaf in jax.tree.leaves(value)):
+        raise TypeError(
+            explain(
+                f"{value!r} was to become a tensor of {made.dtype}.",
+                "Fractions would be cut off; TensorFlow refuses it too.",
+                "Write tf.cast(value, dtype), or whole numbers.",
+            )
+        )
 
 
 def convert_to_tensor(value: Any, dtype: Any = None, dtype_hint: Any = None, name: str | None = None) -> Any:
@@ -69,7 +92,7 @@ def identity(input: Any, name: str | None = None) -> Any:
 
 @operation
 def cast(x: Any, dtype: Any, name: str | None = None) -> Any:
-    """Return a tensor of another dtype (`tf.cast`); fractions are cut off.
+    """Return a tensor of another dtype (`tf.cast`); fractions are cut off, and of a complex number its imaginary part.
 
     Args:
         x: A tensor, or what becomes one.
@@ -80,7 +103,10 @@ def cast(x: Any, dtype: Any, name: str | None = None) -> Any:
         >>> cast([1.8, 2.2], "int32").numpy()
         array([1, 2], dtype=int32)
     """
-    return tensor(x).astype(held(dtype))
+    x, kind = tensor(x), held(dtype)
+    if np.iscomplexobj(x) and not np.issubdtype(kind, np.complexfloating) and kind != np.bool_:
+        x = x.real  # NumPy and JAX warn of what is lost
+    return x.astype(kind)
 
 
 @operation
@@ -136,8 +162,10 @@ def fill(dims: Any, value: Any, name: str | None = None, layout: Any = None) -> 
 
 @operation
 def zeros_like(input: Any, dtype: Any = None, name: str | None = None, layout: Any = None) -> Any:
-    """Return zeros of a tensor's shape and dtype (`tf.zeros_like`)."""
+    """Return zeros of a tensor's shape and dtype, empty texts for text (`tf.zeros_like`)."""
     x = tensor(input)
+    if is_text(x) and dtype is None:
+        return hosted(np.full(np.shape(x), b"", object))
     return xp(x).zeros_like(x, dtype=x.dtype if dtype is None else held(dtype))
 
 
@@ -171,7 +199,7 @@ def range(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name
         name: No effect.
 
     Raises:
-        InputError: A bound is the result of a computation in a compiled function.
+        InputError: A bound is the result of a computation in a compiled function, or the steps lead away from it.
 
     Example:
         >>> range(3).tolist(), range(3, 18, 3).tolist()
@@ -190,6 +218,14 @@ def range(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name
             )
         )
     numbers = [np.asarray(tensor(bound)) for bound in bounds]
+    if numbers[2] == 0 or (numbers[1] - numbers[0]) * np.sign(numbers[2]) < 0:
+        raise InputError(
+            explain(
+                f"tf.range was asked to go from {numbers[0]} to {numbers[1]} in steps of {numbers[2]}.",
+                "It never arrives; TensorFlow refuses it too.",
+                "Correct the bounds, or the sign of the step.",
+            )
+        )
     kind = np.result_type(*numbers) if dtype is None else np.dtype(as_dtype(dtype).as_numpy_dtype)
     made = np.arange(*(number.item() for number in numbers)).astype(kind)
     if current_tracing() is not None:  # of NumPy, so that `for i in tf.range(3)` gives numbers that are known
@@ -200,8 +236,9 @@ def range(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name
 @operation
 def linspace(start: Any, stop: Any, num: Any, name: str | None = None, axis: int = 0) -> Any:
     """Return numbers at equal distances, both ends among them (`tf.linspace`)."""
-    start, stop = tensor(start), tensor(stop)
-    return xp(start, stop).linspace(start, stop, int(num), axis=axis).astype(np.result_type(start.dtype, np.float32))
+    start, stop = (derivatives.constant(x) if isinstance(x, jax.Array) else x for x in (tensor(start), tensor(stop)))
+    kind = start.dtype if jnp.issubdtype(start.dtype, jnp.inexact) else np.dtype(np.float32)
+    return xp(start, stop).linspace(start, stop, int(num), axis=axis).astype(kind)
 
 
 @operation
@@ -237,7 +274,10 @@ def one_hot(
     hot = numpy.expand_dims(x, axis) == numpy.arange(int(depth)).reshape(
         [-1 if a == axis % (x.ndim + 1) else 1 for a in np.arange(x.ndim + 1)]
     )
-    on, off = 1 if on_value is None else on_value, 0 if off_value is None else off_value
+    on, off = (
+        derivatives.constant(x) if isinstance(x, jax.Array) else x
+        for x in (1 if on_value is None else on_value, 0 if off_value is None else off_value)
+    )
     return numpy.where(hot, numpy.asarray(on, kind), numpy.asarray(off, kind))
 
 
@@ -280,7 +320,7 @@ def is_tensor(x: Any) -> bool:
     return isinstance(x, (keras.Variable, *_TENSORS))
 
 
-_TENSORS: tuple[type, ...] = (jax.Array, type(hosted(0)), keras.KerasTensor)
+_TENSORS: tuple[type, ...] = (jax.Array, EagerArray, EagerText, keras.KerasTensor)
 
 
 class _TensorKind(type):
@@ -324,3 +364,16 @@ def make_ndarray(tensor: Any) -> np.ndarray:
 def get_static_value(tensor: Any, partial: bool = False) -> Any:
     """Return a tensor's value if it is known, else None (`tf.get_static_value`)."""
     return None if is_traced(tensor) or isinstance(tensor, keras.KerasTensor) else np.asarray(tensor)
+
+
+guarantee_const = identity
+
+
+def identity_n(input: Any, name: str | None = None) -> list[Any]:
+    """Return tensors with the same values (`tf.identity_n`)."""
+    return [tensor(each) for each in input]
+
+
+def shape_n(input: Any, out_type: Any = "int32", name: str | None = None) -> list[Any]:
+    """Return the shapes of several tensors (`tf.shape_n`), as `shape` does."""
+    return [shape(each, out_type) for each in input]

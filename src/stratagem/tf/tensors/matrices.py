@@ -11,11 +11,35 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stratagem.tf.tensors.operation import operation, tensor
+from stratagem.loop.derivatives import constant
+from stratagem.replica.tracing import is_traced
+from stratagem.tf.tensors.norms import norm
+from stratagem.tf.tensors.operation import operation, refusal, tensor
 
 
 def _matrix(value: Any) -> jax.Array:
     return jnp.asarray(tensor(value))
+
+
+def _square(value: Any) -> jax.Array:
+    x = _matrix(value)
+    if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
+        raise refusal(f"A matrix of shape {x.shape} was given.", "Give a square one.")
+    return x
+
+
+def _refuse_singular(result: Any, *given: Any) -> None:
+    """Refuse a matrix that has no inverse, outside compiled functions: of finite numbers came what is none."""
+    if any(is_traced(x) for x in (result, *given)) or np.all(np.isfinite(np.asarray(result))):
+        return
+    if all(np.all(np.isfinite(np.asarray(x))) for x in given):
+        raise refusal("The matrix has no inverse.", "Write tf.linalg.pinv, or tf.linalg.lstsq with l2_regularizer.")
+
+
+def _of_lower(matrix: jax.Array) -> jax.Array:
+    """Return the symmetric matrix that a lower triangle stands for."""
+    lower = jnp.tril(matrix, -1)
+    return jnp.tril(matrix) + _adjoint(lower)
 
 
 def _adjoint(matrix: jax.Array) -> jax.Array:
@@ -25,6 +49,8 @@ def _adjoint(matrix: jax.Array) -> jax.Array:
 @operation
 def matrix_transpose(a: Any, name: str = "matrix_transpose", conjugate: bool = False) -> Any:
     """Return matrices with rows for columns (`tf.linalg.matrix_transpose`)."""
+    if _matrix(a).ndim < 2:
+        raise refusal(f"matrix_transpose was given shape {_matrix(a).shape}.", "Give a matrix.")
     return _adjoint(_matrix(a)) if conjugate else jnp.swapaxes(_matrix(a), -1, -2)
 
 
@@ -52,8 +78,15 @@ def matvec(
 
 @operation
 def inv(input: Any, adjoint: bool = False, name: str | None = None) -> Any:
-    """Return inverse matrices (`tf.linalg.inv`)."""
-    return jnp.linalg.inv(_adjoint(_matrix(input)) if adjoint else _matrix(input))
+    """Return inverse matrices (`tf.linalg.inv`).
+
+    Raises:
+        InputError: A matrix is not square, or outside compiled functions it has no inverse.
+    """
+    x = _square(input)
+    found = jnp.linalg.inv(_adjoint(x) if adjoint else x)
+    _refuse_singular(found, x)
+    return found
 
 
 @operation
@@ -65,19 +98,20 @@ def pinv(a: Any, rcond: Any = None, validate_args: bool = False, name: str | Non
 @operation
 def det(input: Any, name: str | None = None) -> Any:
     """Return the determinants of matrices (`tf.linalg.det`)."""
-    return jnp.linalg.det(_matrix(input))
+    return jnp.linalg.det(_square(input))
 
 
 @operation
 def slogdet(input: Any, name: str | None = None) -> Any:
     """Return (the signs, the logarithms) of determinants (`tf.linalg.slogdet`)."""
-    return tuple(jnp.linalg.slogdet(_matrix(input)))
+    return tuple(jnp.linalg.slogdet(_square(input)))
 
 
 @operation
 def logdet(matrix: Any, name: str | None = None) -> Any:
     """Return the logarithms of the determinants of positive definite matrices (`tf.linalg.logdet`)."""
-    return jnp.linalg.slogdet(_matrix(matrix))[1]
+    factor = cholesky(matrix)
+    return 2 * jnp.sum(jnp.log(jnp.real(jnp.diagonal(factor, axis1=-2, axis2=-1))), -1)
 
 
 @operation
@@ -88,8 +122,9 @@ def trace(x: Any, name: str | None = None) -> Any:
 
 @operation
 def cholesky(input: Any, name: str | None = None) -> Any:
-    """Return lower triangular matrices whose squares these are (`tf.linalg.cholesky`)."""
-    return jnp.linalg.cholesky(_matrix(input))
+    """Return lower triangular matrices whose squares these are (`tf.linalg.cholesky`); of the lower triangle."""
+    x = _square(input)
+    return jnp.linalg.cholesky(x + constant(_of_lower(x) - x))
 
 
 @operation
@@ -100,15 +135,25 @@ def cholesky_solve(chol: Any, rhs: Any, name: str | None = None) -> Any:
 
 @operation
 def solve(matrix: Any, rhs: Any, adjoint: bool = False, name: str | None = None) -> Any:
-    """Return X with A X = rhs (`tf.linalg.solve`)."""
-    return jnp.linalg.solve(_adjoint(_matrix(matrix)) if adjoint else _matrix(matrix), _matrix(rhs))
+    """Return X with A X = rhs (`tf.linalg.solve`).
+
+    Raises:
+        InputError: The right side is no matrix, or outside compiled functions A has no inverse.
+    """
+    a, b = _square(matrix), _matrix(rhs)
+    if b.ndim < 2:
+        raise refusal(f"solve was given a right side of shape {b.shape}.", "Write rhs[:, None]: one column.")
+    found = jnp.linalg.solve(_adjoint(a) if adjoint else a, b)
+    _refuse_singular(found, a, b)
+    return found
 
 
 @operation
 def triangular_solve(matrix: Any, rhs: Any, lower: bool = True, adjoint: bool = False, name: str | None = None) -> Any:
     """Return X with A X = rhs, of a triangular A (`tf.linalg.triangular_solve`)."""
-    a = _matrix(matrix)
-    b = jnp.broadcast_to(_matrix(rhs), (*a.shape[:-2], *_matrix(rhs).shape[-2:]))
+    a, b = _matrix(matrix), _matrix(rhs)
+    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    a, b = (jnp.broadcast_to(x, (*batch, *x.shape[-2:])) for x in (a, b))
     return jax.lax.linalg.triangular_solve(a, b, left_side=True, lower=lower, transpose_a=adjoint, conjugate_a=adjoint)
 
 
@@ -139,14 +184,14 @@ def qr(input: Any, full_matrices: bool = False, name: str | None = None) -> Any:
 
 @operation
 def eigh(tensor: Any, name: str | None = None) -> Any:
-    """Return (eigenvalues, eigenvectors) of symmetric matrices (`tf.linalg.eigh`)."""
-    return tuple(jnp.linalg.eigh(_matrix(tensor)))
+    """Return (eigenvalues, eigenvectors) of symmetric matrices (`tf.linalg.eigh`); of the lower triangle."""
+    return tuple(jnp.linalg.eigh(_of_lower(_square(tensor))))
 
 
 @operation
 def eigvalsh(tensor: Any, name: str | None = None) -> Any:
     """Return the eigenvalues of symmetric matrices (`tf.linalg.eigvalsh`)."""
-    return jnp.linalg.eigvalsh(_matrix(tensor))
+    return jnp.linalg.eigvalsh(_of_lower(_square(tensor)))
 
 
 @operation
@@ -155,33 +200,128 @@ def expm(input: Any, name: str | None = None) -> Any:
     return jax.scipy.linalg.expm(_matrix(input))
 
 
+def _bounds(k: Any) -> tuple[int, int]:
+    low, high = (k, k) if np.ndim(k) == 0 else tuple(k) * (2 if np.size(k) == 1 else 1)
+    return int(low), int(high)
+
+
+def _places(k: Any, rows: int, columns: int, align: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return where the numbers of diagonals stand in a matrix: rows, columns, and which of them there are.
+
+    Args:
+        k: The diagonal, or the lowest and the highest.
+        rows: Of the matrix.
+        columns: Of the matrix.
+        align: Where shorter diagonals stand, of those above the main one and of those below it.
+
+    Returns:
+        Three arrays of shape (diagonals, length of the longest), the highest first.
+    """
+    low, high = _bounds(k)
+    lengths = {each: min(rows + min(each, 0), columns - max(each, 0)) for each in range(low, high + 1)}
+    if not low <= high or (min(lengths.values()) < 1 and rows and columns):
+        raise refusal(f"Diagonals {k} were asked for, of {rows} rows and {columns} columns.", "Correct k.")
+    longest = max(lengths.values())
+    above, below = align.split("_")
+    start = {e: longest - n if (above if e >= 0 else below) == "RIGHT" else 0 for e, n in lengths.items()}
+    order = range(high, low - 1, -1)
+    steps = np.array([np.arange(longest) - start[each] for each in order])
+    there = np.array([(step >= 0) & (step < lengths[each]) for step, each in zip(steps, order, strict=True)])
+    row = np.where(there, steps + np.array([max(-each, 0) for each in order])[:, None], 0)
+    column = np.where(there, steps + np.array([max(each, 0) for each in order])[:, None], 0)
+    return row, column, there
+
+
 @operation
-def diag(diagonal: Any, name: str = "diag", k: int = 0) -> Any:
+def diag(
+    diagonal: Any,
+    name: str = "diag",
+    k: Any = 0,
+    num_rows: int = -1,
+    num_cols: int = -1,
+    padding_value: Any = 0,
+    align: str = "RIGHT_LEFT",
+) -> Any:
     """Return matrices with these diagonals (`tf.linalg.diag`).
+
+    Args:
+        diagonal: The numbers; of several diagonals one in each row, the highest first.
+        name: No effect.
+        k: The diagonal, positive above the main one, or (lowest, highest).
+        num_rows: How many rows; -1 for as many as are needed.
+        num_cols: How many columns; -1 for as many as are needed.
+        padding_value: What stands elsewhere.
+        align: Where shorter diagonals stand in their rows: "RIGHT_LEFT", "LEFT_RIGHT", "LEFT_LEFT" or "RIGHT_RIGHT".
 
     Example:
         >>> diag([1, 2]).tolist()
         [[1, 0], [0, 2]]
     """
+    x, (low, high) = _matrix(diagonal), _bounds(k)
+    several = np.ndim(k) != 0 and low != high
+    x = x if several else x[..., None, :]
+    length = x.shape[-1]
+    rows, columns = int(num_rows), int(num_cols)
+    if rows < 0 and columns < 0:
+        rows = columns = length + max(abs(low) if high < 0 else 0, high if low > 0 else 0)
+    rows = max(length - min(high, 0), columns - low if low > 0 else 0, 1) if rows < 0 else rows
+    columns = length + max(low, 0) if columns < 0 else columns
+    start = jnp.full((*x.shape[:-2], rows, columns), padding_value, x.dtype)
+    return _with_diagonals(start, x, k, align)
+
+
+def _with_diagonals(matrix: jax.Array, diagonals: jax.Array, k: Any, align: str) -> jax.Array:
+    row, column, there = _places(k, matrix.shape[-2], matrix.shape[-1], align)
+    if diagonals.shape[-2:] != row.shape:
+        raise refusal(
+            f"Diagonals of shape {diagonals.shape[-2:]} were given where {row.shape} are.", "Give as many numbers."
+        )
+    return matrix.at[..., row[there], column[there]].set(diagonals[..., there])
+
+
+@operation
+def diag_part(
+    input: Any, name: str = "diag_part", k: Any = 0, padding_value: Any = 0, align: str = "RIGHT_LEFT"
+) -> Any:
+    """Return the diagonals of matrices (`tf.linalg.diag_part`); the arguments are those of `diag`."""
+    x = _matrix(input)
+    row, column, there = _places(k, x.shape[-2], x.shape[-1], align)
+    found = jnp.where(there, x[..., row, column], jnp.asarray(padding_value, x.dtype))
+    return found if np.ndim(k) != 0 and len(row) > 1 else found[..., 0, :]
+
+
+@operation
+def set_diag(input: Any, diagonal: Any, name: str = "set_diag", k: Any = 0, align: str = "RIGHT_LEFT") -> Any:
+    """Return matrices with other diagonals (`tf.linalg.set_diag`); the arguments are those of `diag`."""
+    x, new, (low, high) = _matrix(input), _matrix(diagonal), _bounds(k)
+    return _with_diagonals(x, new if np.ndim(k) != 0 and low != high else new[..., None, :], k, align)
+
+
+@operation
+def tensor_diag(diagonal: Any, name: str | None = None) -> Any:
+    """Return a tensor of twice as many axes, zero but where the indices are twice the same (`tf.linalg.tensor_diag`).
+
+    Example:
+        >>> tensor_diag([[1, 2]]).shape
+        (1, 2, 1, 2)
+    """
     x = _matrix(diagonal)
-    rows = np.arange(x.shape[-1])
-    size = x.shape[-1] + abs(k)
-    start = jnp.zeros((*x.shape[:-1], size, size), x.dtype)
-    return start.at[..., rows + max(-k, 0), rows + max(k, 0)].set(x)
+    return diag(x.reshape(-1)).reshape(x.shape * 2)
 
 
 @operation
-def diag_part(input: Any, name: str = "diag_part", k: int = 0) -> Any:
-    """Return the diagonals of matrices (`tf.linalg.diag_part`)."""
-    return jnp.diagonal(_matrix(input), k, -2, -1)
+def tensor_diag_part(input: Any, name: str | None = None) -> Any:
+    """Return the elements of which the indices are twice the same (`tf.linalg.tensor_diag_part`).
 
-
-@operation
-def set_diag(input: Any, diagonal: Any, name: str = "set_diag", k: int = 0) -> Any:
-    """Return matrices with other diagonals (`tf.linalg.set_diag`)."""
-    x, new = _matrix(input), _matrix(diagonal)
-    rows = np.arange(new.shape[-1])
-    return x.at[..., rows + max(-k, 0), rows + max(k, 0)].set(new)
+    Raises:
+        InputError: The axes are not twice the same.
+    """
+    x = _matrix(input)
+    half = x.ndim // 2
+    if not x.ndim or x.shape[:half] != x.shape[half:]:
+        raise refusal(f"tensor_diag_part was given shape {x.shape}.", "Give a tensor whose axes are twice the same.")
+    size = int(np.prod(x.shape[:half]))
+    return jnp.diagonal(x.reshape(size, size)).reshape(x.shape[:half])
 
 
 @operation
@@ -199,6 +339,10 @@ def band_part(input: Any, num_lower: Any, num_upper: Any, name: str | None = Non
         [[1, 0], [1, 1]]
     """
     x = _matrix(input)
+    if num_lower > x.shape[-2] or num_upper > x.shape[-1]:
+        raise refusal(
+            f"band_part was asked for {num_lower} and {num_upper} of {x.shape}.", "Give no more than there are."
+        )
     below = np.arange(x.shape[-2])[:, None] - np.arange(x.shape[-1])
     keeps = ((num_lower < 0) | (below <= num_lower)) & ((num_upper < 0) | (-below <= num_upper))
     return jnp.where(keeps, x, jnp.zeros_like(x))
@@ -208,5 +352,5 @@ def band_part(input: Any, num_lower: Any, num_upper: Any, name: str | None = Non
 def normalize(tensor: Any, ord: Any = "euclidean", axis: Any = None, name: str | None = None) -> Any:
     """Return (a tensor over its norm, the norm) (`tf.linalg.normalize`)."""
     x = _matrix(tensor)
-    length = jnp.linalg.norm(x, None if ord == "euclidean" else ord, axis=axis, keepdims=True)
+    length = norm(x, ord, axis, keepdims=True)
     return x / length, length

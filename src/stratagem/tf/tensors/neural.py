@@ -5,46 +5,52 @@ Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/nn
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from stratagem.core.errors import InputError, explain
+from stratagem.loop import derivatives
 from stratagem.tf.tensors.draws import uniform
-from stratagem.tf.tensors.operation import integers, operation, tensor, xp
-from stratagem.tf.tensors.reductions import clip_by_norm
+from stratagem.tf.tensors.elementwise import rsqrt
+from stratagem.tf.tensors.indexing import gather
+from stratagem.tf.tensors.norms import clip_by_norm
+from stratagem.tf.tensors.operation import held, integers, on_host, operands, operation, refuse_outside, tensor, xp
 
 
 @operation
 def relu(features: Any, name: str | None = None) -> Any:
     """Return max(x, 0) (`tf.nn.relu`)."""
     x = tensor(features)
-    return xp(x).maximum(x, 0)
+    return np.maximum(x, 0) if on_host(x) else derivatives.relu(x)
 
 
 @operation
 def relu6(features: Any, name: str | None = None) -> Any:
     """Return min(max(x, 0), 6) (`tf.nn.relu6`)."""
-    return jax.nn.relu6(jnp.asarray(tensor(features)))
+    return derivatives.relu6(jnp.asarray(tensor(features)))
 
 
 @operation
 def leaky_relu(features: Any, alpha: Any = 0.2, name: str | None = None) -> Any:
     """Return x, and alpha * x where it is negative (`tf.nn.leaky_relu`)."""
-    return jax.nn.leaky_relu(jnp.asarray(tensor(features)), alpha)
+    x = jnp.asarray(tensor(features))
+    x = x.astype(jnp.float32) if jnp.issubdtype(x.dtype, jnp.integer) else x
+    return derivatives.leaky_relu(x, alpha)
 
 
 @operation
 def elu(features: Any, name: str | None = None) -> Any:
     """Return x, and exp(x) - 1 where it is negative (`tf.nn.elu`)."""
-    return jax.nn.elu(jnp.asarray(tensor(features)))
+    return derivatives.elu(jnp.asarray(tensor(features)))
 
 
 @operation
 def selu(features: Any, name: str | None = None) -> Any:
     """Return the scaled exponential linear unit (`tf.nn.selu`)."""
-    return jax.nn.selu(jnp.asarray(tensor(features)))
+    return derivatives.selu(jnp.asarray(tensor(features)))
 
 
 @operation
@@ -67,28 +73,53 @@ swish = silu
 def crelu(features: Any, axis: int = -1, name: str | None = None) -> Any:
     """Return relu(x) and relu(-x) side by side (`tf.nn.crelu`)."""
     x = jnp.asarray(tensor(features))
-    return jax.nn.relu(jnp.concatenate([x, -x], axis))
+    return derivatives.relu(jnp.concatenate([x, -x], axis))
 
 
 @operation
 def softmax(logits: Any, axis: Any = None, name: str | None = None) -> Any:
     """Return exp(x) / sum(exp(x)) along an axis, None for the last (`tf.nn.softmax`)."""
-    return jax.nn.softmax(jnp.asarray(tensor(logits)), -1 if axis is None else axis)
+    x = _of_classes(tensor(logits))
+    return jax.nn.softmax(x, _axis_within(x, axis))
 
 
 @operation
 def log_softmax(logits: Any, axis: Any = None, name: str | None = None) -> Any:
     """Return log(softmax(x)) along an axis, None for the last (`tf.nn.log_softmax`)."""
-    return jax.nn.log_softmax(jnp.asarray(tensor(logits)), -1 if axis is None else axis)
+    x = _of_classes(tensor(logits))
+    return jax.nn.log_softmax(x, _axis_within(x, axis))
 
 
 @operation
 def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | None = None) -> Any:
-    """Return a tensor plus one number for each channel (`tf.nn.bias_add`)."""
+    """Return a tensor plus one number for each channel (`tf.nn.bias_add`).
+
+    Raises:
+        InputError: There are more or fewer channels than numbers.
+    """
     x, addend = tensor(value), tensor(bias)
-    if data_format is not None and data_format.startswith("NC"):
-        addend = addend.reshape(-1, *(1,) * (x.ndim - 2))
-    return x + addend
+    second = data_format is not None and data_format.startswith("NC")
+    if x.ndim < 2 or addend.shape != (x.shape[1 if second else -1],):
+        raise _refused(f"bias_add was given a bias of shape {addend.shape} and a value of shape {x.shape}.")
+    return x + (addend.reshape(-1, *(1,) * (x.ndim - 2)) if second else addend)
+
+
+def _refused(what: str) -> InputError:
+    return InputError(explain(what, "They do not belong together.", "Correct the shapes."))
+
+
+def _of_classes(value: Any) -> Any:
+    x = jnp.asarray(value)
+    if not x.ndim:
+        raise _refused("Logits are a scalar.")
+    return x
+
+
+def _axis_within(x: Any, axis: Any) -> int:
+    axis = -1 if axis is None else int(axis)
+    if not -x.ndim <= axis < x.ndim:
+        raise _refused(f"axis is {axis} of a tensor of shape {x.shape}.")
+    return axis
 
 
 @operation
@@ -104,12 +135,18 @@ def softmax_cross_entropy_with_logits(labels: Any, logits: Any, axis: int = -1, 
     Returns:
         A loss for each example: the shape without the axis.
 
+    Raises:
+        InputError: The shapes do not fit.
+
     Example:
         >>> round(float(softmax_cross_entropy_with_logits([0.0, 1.0], [0.0, 0.0])), 4)
         0.6931
     """
-    scores = jnp.asarray(tensor(logits))
-    return -jnp.sum(jnp.asarray(tensor(labels), scores.dtype) * jax.nn.log_softmax(scores, axis), axis)
+    scores = _of_classes(tensor(logits))
+    wanted = jnp.asarray(tensor(labels), scores.dtype)
+    if wanted.ndim != scores.ndim or wanted.shape[axis] != scores.shape[axis]:
+        raise _refused(f"Labels have shape {wanted.shape}, logits {scores.shape}.")
+    return derivatives.softmax_cross_entropy(jnp.moveaxis(wanted, axis, -1), jnp.moveaxis(scores, axis, -1))
 
 
 @operation
@@ -117,43 +154,71 @@ def sparse_softmax_cross_entropy_with_logits(labels: Any, logits: Any, name: str
     """Return the cross entropy between classes and logits (`tf.nn.sparse_softmax_cross_entropy_with_logits`).
 
     Args:
-        labels: Whole numbers, of shape (...).
+        labels: Whole numbers, of shape (...). In a compiled function the loss of one that is no class is NaN.
         logits: Shape (..., classes), not normalised.
         name: No effect.
 
     Returns:
         A loss for each example, of the shape of `labels`.
+
+    Raises:
+        InputError: The shapes do not fit, or a label is no class.
     """
-    scores = jax.nn.log_softmax(jnp.asarray(tensor(logits)))
+    scores = _of_classes(tensor(logits))
     classes = jnp.asarray(tensor(labels))
-    return -jnp.take_along_axis(scores, classes[..., None], -1)[..., 0]
+    if classes.shape != scores.shape[:-1]:
+        raise _refused(f"Labels have shape {classes.shape}, logits {scores.shape}.")
+    refuse_outside(classes, scores.shape[-1], "Labels", "classes")
+    inside = (classes >= 0) & (classes < scores.shape[-1])
+    found = -jnp.take_along_axis(jax.nn.log_softmax(scores), jnp.where(inside, classes, 0)[..., None], -1)[..., 0]
+    return jnp.where(inside, found, jnp.nan)
+
+
+def _same_shape(labels: Any, logits: Any) -> tuple[Any, Any]:
+    scores = jnp.asarray(tensor(logits))
+    wanted = jnp.asarray(tensor(labels), scores.dtype)
+    if scores.shape != wanted.shape:
+        raise _refused(f"Labels have shape {wanted.shape}, logits {scores.shape}.")
+    return wanted, scores
 
 
 @operation
 def sigmoid_cross_entropy_with_logits(labels: Any, logits: Any, name: str | None = None) -> Any:
-    """Return the cross entropy of independent classes (`tf.nn.sigmoid_cross_entropy_with_logits`)."""
-    scores = jnp.asarray(tensor(logits))
-    wanted = jnp.asarray(tensor(labels), scores.dtype)
-    return jnp.maximum(scores, 0) - scores * wanted + jnp.log1p(jnp.exp(-jnp.abs(scores)))
+    """Return the cross entropy of independent classes (`tf.nn.sigmoid_cross_entropy_with_logits`).
+
+    Raises:
+        InputError: The shapes differ.
+    """
+    wanted, scores = _same_shape(labels, logits)
+    return derivatives.sigmoid_cross_entropy(wanted, scores)
 
 
 @operation
 def weighted_cross_entropy_with_logits(labels: Any, logits: Any, pos_weight: Any, name: str | None = None) -> Any:
-    """Return `sigmoid_cross_entropy_with_logits` with true labels weighing more (`tf.nn.weighted_cross_...`)."""
-    scores = jnp.asarray(tensor(logits))
-    wanted = jnp.asarray(tensor(labels), scores.dtype)
-    weight = 1 + (pos_weight - 1) * wanted
-    return (1 - wanted) * scores + weight * (jnp.log1p(jnp.exp(-jnp.abs(scores))) + jax.nn.relu(-scores))
+    """Return `sigmoid_cross_entropy_with_logits` with true labels weighing more (`tf.nn.weighted_cross_...`).
+
+    Raises:
+        InputError: The shapes differ.
+    """
+    wanted, scores = _same_shape(labels, logits)
+    (positive,) = operands(jnp.asarray(tensor(pos_weight), scores.dtype))
+    weight = 1 + (positive - 1) * wanted
+    away = jnp.log1p(jnp.exp(-derivatives.absolute(scores))) + derivatives.relu(-scores)
+    return (1 - wanted) * scores + weight * away
 
 
 @operation
 def log_poisson_loss(targets: Any, log_input: Any, compute_full_loss: bool = False, name: str | None = None) -> Any:
-    """Return the loss of counts given the logarithm of their expectation (`tf.nn.log_poisson_loss`)."""
-    logs, counts = jnp.asarray(tensor(log_input)), jnp.asarray(tensor(targets))
+    """Return the loss of counts given the logarithm of their expectation (`tf.nn.log_poisson_loss`).
+
+    Raises:
+        InputError: The shapes differ.
+    """
+    counts, logs = _same_shape(targets, log_input)
     loss = jnp.exp(logs) - logs * counts
     if not compute_full_loss:
         return loss
-    stirling = counts * jnp.log(counts) - counts + 0.5 * jnp.log(2 * np.pi * counts)
+    stirling = counts * derivatives.log(counts) - counts + 0.5 * derivatives.log(2 * np.pi * counts)
     return loss + jnp.where((counts >= 0) & (counts <= 1), 0, stirling)
 
 
@@ -175,26 +240,7 @@ def l2_normalize(x: Any, axis: Any = None, epsilon: float = 1e-12, name: str | N
     x = tensor(x)
     numpy, along = xp(x), dim if axis is None else axis
     along = None if along is None else integers(along)
-    return x / numpy.sqrt(numpy.maximum(numpy.sum(numpy.square(x), axis=along, keepdims=True), epsilon))
-
-
-@operation
-def moments(x: Any, axes: Any, shift: Any = None, keepdims: bool = False, name: str | None = None) -> Any:
-    """Return (mean, variance) over axes (`tf.nn.moments`)."""
-    x, along = tensor(x), integers(axes)
-    return xp(x).mean(x, axis=along, keepdims=keepdims), xp(x).var(x, axis=along, keepdims=keepdims)
-
-
-@operation
-def batch_normalization(
-    x: Any, mean: Any, variance: Any, offset: Any, scale: Any, variance_epsilon: float, name: str | None = None
-) -> Any:
-    """Return (x - mean) / sqrt(variance + epsilon) * scale + offset (`tf.nn.batch_normalization`)."""
-    factor = 1 / jnp.sqrt(jnp.asarray(tensor(variance)) + variance_epsilon)
-    if scale is not None:
-        factor = factor * tensor(scale)
-    result = (tensor(x) - tensor(mean)) * factor
-    return result if offset is None else result + tensor(offset)
+    return x * rsqrt(numpy.maximum(numpy.sum(numpy.square(x), axis=along, keepdims=True), epsilon))
 
 
 @operation
@@ -241,20 +287,100 @@ def embedding_lookup(params: Any, ids: Any, max_norm: Any = None, name: str | No
         ids: Whole numbers.
         max_norm: Rows longer than this are scaled down to it.
         name: No effect.
+
+    Raises:
+        InputError: There is no such row.
     """
-    rows = jnp.take(jnp.asarray(tensor(params)), jnp.asarray(tensor(ids)), axis=0)
-    return rows if max_norm is None else clip_by_norm(rows, max_norm, axes=[-1])
+    ids = jnp.asarray(tensor(ids))
+    rows = gather(params, ids)
+    return rows if max_norm is None else clip_by_norm(rows, max_norm, axes=list(range(ids.ndim, rows.ndim)))
 
 
 @operation
 def top_k(input: Any, k: Any = 1, sorted: bool = True, index_type: Any = "int32", name: str | None = None) -> Any:
-    """Return (the k greatest elements along the last axis, where they stand) (`tf.math.top_k`)."""
-    return jax.lax.top_k(jnp.asarray(tensor(input)), int(k))
+    """Return (the k greatest elements along the last axis, where they stand) (`tf.math.top_k`).
+
+    NaN counts as less than all others; TensorFlow leaves its place open.
+
+    Raises:
+        InputError: The axis has fewer elements.
+
+    Example:
+        >>> [part.tolist() for part in top_k([1.0, 3.0, 2.0], k=2)]
+        [[3.0, 2.0], [1, 2]]
+    """
+    x = jnp.asarray(tensor(input))
+    if not x.ndim or not 0 <= int(k) <= x.shape[-1]:
+        raise InputError(
+            explain(
+                f"top_k was asked for {int(k)} elements of a tensor of shape {x.shape}.",
+                "The last axis has fewer.",
+                "Give a smaller k, or a tensor with an axis.",
+            )
+        )
+    ranked = jnp.where(jnp.isnan(x), -jnp.inf, x) if jnp.issubdtype(x.dtype, jnp.inexact) else x
+    _, places = jax.lax.top_k(derivatives.constant(ranked), int(k))
+    return TopK(jnp.take_along_axis(x, places, -1), places.astype(held(index_type)))
+
+
+class TopK(NamedTuple):
+    """The greatest elements, and where they stand."""
+
+    values: Any
+    indices: Any
 
 
 @operation
 def in_top_k(targets: Any, predictions: Any, k: int, name: str | None = None) -> Any:
-    """Return whether each target is among the k greatest predictions (`tf.math.in_top_k`)."""
+    """Return whether each target is among the k greatest predictions (`tf.math.in_top_k`).
+
+    A target that is no class is not, nor one of predictions that are not all finite.
+    """
     scores, classes = jnp.asarray(tensor(predictions)), jnp.asarray(tensor(targets))
-    own = jnp.take_along_axis(scores, classes[:, None], 1)
-    return jnp.sum(scores > own, axis=1) < k
+    inside = (classes >= 0) & (classes < scores.shape[1])
+    own = jnp.take_along_axis(scores, jnp.where(inside, classes, 0)[:, None], 1)
+    greater = jnp.sum(scores > own, axis=1)
+    unclear = ~jnp.isfinite(own[:, 0]) | jnp.any(~jnp.isfinite(scores), axis=1)
+    return inside & ~unclear & (greater < k)
+
+
+@operation
+def approx_max_k(
+    operand: Any,
+    k: Any,
+    reduction_dimension: int = -1,
+    recall_target: float = 0.95,
+    reduction_input_size_override: int = -1,
+    aggregate_to_topk: bool = True,
+    name: str | None = None,
+) -> Any:
+    """Return (k of the greatest elements along an axis, where they stand): fast on a TPU, exact elsewhere.
+
+    (`tf.math.approx_max_k`, `tf.nn.approx_max_k`)
+
+    Args:
+        operand: The tensor.
+        k: How many.
+        reduction_dimension: The axis.
+        recall_target: What part of the k greatest is to be found.
+        reduction_input_size_override: How long the axis is taken to be; -1 for as long as it is.
+        aggregate_to_topk: Whether the results of parts are put together.
+        name: No effect.
+    """
+    options = (reduction_dimension, recall_target, reduction_input_size_override, aggregate_to_topk)
+    return tuple(jax.lax.approx_max_k(jnp.asarray(tensor(operand)), int(k), *options))
+
+
+@operation
+def approx_min_k(
+    operand: Any,
+    k: Any,
+    reduction_dimension: int = -1,
+    recall_target: float = 0.95,
+    reduction_input_size_override: int = -1,
+    aggregate_to_topk: bool = True,
+    name: str | None = None,
+) -> Any:
+    """Return (k of the least elements along an axis, where they stand); otherwise like `approx_max_k`."""
+    options = (reduction_dimension, recall_target, reduction_input_size_override, aggregate_to_topk)
+    return tuple(jax.lax.approx_min_k(jnp.asarray(tensor(operand)), int(k), *options))

@@ -16,9 +16,12 @@ import jax.numpy as jnp
 import keras
 import numpy as np
 
-from stratagem.core.eager import EagerArray
+from stratagem.core.eager import EagerArray, EagerText
+from stratagem.core.errors import InputError, explain
 from stratagem.data.structure import as_array, encoded
 from stratagem.data.transforms import in_element_function
+from stratagem.loop.derivatives import OF_NUMPY
+from stratagem.replica.tracing import is_traced
 from stratagem.tf.dtypes import DType, as_dtype
 
 P = ParamSpec("P")
@@ -33,9 +36,23 @@ def on_host(*values: Any) -> bool:
     return in_element_function() and not any(isinstance(value, jax.Array) for value in values)
 
 
+class _Library:
+    """`jax.numpy` with TensorFlow's derivatives where those of JAX differ."""
+
+    def __init__(self) -> None:
+        vars(self).update(OF_NUMPY)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(jnp, name)
+
+
+tnp: Final[Any] = _Library()
+"""What computes outside functions of datasets."""
+
+
 def xp(*values: Any) -> Any:
-    """Return the library that computes with these values: `numpy` or `jax.numpy`."""
-    return np if on_host(*values) else jnp
+    """Return the library that computes with these values: `numpy`, or `jax.numpy` with TensorFlow's derivatives."""
+    return np if on_host(*values) else tnp
 
 
 def held(dtype: Any) -> np.dtype:
@@ -102,9 +119,14 @@ def is_text(value: Any) -> bool:
     return isinstance(value, _TEXT) or (isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "OSU")
 
 
+def texts(value: Any) -> Any:
+    """Return text as a tensor: an array of bytes, without axes for one text."""
+    return np.asarray(encoded(value), object).view(EagerArray)
+
+
 def hosted(value: Any) -> Any:
-    """Return a value of NumPy as a tensor: an array that answers `.numpy()`; one text stays bytes."""
-    return value if isinstance(value, bytes) else np.asarray(value).view(EagerArray)
+    """Return a value of NumPy as a tensor: an array that answers `.numpy()`, or a text that does."""
+    return EagerText(value) if isinstance(value, bytes) else np.asarray(value).view(EagerArray)
 
 
 def integers(value: Any) -> Any:
@@ -118,6 +140,44 @@ def integers(value: Any) -> Any:
 
 _WHOLE: Final = (int, float, np.generic, np.ndarray, jax.Array)
 """Not the symbolic sizes that JAX has for a dimension that is not known."""
+
+
+def refusal(
+    found: str, repair: str, why: str = "What it would compute is not meant; TensorFlow refuses it too."
+) -> InputError:
+    """Return the error for arguments that do not fit.
+
+    Args:
+        found: What they are.
+        repair: What to write.
+        why: What would go wrong.
+    """
+    return InputError(explain(found, why, repair))
+
+
+def refuse_outside(indices: Any, size: int, what: str, of: str, *, negative: bool = False) -> None:
+    """Refuse whole numbers that are known and not from 0 to size - 1; those a compiled function computes pass.
+
+    Args:
+        indices: The numbers.
+        size: How many there are to choose from.
+        what: What the numbers are.
+        of: What they choose from.
+        negative: Whether negative numbers pass, which mean nothing.
+
+    Raises:
+        InputError: One lies outside.
+    """
+    if is_traced(indices):
+        return
+    known = np.asarray(indices)
+    if known.size and (known.max() >= size or (known.min() < 0 and not negative)):
+        wrong = known[(known >= size) | (known < 0)].flat[0]
+        raise refusal(
+            f"{what} have {int(wrong)} among them, and there are {size} {of}.",
+            "Correct the numbers, or what they choose from.",
+            "JAX would take another in its place; TensorFlow refuses it too.",
+        )
 
 
 def axes(axis: Any) -> Any:

@@ -18,8 +18,10 @@ from stratagem.core.errors import InputError, explain
 from stratagem.data.files.resize import resize as resized_on_host
 from stratagem.replica.tracing import is_traced
 from stratagem.tf.dtypes import as_dtype
+from stratagem.tf.tensors.colours import convert_image_dtype, images_of
 from stratagem.tf.tensors.draws import stateless_uniform, uniform
-from stratagem.tf.tensors.operation import held, integers, on_host, operation, tensor, xp
+from stratagem.tf.tensors.operation import integers, on_host, operation, refusal, tensor, xp
+from stratagem.tf.tensors.reductions import reduce_mean, reduce_std
 
 
 class ResizeMethod:
@@ -36,6 +38,37 @@ class ResizeMethod:
 
 
 _METHODS: Final = ("bilinear", "nearest", "bicubic", "lanczos3", "lanczos5")
+"""Those that Keras has too."""
+
+
+def _mitchell(x: np.ndarray) -> np.ndarray:
+    near = ((7 / 6 * x - 2) * x) * x + 8 / 9
+    far = ((-7 / 18 * x + 2) * x - 10 / 3) * x + 16 / 9
+    return np.where(x < 1, near, np.where(x < 2, far, 0))
+
+
+_KERNELS: Final = {
+    "gaussian": (1.5, lambda x: np.where(x < 1.5, np.exp(-2 * x * x), 0)),
+    "mitchellcubic": (2.0, _mitchell),
+}
+"""For each other method how far it looks, and what an element at a distance counts.
+
+Source: tensorflow/core/kernels/image/sampling_kernels.h
+"""
+
+
+def _shares(have: int, want: int, method: str, antialias: bool) -> np.ndarray:
+    """Return what each element of an axis counts in each new one, of shape (have, want)."""
+    scale = have / want
+    first = np.arange(want) * scale
+    if method == "area":
+        places = np.arange(have)[:, None]
+        return np.clip(np.minimum(places + 1, first + scale) - np.maximum(places, first), 0, None) / scale
+    radius, kernel = _KERNELS[method]
+    wide = max(scale, 1.0) if antialias else 1.0
+    apart = np.abs(np.arange(have)[:, None] + 0.5 - (first + scale / 2))
+    counts = np.where(apart <= radius * wide, kernel(apart / wide), 0)
+    return counts / counts.sum(axis=0)
 
 
 @operation
@@ -52,7 +85,7 @@ def resize(
     Args:
         images: One image or a batch of any numeric dtype.
         size: The new (height, width).
-        method: "bilinear", "nearest", "bicubic", "lanczos3" or "lanczos5".
+        method: "bilinear", "nearest", "bicubic", "lanczos3", "lanczos5", "area", "gaussian" or "mitchellcubic".
         preserve_aspect_ratio: Whether to keep the shape of the picture, within the size.
         antialias: Whether to smooth when an image gets smaller.
         name: No effect.
@@ -61,19 +94,20 @@ def resize(
         The images as float32; of the dtype they had with "nearest".
 
     Raises:
-        InputError: There is no such method here.
+        InputError: There is no such method, or these are no images.
 
     Example:
         >>> resize(np.ones((2, 2, 1), np.float32), [4, 3]).shape
         (4, 3, 1)
     """
     x = tensor(images)
-    if method not in _METHODS:
+    others = ("area", *_KERNELS)
+    if method not in (*_METHODS, *others) or x.ndim not in (3, 4) or np.size(size) != 2:
         raise InputError(
             explain(
-                f"method is {method!r}.",
+                f"method is {method!r}, the images' shape {tuple(x.shape)}, the size {size}.",
                 "Images could not be resized in this way.",
-                f"Write one of {', '.join(_METHODS)}.",
+                f"Write one of {', '.join((*_METHODS, *others))}, and (height, width) for images.",
             )
         )
     height, width = integers(size)
@@ -81,6 +115,13 @@ def resize(
         scale = min(height / x.shape[-3], width / x.shape[-2])
         height, width = round(x.shape[-3] * scale), round(x.shape[-2] * scale)
     made: Any
+    if method in others:
+        rows, columns = (
+            _shares(have, want, method, antialias) for have, want in zip(x.shape[-3:-1], (height, width), strict=True)
+        )
+        kind = np.float32
+        parts = (x.astype(kind), rows.astype(kind), columns.astype(kind))
+        return xp(x).einsum("...hwc,hH,wW->...HWc", *parts)
     if on_host(x) and not antialias:
         batch = x if x.ndim == 4 else x[None]
         made = np.stack([resized_on_host(np.asarray(image), (height, width), method) for image in batch])
@@ -99,56 +140,30 @@ def resize(
 
 
 @operation
-def convert_image_dtype(image: Any, dtype: Any, saturate: bool = False, name: str | None = None) -> Any:
-    """Return an image of another dtype, its values scaled: whole numbers to their bounds, others to 0 to 1.
-
-    (`tf.image.convert_image_dtype`)
-
-    Example:
-        >>> convert_image_dtype(np.array([0, 255], np.uint8), "float32").tolist()
-        [0.0, 1.0]
-    """
-    x, kind = tensor(image), as_dtype(dtype)
-    own = as_dtype(x.dtype)
-    if own == kind:
-        return x
-    numpy = xp(x)
-    if own.is_integer and kind.is_integer:
-        if own.max > kind.max:
-            return (x // ((own.max + 1) // (kind.max + 1))).astype(held(kind))
-        return x.astype(held(kind)) * ((kind.max + 1) // (own.max + 1))
-    if kind.is_floating:
-        made = x.astype(held(kind))
-        return made * made.dtype.type(1.0 / own.max) if own.is_integer else made
-    scaled = x * (kind.max + 0.5)
-    return numpy.clip(scaled, kind.min, kind.max).astype(held(kind)) if saturate else scaled.astype(held(kind))
-
-
-@operation
 def flip_left_right(image: Any) -> Any:
     """Return images as in a mirror (`tf.image.flip_left_right`)."""
-    x = tensor(image)
+    x = images_of(image)
     return xp(x).flip(x, -2)
 
 
 @operation
 def flip_up_down(image: Any) -> Any:
     """Return images upside down (`tf.image.flip_up_down`)."""
-    x = tensor(image)
+    x = images_of(image)
     return xp(x).flip(x, -3)
 
 
 @operation
 def transpose(image: Any, name: str | None = None) -> Any:
     """Return images with rows for columns (`tf.image.transpose`)."""
-    x = tensor(image)
+    x = images_of(image)
     return xp(x).swapaxes(x, -3, -2)
 
 
 @operation
 def rot90(image: Any, k: int = 1, name: str | None = None) -> Any:
     """Return images turned by 90 degrees to the left, `k` times (`tf.image.rot90`)."""
-    x = tensor(image)
+    x = images_of(image)
     return xp(x).rot90(x, k, axes=(-3, -2))
 
 
@@ -185,153 +200,11 @@ def stateless_random_flip_up_down(image: Any, seed: Any) -> Any:
 @operation
 def per_image_standardization(image: Any) -> Any:
     """Return images of mean 0 and variance 1, each by itself (`tf.image.per_image_standardization`)."""
-    x = tensor(image).astype(np.float32)
-    numpy = xp(x)
-    mean = numpy.mean(x, axis=(-3, -2, -1), keepdims=True)
-    spread = numpy.std(x, axis=(-3, -2, -1), keepdims=True)
+    x = images_of(image).astype(np.float32)
+    axes = (-3, -2, -1)
+    mean, spread = reduce_mean(x, axes, True), reduce_std(x, axes, True)
     least = np.float32(1 / np.sqrt(np.prod(x.shape[-3:])))
-    return (x - mean) / numpy.maximum(spread, least)
-
-
-def _in_floats(image: Any, change: Callable[[Any], Any]) -> Any:
-    """Change an image whose whole numbers stand for 0 to 1, and give it back in its own dtype."""
-    x = tensor(image)
-    made = change(convert_image_dtype(x, "float32") if as_dtype(x.dtype).is_integer else x)
-    return convert_image_dtype(made, as_dtype(x.dtype), saturate=True)
-
-
-@operation
-def adjust_brightness(image: Any, delta: Any) -> Any:
-    """Return images with a number added, in units of the full range (`tf.image.adjust_brightness`)."""
-    return _in_floats(image, lambda x: x + xp(x).asarray(delta, x.dtype))
-
-
-@operation
-def adjust_contrast(images: Any, contrast_factor: Any) -> Any:
-    """Return images with each channel's distance from its mean times a factor (`tf.image.adjust_contrast`)."""
-
-    def change(x: Any) -> Any:
-        mean = xp(x).mean(x, axis=(-3, -2), keepdims=True)
-        return (x - mean) * xp(x).asarray(contrast_factor, x.dtype) + mean
-
-    return _in_floats(images, change)
-
-
-@operation
-def adjust_gamma(image: Any, gamma: Any = 1, gain: Any = 1) -> Any:
-    """Return gain times images to the power gamma (`tf.image.adjust_gamma`)."""
-    return _in_floats(image, lambda x: x**gamma * gain)
-
-
-@operation
-def rgb_to_grayscale(images: Any, name: str | None = None) -> Any:
-    """Return images of one channel (`tf.image.rgb_to_grayscale`)."""
-
-    def change(x: Any) -> Any:
-        return xp(x).sum(x * np.array([0.2989, 0.587, 0.114], x.dtype), axis=-1, keepdims=True)
-
-    return _in_floats(images, change)
-
-
-@operation
-def grayscale_to_rgb(images: Any, name: str | None = None) -> Any:
-    """Return images of three equal channels (`tf.image.grayscale_to_rgb`)."""
-    x = tensor(images)
-    return xp(x).repeat(x, 3, axis=-1)
-
-
-@operation
-def rgb_to_hsv(images: Any, name: str | None = None) -> Any:
-    """Return hue, saturation and value, all from 0 to 1 (`tf.image.rgb_to_hsv`)."""
-    x = tensor(images)
-    numpy = xp(x)
-    red, green, blue = (x[..., i] for i in range(3))
-    value = numpy.max(x, axis=-1)
-    spread = value - numpy.min(x, axis=-1)
-    safe = numpy.where(spread > 0, spread, 1)
-    hue = numpy.where(
-        value == red,
-        (green - blue) / safe,
-        numpy.where(value == green, 2 + (blue - red) / safe, 4 + (red - green) / safe),
-    )
-    hue = numpy.where(spread > 0, (hue / 6) % 1, 0)
-    saturation = numpy.where(value > 0, spread / numpy.where(value > 0, value, 1), 0)
-    return numpy.stack([hue, saturation, value], axis=-1).astype(x.dtype)
-
-
-@operation
-def hsv_to_rgb(images: Any, name: str | None = None) -> Any:
-    """Return red, green and blue of hue, saturation and value (`tf.image.hsv_to_rgb`)."""
-    x = tensor(images)
-    numpy = xp(x)
-    hue, saturation, value = (x[..., i] for i in range(3))
-    around = numpy.stack([numpy.abs(hue * 6 - 3) - 1, 2 - numpy.abs(hue * 6 - 2), 2 - numpy.abs(hue * 6 - 4)], axis=-1)
-    colour = numpy.clip(around, 0, 1)
-    return (((colour - 1) * saturation[..., None] + 1) * value[..., None]).astype(x.dtype)
-
-
-@operation
-def adjust_hue(image: Any, delta: Any, name: str | None = None) -> Any:
-    """Return images with a number added to their hue (`tf.image.adjust_hue`)."""
-
-    def change(x: Any) -> Any:
-        hsv = rgb_to_hsv(x)
-        hue = (hsv[..., :1] + delta) % 1
-        return hsv_to_rgb(xp(x).concatenate([hue, hsv[..., 1:]], -1).astype(x.dtype))
-
-    return _in_floats(image, change)
-
-
-@operation
-def adjust_saturation(image: Any, saturation_factor: Any, name: str | None = None) -> Any:
-    """Return images with their saturation times a factor (`tf.image.adjust_saturation`)."""
-
-    def change(x: Any) -> Any:
-        hsv = rgb_to_hsv(x)
-        saturation = xp(x).clip(hsv[..., 1:2] * saturation_factor, 0, 1)
-        return hsv_to_rgb(xp(x).concatenate([hsv[..., :1], saturation, hsv[..., 2:]], -1).astype(x.dtype))
-
-    return _in_floats(image, change)
-
-
-def random_brightness(image: Any, max_delta: float, seed: int | None = None) -> Any:
-    """Return images with up to `max_delta` added or taken away (`tf.image.random_brightness`)."""
-    return adjust_brightness(image, uniform([], -max_delta, max_delta, seed=seed))
-
-
-def random_contrast(image: Any, lower: float, upper: float, seed: int | None = None) -> Any:
-    """Return images of a contrast drawn between two factors (`tf.image.random_contrast`)."""
-    return adjust_contrast(image, uniform([], lower, upper, seed=seed))
-
-
-def random_hue(image: Any, max_delta: float, seed: int | None = None) -> Any:
-    """Return images of a hue drawn up to `max_delta` away (`tf.image.random_hue`)."""
-    return adjust_hue(image, uniform([], -max_delta, max_delta, seed=seed))
-
-
-def random_saturation(image: Any, lower: float, upper: float, seed: int | None = None) -> Any:
-    """Return images of a saturation drawn between two factors (`tf.image.random_saturation`)."""
-    return adjust_saturation(image, uniform([], lower, upper, seed=seed))
-
-
-def stateless_random_brightness(image: Any, max_delta: float, seed: Any) -> Any:
-    """Return images brighter or darker, as a seed of two numbers says (`tf.image.stateless_random_brightness`)."""
-    return adjust_brightness(image, stateless_uniform([], seed, -max_delta, max_delta))
-
-
-def stateless_random_contrast(image: Any, lower: float, upper: float, seed: Any) -> Any:
-    """Return images of another contrast, as a seed of two numbers says (`tf.image.stateless_random_contrast`)."""
-    return adjust_contrast(image, stateless_uniform([], seed, lower, upper))
-
-
-def stateless_random_hue(image: Any, max_delta: float, seed: Any) -> Any:
-    """Return images of another hue, as a seed of two numbers says (`tf.image.stateless_random_hue`)."""
-    return adjust_hue(image, stateless_uniform([], seed, -max_delta, max_delta))
-
-
-def stateless_random_saturation(image: Any, lower: float, upper: float, seed: Any = None) -> Any:
-    """Return images of another saturation, as a seed of two numbers says (`tf.image.stateless_random_saturation`)."""
-    return adjust_saturation(image, stateless_uniform([], seed, lower, upper))
+    return (x - mean) / xp(x).maximum(spread, least)
 
 
 def _cut(x: Any, top: Any, left: Any, height: int, width: int) -> Any:
@@ -398,14 +271,21 @@ def resize_with_pad(
     x = tensor(image)
     height, width = int(target_height), int(target_width)
     ratio = max(x.shape[-3] / height, x.shape[-2] / width)
-    small = resize(x, [int(x.shape[-3] / ratio), int(x.shape[-2] / ratio)], method, antialias=antialias)
-    return pad_to_bounding_box(small, (height - small.shape[-3]) // 2, (width - small.shape[-2]) // 2, height, width)
+    tall, wide = x.shape[-3] / ratio, x.shape[-2] / ratio
+    small = resize(x, [int(tall), int(wide)], method, antialias=antialias)
+    return pad_to_bounding_box(small, int((height - tall) / 2), int((width - wide) / 2), height, width)
 
 
 @operation
 def central_crop(image: Any, central_fraction: Any) -> Any:
-    """Return the middle of images, a part of each side (`tf.image.central_crop`)."""
+    """Return the middle of images, a part of each side (`tf.image.central_crop`).
+
+    Raises:
+        InputError: The part is not between 0 and 1.
+    """
     x = tensor(image)
+    if not is_traced(central_fraction) and not 0 < central_fraction <= 1:
+        raise refusal(f"central_fraction is {central_fraction}.", "Give a number above 0, at most 1.")
     top = int((x.shape[-3] - x.shape[-3] * central_fraction) / 2)
     left = int((x.shape[-2] - x.shape[-2] * central_fraction) / 2)
     return x[..., top : x.shape[-3] - top, left : x.shape[-2] - left, :]
@@ -470,3 +350,57 @@ def total_variation(images: Any, name: str | None = None) -> Any:
     down = numpy.abs(x[..., 1:, :, :] - x[..., :-1, :, :]).sum(axis=(-3, -2, -1))
     across = numpy.abs(x[..., :, 1:, :] - x[..., :, :-1, :]).sum(axis=(-3, -2, -1))
     return down + across
+
+
+@operation
+def image_gradients(image: Any) -> Any:
+    """Return each pixel's difference to the one below and the one to the right (`tf.image.image_gradients`).
+
+    Raises:
+        InputError: They are no batch of images.
+    """
+    x = tensor(image)
+    if x.ndim != 4:
+        raise refusal(f"Images of shape {tuple(x.shape)} were given.", "Give (rows, height, width, channels).")
+    numpy = xp(x)
+    down, across = x[:, 1:] - x[:, :-1], x[:, :, 1:] - x[:, :, :-1]
+    last = ((0, 0), (0, 1), (0, 0), (0, 0)), ((0, 0), (0, 0), (0, 1), (0, 0))
+    return numpy.pad(down, last[0]), numpy.pad(across, last[1])
+
+
+@operation
+def sobel_edges(image: Any) -> Any:
+    """Return how steep images are downwards and across, on a new last axis (`tf.image.sobel_edges`)."""
+    x = tensor(image)
+    wide = xp(x).pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)), mode="reflect")
+    tall, long = x.shape[1:3]
+    parts = [[wide[:, i : i + tall, j : j + long] for j in range(3)] for i in range(3)]
+    down = sum(weight * (parts[2][j] - parts[0][j]) for j, weight in enumerate((1, 2, 1)))
+    across = sum(weight * (parts[i][2] - parts[i][0]) for i, weight in enumerate((1, 2, 1)))
+    return xp(x).stack([down, across], -1)
+
+
+@operation
+def extract_patches(images: Any, sizes: Any, strides: Any, rates: Any, padding: str, name: str | None = None) -> Any:
+    """Return the windows of images, each as one row of channels (`tf.image.extract_patches`).
+
+    Args:
+        images: Shape (rows, height, width, channels).
+        sizes: The windows' size: [1, height, width, 1].
+        strides: How far apart they are: [1, down, across, 1].
+        rates: How far apart the pixels of a window are: [1, down, across, 1].
+        padding: "SAME" or "VALID".
+        name: No effect.
+    """
+    x = tensor(images)
+    (tall, wide), (down, across), (far, apart) = (integers(each)[1:3] for each in (sizes, strides, rates))
+    reach = [(tall - 1) * far + 1, (wide - 1) * apart + 1]
+    pads = jax.lax.padtype_to_pads(x.shape[1:3], reach, (down, across), padding.upper())
+    x = xp(x).pad(x, ((0, 0), *pads, (0, 0)))
+    high, long = ((n - r) // s + 1 for n, r, s in zip(x.shape[1:3], reach, (down, across), strict=True))
+    parts = [
+        x[:, i : i + (high - 1) * down + 1 : down, j : j + (long - 1) * across + 1 : across]
+        for i in range(0, tall * far, far)
+        for j in range(0, wide * apart, apart)
+    ]
+    return xp(x).concatenate(parts, -1)

@@ -16,9 +16,11 @@ import numpy as np
 
 from stratagem.core.errors import UsageError, explain
 from stratagem.core.log import announce_once
+from stratagem.loop.derivatives import constant
 from stratagem.replica.tracing import current_tracing, is_traced
 from stratagem.tf.dtypes import as_dtype
 from stratagem.tf.tensors.operation import hosted, is_text, on_host, operation, tensor
+from stratagem.tf.tensors.texts import shown_tensor
 
 Tuple: Any = type(())
 """Python's own; `tuple` is TensorFlow's here."""
@@ -72,7 +74,7 @@ def inside_function() -> bool:
 def stop_gradient(input: Any, name: str | None = None) -> Any:
     """Return a tensor that gradients take for a constant (`tf.stop_gradient`)."""
     x = tensor(input)
-    return x if on_host(x) else jax.lax.stop_gradient(x)
+    return x if on_host(x) else constant(x)
 
 
 def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
@@ -122,7 +124,7 @@ def py_function(func: Callable[..., Any], inp: Any, Tout: Any, name: str | None 
     """Call a function of Python on tensors (`tf.py_function`): in `Dataset.map`, or outside compiled functions.
 
     Args:
-        func: Function of tensors, which answer `.numpy()`.
+        func: Function of tensors, which answer `.numpy()`; a tape looks into it, outside functions of datasets.
         inp: The tensors.
         Tout: The dtype of its result, or a list of dtypes.
         name: No effect.
@@ -137,7 +139,8 @@ def py_function(func: Callable[..., Any], inp: Any, Tout: Any, name: str | None 
         >>> float(py_function(lambda x: x.numpy() * 2, [3.0], "float32"))
         6.0
     """
-    return _called(func, [_checked(hosted(_plain(x))) for x in inp], Tout)
+    tensors = [_checked(tensor(x)) for x in inp]
+    return _called(func, [hosted(_plain(x)) if on_host(x) else x for x in tensors], Tout)
 
 
 def numpy_function(
@@ -226,9 +229,8 @@ def _shown(part: Any, summarize: int) -> str:
         return part.decode(errors="replace")
     if isinstance(part, jax.Array | np.ndarray | np.generic):
         if is_text(part) and np.ndim(part) == 0:
-            return _shown(np.asarray(part).item(), summarize)
-        edge = sys.maxsize if summarize == -1 else summarize
-        return np.array2string(np.asarray(part), threshold=0 if edge < sys.maxsize else edge, edgeitems=edge)
+            return _shown(np.asarray(part, object).item(), summarize)
+        return shown_tensor(part, summarize)
     if isinstance(part, dict):
         return "{" + ", ".join(f"{key!r}: {_shown(value, summarize)}" for key, value in part.items()) + "}"
     if isinstance(part, list | Tuple):

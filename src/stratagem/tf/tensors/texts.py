@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from stratagem.data.structure import encoded
-from stratagem.tf.tensors.operation import held, hosted, is_text, tensor
+from stratagem.tf.tensors.operation import held, hosted, is_text, refusal, tensor
 
 
 def _each(text: Any, change: Callable[[bytes], Any], dtype: Any = object) -> Any:
@@ -21,7 +21,7 @@ def _each(text: Any, change: Callable[[bytes], Any], dtype: Any = object) -> Any
     made = np.empty(array.shape, dtype)
     for place in np.ndindex(array.shape):
         made[place] = change(array[place])
-    return made.item() if dtype is object and made.ndim == 0 else hosted(made)
+    return hosted(made.item() if dtype is object and made.ndim == 0 else made)
 
 
 def _bytes(text: Any) -> bytes:
@@ -48,14 +48,31 @@ def length(input: Any, unit: str = "BYTE", name: str | None = None) -> Any:
     return _each(input, len if unit == "BYTE" else (lambda t: len(t.decode())), np.int32)
 
 
-def substr(input: Any, pos: int, len: int, unit: str = "BYTE", name: str | None = None) -> Any:
-    """Return `len` units of texts from a position, negative from the end (`tf.strings.substr`)."""
+def substr(input: Any, pos: Any, len: Any, unit: str = "BYTE", name: str | None = None) -> Any:
+    """Return `len` units of texts from a position, negative from the end (`tf.strings.substr`).
 
-    def cut(text: Any) -> Any:
-        start = max(pos + _length(text), 0) if pos < 0 else pos
-        return text[start : start + len]
+    Args:
+        input: Texts.
+        pos: Where to begin, for all or for each text.
+        len: How many units, for all or for each text; negative for all but so many.
+        unit: "BYTE" or "UTF8_CHAR".
+        name: No effect.
 
-    return _each(input, cut if unit == "BYTE" else (lambda t: cut(t.decode()).encode()))
+    Raises:
+        InputError: A text is shorter than where to begin.
+    """
+    texts: Any
+    texts, starts, counts = np.broadcast_arrays(np.asarray(encoded(input), object), np.asarray(pos), np.asarray(len))
+    made = np.empty(texts.shape, object)
+    for place in np.ndindex(texts.shape):
+        text = texts[place] if unit == "BYTE" else texts[place].decode()
+        size, start, count = _length(text), int(starts[place]), int(counts[place])
+        if not -size <= start <= size:
+            raise refusal(f"substr was asked to begin at {start} of a text of {size}.", "Correct pos.")
+        start = start + size if start < 0 else start
+        part = text[start : start + count if count >= 0 else size]
+        made[place] = part if unit == "BYTE" else part.encode()
+    return hosted(made.item() if made.ndim == 0 else made)
 
 
 _length = len
@@ -88,27 +105,45 @@ def regex_full_match(input: Any, pattern: str, name: str | None = None) -> Any:
 def join(inputs: Sequence[Any], separator: str = "", name: str | None = None) -> Any:
     """Return texts one after the other, element by element (`tf.strings.join`).
 
+    Raises:
+        InputError: There are arrays of several shapes; single texts go with all.
+
     Example:
         >>> join(["a", "b"], "-")
         b'a-b'
     """
-    arrays: Any = np.broadcast_arrays(*(np.asarray(encoded(text), object) for text in inputs))
+    parts = [np.asarray(encoded(text), object) for text in inputs]
+    if len({part.shape for part in parts if part.ndim}) > 1:
+        raise refusal(f"join was given shapes {', '.join(str(part.shape) for part in parts)}.", "Give one shape.")
+    arrays: Any = np.broadcast_arrays(*parts) if parts else [np.asarray(b"", object)]
     places = np.empty(arrays[0].shape, object)
     for place in np.ndindex(arrays[0].shape):
         places[place] = _bytes(separator).join(array[place] for array in arrays)
-    return places.item() if places.ndim == 0 else hosted(places)
+    return hosted(places.item() if places.ndim == 0 else places)
 
 
 def reduce_join(
-    inputs: Any, axis: int | None = None, keepdims: bool = False, separator: str = "", name: str | None = None
+    inputs: Any, axis: Any = None, keepdims: bool = False, separator: str = "", name: str | None = None
 ) -> Any:
-    """Return texts along an axis joined, None for all (`tf.strings.reduce_join`)."""
+    """Return texts along axes joined, along the first axis that is named first (`tf.strings.reduce_join`).
+
+    Args:
+        inputs: Texts.
+        axis: An axis, or several; None for all, the last first.
+        keepdims: Whether the axes stay, with size 1.
+        separator: What stands between.
+        name: No effect.
+    """
     array = np.asarray(encoded(inputs), object)
-    if axis is None:
-        return _bytes(separator).join(array.ravel().tolist())
-    parts = [np.take(array, i, axis) for i in range(array.shape[axis])]
-    joined = join(parts, separator)
-    return hosted(np.expand_dims(np.asarray(joined, object), axis)) if keepdims else joined
+    named = range(array.ndim)[::-1] if axis is None else np.atleast_1d(axis).tolist()
+    along = [each % array.ndim for each in reversed(named)]
+    others = [each for each in range(array.ndim) if each not in along]
+    count = int(np.prod([array.shape[each] for each in along]))
+    rows = np.transpose(array, [*others, *along]).reshape(*(array.shape[each] for each in others), count)
+    joined = np.asarray(join([rows[..., i] for i in range(count)], separator).tolist(), object)
+    if keepdims:
+        joined = joined.reshape([1 if each in along else size for each, size in enumerate(array.shape)])
+    return hosted(joined.item() if joined.ndim == 0 else joined)
 
 
 def split(input: Any, sep: str | None = None, maxsplit: int = -1, name: str | None = None) -> Any:
@@ -131,8 +166,22 @@ def split(input: Any, sep: str | None = None, maxsplit: int = -1, name: str | No
 
 
 def to_number(input: Any, out_type: Any = "float32", name: str | None = None) -> Any:
-    """Return the numbers that texts tell (`tf.strings.to_number`)."""
-    return tensor(np.asarray(_each(input, float, np.float64)), held(out_type))
+    """Return the numbers that texts tell (`tf.strings.to_number`).
+
+    Raises:
+        InputError: A text tells none of that kind.
+    """
+    kind = np.dtype(held(out_type))
+
+    def read(text: bytes) -> Any:
+        try:
+            if b"_" in text:
+                raise ValueError
+            return int(text) if kind.kind in "iu" else float(text)
+        except ValueError:
+            raise refusal(f"{text!r} was to become a number of {kind}.", "Correct the text, or out_type.") from None
+
+    return tensor(np.asarray(_each(input, read, np.int64 if kind.kind in "iu" else np.float64)), kind)
 
 
 def as_string(
@@ -159,38 +208,126 @@ def as_string(
         >>> as_string(3), as_string(2.5, precision=2)
         (b'3', b'2.50')
     """
-    array = np.asarray(tensor(input))
-    digits = "" if precision == -1 else f".{precision}"
-    kind = "d" if array.dtype.kind in "iu" else "g" if shortest else "e" if scientific else "f"
-    wide = "" if width == -1 else f"{'0' if fill == '0' else ''}{width}"
+    given = tensor(input)
+    array = np.asarray(given, object if is_text(given) else None)
     made = np.empty(array.shape, object)
     for place in np.ndindex(array.shape):
-        value = array[place].item()
-        text = str(value).lower() if array.dtype == np.bool_ else f"{value:{wide}{digits if kind != 'd' else ''}{kind}}"
-        made[place] = text.encode()
-    return made.item() if made.ndim == 0 else hosted(made)
+        value = array[place]
+        made[place] = _shown(value, array.dtype, precision, scientific, shortest, width, fill).encode()
+    return hosted(made.item() if made.ndim == 0 else made)
 
 
-def format(template: str, inputs: Any, placeholder: str = "{}", summarize: int = 3, name: str | None = None) -> bytes:
-    """Return a text with tensors in its places (`tf.strings.format`)."""
-    values = inputs if isinstance(inputs, list | tuple) else [inputs]
-    for value in values:
-        shown = _bytes(value).decode() if is_text(value) else np.array2string(np.asarray(tensor(value)))
-        template = template.replace(placeholder, shown, 1)
-    return template.encode()
+def _shown(value: Any, dtype: np.dtype, precision: int, scientific: bool, shortest: bool, width: int, fill: str) -> str:
+    if isinstance(value, bytes):
+        text = value.decode()
+    elif dtype == np.bool_:
+        text = "true" if value else "false"
+    elif dtype.kind == "c":
+        parts = [_shown(part, part.dtype, precision, scientific, shortest, -1, "") for part in (value.real, value.imag)]
+        text = f"({','.join(parts)})"
+    else:
+        kind = "d" if dtype.kind in "iu" else "g" if shortest else "e" if scientific else "f"
+        digits = "" if precision == -1 or kind == "d" else f".{precision}"
+        text = f"{value.item():{digits}{kind}}" if kind == "d" else f"{float(value):{digits}{kind}}"
+        if fill == "0" and width != -1:
+            return text.zfill(width)
+    if width == -1:
+        return text
+    plus = "+" if fill == "+" and not text.startswith("-") and dtype.kind in "iuf" else ""
+    return text.ljust(width) if fill == "-" else (plus + text).rjust(width)
+
+
+def format(template: str, inputs: Any, placeholder: str = "{}", summarize: int = 3, name: str | None = None) -> Any:
+    """Return a text with tensors in its places (`tf.strings.format`).
+
+    Args:
+        template: The text.
+        inputs: A tensor, or a tuple or list of them, one for each place.
+        placeholder: What stands at the places.
+        summarize: How many elements to show at each end of an axis; -1 for all.
+        name: No effect.
+
+    Example:
+        >>> format("{} of {}", ([1.5, 2.0], "x"))
+        b'[1.5 2] of "x"'
+    """
+    parts = template.split(placeholder)
+    values = list(inputs) if isinstance(inputs, list | tuple) and len(inputs) == len(parts) - 1 else [inputs]
+    if len(values) != len(parts) - 1:
+        raise refusal(
+            f"format was given {len(values)} tensors for {len(parts) - 1} places.", "Give one for each place."
+        )
+    shown = [shown_tensor(tensor(value), summarize) for value in values]
+    return hosted("".join(part + text for part, text in zip(parts, [*shown, ""], strict=True)).encode())
+
+
+def shown_tensor(value: Any, summarize: int) -> str:
+    """Return a tensor as TensorFlow prints it: as few digits as tell it, the middle of long axes left out."""
+    array = np.asarray(value, object if is_text(value) else None)
+    if array.ndim == 0:
+        return _shown_number(array[()])
+    rows = list(range(len(array)))
+    left_out = summarize != -1 and len(rows) > 2 * summarize
+    if left_out:
+        rows = rows[:summarize] + rows[len(rows) - summarize :]
+    parts = [shown_tensor(array[row], summarize).replace("\n", "\n ") for row in rows]
+    if left_out:
+        parts.insert(summarize, "...")
+    return f"[{(' ' if array.ndim == 1 else chr(10) * (array.ndim - 1) + ' ').join(parts)}]"
+
+
+def _shown_number(value: Any) -> str:
+    if isinstance(value, bytes):
+        return f'"{value.decode(errors="replace")}"'
+    if value.dtype.kind in "biu":
+        return str(int(value))
+    if value.dtype.kind == "c":
+        return str(value)
+    short, digits = f"{float(value):.6g}", 15 if value.dtype == np.float64 else 9
+    return short if value.dtype.type(float(short)) == value or value != value else f"{float(value):.{digits}g}"
+
+
+def _parts(input: Any, cut: Callable[[bytes], Any], dtype: Any) -> Any:
+    """Return the parts of one text; of several texts a list of them, where TensorFlow gives a ragged tensor."""
+    array = np.asarray(encoded(input), object)
+    found = [hosted(np.array(cut(text), dtype)) for text in array.ravel()]
+    return found[0] if array.ndim == 0 else found
 
 
 def bytes_split(input: Any, name: str | None = None) -> Any:
-    """Return the bytes of one text apart (`tf.strings.bytes_split`)."""
-    text = _bytes(input)
-    return hosted(np.array([text[i : i + 1] for i in range(len(text))], object))
+    """Return the bytes of a text apart (`tf.strings.bytes_split`); of several texts a list of them."""
+    return _parts(input, lambda text: [text[i : i + 1] for i in range(len(text))], object)
 
 
-def unicode_split(input: Any, input_encoding: str = "UTF-8", name: str | None = None) -> Any:
-    """Return the characters of one text apart (`tf.strings.unicode_split`)."""
-    return hosted(np.array([letter.encode() for letter in _bytes(input).decode(input_encoding)], object))
+def unicode_split(
+    input: Any,
+    input_encoding: str,
+    errors: str = "replace",
+    replacement_char: int = 65533,
+    name: str | None = None,
+) -> Any:
+    """Return the characters of a text apart (`tf.strings.unicode_split`); of several texts a list of them."""
+    read = _decoder(input_encoding, errors, replacement_char)
+    return _parts(input, lambda text: [letter.encode() for letter in read(text)], object)
 
 
-def unicode_decode(input: Any, input_encoding: str = "UTF-8", name: str | None = None) -> Any:
-    """Return the code points of one text (`tf.strings.unicode_decode`)."""
-    return hosted(np.array([ord(letter) for letter in _bytes(input).decode(input_encoding)], np.int32))
+def unicode_decode(
+    input: Any,
+    input_encoding: str,
+    errors: str = "replace",
+    replacement_char: int = 65533,
+    replace_control_characters: bool = False,
+    name: str | None = None,
+) -> Any:
+    """Return the code points of a text (`tf.strings.unicode_decode`); of several texts a list of them."""
+    read = _decoder(input_encoding, errors, replacement_char)
+
+    def cut(text: bytes) -> list[int]:
+        points = [ord(letter) for letter in read(text)]
+        return [replacement_char if replace_control_characters and point < 32 else point for point in points]
+
+    return _parts(input, cut, np.int32)
+
+
+def _decoder(encoding: str, errors: str, replacement: int) -> Callable[[bytes], str]:
+    return lambda text: bytes(text).decode(encoding, errors).replace("\ufffd", chr(replacement))

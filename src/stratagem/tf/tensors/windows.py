@@ -1,22 +1,20 @@
-"""What slides a window over images: `tf.nn.conv2d`, `tf.nn.max_pool`.
+"""Convolutions and their transposes: `tf.nn.conv2d`, `tf.nn.conv2d_transpose`.
 
 Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/nn
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stratagem.core.errors import InputError, explain
-from stratagem.tf.tensors.operation import integers, operation, tensor
+from stratagem.tf.tensors.operation import integers, operation, refusal, tensor
 
 
-def _spread(sizes: Any, data_format: str | None, axes: int) -> tuple[int, ...]:
+def spread(sizes: Any, data_format: str | None, axes: int) -> tuple[int, ...]:
     """Return strides or window sizes of the spatial axes: given as a number, as those, or for all axes."""
     if np.ndim(sizes) == 0:
         return (int(sizes),) * axes
@@ -28,17 +26,19 @@ def _spread(sizes: Any, data_format: str | None, axes: int) -> tuple[int, ...]:
     return sizes[2:] if data_format is not None and data_format.startswith("NC") else sizes[1:-1]
 
 
-def _last(data_format: str | None) -> bool:
+def is_last(data_format: str | None) -> bool:
+    """Whether the channels are the last axis."""
     return data_format is None or not data_format.startswith("NC")
 
 
-def _padding(padding: Any, data_format: str | None, axes: int) -> Any:
+def paddings_of(padding: Any, data_format: str | None, axes: int) -> Any:
+    """Return the padding as JAX takes it: a word, or (before, after) of each axis of space."""
     if isinstance(padding, str):
         return padding.upper()
     pairs = [tuple(pair) for pair in padding]
     if len(pairs) == axes:
         return pairs
-    return pairs[1:-1] if _last(data_format) else pairs[2:]
+    return pairs[1:-1] if is_last(data_format) else pairs[2:]
 
 
 def _convolved(
@@ -47,13 +47,13 @@ def _convolved(
     x, kernel = jnp.asarray(tensor(x)), jnp.asarray(tensor(kernel))
     axes = kernel.ndim - 2
     letters = "DHW"[3 - axes :]
-    layout = f"N{letters}C" if _last(data_format) else f"NC{letters}"
+    layout = f"N{letters}C" if is_last(data_format) else f"NC{letters}"
     return jax.lax.conv_general_dilated(
         x,
         kernel.astype(x.dtype),
-        _spread(strides, data_format, axes),
-        _padding(padding, data_format, axes),
-        rhs_dilation=_spread(1 if dilations is None else dilations, data_format, axes),
+        spread(strides, data_format, axes),
+        paddings_of(padding, data_format, axes),
+        rhs_dilation=spread(1 if dilations is None else dilations, data_format, axes),
         dimension_numbers=(layout, f"{letters}IO", layout),
         feature_group_count=groups,
     )
@@ -81,7 +81,7 @@ def convolution(
         name: No effect.
     """
     x = tensor(input)
-    groups = x.shape[-1 if _last(data_format) else 1] // tensor(filters).shape[-2]
+    groups = x.shape[-1 if is_last(data_format) else 1] // tensor(filters).shape[-2]
     return _convolved(x, filters, strides, padding, data_format, dilations, groups)
 
 
@@ -171,98 +171,90 @@ def separable_conv2d(
 
 
 @operation
-def conv2d_transpose(
+def conv_transpose(
     input: Any,
     filters: Any,
     output_shape: Any,
     strides: Any,
-    padding: str = "SAME",
-    data_format: str = "NHWC",
-    dilations: Any = None,
-    name: str | None = None,
-) -> Any:
-    """Return the transpose of a convolution: the gradient of `conv2d` by its input (`tf.nn.conv2d_transpose`).
-
-    Args:
-        input: Shape (rows, height, width, channels in).
-        filters: Shape (height, width, channels out, channels in).
-        output_shape: The shape of the result.
-        strides: A number, or one for each axis.
-        padding: "SAME" or "VALID".
-        data_format: "NHWC" or "NCHW".
-        dilations: A number, or one for each axis.
-        name: No effect.
-    """
-    y = jnp.asarray(tensor(input))
-    forward = lambda x: _convolved(x, filters, strides, padding, data_format, dilations)  # noqa: E731
-    _, pull = jax.vjp(forward, jnp.zeros(integers(output_shape), y.dtype))
-    return pull(y)[0]
-
-
-def _pooled(input: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None, mean: bool) -> Any:
-    x = jnp.asarray(tensor(input))
-    axes = x.ndim - 2
-    inner, steps = _spread(ksize, data_format, axes), _spread(strides, data_format, axes)
-    around: Callable[[Sequence[int]], tuple[int, ...]] = (
-        (lambda sizes: (1, *sizes, 1)) if _last(data_format) else (lambda sizes: (1, 1, *sizes))
-    )
-    if isinstance(padding, str):
-        padding = padding.upper()
-    else:
-        padding = [(0, 0)] + [tuple(pair) for pair in _padding(padding, data_format, axes)]
-        padding = [*padding, (0, 0)] if _last(data_format) else [(0, 0), *padding]
-    window, steps = around(inner), around(steps)
-    if not mean:
-        least = -jnp.inf if jnp.issubdtype(x.dtype, jnp.floating) else jnp.iinfo(x.dtype).min
-        return jax.lax.reduce_window(x, np.asarray(least, x.dtype), jax.lax.max, window, steps, padding)
-    sums = jax.lax.reduce_window(x, np.asarray(0, x.dtype), jax.lax.add, window, steps, padding)
-    counts = jax.lax.reduce_window(jnp.ones_like(x), np.asarray(0, x.dtype), jax.lax.add, window, steps, padding)
-    return sums / counts
-
-
-@operation
-def max_pool(
-    input: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = None, name: str | None = None
-) -> Any:
-    """Return the greatest elements of windows (`tf.nn.max_pool`, `max_pool1d`, `max_pool2d`, `max_pool3d`).
-
-    Args:
-        input: Shape (rows, ..., channels); channels second where `data_format` begins with "NC".
-        ksize: The windows' size, a number or one for each axis.
-        strides: Their distance, a number or one for each axis.
-        padding: "SAME" or "VALID".
-        data_format: Such as "NHWC" or "NCHW".
-        name: No effect.
-    """
-    return _pooled(input, ksize, strides, padding, data_format, mean=False)
-
-
-@operation
-def avg_pool(
-    input: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = None, name: str | None = None
-) -> Any:
-    """Return the means of windows (`tf.nn.avg_pool`, ...); the arguments are those of `max_pool`."""
-    return _pooled(input, ksize, strides, padding, data_format, mean=True)
-
-
-max_pool1d = max_pool2d = max_pool3d = max_pool
-avg_pool1d = avg_pool2d = avg_pool3d = avg_pool
-
-
-@operation
-def pool(
-    input: Any,
-    window_shape: Any,
-    pooling_type: str,
-    strides: Any = None,
-    padding: str = "VALID",
+    padding: Any = "SAME",
     data_format: str | None = None,
     dilations: Any = None,
     name: str | None = None,
 ) -> Any:
-    """Return the "MAX" or "AVG" of windows (`tf.nn.pool`)."""
-    if pooling_type not in ("MAX", "AVG"):
-        raise InputError(
-            explain(f"pooling_type is {pooling_type!r}.", "It is not known how to pool.", 'Write "MAX" or "AVG".')
+    """Return the transpose of a convolution over one, two or three axes (`tf.nn.conv_transpose`).
+
+    (`conv1d_transpose`, `conv2d_transpose` and `conv3d_transpose` too: the gradient of a convolution by its input.)
+
+    Args:
+        input: Shape (rows, ..., channels in).
+        filters: Shape (..., channels out, channels in).
+        output_shape: The shape of the result.
+        strides: A number, or one for each axis.
+        padding: "SAME" or "VALID".
+        data_format: Such as "NHWC" or "NCHW".
+        dilations: A number, or one for each axis.
+        name: No effect.
+
+    Raises:
+        InputError: No input of that shape has such a result.
+    """
+    y = jnp.asarray(tensor(input))
+    forward = lambda x: _convolved(x, filters, strides, padding, data_format, dilations)  # noqa: E731
+    shape, pull = jax.vjp(forward, jnp.zeros(integers(output_shape), y.dtype))
+    if shape.shape != y.shape:
+        raise refusal(
+            f"output_shape is {integers(output_shape)} for an input of shape {y.shape}.",
+            f"Of that shape a convolution makes {shape.shape}: correct output_shape, the strides or the padding.",
         )
-    return _pooled(input, window_shape, strides or 1, padding, data_format, mean=pooling_type == "AVG")
+    return pull(y)[0]
+
+
+conv1d_transpose = conv2d_transpose = conv3d_transpose = conv_transpose
+
+
+@operation
+def atrous_conv2d(value: Any, filters: Any, rate: int, padding: Any, name: str | None = None) -> Any:
+    """Return `conv2d` with dilated filters (`tf.nn.atrous_conv2d`)."""
+    return convolution(value, filters, 1, padding, "NHWC", rate)
+
+
+@operation
+def atrous_conv2d_transpose(
+    value: Any, filters: Any, output_shape: Any, rate: int, padding: Any, name: str | None = None
+) -> Any:
+    """Return `conv2d_transpose` with dilated filters (`tf.nn.atrous_conv2d_transpose`)."""
+    return conv_transpose(value, filters, output_shape, 1, padding, "NHWC", rate)
+
+
+@operation
+def depthwise_conv2d_backprop_input(
+    input_sizes: Any,
+    filter: Any,
+    out_backprop: Any,
+    strides: Any,
+    padding: Any,
+    data_format: str = "NHWC",
+    dilations: Any = (1, 1, 1, 1),
+    name: str | None = None,
+) -> Any:
+    """Return the gradient of `depthwise_conv2d` by its input (`tf.nn.depthwise_conv2d_backprop_input`)."""
+    upstream = jnp.asarray(tensor(out_backprop))
+    forward = lambda x: depthwise_conv2d(x, filter, strides, padding, data_format, dilations)  # noqa: E731
+    return jax.vjp(forward, jnp.zeros(integers(input_sizes), upstream.dtype))[1](upstream)[0]
+
+
+@operation
+def depthwise_conv2d_backprop_filter(
+    input: Any,
+    filter_sizes: Any,
+    out_backprop: Any,
+    strides: Any,
+    padding: Any,
+    data_format: str = "NHWC",
+    dilations: Any = (1, 1, 1, 1),
+    name: str | None = None,
+) -> Any:
+    """Return the gradient of `depthwise_conv2d` by its filter (`tf.nn.depthwise_conv2d_backprop_filter`)."""
+    upstream = jnp.asarray(tensor(out_backprop))
+    forward = lambda k: depthwise_conv2d(input, k, strides, padding, data_format, dilations)  # noqa: E731
+    return jax.vjp(forward, jnp.zeros(integers(filter_sizes), upstream.dtype))[1](upstream)[0]

@@ -72,6 +72,7 @@ _NAMES: Final = {
     "FixedLenSequenceFeature": "stratagem.io:FixedLenSequenceFeature",
     "VarLenFeature": "stratagem.io:VarLenFeature",
     "VERSION": "stratagem.tf.version:VERSION",
+    "constant_initializer": "stratagem.tf.keras.old_initializers:OldConstantInitializer",
     "decode_csv": "stratagem.tf.io.text:decode_csv",
     "decode_raw": "stratagem.io:decode_raw",
     "group": "stratagem.estimator:group",

@@ -12,11 +12,12 @@ _SAME: Final = {
     "image": "random_crop",
     "io": "parse_tensor serialize_tensor",
     "linalg": "cholesky cholesky_solve cross global_norm matrix_transpose qr svd trace",
-    "math": """accumulate_n angle betainc bincount ceil confusion_matrix conj count_nonzero cumprod digamma erf erfc
-    expm1 floordiv floormod igamma igammac imag invert_permutation is_finite is_inf is_nan is_non_decreasing
-    is_strictly_increasing lgamma log log1p log_sigmoid logical_xor mod polygamma real reciprocal rint rsqrt segment_max
-    segment_mean segment_min segment_prod segment_sum squared_difference unsorted_segment_max unsorted_segment_mean
-    unsorted_segment_min unsorted_segment_prod unsorted_segment_sum zeta""",
+    "math": """accumulate_n angle betainc bincount ceil conj count_nonzero cumprod digamma erf erfc expm1 floordiv
+    floormod igamma igammac imag invert_permutation is_finite is_inf is_nan is_non_decreasing
+    is_strictly_increasing lbeta lgamma log log1p log_sigmoid logical_xor mod polygamma real reciprocal rint
+    rsqrt segment_max segment_mean segment_min segment_prod segment_sum squared_difference unsorted_segment_max
+    unsorted_segment_mean unsorted_segment_min unsorted_segment_prod unsorted_segment_sqrt_n
+    unsorted_segment_sum zeta""",
     "nn": "depth_to_space space_to_depth",
     "random": "truncated_normal",
     "strings": "reduce_join regex_replace substr",
@@ -69,5 +70,9 @@ _RENAMED: Final = {
 OPERATIONS: Final = {
     **{name: f"stratagem.tf.{place}:{name}" for place, names in _SAME.items() for name in names.split()},
     **{old: f"stratagem.tf{new}" for old, new in _RENAMED.items()},
+    **{
+        name: f"stratagem.tf.compat.v1.other_order:{name}"
+        for name in ("batch_to_space", "confusion_matrix", "space_to_batch")
+    },
 }
 """Where each lives."""

@@ -1,0 +1,200 @@
+"""How often numbers occur, and what rows of one number come to: `tf.math.bincount`, `tf.math.segment_sum`.
+
+Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/math
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from stratagem.core.errors import InputError, explain
+from stratagem.loop import derivatives
+from stratagem.replica.tracing import is_traced
+from stratagem.tf.tensors.indexing import known
+from stratagem.tf.tensors.operation import held, operation, refusal, refuse_outside, tensor
+
+
+@operation
+def bincount(
+    arr: Any,
+    weights: Any = None,
+    minlength: Any = None,
+    maxlength: Any = None,
+    dtype: Any = "int32",
+    name: str | None = None,
+    axis: int | None = None,
+    binary_output: bool = False,
+) -> Any:
+    """Return how often each whole number from 0 occurs (`tf.math.bincount`).
+
+    In a compiled function the length must be known: give `minlength` and `maxlength` the same number.
+
+    Args:
+        arr: Whole numbers.
+        weights: What each counts; None for 1.
+        minlength: The least length of the result.
+        maxlength: Greater numbers, and this one, do not count.
+        dtype: The dtype of the result; that of the weights where there are some.
+        name: No effect.
+        axis: None or 0 to count all of them, -1 to count each row.
+        binary_output: Whether to tell which numbers occur, with 1 and 0.
+
+    Raises:
+        InputError: A number is negative.
+
+    Example:
+        >>> bincount([1, 2, 2]).tolist(), bincount([[1, 2, 2], [0, 0, 1]], axis=-1).tolist()
+        ([0, 1, 2], [[0, 1, 2], [2, 1, 0]])
+    """
+    rows = tensor(arr).reshape(-1) if axis != -1 else tensor(arr)
+    rows = rows.reshape(-1, rows.shape[-1]) if rows.ndim > 1 else rows.reshape(1, -1)
+    counted = None if weights is None else tensor(weights).reshape(rows.shape)
+    if maxlength is not None and minlength == maxlength:
+        length = int(maxlength)
+    else:
+        refuse_outside(rows, np.iinfo(np.int32).max, "The numbers to be counted", "whole numbers from 0")
+        most = int(np.max(np.asarray(rows), initial=-1)) + 1
+        length = max(most, 0 if minlength is None else int(minlength))
+        length = length if maxlength is None else min(length, int(maxlength))
+    kind = tensor(weights).dtype if weights is not None else held(dtype)
+    one = jnp.ones(rows.shape, kind) if counted is None or binary_output else jnp.asarray(counted)
+    places = jnp.where((rows >= 0) & (rows < length), rows, length)
+    start = jnp.zeros((rows.shape[0], length), kind)
+    at = start.at[jnp.arange(rows.shape[0])[:, None], places]
+    found = at.max(one, mode="drop") if binary_output else at.add(one, mode="drop")
+    return found if axis == -1 and np.ndim(arr) > 1 else found[0]
+
+
+@operation
+def confusion_matrix(
+    labels: Any,
+    predictions: Any,
+    num_classes: Any = None,
+    weights: Any = None,
+    dtype: Any = "int32",
+    name: str | None = None,
+) -> Any:
+    """Return how often each class (row) was taken for each class (column) (`tf.math.confusion_matrix`).
+
+    Args:
+        labels: The true classes, whole numbers.
+        predictions: The classes predicted.
+        num_classes: How many there are; needed in a compiled function.
+        weights: A weight for each prediction.
+        dtype: The dtype of the counts.
+        name: No effect.
+
+    Raises:
+        InputError: There is no such class.
+
+    Example:
+        >>> confusion_matrix([1, 2, 2], [1, 1, 2], num_classes=3).tolist()
+        [[0, 0, 0], [0, 1, 0], [0, 1, 1]]
+    """
+    rows, columns = (jnp.asarray(tensor(x)).reshape(-1) for x in (labels, predictions))
+    count = int(max(rows.max(), columns.max())) + 1 if num_classes is None else int(num_classes)
+    for numbers, what in ((rows, "labels"), (columns, "predictions")):
+        refuse_outside(numbers, count, f"The {what}", "classes")
+    one = jnp.ones(rows.shape) if weights is None else jnp.asarray(tensor(weights)).reshape(-1)
+    return jnp.zeros((count, count)).at[rows, columns].add(one).astype(held(dtype))
+
+
+@operation
+def segment(data: Any, segment_ids: Any, kind: str, num_segments: Any, ascending: bool = False) -> Any:
+    """Return the "sum", "prod", "max", "min", "mean" or "sqrt_n" of the rows with each number; negative ones are none.
+
+    Raises:
+        InputError: A number is too great, or there are not as many as rows.
+    """
+    x, ids = jnp.asarray(tensor(data)), jnp.asarray(tensor(segment_ids))
+    if x.shape[: ids.ndim] != ids.shape:
+        raise InputError(
+            explain(
+                f"Segments of shape {ids.shape} were given for data of shape {x.shape}.",
+                "Each row belongs to one segment.",
+                "Give as many numbers as there are rows.",
+            )
+        )
+    count = int(num_segments)
+    refuse_outside(ids, count, "segment_ids", "segments", negative=True)
+    rows, ids = x.reshape(-1, *x.shape[ids.ndim :]), ids.reshape(-1)
+    return derivatives.segments(kind, count, ascending=ascending)(rows, jnp.where(ids < 0, count, ids))
+
+
+def _sorted_segments(kind: str) -> Callable[..., Any]:
+    def function(data: Any, segment_ids: Any, name: str | None = None) -> Any:
+        ids = tensor(segment_ids)
+        numbers = known(ids, f"math.segment_{kind}", f"Write tf.math.unsorted_segment_{kind} with num_segments.")
+        if numbers.size and (np.any(numbers[1:] < numbers[:-1]) or numbers[0] < 0):
+            raise InputError(
+                explain(
+                    f"segment_{kind} was given segment_ids that do not ascend from 0: {numbers.tolist()}.",
+                    "TensorFlow refuses them too.",
+                    f"Sort them, or write tf.math.unsorted_segment_{kind} with num_segments.",
+                )
+            )
+        count = int(numbers[-1]) + 1 if numbers.size else 0
+        found = segment(data, ids, kind, count, True)
+        if kind not in ("max", "min"):
+            return found
+        present = np.isin(np.arange(count), numbers).reshape(-1, *(1,) * (found.ndim - 1))
+        return jnp.where(present, found, jnp.zeros_like(found))
+
+    function.__name__ = function.__qualname__ = f"segment_{kind}"
+    function.__doc__ = f"Return the {kind} of the rows with each number, which ascend (`tf.math.segment_{kind}`)."
+    return operation(function)
+
+
+def _segments(kind: str) -> Callable[..., Any]:
+    def function(data: Any, segment_ids: Any, num_segments: Any, name: str | None = None) -> Any:
+        return segment(data, segment_ids, kind, num_segments)
+
+    function.__name__ = function.__qualname__ = f"unsorted_segment_{kind}"
+    function.__doc__ = f"Return the {kind} of the rows with each number (`tf.math.unsorted_segment_{kind}`)."
+    return operation(function)
+
+
+for _kind in ("sum", "prod", "max", "min", "mean"):
+    globals()[f"segment_{_kind}"] = _sorted_segments(_kind)
+    globals()[f"unsorted_segment_{_kind}"] = _segments(_kind)
+unsorted_segment_sqrt_n = _segments("sqrt_n")
+
+
+@operation
+def histogram_fixed_width_bins(
+    values: Any, value_range: Any, nbins: int = 100, dtype: Any = "int32", name: str | None = None
+) -> Any:
+    """Return in which of equal parts of a range each number lies; those outside in the first or last.
+
+    (`tf.histogram_fixed_width_bins`)
+    """
+    x = jnp.asarray(tensor(values))
+    low, high = (jnp.asarray(each, x.dtype) for each in tensor(value_range))
+    part = jnp.floor(nbins * ((x - low) / (high - low)))
+    return jnp.clip(part, 0, nbins - 1).astype(held(dtype))
+
+
+@operation
+def histogram_fixed_width(
+    values: Any, value_range: Any, nbins: int = 100, dtype: Any = "int32", name: str | None = None
+) -> Any:
+    """Return how many numbers lie in each of equal parts of a range (`tf.histogram_fixed_width`).
+
+    Example:
+        >>> histogram_fixed_width([-1.0, 0.0, 1.5, 2.0, 5.0, 15.0], [0.0, 5.0], nbins=5).tolist()
+        [2, 1, 1, 0, 2]
+
+    Raises:
+        InputError: The range is none, or a number is NaN.
+    """
+    low, high = tensor(value_range)
+    if not (is_traced(low) or is_traced(high)) and not low < high:
+        raise refusal(f"value_range is [{low}, {high}].", "Give the lower bound first.")
+    x = tensor(values)
+    if not is_traced(x) and np.issubdtype(x.dtype, np.floating) and np.isnan(x).any():
+        raise refusal("NaN was to be counted in a histogram.", "Leave such numbers out first.")
+    return bincount(histogram_fixed_width_bins(values, value_range, nbins), None, nbins, nbins, dtype)

@@ -1,0 +1,143 @@
+"""Matrices taken apart (`tf.linalg.lu`), their rank, and those of three diagonals.
+
+Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/linalg
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from stratagem.tf.tensors.operation import held, operation, refusal, tensor
+
+
+@operation
+def lu(input: Any, output_idx_type: Any = "int32", name: str | None = None) -> tuple[Any, Any]:
+    """Return (lower and upper triangular factors in one matrix, the order of the rows) (`tf.linalg.lu`).
+
+    Raises:
+        InputError: A matrix is not square.
+    """
+    x = jnp.asarray(tensor(input))
+    if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
+        raise refusal(f"lu was given shape {x.shape}.", "Give square matrices.")
+    factors, _, order = jax.lax.linalg.lu(x)
+    return factors, order.astype(held(output_idx_type))
+
+
+def _triangles(lower_upper: Any) -> tuple[Any, Any]:
+    both = jnp.asarray(tensor(lower_upper))
+    return jnp.tril(both, -1) + jnp.eye(both.shape[-1], dtype=both.dtype), jnp.triu(both)
+
+
+@operation
+def lu_reconstruct(lower_upper: Any, perm: Any, validate_args: bool = False, name: str | None = None) -> Any:
+    """Return the matrices that `lu` took apart (`tf.linalg.lu_reconstruct`)."""
+    lower, upper = _triangles(lower_upper)
+    back = jnp.argsort(jnp.asarray(tensor(perm)), axis=-1)
+    return jnp.take_along_axis(lower @ upper, back[..., None], axis=-2)
+
+
+@operation
+def lu_solve(lower_upper: Any, perm: Any, rhs: Any, validate_args: bool = False, name: str | None = None) -> Any:
+    """Return X with A X = rhs, of an A that `lu` took apart (`tf.linalg.lu_solve`)."""
+    lower, upper = _triangles(lower_upper)
+    order, right = jnp.asarray(tensor(perm)), jnp.asarray(tensor(rhs))
+    batch = np.broadcast_shapes(order.shape[:-1], right.shape[:-2])
+    right = jnp.broadcast_to(right, (*batch, *right.shape[-2:]))
+    right = jnp.take_along_axis(right, jnp.broadcast_to(order, (*batch, order.shape[-1]))[..., None], axis=-2)
+    lower, upper = (jnp.broadcast_to(part, (*batch, *part.shape[-2:])) for part in (lower, upper))
+    first = jax.lax.linalg.triangular_solve(lower, right, left_side=True, lower=True, unit_diagonal=True)
+    return jax.lax.linalg.triangular_solve(upper, first, left_side=True, lower=False)
+
+
+@operation
+def lu_matrix_inverse(lower_upper: Any, perm: Any, validate_args: bool = False, name: str | None = None) -> Any:
+    """Return the inverse of matrices that `lu` took apart (`tf.linalg.lu_matrix_inverse`)."""
+    both = jnp.asarray(tensor(lower_upper))
+    return lu_solve(both, perm, jnp.eye(both.shape[-1], dtype=both.dtype))
+
+
+@operation
+def matrix_rank(a: Any, tol: Any = None, validate_args: bool = False, name: str | None = None) -> Any:
+    """Return how many rows of matrices tell something new (`tf.linalg.matrix_rank`).
+
+    Args:
+        a: The matrices.
+        tol: Singular values that are not greater count as 0; None for what their precision says.
+        validate_args: No effect.
+        name: No effect.
+    """
+    x = jnp.asarray(tensor(a))
+    found = jnp.linalg.svd(x, compute_uv=False)
+    least = found[..., :1] * max(x.shape[-2:]) * jnp.finfo(x.dtype).eps if tol is None else jnp.asarray(tol)[..., None]
+    return jnp.sum(found > least, axis=-1).astype(np.int32)
+
+
+def _three(diagonals: Any, diagonals_format: str) -> tuple[Any, Any, Any]:
+    """Return the diagonals above the main one, it, and below it, each as long as the matrix."""
+    if diagonals_format == "sequence":
+        above, main, below = (jnp.asarray(tensor(each)) for each in diagonals)
+        size = main.shape[-1]
+        around = [(0, 0)] * (main.ndim - 1)
+        above = jnp.pad(above, [*around, (0, 1)]) if above.shape[-1] < size else above
+        below = jnp.pad(below, [*around, (1, 0)]) if below.shape[-1] < size else below
+    elif diagonals_format == "matrix":
+        x = jnp.asarray(tensor(diagonals))
+        return _three([jnp.diagonal(x, k, -2, -1) for k in (1, 0, -1)], "sequence")
+    elif diagonals_format == "compact":
+        above, main, below = jnp.moveaxis(jnp.asarray(tensor(diagonals)), -2, 0)
+    else:
+        raise refusal(f"diagonals_format is {diagonals_format!r}.", 'Write "compact", "sequence" or "matrix".')
+    last, first = jnp.arange(main.shape[-1]) == main.shape[-1] - 1, jnp.arange(main.shape[-1]) == 0
+    return jnp.where(last, 0, above), main, jnp.where(first, 0, below)
+
+
+@operation
+def tridiagonal_matmul(diagonals: Any, rhs: Any, diagonals_format: str = "compact", name: str | None = None) -> Any:
+    """Return the product of matrices of three diagonals and others (`tf.linalg.tridiagonal_matmul`).
+
+    Args:
+        diagonals: The diagonal above the main one, it, and the one below it, as `diagonals_format` says.
+        rhs: Shape (..., rows, columns).
+        diagonals_format: "compact" (..., 3, rows), "sequence" of three, or "matrix".
+        name: No effect.
+    """
+    (above, main, below), x = _three(diagonals, diagonals_format), jnp.asarray(tensor(rhs))
+    later = jnp.concatenate([x[..., 1:, :], jnp.zeros_like(x[..., :1, :])], -2)
+    earlier = jnp.concatenate([jnp.zeros_like(x[..., :1, :]), x[..., :-1, :]], -2)
+    return above[..., None] * later + main[..., None] * x + below[..., None] * earlier
+
+
+@operation
+def tridiagonal_solve(
+    diagonals: Any,
+    rhs: Any,
+    diagonals_format: str = "compact",
+    transpose_rhs: bool = False,
+    conjugate_rhs: bool = False,
+    name: str | None = None,
+    partial_pivoting: bool = True,
+    perturb_singular: bool = False,
+) -> Any:
+    """Return X with A X = rhs, of an A of three diagonals (`tf.linalg.tridiagonal_solve`).
+
+    Args:
+        diagonals: As for `tridiagonal_matmul`.
+        rhs: Shape (..., rows), or (..., rows, columns).
+        diagonals_format: As for `tridiagonal_matmul`.
+        transpose_rhs: Whether `rhs` is to be transposed first.
+        conjugate_rhs: Whether it is to be conjugated first.
+        name: No effect.
+        partial_pivoting: No effect.
+        perturb_singular: No effect.
+    """
+    (above, main, below), right = _three(diagonals, diagonals_format), jnp.asarray(tensor(rhs))
+    right = jnp.conj(right) if conjugate_rhs else right
+    right = jnp.swapaxes(right, -1, -2) if transpose_rhs else right
+    column = right.ndim == main.ndim
+    found = jax.lax.linalg.tridiagonal_solve(below, main, above, right[..., None] if column else right)
+    return found[..., 0] if column else found
