@@ -15,6 +15,7 @@ from stratagem.core.errors import (
     StratagemError,
     UnavailableError,
     UsageError,
+    VersionError,
 )
 
 __all__ = [
@@ -30,4 +31,5 @@ __all__ = [
     "StratagemError",
     "UnavailableError",
     "UsageError",
+    "VersionError",
 ]

@@ -32,6 +32,10 @@ class BackendError(UsageError, ImportError):
     """Keras has, or would get, another backend than JAX. Remedy: KERAS_BACKEND=jax, or `import stratagem` first."""
 
 
+class VersionError(StratagemError, ImportError):
+    """JAX or Keras is of a release that lacks what Stratagem stands on. Remedy: install one that was tested."""
+
+
 class InputError(StratagemError, ValueError):
     """A value cannot be used as it is. Remedy: change the value, as the message shows."""
 

@@ -1,7 +1,12 @@
-"""Check of Keras's backend at import: modules that build on Keras import this one before anything else."""
+"""Check of Keras's backend, and of the releases of JAX and Keras, at import.
+
+Packages that build on Keras import this module before anything else.
+"""
 
 from __future__ import annotations
 
 from stratagem.core.backend import require_jax_backend
+from stratagem.core.foundations import require_foundations
 
 require_jax_backend()
+require_foundations()

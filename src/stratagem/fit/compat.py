@@ -114,9 +114,9 @@ def begin_at_epoch(model: Any, epoch: int | None) -> None:
     model._initial_epoch = epoch
 
 
-def count_steps(epoch_iterator: Any, steps: int) -> None:
+def count_steps(iterator: Any, steps: int) -> None:
     """Let Keras count steps of the current pass over the data that an earlier epoch did."""
-    epoch_iterator._steps_seen += steps
+    iterator._steps_seen += steps
 
 
 # Optimizers --------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from jax import lax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 from jax.sharding import Mesh, PartitionSpec
 
-from stratagem.replica.compat import run_equation, scan_operands, trace_state
+from stratagem.replica.compat import parameters, run_equation, scan_operands, trace_state
 from stratagem.replica.host_exchange import exchange, is_exchanged
 from stratagem.replica.host_memory import HostMemory
 from stratagem.replica.mesh import Tree
@@ -144,9 +144,9 @@ class _Rewriting:
     def _crosses_inside(self, eqn: JaxprEqn) -> bool:
         """Whether an equation holds programs with collectives, and is of a kind that can be taken apart."""
         if eqn.primitive.name == "cond":
-            programs = eqn.params["branches"]
-        elif eqn.primitive.name in ("scan", "pjit", "jit", "closed_call"):
-            programs = [eqn.params.get("jaxpr")]
+            programs = parameters(eqn)["branches"]
+        elif eqn.primitive.name in ("scan", "pjit", "jit"):
+            programs = [parameters(eqn)["jaxpr"]]
         else:
             return False
         return any(self._has_crossing(program.jaxpr) for program in programs if isinstance(program, ClosedJaxpr))
@@ -185,18 +185,18 @@ class _Rewriting:
         """Run an equation that holds programs with collectives, one after the other."""
         if eqn.primitive.name == "cond":
             index, *operands = values
-            branches = [functools.partial(self._branch, branch) for branch in eqn.params["branches"]]
+            branches = [functools.partial(self._branch, branch) for branch in parameters(eqn)["branches"]]
             return lax.switch(index, branches, link, operands)
         if eqn.primitive.name == "scan":
             return self._scan(eqn, link, values)
-        return self.run(eqn.params["jaxpr"], link, values)
+        return self.run(parameters(eqn)["jaxpr"], link, values)
 
     def _branch(self, program: ClosedJaxpr, link: jax.Array, values: list[Any]) -> tuple[jax.Array, list[Any]]:
         return self.run(program, link, values)
 
     def _scan(self, eqn: JaxprEqn, link: jax.Array, values: list[Any]) -> tuple[jax.Array, list[Any]]:
         fixed, carry, rows = scan_operands(eqn, values)
-        params, carried = eqn.params, len(carry)
+        params, carried = parameters(eqn), len(carry)
 
         def body(state: tuple[jax.Array, list[Any]], row: list[Any]) -> tuple[tuple[jax.Array, list[Any]], list[Any]]:
             link, results = self.run(params["jaxpr"], state[0], [*fixed, *state[1], *row])

@@ -21,7 +21,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, jaxpr_as
 from jax.sharding import PartitionSpec
 
 from stratagem.replica.by_memory import MemoryProgram
-from stratagem.replica.compat import needed_part
+from stratagem.replica.compat import needed_part, parameters
 from stratagem.replica.for_cpu import suited_to_cpu
 from stratagem.replica.mesh import AXIS, ReplicaMesh, Tree
 
@@ -189,7 +189,7 @@ def _cut(program: Jaxpr) -> list[_Part]:
             parts.append(_Part(ClosedJaxpr(piece, ()), operands, wanted, is_update=False))
             made.update(wanted)
         for eqn in ready:
-            parts.append(_Part(eqn.params["jaxpr"], eqn.invars, eqn.outvars, is_update=True))
+            parts.append(_Part(parameters(eqn)["jaxpr"], eqn.invars, eqn.outvars, is_update=True))
             given.update(dict.fromkeys(eqn.outvars))
         pending = [eqn for eqn in pending if not given.keys() >= set(eqn.outvars)]
     return parts
@@ -197,7 +197,7 @@ def _cut(program: Jaxpr) -> list[_Part]:
 
 def _is_update(eqn: JaxprEqn) -> bool:
     # One that combines values of replicas (a named axis is an effect) has to run where they are.
-    return eqn.params.get("name") == _UPDATE and not eqn.effects
+    return parameters(eqn).get("name") == _UPDATE and not eqn.effects
 
 
 def _needed(

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import keras
 from jax.interpreters.partial_eval import dce_jaxpr
+
+from stratagem.core.foundations import lacking, parameters_of
 
 try:
     from jax.extend.core import get_opaque_trace_state
@@ -50,6 +52,30 @@ def run_equation(equation: Any, values: Sequence[Any]) -> Sequence[Any]:
     return results if equation.primitive.multiple_results else [results]
 
 
+class _Parameters(dict[str, Any]):
+    """The parameters of an equation that the list of `core.foundations` has; for others that list has to be longer."""
+
+    def __init__(self, equation: Any) -> None:
+        self._primitive = equation.primitive.name
+        known = parameters_of(self._primitive)
+        super().__init__({name: value for name, value in equation.params.items() if name in known})
+
+    def __missing__(self, name: str) -> Any:
+        raise lacking(self._primitive, name)
+
+
+def parameters(equation: Any) -> Mapping[str, Any]:
+    """Return the parameters of an equation by their names, those that we read.
+
+    Args:
+        equation: A `jax.extend.core.JaxprEqn`.
+
+    Raises:
+        VersionError: When one is asked for that this release of JAX has not.
+    """
+    return _Parameters(equation)
+
+
 def scan_operands(equation: Any, values: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
     """Divide the operands of a `lax.scan` into constants, what is carried, and rows.
 
@@ -57,11 +83,12 @@ def scan_operands(equation: Any, values: Sequence[Any]) -> tuple[list[Any], list
         equation: The equation of the scan.
         values: One for each operand.
     """
-    if "num_consts" in equation.params:  # before JAX 0.11.2
-        first = equation.params["num_consts"]
-        last = first + equation.params["num_carry"]
+    given = parameters(equation)
+    if "num_consts" in given:  # before JAX 0.11.2
+        first = given["num_consts"]
+        last = first + given["num_carry"]
         return list(values[:first]), list(values[first:last]), list(values[last:])
-    constants, carried, rows = equation.params["ft_in"].update(list(values)).unpack()
+    constants, carried, rows = given["ft_in"].update(list(values)).unpack()
     return list(constants), list(carried), list(rows)
 
 

@@ -16,6 +16,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Var, jaxpr_as_fun
 
 from stratagem.core.environment import XLA_AS_IS
 from stratagem.replica import max_pool, small_images
+from stratagem.replica.compat import parameters
 from stratagem.replica.mesh import Tree
 
 _RULES: Final[Mapping[Any, Callable[..., Callable[..., jax.Array] | None]]] = {
@@ -57,7 +58,7 @@ def _rewritten(program: Jaxpr) -> Jaxpr:
 
 def _replaced(eqn: JaxprEqn) -> list[JaxprEqn]:
     rule = _RULES.get(eqn.primitive)
-    quick = rule and rule(eqn.params, _shapes(eqn.invars), *_shapes(eqn.outvars))
+    quick = rule and rule(parameters(eqn), _shapes(eqn.invars), *_shapes(eqn.outvars))
     if quick is not None:
         return _in_its_place(eqn, quick)
     inside = {name: _with_rewritten(value) for name, value in eqn.params.items()}

@@ -22,7 +22,7 @@ from jax import lax
 from jax.extend.core import JaxprEqn
 
 from stratagem.replica import ffi
-from stratagem.replica.compat import run_equation
+from stratagem.replica.compat import parameters, run_equation
 from stratagem.replica.host_memory import HostMemory
 from stratagem.replica.host_plan import Operation, Part, Plan
 from stratagem.replica.mesh import AXIS
@@ -175,14 +175,15 @@ def _like(array: jax.Array) -> jax.ShapeDtypeStruct:
 
 def _through_memory(eqn: JaxprEqn) -> bool:
     """Whether memory has all that an equation asks for."""
-    if eqn.primitive.name not in _OPERATIONS or eqn.params["axis_index_groups"] is not None:
+    if eqn.primitive.name not in _OPERATIONS or parameters(eqn)["axis_index_groups"] is not None:
         return False
     names = {_dtype(atom).name for atom in eqn.invars}
     return _axes(eqn) == (AXIS,) and names <= _DTYPES
 
 
 def _axes(eqn: JaxprEqn) -> tuple[Any, ...]:
-    axes = eqn.params["axes"] if "axes" in eqn.params else eqn.params["axis_name"]
+    given = parameters(eqn)
+    axes = given["axes"] if "axes" in given else given["axis_name"]
     return axes if isinstance(axes, tuple) else (axes,)
 
 
@@ -190,9 +191,9 @@ def _shaped(eqn: JaxprEqn, value: jax.Array) -> jax.Array:
     """Return the result of a collective as the program expects it: what was gathered comes stacked."""
     if eqn.primitive.name != "all_gather":
         return value
-    axis = eqn.params["all_gather_dimension"]
+    axis = parameters(eqn)["all_gather_dimension"]
     value = jnp.moveaxis(value, 0, axis)
-    if not eqn.params["tiled"]:
+    if not parameters(eqn)["tiled"]:
         return value
     return value.reshape(*value.shape[:axis], -1, *value.shape[axis + 2 :])
 

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
-from stratagem.replica.compat import run_equation
+from stratagem.replica.compat import parameters, run_equation
 
 _CALLS: Final = frozenset({"jit", "pjit", "closed_call"})
 
@@ -121,7 +121,7 @@ class Lookups:
             return self._ordinary(name, eqn, operands)
         if name == "gather" and operands[0] is block and _is_lookup(eqn) and not block.others_known:
             return [self._gathered(block, _whole(operands[1]), eqn)]
-        if name in _REDUCTIONS and 0 in eqn.params["axes"] and block.others_known:
+        if name in _REDUCTIONS and 0 in parameters(eqn)["axes"] and block.others_known:
             return [_summed(block, eqn)] if name == "reduce_sum" else run_equation(eqn, [block.rows])
         if name in _BY_ELEMENT:
             return [self._by_element(block, eqn, operands)]
@@ -135,11 +135,11 @@ class Lookups:
                 return [self._scattered(next(iter(tables)), operands[0], [_whole(each) for each in operands[1:]], eqn)]
         results = run_equation(eqn, [_whole(operand) for operand in operands])
         if name == "broadcast_in_dim" and results[0].ndim and results[0].shape[0] in self._rows:
-            return [_uniform(results[0], operands[0], eqn.params["broadcast_dimensions"])]
+            return [_uniform(results[0], operands[0], parameters(eqn)["broadcast_dimensions"])]
         return results
 
     def _gathered(self, block: Block, index: Any, eqn: JaxprEqn) -> Any:
-        drops = eqn.params["mode"] == lax.GatherScatterMode.FILL_OR_DROP
+        drops = parameters(eqn)["mode"] == lax.GatherScatterMode.FILL_OR_DROP
         ids = _ids(index, block.shape[0], drops=drops)
         self.looked_up[block.table].append(ids)
         self._indices.append(index)
@@ -150,7 +150,7 @@ class Lookups:
     def _scattered(self, table: int, zeros: _Uniform, added: Sequence[Any], eqn: JaxprEqn) -> Block:
         index, updates = added
         # XLA leaves out what it would add outside the array, also where it was promised that there is no such thing.
-        drops = eqn.params["mode"] != lax.GatherScatterMode.CLIP
+        drops = parameters(eqn)["mode"] != lax.GatherScatterMode.CLIP
         positions = self._positions(table, _ids(index, zeros.whole.shape[0], drops=drops))
         rows = _repeated(zeros.row, self._ids_of[table].shape[0])
         mode = {"mode": lax.GatherScatterMode.FILL_OR_DROP}
@@ -210,14 +210,15 @@ def _called(eqn: JaxprEqn) -> ClosedJaxpr:
 
 def _is_lookup(eqn: JaxprEqn) -> bool:
     """Whether a gather takes whole rows of an array."""
-    numbers, sizes = eqn.params["dimension_numbers"], eqn.params["slice_sizes"]
+    given = parameters(eqn)
+    numbers, sizes = given["dimension_numbers"], given["slice_sizes"]
     places = (numbers.collapsed_slice_dims, numbers.start_index_map, numbers.operand_batching_dims)
     array: Any = eqn.invars[0].aval
     return places == ((0,), (0,), ()) and tuple(sizes) == (1, *array.shape[1:])
 
 
 def _is_addition_of_rows(eqn: JaxprEqn) -> bool:
-    numbers = eqn.params["dimension_numbers"]
+    numbers = parameters(eqn)["dimension_numbers"]
     places = (numbers.inserted_window_dims, numbers.scatter_dims_to_operand_dims, numbers.operand_batching_dims)
     return places == ((0,), (0,), ())
 
@@ -250,5 +251,5 @@ def _ids(index: Any, rows: int, *, drops: bool) -> Any:
 def _summed(block: Block, eqn: JaxprEqn) -> Any:
     """Return the sum over all rows: those of the block, and as often as there are others, the row for these."""
     (total,) = run_equation(eqn, [block.rows])
-    other = jnp.sum(block.rows[-1], [axis - 1 for axis in eqn.params["axes"] if axis != 0])
+    other = jnp.sum(block.rows[-1], [axis - 1 for axis in parameters(eqn)["axes"] if axis != 0])
     return total + jnp.where(other == 0, 0, other * (block.shape[0] - block.rows.shape[0])).astype(total.dtype)

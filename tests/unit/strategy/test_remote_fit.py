@@ -339,7 +339,7 @@ def test_a_step_reports_the_loss_that_it_returns() -> None:
     def program() -> Any:
         model = make_model(ReturnsItsLoss)
         history = model.fit(X[:64], Y[:64], **FIT).history["loss"]
-        losses = keras.losses.sparse_categorical_crossentropy(Y[:16], model(X[:16]))
+        losses: Any = keras.losses.sparse_categorical_crossentropy(Y[:16], model(X[:16]))
         expected = float(np.mean(losses)) + float(sum(model.losses))
         return history, model.evaluate(X[:16], Y[:16], batch_size=16, verbose=0), expected
 

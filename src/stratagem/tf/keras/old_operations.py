@@ -71,7 +71,7 @@ def concatenate(tensors: Sequence[Any], axis: int = -1) -> Any:
 
 def constant(value: Any, dtype: Any = None, shape: Any = None, name: str | None = None) -> Any:
     """Return a tensor of a value."""
-    made = ops.convert_to_tensor(value, dtype or keras.config.floatx())
+    made: Any = ops.convert_to_tensor(value, dtype or keras.config.floatx())
     return made if shape is None else ops.broadcast_to(made, shape) if made.size == 1 else ops.reshape(made, shape)
 
 

@@ -1,0 +1,1 @@
+import stratagem.core.needs_jax  # noqa: F401 - before Keras

@@ -5,7 +5,7 @@ functions of Keras's backend on JAX. So these functions get the rules of `strata
 `stratagem.tf.keras` is first used. Each stays what it was and its values the same, bit for bit; only its derivative is
 another. A program that imports keras and stratagem alone keeps Keras's on JAX.
 
-Checked on Keras 3.15.1.
+Checked on Keras 3.15.1 and a nightly build of 3.16.
 """
 
 from __future__ import annotations
@@ -19,10 +19,13 @@ from typing import Any, Final
 import jax
 import jax.numpy as jnp
 import keras
-from keras.src.backend.jax import core, math, nn, numpy
+from keras.src.backend import jax as keras_on_jax
 
 from stratagem.loop import derivatives
 from stratagem.loop.derivatives import Function, Rule, ruled
+
+_OPERATIONS: Final[Any] = getattr(keras_on_jax, "ops", keras_on_jax)  # the first since Keras 3.16
+core, math, nn, numpy = _OPERATIONS.core, _OPERATIONS.math, _OPERATIONS.nn, _OPERATIONS.numpy
 
 Rules = Callable[[Mapping[str, Any]], tuple[Rule, ...] | None]
 """Function of a call's arguments by their names that returns a rule for each of the first; None to leave it to JAX."""
