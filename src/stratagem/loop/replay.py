@@ -13,8 +13,16 @@ from typing import Any, Final, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from stratagem.replica.compat import needed_part
+
 _MOST_PROGRAMS: Final = 128
 """How many sequences of operations are remembered."""
+
+_MOST_LINKS: Final = 4096
+"""How many operations."""
+
+Links = tuple[tuple[int, ...], ...]
+"""For each result of an operation, the places of the operands that it has a derivative by."""
 
 
 class Operation(NamedTuple):
@@ -33,6 +41,12 @@ class Operation(NamedTuple):
     operands: Sequence[Any]
     numbers: Sequence[int | None]
     results: Sequence[int | None]
+
+    def key(self) -> Hashable:
+        """Return what is equal for operations that compute the same of operands of the same shapes; None if unknown."""
+        if self.what is None:
+            return None
+        return self.what, tuple([(jnp.shape(each), jnp.result_type(each)) for each in self.operands])
 
 
 class Replay:
@@ -114,13 +128,10 @@ class Replay:
         steps = []
         for operation in self._operations:
             needed = [number if number in self._needed else None for number in operation.results]
-            steps.append((operation.what, renumbered(operation.numbers), renumbered(needed)))
+            steps.append((operation.key(), renumbered(operation.numbers), renumbered(needed)))
         signature = tuple(steps), renumbered(self._targets), renumbered(self.sources)
-        try:
-            hash(signature)
-        except TypeError:
-            return None
-        return None if any(operation.what is None for operation in self._operations) else signature
+        is_known = all(operation.what is not None for operation in self._operations)
+        return signature if is_known and _is_hashable(signature) else None
 
     def _without_arrays(self) -> Replay:
         """Return the same operations without their operands, which a compiled program must not keep."""
@@ -132,14 +143,25 @@ class Replay:
 
 _seen: Final[collections.OrderedDict[Hashable, bool]] = collections.OrderedDict()
 _programs: Final[collections.OrderedDict[Hashable, Any]] = collections.OrderedDict()
+_links_of: Final[collections.OrderedDict[Hashable, Links]] = collections.OrderedDict()
 
 
-def _keep(known: collections.OrderedDict[Hashable, Any], signature: Hashable, value: Any) -> Any:
+def _keep(
+    known: collections.OrderedDict[Hashable, Any], signature: Hashable, value: Any, most: int = _MOST_PROGRAMS
+) -> Any:
     known[signature] = value
     known.move_to_end(signature)
-    while len(known) > _MOST_PROGRAMS:
+    while len(known) > most:
         known.popitem(last=False)
     return value
+
+
+def _is_hashable(value: Any) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
 
 
 def _between(
@@ -150,11 +172,51 @@ def _between(
     dependent = []
     for operation in operations:
         if not reached.isdisjoint(operation.numbers):
-            dependent.append(operation)
-            reached.update(number for number in operation.results if number is not None)
+            links = _links(operation)
+            made = [
+                number
+                for number, link in zip(operation.results, links, strict=True)
+                if number is not None and any(operation.numbers[i] in reached for i in link)
+            ]
+            if made:
+                dependent.append((operation, links))
+                reached.update(made)
     needed, useful = reached.intersection(targets), []
-    for operation in reversed(dependent):
-        if not needed.isdisjoint(operation.results):
+    for operation, links in reversed(dependent):
+        used = {i for number, link in zip(operation.results, links, strict=True) if number in needed for i in link}
+        if used:
             useful.append(operation)
-            needed |= reached.intersection(operation.numbers)
+            needed |= reached.intersection(operation.numbers[i] for i in used)
     return useful[::-1], needed
+
+
+def _links(operation: Operation) -> Links:
+    """Return for each result the places of the operands that it has a derivative by: `floor` has none."""
+    key = operation.key()
+    if key is None or not _is_hashable(key):
+        return (tuple(range(len(operation.operands))),) * len(operation.results)
+    known = _links_of.get(key)
+    return _keep(_links_of, key, _links_by_tracing(operation) if known is None else known, most=_MOST_LINKS)
+
+
+def _links_by_tracing(operation: Operation) -> Links:
+    """Trace how small changes of the operands change the results, and see which changes each result needs."""
+    shapes = [jax.ShapeDtypeStruct(jnp.shape(each), jnp.result_type(each)) for each in operation.operands]
+    places = [i for i, shape in enumerate(shapes) if jnp.issubdtype(shape.dtype, jnp.inexact)]
+
+    def changes_of_results(operands: Sequence[Any], changes: Sequence[Any]) -> list[Any]:
+        def function(*changing: Any) -> list[Any]:
+            given = list(operands)
+            for place, value in zip(places, changing, strict=True):
+                given[place] = value
+            return list(operation.function(*given))
+
+        return list(jax.jvp(function, [operands[place] for place in places], changes)[1])
+
+    program = jax.make_jaxpr(changes_of_results)(shapes, [shapes[place] for place in places]).jaxpr
+    links = []
+    for i in range(len(operation.results)):
+        _, used = needed_part(program, [i == j for j in range(len(operation.results))])
+        changes = used[len(used) - len(places) :]
+        links.append(tuple([place for place, is_used in zip(places, changes, strict=True) if is_used]))
+    return tuple(links)

@@ -32,10 +32,18 @@ def goldens(area: str) -> dict[str, Any]:
     return {line["case"]: line for line in map(json.loads, lines[1:])}
 
 
+EACH_CHANGE: Final = ("ones", "twos")
+"""Areas that `make test` has: the functions of one and two tensors, among them those with kinks. The rest takes six
+minutes, as each small operation is compiled for each shape and dtype."""
+
+
 def by_name() -> list[Any]:
     """Return (area, name) for each operation of each file."""
     pairs = dict.fromkeys((area, case.name) for area in table.areas() for case in table.cases(area))
-    return [pytest.param(area, name, id=f"{area}-{name}") for area, name in pairs]
+    return [
+        pytest.param(area, name, id=f"{area}-{name}", marks=[] if area in EACH_CHANGE else [pytest.mark.thorough])
+        for area, name in pairs
+    ]
 
 
 def differences(area: str, case: Case, within: Callable[..., Any] | None = None) -> list[str]:
