@@ -266,7 +266,11 @@ class Notes(keras.callbacks.Callback):
         self.epochs.append(logs["loss"])
 
 
-@pytest.mark.parametrize("more", [{}, {"steps_per_execution": 2}, {"run_eagerly": True}], ids=str)
+@pytest.mark.parametrize(
+    "more",
+    [{}, {"steps_per_execution": 2}, pytest.param({"run_eagerly": True}, marks=pytest.mark.thorough)],
+    ids=str,
+)
 @pytest.mark.parametrize("replicas", [None, 1, 2])
 def test_a_step_reports_the_loss_that_it_returns(replicas: int | None, more: dict[str, Any]) -> None:
     """As TensorFlow, the last step's. Keras takes a tracker of that name instead, which is 0."""
