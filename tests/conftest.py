@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import importlib
 import importlib.metadata
@@ -11,6 +12,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from tests import quick_xla
 
@@ -88,6 +90,23 @@ def as_users_do(loads_as_users_do: None, monkeypatch: pytest.MonkeyPatch) -> Non
     # Not a lone space: XLA takes it for the name of a file, and aborts.
     monkeypatch.setenv("XLA_FLAGS", " ".join(quick_xla.flags_of_user(os.environ)))
     monkeypatch.delenv("JAX_DISABLE_MOST_OPTIMIZATIONS", raising=False)
+
+
+@functools.cache
+def _names_tf(file: Path) -> bool:
+    return "stratagem.tf" in file.read_text(encoding="utf-8")
+
+
+@pytest.fixture(autouse=True)
+def derivatives_as_in_a_process_of_its_own(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Let a test that does not name `stratagem.tf` meet Keras's own derivatives, also after one that does."""
+    installed: Any = sys.modules.get("stratagem.tf.keras.derivatives.compat")
+    if installed is None or _names_tf(request.node.path):
+        yield
+        return
+    installed.uninstall()
+    yield
+    installed.install()
 
 
 @pytest.fixture(autouse=True)

@@ -18,7 +18,7 @@ from stratagem.fit import compat
 from stratagem.fit.slots import Places, add_slots, places_of_slots, warn_without_slots
 from stratagem.replica.central import update_at_centre
 from stratagem.replica.context import ReplicaContext, current_replica_context
-from stratagem.replica.mesh import Tree
+from stratagem.replica.mesh import AXIS, Tree
 from stratagem.replica.packs import sum_over_replicas
 from stratagem.replica.tracing import TracedVariables, note_updated_alike
 
@@ -45,11 +45,14 @@ def reducing_stateless_apply(original: Callable) -> Callable:
         def crossing(state: list[Any], gradients: list[Any], weights: list[Any]) -> Tree:
             context.applying_gradients = True
             try:
-                places = places_of_slots(optimizer, compat.applied_to(optimizer), optimizer.variables)
+                targets = compat.applied_to(optimizer)
+                places = places_of_slots(optimizer, targets, optimizer.variables)
+                replacing = _replacing(context, gradients, targets)
                 if compat.accumulates(optimizer) and not mesh.central:
                     gradients, state = _reduced_at_update(context, optimizer, gradients, state, places)
                 else:
                     gradients, state = combine(context, gradients, state, places)
+                gradients = [g if r is None else r for g, r in zip(gradients, replacing, strict=True)]
                 return update_at_centre(mesh, functools.partial(original, optimizer), state, gradients, weights)
             finally:
                 context.applying_gradients = False
@@ -94,7 +97,9 @@ def reducing_apply(original: Callable) -> Callable:
             context.applying_gradients = True
             try:
                 if not combined:
+                    replacing = _replacing(context, gradients, targets)
                     gradients, values = combine(context, gradients, values, places)
+                    gradients = [g if r is None else r for g, r in zip(gradients, replacing, strict=True)]
                 return update_at_centre(context.strategy.mesh, update, gradients, values)
             finally:
                 context.applying_gradients = False
@@ -160,6 +165,23 @@ def opting_out(original: Callable) -> Callable:
             context.gradients_are_combined = False
 
     return apply_gradients
+
+
+def _replacing(
+    context: ReplicaContext, gradients: Sequence[jax.Array | None], targets: Sequence[Any]
+) -> list[jax.Array | None]:
+    """Return what variables become that a gradient replaces, None for others: the greatest of all replicas.
+
+    Keras keeps the greatest numbers that it has seen there, and the scales of float8 that follow from them
+    (https://keras.io/api/quantizers): one device would have seen those of all rows.
+    """
+    replicas = context.strategy.mesh.size
+    return [
+        lax.pmax(context.share.masked(gradient, -jnp.inf), AXIS)
+        if replicas > 1 and gradient is not None and target.overwrite_with_gradient
+        else None
+        for gradient, target in zip(gradients, targets, strict=True)
+    ]
 
 
 def combine(

@@ -21,7 +21,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
 from stratagem.replica.compat import parameters, run_equation
 
-_CALLS: Final = frozenset({"jit", "pjit", "closed_call"})
+_CALLS: Final = frozenset({"jit", "pjit", "closed_call", "custom_jvp_call"})
 
 _BY_ELEMENT: Final = frozenset(
     {

@@ -18,6 +18,14 @@ from stratagem.loop.derivatives.rules import Function, ruled
 ndtri: Final = ruled(jax.scipy.special.ndtri, lambda t, y, x: t * math.sqrt(2 * math.pi) * jnp.exp(jnp.square(y) / 2))
 """`Ndtri`: infinite at 0 and 1."""
 
+_SLOPE: Final = 2 / math.sqrt(math.pi)
+
+erf: Final = ruled(lax.erf, lambda t, y, x: t * _SLOPE * jnp.exp(-jnp.square(x)))
+"""`Erf`. JAX 0.12 has 0 for the second derivative at infinity, TensorFlow NaN."""
+
+erfc: Final = ruled(lax.erfc, lambda t, y, x: t * -_SLOPE * jnp.exp(-jnp.square(x)))
+"""`Erfc`."""
+
 bessel_i0: Final = ruled(jax.scipy.special.i0, lambda t, y, x: t * bessel_i1(x))
 """`BesselI0`."""
 
@@ -92,13 +100,18 @@ def _polygamma(n: Any, x: Any) -> Any:
     order = jnp.asarray(n, jnp.result_type(x))
     series = jnp.exp(lax.lgamma(order + 1)) * _zeta(order + 1, x)
     series = jnp.where(order % 2 == 0, -series, series)
-    return jnp.where((order < 0) | (order != jnp.floor(order)), jnp.nan, jnp.where(order == 0, lax.digamma(x), series))
+    return jnp.where((order < 0) | (order != jnp.floor(order)), jnp.nan, jnp.where(order == 0, _digamma(x), series))
+
+
+def _digamma(x: Any) -> Any:
+    """Return NaN at 0, where JAX 0.12 has minus infinity."""
+    return jnp.where(x == 0, jnp.nan, lax.digamma(x))
 
 
 polygamma: Final = ruled(_polygamma, None, lambda t, z, n, x: t * polygamma(n + 1, x))
 """`Polygamma`: by x alone."""
 
-digamma: Final = ruled(lax.digamma, lambda t, y, x: t * polygamma(jnp.ones_like(y), x))
+digamma: Final = ruled(_digamma, lambda t, y, x: t * polygamma(jnp.ones_like(y), x))
 """`Digamma`: 0 at infinity."""
 
 lgamma: Final = ruled(lax.lgamma, lambda t, y, x: t * digamma(x))

@@ -19,7 +19,7 @@ from stratagem.core.eager import EagerArray, EagerText
 from stratagem.core.errors import UsageError, explain
 from stratagem.loop import derivatives
 from stratagem.replica.tracing import is_traced
-from stratagem.tf.tensors.making import ensure_shape
+from stratagem.tf.tensors.making import ensure_shape, own_tensor
 from stratagem.tf.tensors.shapes import TensorShape
 
 
@@ -52,8 +52,8 @@ def _set_shape(array: Any, shape: Any) -> None:
 
 
 def _read_value(variable: Any) -> Any:
-    """Return the value (`tf.Variable.read_value`)."""
-    return variable.value
+    """Return the value as a tensor of its own (`tf.Variable.read_value`)."""
+    return own_tensor(variable.value)
 
 
 _ARRAYS: tuple[Any, ...] = (ArrayImpl, Tracer)

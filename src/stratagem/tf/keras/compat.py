@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras
+from keras.src.backend import compute_output_spec
 from keras.src.legacy.preprocessing.image import (
     DirectoryIterator,
     ImageDataGenerator,
@@ -121,6 +122,7 @@ def _install() -> None:
     _wrap(BaseTrainer, "compile", old_models.taking_metrics_third)
     for name in ("fit", "evaluate", "predict"):
         _wrap(keras.Model, name, old_models.passing_over_hints)
+    _wrap(keras.Model, "build", functools.partial(old_models.building_by_a_call, outputs_of=compute_output_spec))
     _wrap(keras.Model, "save", _keeping_what_was_compiled)
     _wrap(keras.Model, "save", folders.saving_to_folders)
     write_group = legacy_h5_format.save_weights_to_hdf5_group

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable
 from typing import Any, Final
@@ -51,6 +52,28 @@ NAMES: Final[dict[str, Any]] = {
     "compiled_metrics": property(_compiled_metrics),
 }
 """What models answer to."""
+
+
+def building_by_a_call(original: Callable[..., None], outputs_of: Callable[..., Any]) -> Callable[..., None]:
+    """Wrap `build`, which made the variables of a model whose layers do not exist yet by a call of the model.
+
+    Keras 3's marks such a model built, and it has none. Where a call with floating-point inputs of these shapes fails,
+    Keras's own runs, and warns.
+
+    Args:
+        original: Keras's.
+        outputs_of: Keras's function that calls a function with shapes alone.
+    """
+
+    @functools.wraps(original)  # it is one that Keras takes for "no build of its own"
+    def build(self: Any, input_shape: Any) -> None:
+        if any(not layer.built for layer in self.layers):
+            inputs = keras.tree.map_shape_structure(keras.KerasTensor, input_shape)
+            with contextlib.suppress(Exception):
+                outputs_of(self.call, inputs)
+        original(self, input_shape)
+
+    return build
 
 
 def passing_over_hints(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -80,14 +80,22 @@ def convert_to_tensor(value: Any, dtype: Any = None, dtype_hint: Any = None, nam
                 "Write tf.cast(value, dtype).",
             )
         )
-    return tensor(value, dtype)
+    made = tensor(value, dtype)
+    return own_tensor(made) if isinstance(value, keras.Variable) else made
+
+
+def own_tensor(value: Any) -> Any:
+    """Return a tensor with the same values that no other is: a tape can differentiate by it, and not by the other."""
+    has_derivative = isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jnp.inexact)
+    return jnp.copy(value) if has_derivative else value
 
 
 @operation
 def identity(input: Any, name: str | None = None) -> Any:
     """Return a tensor with the same values (`tf.identity`); in a `model_fn` hooks find it by its name."""
     calls = sys.modules.get("stratagem.estimator.calls")  # not loaded for who uses no Estimator
-    return tensor(input) if calls is None else calls.identity(tensor(input), name)
+    value = own_tensor(tensor(input))
+    return value if calls is None else calls.identity(value, name)
 
 
 @operation
@@ -371,7 +379,7 @@ guarantee_const = identity
 
 def identity_n(input: Any, name: str | None = None) -> list[Any]:
     """Return tensors with the same values (`tf.identity_n`)."""
-    return [tensor(each) for each in input]
+    return [own_tensor(tensor(each)) for each in input]
 
 
 def shape_n(input: Any, out_type: Any = "int32", name: str | None = None) -> list[Any]:
