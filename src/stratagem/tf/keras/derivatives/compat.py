@@ -83,6 +83,8 @@ _ORIGINALS: Final[dict[tuple[ModuleType, str], Function]] = {}
 def _with_rules(original: Function, rules: Rules) -> Function:
     """Return a function of Keras's backend with other derivatives by its tensors of floating-point numbers."""
     signature = inspect.signature(original)
+    # One function for calls that differ in their tensors' numbers alone: a tape compiles what comes again.
+    known = functools.lru_cache(maxsize=256)(functools.partial(_ruled, original, rules))
 
     @functools.wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -91,26 +93,58 @@ def _with_rules(original: Function, rules: Rules) -> Function:
         given = {
             name: value.value if isinstance(value, keras.Variable) else value for name, value in bound.arguments.items()
         }
-        names = [name for name, value in given.items() if _has_derivative(value)]
-        found = rules(given) if names else None
-        if found is None:
+        tensors = {name: value for name, value in given.items() if _has_derivative(value)}
+        if not tensors:
             return original(*args, **kwargs)
-        rule_of = dict(zip(given, found, strict=False))
-
-        def compute(*tensors: Any) -> Any:
-            return original(**{**given, **dict(zip(names, tensors, strict=True))})
-
-        def rule(name: str) -> Rule:
-            own = rule_of.get(name)
-            if own is None:
-                return None
-            return lambda t, y, *tensors: own(
-                t, y, *[{**given, **dict(zip(names, tensors, strict=True))}[each] for each in rule_of]
-            )
-
-        return ruled(compute, *(rule(name) for name in names))(*(given[name] for name in names))
+        shapes = tuple([(name, value.shape, value.dtype) for name, value in tensors.items()])
+        plain = tuple([(name, type(value), value) for name, value in given.items() if name not in tensors])
+        try:
+            function = known(tuple(given), shapes, plain)
+        except TypeError:  # an argument that cannot be hashed: a list, or an array of whole numbers
+            function = _ruled(original, rules, tuple(given), shapes, plain)
+        return original(*args, **kwargs) if function is None else function(*tensors.values())
 
     return call
+
+
+def _ruled(
+    original: Function,
+    rules: Rules,
+    names: tuple[str, ...],
+    shapes: tuple[tuple[str, Any, Any], ...],
+    plain: tuple[tuple[str, type, Any], ...],
+) -> Function | None:
+    """Return a function of a call's tensors with the rules' derivatives; None where the rules leave it to JAX.
+
+    Args:
+        original: Keras's function.
+        rules: The rules of its arguments.
+        names: Those of all arguments, in order.
+        shapes: The name, shape and dtype of each tensor.
+        plain: The name, class and value of all others.
+    """
+    tensors = [name for name, _, _ in shapes]
+    fixed = {name: value for name, _, value in plain}
+    found = rules({**fixed, **{name: jax.ShapeDtypeStruct(shape, dtype) for name, shape, dtype in shapes}})
+    if found is None:
+        return None
+    rule_of = dict(zip(names, found, strict=False))
+
+    def arguments(values: Any) -> dict[str, Any]:
+        return {**fixed, **dict(zip(tensors, values, strict=True))}
+
+    def rule(name: str) -> Rule:
+        own = rule_of.get(name)
+        if own is None:
+            return None
+
+        def derivative(change: Any, result: Any, *values: Any) -> Any:
+            given = arguments(values)
+            return own(change, result, *[given[each] for each in rule_of])
+
+        return derivative
+
+    return ruled(lambda *values: original(**arguments(values)), *map(rule, tensors))
 
 
 def _has_derivative(value: Any) -> bool:
