@@ -463,3 +463,13 @@ def test_shard_hint_needs_a_strategy() -> None:
 def test_wide_integers_of_python_stay_wide() -> None:
     assert Dataset.from_tensors(2**40).element_spec.dtype == np.int64
     assert Dataset.from_tensor_slices(["a", "bc"]).element_spec.dtype.kind == "U"
+
+
+def test_names_of_a_function_mean_what_they_mean_when_it_is_called() -> None:
+    """A dataset holds its functions, not what their names led to when it was made."""
+    factor = 1
+    threshold = 0
+    dataset = Dataset.range(4).map(lambda x: x * factor).filter(lambda x: x > threshold)
+    assert list(dataset.as_numpy_iterator()) == [1, 2, 3]
+    factor, threshold = 10, 10
+    assert list(dataset.as_numpy_iterator()) == [20, 30]

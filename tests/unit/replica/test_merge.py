@@ -186,3 +186,37 @@ def test_misuse_is_explained() -> None:
     per_replica = strategy.run(lambda: 1.0)
     with pytest.raises(InputError, match="was given a per-replica value"):
         strategy.extended.update(variable, lambda v, x: v.assign(x), args=(per_replica,))
+
+
+def test_names_of_a_merge_function_mean_what_they_mean_at_the_call() -> None:
+    """New objects behind old names, and a function that is another one, in `merge_call` within `run`."""
+    strategy = strategy_of(2)
+    batch = batch_of(strategy, [1, 2])
+    factor = 1.0
+    with strategy.scope():
+        total = keras.Variable(0.0)
+
+    def added(strategy: Any, own: Any) -> Any:
+        total.assign(total + factor * strategy.reduce("SUM", own, axis=None))
+
+    def subtracted(strategy: Any, own: Any) -> Any:
+        total.assign(total - factor * strategy.reduce("SUM", own, axis=None))
+
+    merge_fn = added
+
+    def step(x: Any) -> None:
+        merge(merge_fn, keras.ops.sum(x))
+
+    strategy.run(step, args=(batch,))
+    first = total
+    with strategy.scope():
+        total = keras.Variable(10.0)
+    strategy.run(step, args=(batch,))
+    factor = 2.0
+    strategy.run(step, args=(batch,))
+    merge_fn = subtracted
+    strategy.run(step, args=(batch,))
+    assert (float(first.value), float(total.value)) == (3.0, 13.0)
+    factor = 1.0
+    strategy.run(step, args=(batch,))
+    assert float(total.value) == 10.0
