@@ -180,7 +180,8 @@ def _replacing(
         lax.pmax(context.share.masked(gradient, -jnp.inf), AXIS)
         if replicas > 1 and gradient is not None and target.overwrite_with_gradient
         else None
-        for gradient, target in zip(gradients, targets, strict=True)
+        # Not strict: a model that its first call builds has no variables when they are asked for gradients.
+        for gradient, target in zip(gradients, targets, strict=False)
     ]
 
 
