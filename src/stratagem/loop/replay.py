@@ -18,8 +18,8 @@ from stratagem.replica.compat import needed_part
 _MOST_PROGRAMS: Final = 128
 """How many sequences of operations are remembered."""
 
-_MOST_LINKS: Final = 4096
-"""How many operations."""
+_MOST_LINKS: Final = 1024
+"""How many operations. Not more: one that a program makes anew at each step may hold that step's arrays."""
 
 Links = tuple[tuple[int, ...], ...]
 """For each result of an operation, the places of the operands that it has a derivative by."""
