@@ -91,9 +91,8 @@ def tensor(value: Any, dtype: Any = None) -> Any:
         array = array.astype(held(dtype))
     if in_element_function():
         return hosted(array)
-    with (
-        jax.ensure_compile_time_eval()
-    ):  # a constant is known while a function is traced: `if`, `for` and shapes use it
+    # A constant is known while a function is traced: `if`, `for` and shapes use it.
+    with jax.ensure_compile_time_eval():
         return jnp.asarray(array)
 
 
