@@ -386,7 +386,7 @@ from stratagem.core.progress import Phase, progress
 for _ in range(5 * GENERATION + INDEX):
     with progress.during(Phase.STEP, steps=1):
         pass
-print("ports", os.environ["TF_CONFIG"].split('"task"')[0])
+print("ports " + os.environ["TF_CONFIG"].split('"task"')[0])  # one piece: the other worker is killed at any time
 if GENERATION == 1 and INDEX == 1:
     os.kill(os.getpid(), signal.SIGKILL)
 if GENERATION == 2 and INDEX == 0:

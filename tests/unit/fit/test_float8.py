@@ -30,7 +30,9 @@ def trained(strategy: Any) -> tuple[list[float], dict[str, Any]]:
 def test_fit_is_as_on_one_device(replicas: int) -> None:
     expected_losses, expected = trained(None)
     losses, found = trained(stratagem.MirroredStrategy([f"cpu:{i}" for i in range(replicas)]))
-    np.testing.assert_allclose(losses, expected_losses, rtol=2e-5)
+    # A sum over replicas differs in its last bit, and a number near the middle of two of float8 is then rounded to the
+    # other: 4e-5 with JAX 0.7.2. Scales that were averaged made 3e-3.
+    np.testing.assert_allclose(losses, expected_losses, rtol=1e-4)
     for name, value in expected.items():
         # A replica's loss is the mean over its own rows: what it sees of gradients is that much greater.
         factor = replicas if "outputs_grad" in name else 1

@@ -127,7 +127,7 @@ def test_settings_of_an_optimizer(coordinator: ClusterCoordinator) -> None:
     coordinator.schedule(step).fetch()
     assert float(weight.value) == 0.25
     optimizer.clipnorm = 0.1
-    with pytest.raises(UsageError, match=r"clipnorm of the optimizer 'sgd.*' was None .* and is 0\.1"):
+    with pytest.raises(UsageError, match=r"(?i)clipnorm of the optimizer 'sgd.*' was None .* and is 0\.1"):
         coordinator.schedule(step)
     optimizer.clipnorm = None
 

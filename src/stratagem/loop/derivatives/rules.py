@@ -43,7 +43,11 @@ def ruled(compute: Function, *rules: Rule, of_complex: bool = False) -> Function
         >>> float(doubled(1.0)), float(jax.grad(doubled)(1.0))
         (2.0, 5.0)
     """
-    own = jax.custom_jvp(compute)
+
+    def value(*arguments: Any) -> Any:
+        return compute(*arguments)
+
+    own = jax.custom_jvp(value)  # not of `compute`: JAX would hand its optional arguments to the rules
 
     def derivative(arguments: Any, changes: Any) -> Any:
         result = jnp.asarray(own(*arguments))
