@@ -41,7 +41,8 @@ EXCEPTIONS: Final = {
     "TensorFlow computes it under XLA alone.": "tf.math.approx_min_k tf.nn.approx_min_k",
     "Keras 3 alone has it, and its numbers.": """
         tf.keras.losses.CTC tf.keras.losses.ctc tf.keras.losses.circle
-        tf.keras.losses.CategoricalGeneralizedCrossEntropy tf.keras.initializers.STFT*
+        tf.keras.losses.CategoricalGeneralizedCrossEntropy tf.keras.losses.SparseCategoricalFocalCrossentropy
+        tf.keras.losses.sparse_categorical_focal_crossentropy tf.keras.initializers.STFT*
         tf.keras.initializers.stft""",
 }
 """Names, with * for any part, and why they have no case."""
