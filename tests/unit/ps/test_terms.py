@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -155,11 +156,18 @@ class FlyingClock(HandClock):
     """Flies when told to: every look at it finds the chief's time run out, whatever was heard before."""
 
     flies = False
+    _look = threading.Lock()
 
     def now(self) -> float:
-        if self.flies:
-            self.time += 2 * CHIEF_SECONDS
+        with self._look:
+            if self.flies:
+                self.time += 2 * CHIEF_SECONDS
         return super().now()
+
+    def land(self) -> None:
+        """Fly no more; no thread that has begun to look at it moves it afterwards."""
+        with self._look:
+            self.flies = False
 
 
 def test_nobody_waits_for_ever_for_a_chief() -> None:
@@ -172,7 +180,7 @@ def test_nobody_waits_for_ever_for_a_chief() -> None:
         for serving in (cluster.worker, *cluster.servers):
             with pytest.raises(UnavailableError, match=f"{serving.task} has heard nothing from the chief for 300 s"):
                 serving.wait()
-        clock.flies = False
+        clock.land()
         another = stratagem.ParameterServerStrategy(cluster.resolver)
         another.close()
         for serving in (cluster.worker, *cluster.servers):
