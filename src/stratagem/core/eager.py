@@ -1,4 +1,4 @@
-"""What programs get to look at, elements of datasets and components of replicas: arrays that answer `.numpy()`.
+"""Arrays that answer `.numpy()`: elements of datasets and components of replicas, which programs look at.
 
 Text is bytes here, as in TensorFlow, and compares with a str as with its bytes.
 """

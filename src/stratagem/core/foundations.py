@@ -201,12 +201,12 @@ ATTRIBUTES: Final[Mapping[str, tuple[str, ...]]] = {
     "keras:callbacks.ProgbarLogger": ("_maybe_init_progbar",),
     "jax._src.core:Tracer": ("_trace",),
 }
-"""What Keras's and JAX's objects keep under names of their own: methods, or what some method of the class sets."""
+"""Attributes of Keras's and JAX's objects: methods, or what some method of the class sets."""
 
 OPTIONAL: Final[Mapping[str, str]] = {
     "keras.src.backend.jax.trainer:Trainer._maybe_symbolic_build": "since 3.16: it builds a model from a batch",
 }
-"""What only some releases have, and is done without elsewhere."""
+"""Names that only some releases have; elsewhere they are done without."""
 
 PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = {
     "all_gather": ("all_gather_dimension", "axis_index_groups", "axis_name", "tiled"),

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from stratagem.replica.compat import needed_part
+from stratagem.replica.guards import is_hashable
 
 _MOST_PROGRAMS: Final = 128
 """How many sequences of operations are remembered."""
@@ -131,7 +132,7 @@ class Replay:
             steps.append((operation.key(), renumbered(operation.numbers), renumbered(needed)))
         signature = tuple(steps), renumbered(self._targets), renumbered(self.sources)
         is_known = all(operation.what is not None for operation in self._operations)
-        return signature if is_known and _is_hashable(signature) else None
+        return signature if is_known and is_hashable(signature) else None
 
     def _without_arrays(self) -> Replay:
         """Return the same operations without their operands, which a compiled program must not keep."""
@@ -154,14 +155,6 @@ def _keep(
     while len(known) > most:
         known.popitem(last=False)
     return value
-
-
-def _is_hashable(value: Any) -> bool:
-    try:
-        hash(value)
-    except TypeError:
-        return False
-    return True
 
 
 def _between(
@@ -193,7 +186,7 @@ def _between(
 def _links(operation: Operation) -> Links:
     """Return for each result the places of the operands that it has a derivative by: `floor` has none."""
     key = operation.key()
-    if key is None or not _is_hashable(key):
+    if key is None or not is_hashable(key):
         return (tuple(range(len(operation.operands))),) * len(operation.results)
     known = _links_of.get(key)
     return _keep(_links_of, key, _links_by_tracing(operation) if known is None else known, most=_MOST_LINKS)

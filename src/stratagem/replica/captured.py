@@ -35,7 +35,17 @@ from typing import Any, Final
 import keras
 
 from stratagem.replica.compat import is_keras_object, names_of_settings
-from stratagem.replica.guards import MISSING, Guards, Path, Place, content_of, is_number, is_watched, may_be_input
+from stratagem.replica.guards import (
+    MISSING,
+    Guards,
+    Path,
+    Place,
+    content_of,
+    is_hashable,
+    is_number,
+    is_watched,
+    may_be_input,
+)
 from stratagem.replica.reads import ITEM, Chain, merge, reads_of, words
 
 _MOST_ITEMS: Final = 1000
@@ -190,7 +200,7 @@ class _Look:
         if len(items) > _MOST_ITEMS:
             guards.note((type(container), tuple([id(item) for _, item in items])), path, *(item for _, item in items))
             return
-        guards.note((type(container), keys if _is_hashable(keys) else len(items)), path)
+        guards.note((type(container), keys if is_hashable(keys) else len(items)), path)
         for key, item in items:
             own = (*path[:-1], f"{path[-1]}[{key!r}]")
             if isinstance(container, list | dict):
@@ -370,7 +380,7 @@ def is_equal_by_value(value: Any) -> bool:
     kind = type(value)
     if kind.__hash__ in (None, object.__hash__) or isinstance(value, MethodType | type) or is_keras_object(value):
         return False
-    return not isinstance(value, _CONTAINERS) and _is_hashable(value)
+    return not isinstance(value, _CONTAINERS) and is_hashable(value)
 
 
 def _read_of_arguments(fn: Any) -> Chain:
@@ -384,14 +394,6 @@ def _read_of_arguments(fn: Any) -> Chain:
             merge(merged, chain)
             chain = chain.get(ITEM)
     return merged
-
-
-def _is_hashable(value: Any) -> bool:
-    try:
-        hash(value)
-    except TypeError:
-        return False
-    return True
 
 
 def _in_order(container: Any) -> Iterator[Any]:

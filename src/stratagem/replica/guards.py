@@ -68,6 +68,15 @@ class Place:
         return vars(self.holder) if isinstance(self.holder, type) else self.holder
 
 
+def is_hashable(value: Any) -> bool:
+    """Whether a value can be looked up."""
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
 def is_number(value: object) -> bool:
     """Whether a value is a Python number that JAX's default integer can hold."""
     if isinstance(value, int):

@@ -1,4 +1,4 @@
-"""How a function gets TensorFlow's derivative where JAX's differs: at kinks, ties and bounds, and where none is finite.
+"""Rules that give functions TensorFlow's derivatives where JAX's differ: at kinks, ties, bounds and infinities.
 
 JAX takes the half of both sides at `max(x, 0)`, and 1 for `abs` at 0; TensorFlow has one side, and 0. A function that
 is taken over from TensorFlow (a loss, a regulariser, a clip) begins to train exactly there. So each of these stands
