@@ -110,3 +110,40 @@ def test_a_zero_that_is_negative_stays_so() -> None:
         with stratagem.GradientTape() as tape:
             loss = keras.ops.arctan2(w, -1.0 + 0.0 * w)
         np.testing.assert_allclose(np.asarray(loss), [-np.pi, np.pi])
+
+
+@jax.custom_jvp
+def thrice(x: Any) -> Any:
+    return x * jnp.asarray(3, x.dtype)
+
+
+@thrice.defjvp
+def _slope_of_thrice(primals: Any, tangents: Any) -> Any:
+    return thrice(*primals), tangents[0] * jnp.asarray(5, tangents[0].dtype)
+
+
+def test_a_function_with_a_derivative_of_its_own_at_several_shapes_and_dtypes() -> None:
+    """Its trace holds the shape and the dtype: what was compiled for one must not be taken for another."""
+    for _ in range(3):
+        for shape in ((), (2,), (2, 3)):
+            for dtype in ("float32", "bfloat16"):
+                x = jnp.ones(shape, dtype)
+                with stratagem.GradientTape() as tape:
+                    tape.watch(x)
+                    y = thrice(x)
+                gradient = tape.gradient(y, x)
+                assert (gradient.shape, gradient.dtype.name) == (shape, dtype)
+                assert float(jnp.sum(gradient)) == 5.0 * x.size
+
+
+def test_what_has_no_derivative_leads_nowhere() -> None:
+    """As in TensorFlow: the gradient of a floor is None, and of a sum with it the other part's."""
+    x = jnp.asarray([1.5, -2.5])
+    with stratagem.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        whole = jnp.floor(x)
+        whole_and_more = jnp.sum(jnp.floor(x) * 2.0 + x * 3.0)
+        place = x[jnp.argmax(x)]
+    assert tape.gradient(whole, x) is None
+    assert tape.gradient(whole_and_more, x).tolist() == [3.0, 3.0]
+    assert tape.gradient(place, x).tolist() == [1.0, 0.0]
