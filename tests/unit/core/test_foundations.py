@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import importlib
 import re
+import subprocess
+import sys
 import tomllib
 import warnings
 from collections.abc import Iterator
@@ -153,6 +155,17 @@ def test_a_name_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
         f'  What to do: pip install "jax{foundations.bounds("jax")}" "keras{foundations.bounds("keras")}", '
         "or install a newer Stratagem."
     )
+
+
+@pytest.mark.parametrize("first", ["stratagem.MirroredStrategy", "from stratagem.tf import keras"])
+def test_a_program_is_told_once_and_before_all_else(first: str) -> None:
+    """No AttributeError from somewhere inside, whatever the program names first."""
+    program = f"import jax._src.core as core\ndel core.get_referent\nimport stratagem\n{first}"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1
+    assert done.stderr.count("Error: ") == 1
+    assert "VersionError: JAX " in done.stderr
+    assert "has no jax._src.core:get_referent, for GradientTape" in done.stderr
 
 
 def test_an_attribute_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
