@@ -81,7 +81,7 @@ class Traced:
             return self._evaluate([*values, *self._values[variables:]], known, change)
 
         # The sum of this zero and any number is that number, also where it is another zero.
-        zeros = [-jnp.zeros(() if var is None else var.aval.shape, _dtype(var)) for var in chosen]
+        zeros = [-jnp.zeros(_shape(var), _dtype(var)) for var in chosen]
         _, pull = jax.vjp(targets, self._values[:variables], zeros)
         by_value, by_tensor = (jax.vmap(pull) if several else pull)(list(weights))
         gradients = zip([*by_value, *by_tensor], connected, strict=True)
@@ -158,6 +158,10 @@ class Traced:
 
 def _is_inexact(var: Any) -> bool:
     return not isinstance(var, Literal) and jnp.issubdtype(var.aval.dtype, jnp.inexact)
+
+
+def _shape(var: Any) -> tuple[int, ...]:
+    return () if var is None else var.aval.shape
 
 
 def _dtype(var: Any) -> Any:

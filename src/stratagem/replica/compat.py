@@ -13,12 +13,11 @@ from typing import Any, Final
 import keras
 from jax.interpreters.partial_eval import dce_jaxpr
 
-from stratagem.core.foundations import lacking, parameters_of
+from stratagem.core.foundations import lacking, look_up, parameters_of
 
-try:
-    from jax.extend.core import get_opaque_trace_state
-except ImportError:  # before JAX 0.10
-    from jax.core import get_opaque_trace_state
+_get_opaque_trace_state: Final[Any] = look_up(
+    "jax.extend.core:get_opaque_trace_state|jax.core:get_opaque_trace_state"  # the first since JAX 0.10
+)
 
 
 def stored_value(variable: Any) -> Any:
@@ -104,7 +103,7 @@ def needed_part(program: Any, used: Sequence[bool]) -> tuple[Any, list[bool]]:
 
 def trace_state() -> Any:
     """Return something that is equal wherever JAX traces the same function, and not in a loop or branch inside it."""
-    return get_opaque_trace_state()
+    return _get_opaque_trace_state()
 
 
 _KERAS_OBJECTS: Final = (

@@ -15,7 +15,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -84,7 +84,7 @@ class _Branch:
     @property
     def shapes(self) -> list[tuple[int, ...]]:
         """The shapes of the leaves."""
-        return [tuple(leaf.shape) for leaf in self.traced.out_avals]
+        return [tuple(leaf.shape) for leaf in cast("Sequence[Any]", self.traced.out_avals)]
 
     @property
     def numbered(self) -> Tree:
