@@ -39,7 +39,7 @@ BUILDING: Final = [
     (BaseTrainer, "_symbolic_build"),
     *([(Trainer, "_maybe_symbolic_build")] if hasattr(Trainer, "_maybe_symbolic_build") else []),  # since Keras 3.16
 ]
-"""Where Keras's loops build a model from a batch. The second takes a batch of the data for it."""
+"""Methods by which Keras's loops build a model from a batch. The second takes a batch of the data for it."""
 
 STATE_SYNC: Final = "state_sync" if hasattr(Trainer, "state_sync") else "jax_state_sync"  # the first since Keras 3.16
 """The method by which Keras gives a model's variables the values that its loop keeps."""

@@ -17,10 +17,10 @@ from stratagem.replica.compat import needed_part
 from stratagem.replica.guards import is_hashable
 
 _MOST_PROGRAMS: Final = 128
-"""How many sequences of operations are remembered."""
+"""Number of sequences of operations that are remembered."""
 
 _MOST_LINKS: Final = 1024
-"""How many operations. Not more: one that a program makes anew at each step may hold that step's arrays."""
+"""Number of operations that are remembered. Not more: one that is made anew at each step may hold its arrays."""
 
 Links = tuple[tuple[int, ...], ...]
 """For each result of an operation, the places of the operands that it has a derivative by."""

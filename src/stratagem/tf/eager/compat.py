@@ -59,7 +59,7 @@ def _read_value(variable: Any) -> Any:
 _ARRAYS: tuple[Any, ...] = (ArrayImpl, Tracer)
 
 _POSITIONS: Final = (int, np.integer, ArrayImpl, np.ndarray)
-"""What may be a position in an index, beside slices, None, Ellipsis and masks."""
+"""Classes of positions in an index; slices, None, Ellipsis and masks may stand beside them."""
 
 
 def _refuse_positions_outside(shape: tuple[int, ...], key: Any) -> None:

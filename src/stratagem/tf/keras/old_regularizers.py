@@ -1,4 +1,4 @@
-"""What regularisers of Keras 2 have other defaults than those of Keras 3."""
+"""Regularisers of Keras 2 whose defaults are not those of Keras 3."""
 
 from __future__ import annotations
 

@@ -10,6 +10,6 @@ _NAMES: Final = {
     name: f"stratagem.tf.tensors.elementwise:{name}"
     for name in ("bessel_i0", "bessel_i0e", "bessel_i1", "bessel_i1e", "expint", "spence")
 }
-"""Where each name lives."""
+"""The module and the attribute of each name."""
 
 __getattr__, __dir__ = lazy(__name__, _NAMES)

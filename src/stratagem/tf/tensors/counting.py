@@ -1,4 +1,4 @@
-"""How often numbers occur, and what rows of one number come to: `tf.math.bincount`, `tf.math.segment_sum`.
+"""Counts of numbers, and sums of the rows that have one number: `tf.math.bincount`, `tf.math.segment_sum`.
 
 Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/math
 """

@@ -122,7 +122,7 @@ _PARAMETERS: Final = {
     "softsign": ("features",),
     "zeta": ("x", "q"),
 }
-"""What TensorFlow calls the arguments of functions of which it does not call them x, or x and y."""
+"""TensorFlow's names of arguments, where they are not x, or x and y."""
 
 
 def _function(name: str, on_host_too: str | None, on_jax: Callable[..., Any], count: int) -> Callable[..., Any]:

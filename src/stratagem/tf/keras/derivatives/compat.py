@@ -36,7 +36,7 @@ def _always(like: Function) -> Rules:
 
 
 def _of_logits(given: Mapping[str, Any]) -> tuple[Rule, ...] | None:
-    """Of probabilities Keras computes otherwise than TensorFlow; there its own derivative is that of its value."""
+    """Return rules for logits. Of probabilities Keras computes another value, whose derivative is its own."""
     return derivatives.softmax_cross_entropy_rules(given["axis"]) if given["from_logits"] else None
 
 
