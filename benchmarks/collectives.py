@@ -25,8 +25,8 @@ from pages import page, save
 from plots import BLUE, ORANGE, Line, lines
 
 import stratagem
-from stratagem.replica.central import compiled
-from stratagem.replica.mesh import AXIS, ReplicaMesh
+from stratagem.mesh.mesh import AXIS, ReplicaMesh
+from stratagem.program.rules.at_centre import compiled
 from stratagem.testing import run_workers
 
 SIZES = tuple(kib << 10 for kib in (1, 16, 64, 128, 256, 1024, 4096, 11264, 16384, 65536))

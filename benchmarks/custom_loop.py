@@ -27,7 +27,7 @@ from jax.sharding import PartitionSpec
 
 import stratagem
 from stratagem import keras
-from stratagem.replica.mesh import AXIS
+from stratagem.mesh.mesh import AXIS
 
 
 class Measured(NamedTuple):

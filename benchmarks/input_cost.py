@@ -22,8 +22,8 @@ from figures import Figure
 import stratagem
 from stratagem import keras
 from stratagem.data import Dataset
-from stratagem.fit import adapter
-from stratagem.fit.reading import StepRows
+from stratagem.feed import adapter
+from stratagem.feed.reading import StepRows
 
 
 def digits() -> tuple[np.ndarray, np.ndarray]:

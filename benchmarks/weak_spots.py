@@ -1,4 +1,4 @@
-"""What it brings to say differently what XLA:CPU is slow at: steps with and without `stratagem.replica.for_cpu`.
+"""What it brings to say differently what XLA:CPU is slow at: steps with and without `stratagem.program.rules.cpu`.
 
 The networks of two tutorials, which are made of such spots, on one core: that of "Custom training with
 tf.distribute.Strategy" (max-pooling; 64 rows of 28x28) and a ResNet-18 (512 channels on images of 2x2; 16 rows of

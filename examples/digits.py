@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from sklearn.datasets import load_digits
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 
 Split = tuple[np.ndarray, np.ndarray]
 """Images of shape (n, 28, 28), float32, and labels of shape (n,), int64."""
@@ -48,12 +48,10 @@ def _enlarged(images: np.ndarray) -> np.ndarray:
 def _mnist(file: Path) -> tuple[Split, Split]:
     if not file.is_file():
         raise InputError(
-            explain(
-                f"There is no {file}.",
-                "There is nothing to train on.",
-                f"Name the folder that holds {file.name} (arrays x_train, y_train, x_test, y_test), or leave out "
-                "--data and STRATAGEM_DATA to train on the digits inside scikit-learn.",
-            )
+            f"There is no {file}.",
+            "There is nothing to train on.",
+            f"Name the folder that holds {file.name} (arrays x_train, y_train, x_test, y_test), or leave out "
+            "--data and STRATAGEM_DATA to train on the digits inside scikit-learn.",
         )
     with np.load(file) as arrays:
         x_train, y_train, x_test, y_test = (arrays[name] for name in ("x_train", "y_train", "x_test", "y_test"))

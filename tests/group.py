@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import jax
 
-from stratagem.replica.mesh import ReplicaMesh
+from stratagem.mesh.mesh import ReplicaMesh
 
 T = TypeVar("T")
 

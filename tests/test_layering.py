@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,18 +16,53 @@ import pytest
 import stratagem
 
 PACKAGE = Path(stratagem.__file__).parent
-LAYERS: tuple[frozenset[str], ...] = (
-    frozenset({"core"}),
-    frozenset({"cluster", "keras", "replica", "transport"}),
-    frozenset({"launch", "data", "loop", "train", "ps"}),
-    frozenset({"fit", "testing"}),
-    frozenset({"strategy"}),
-    frozenset({"callbacks"}),
-    frozenset({"estimator", "doctor", "plan"}),
-    frozenset({"tf"}),
-    frozenset({"migrate"}),
+ARCHITECTURE = Path(__file__).parents[1] / "docs" / "architecture.md"
+
+CORE: tuple[dict[str, str], ...] = (
+    {"core": "words and values of all layers: errors in three parts, options, findings, deadlines, names of variables"},
+    {
+        "cluster": "who is in the cluster, which task this one is; how tasks meet, agree and end",
+        "data": "`Dataset`: a global order, of which a worker reads its rows; the proof of it",
+        "host_memory": "sums over the processes of a host, through memory they share; knows neither traces nor a mesh",
+        "keras": "the module `keras` as `stratagem.keras`, which takes JAX whatever was imported before",
+        "launch": "`stratagem run`; imports neither JAX nor Keras",
+        "plan": "`stratagem plan`: the cost of sums, the step of a model on more workers",
+        "transport": "messages with arrays between tasks: bounded, versioned, authenticated (ZeroMQ)",
+    },
+    {
+        "mesh": "the mesh, shares of a batch, placing of values, policies of variables, packed sums",
+        "testing": "real workers and virtual devices for tests",
+    },
+    {
+        "compression": "what replicas send in place of gradients, and what they keep for the next step",
+        "program": "how a step is compiled, which variables it touches, which program belongs to a call",
+    },
+    {
+        "ps": "parameter servers: remote variables, updates where they live, the coordinator and its state machine",
+        "replica": "the context of a replica, `run`, `reduce`, merging, uneven batches",
+    },
+    {
+        "checkpoint": "checkpoints, their manager, preemption; `stratagem.train` has the public names",
+        "feed": "the way of a batch: from what the user gave to rows on devices",
+        "loop": "`stratagem.function`, `GradientTape`, a step's own loss",
+    },
+    {"fit": "`fit`, `evaluate` and `predict` of a model under a strategy: steps, gradients, resuming"},
+    {"strategy": "the public strategies: each chooses devices and says who is chief"},
+    {
+        "callbacks": "`BackupAndRestore`: what a backup holds, and when it is made",
+        "doctor": "`stratagem doctor`: facts of all tasks side by side, sums timed, a dataset read together",
+    },
 )
-"""A folder imports from itself and from the layers before its own. Modules beside the folders come last."""
+"""The core: a folder imports from itself and from the layers before its own."""
+
+RING: tuple[dict[str, str], ...] = (
+    {"estimator": "`model_fn` as a compiled step for each mode, its checkpoints, hooks, `train_and_evaluate`"},
+    {"tf": "TensorFlow's names, in tables that are read when a name is first used"},
+    {"migrate": "`stratagem migrate`: a program's syntax tree, its names, and whether `tf` has them"},
+)
+"""The ring round the core: TensorFlow's older interfaces. Nothing in the core imports it."""
+
+LAYERS = (*CORE, *RING)
 
 RANK = {folder: rank for rank, folders in enumerate(LAYERS) for folder in folders}
 TOP = len(LAYERS)
@@ -86,6 +122,36 @@ def violations(source: str, module: str, file_name: str) -> list[str]:
     return found
 
 
+def module_name(file: Path) -> str:
+    """Return the name by which a file is imported."""
+    return module_of(file).removesuffix(".__init__")
+
+
+def import_graph(sources: dict[str, tuple[str, str]]) -> dict[str, set[str]]:
+    """Return which modules each module imports.
+
+    Args:
+        sources: By the name of a module, the name that relative imports count from, and its text.
+    """
+    graph: dict[str, set[str]] = {}
+    for name, (origin, text) in sources.items():
+        graph[name] = set()
+        for target, _, _ in imports_of(ast.parse(text), origin):
+            found = next((each for each in (target, target.rpartition(".")[0]) if each in sources), None)
+            if found not in (None, name):
+                graph[name].add(str(found))
+    return graph
+
+
+def circle(graph: dict[str, set[str]]) -> list[str]:
+    """Return modules that import each other in a circle, an empty list where none do."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
 def source_files() -> list[Path]:
     return sorted(PACKAGE.rglob("*.py"))
 
@@ -109,7 +175,7 @@ def test_every_folder_has_a_layer() -> None:
     ("source", "module", "expected"),
     [
         ("from stratagem.core.errors import explain", "stratagem.cluster.spec", []),
-        ("import stratagem.replica.mesh", "stratagem.core.clock", ["1: core must not import stratagem.replica.mesh"]),
+        ("import stratagem.mesh.mesh", "stratagem.core.clock", ["1: core must not import stratagem.mesh.mesh"]),
         ("from stratagem import data", "stratagem.launch.cli", ["1: launch must not import stratagem.data"]),
         ("from ..fit import seam", "stratagem.data.dataset", ["1: data must not import stratagem.fit.seam"]),
         ("from . import plan", "stratagem.launch.cli", []),
@@ -125,6 +191,36 @@ def test_every_folder_has_a_layer() -> None:
 )
 def test_rules_find_what_they_are_for(source: str, module: str, expected: list[str]) -> None:
     assert violations(source, module, "some_file.py") == expected
+
+
+def test_no_circle_of_imports() -> None:
+    graph = import_graph({module_name(file): (module_of(file), file.read_text("utf-8")) for file in source_files()})
+    assert circle(graph) == []
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        ({"a": "import b", "b": "import c", "c": ""}, []),
+        ({"a": "import b, c", "b": "import c", "c": ""}, []),
+        ({"a": "import b", "b": "import c", "c": "from b import x"}, ["b", "c"]),
+        ({"p": "", "p.a": "from p import b", "p.b": "from p.a import name"}, ["p.a", "p.b"]),
+        ({"p.a": "if TYPE_CHECKING:\n    from .b import x", "p.b": "import p.a"}, ["p.a", "p.b"]),
+    ],
+)
+def test_circles_are_found(texts: dict[str, str], expected: list[str]) -> None:
+    found = circle(import_graph({name: (name, text) for name, text in texts.items()}))
+    assert sorted(set(found)) == expected
+
+
+def table() -> str:
+    """Return the table of layers for docs/architecture.md."""
+    rows = [f"| {rank} | `{name}` | {what} |" for rank, layer in enumerate(LAYERS, 1) for name, what in layer.items()]
+    return "\n".join(["| layer | folder | what it is |", "| --- | --- | --- |", *rows])
+
+
+def test_table_of_layers_in_the_documentation() -> None:
+    assert table() in ARCHITECTURE.read_text("utf-8"), f"docs/architecture.md should have:\n{table()}"
 
 
 def in_fresh_process(program: str) -> object:

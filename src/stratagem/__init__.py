@@ -33,16 +33,18 @@ if TYPE_CHECKING:
     from stratagem.core.types import InputReplicationMode as InputReplicationMode
     from stratagem.core.types import ReduceOp as ReduceOp
     from stratagem.core.types import RunOptions as RunOptions
+    from stratagem.feed.distributed import DistributedDataset as DistributedDataset
+    from stratagem.feed.distributed import DistributedIterator as DistributedIterator
     from stratagem.loop.function import function as function
     from stratagem.loop.grads import value_and_grad as value_and_grad
     from stratagem.loop.tape import GradientTape as GradientTape
     from stratagem.loop.tape import UnconnectedGradients as UnconnectedGradients
+    from stratagem.mesh.values import DistributedValues as DistributedValues
+    from stratagem.mesh.values import PerReplica as PerReplica
     from stratagem.replica.context import ReplicaContext as ReplicaContext
     from stratagem.replica.context import experimental_set_strategy as experimental_set_strategy
     from stratagem.replica.context import has_strategy as has_strategy
     from stratagem.replica.context import in_cross_replica_context as in_cross_replica_context
-    from stratagem.replica.values import DistributedValues as DistributedValues
-    from stratagem.replica.values import PerReplica as PerReplica
     from stratagem.strategy.base import Strategy as Strategy
     from stratagem.strategy.central_storage import CentralStorageStrategy as CentralStorageStrategy
     from stratagem.strategy.cross_device import CrossDeviceOps as CrossDeviceOps
@@ -51,8 +53,6 @@ if TYPE_CHECKING:
     from stratagem.strategy.cross_device import ReductionToOneDevice as ReductionToOneDevice
     from stratagem.strategy.default import get_replica_context as get_replica_context
     from stratagem.strategy.default import get_strategy as get_strategy
-    from stratagem.strategy.input import DistributedDataset as DistributedDataset
-    from stratagem.strategy.input import DistributedIterator as DistributedIterator
     from stratagem.strategy.mirrored import MirroredStrategy as MirroredStrategy
     from stratagem.strategy.multi_worker_mirrored import MultiWorkerMirroredStrategy as MultiWorkerMirroredStrategy
     from stratagem.strategy.one_device import OneDeviceStrategy as OneDeviceStrategy
@@ -66,9 +66,9 @@ _HOMES = {
     "CommunicationImplementation": "stratagem.core.types",
     "CommunicationOptions": "stratagem.core.types",
     "CrossDeviceOps": "stratagem.strategy.cross_device",
-    "DistributedDataset": "stratagem.strategy.input",
-    "DistributedIterator": "stratagem.strategy.input",
-    "DistributedValues": "stratagem.replica.values",
+    "DistributedDataset": "stratagem.feed.distributed",
+    "DistributedIterator": "stratagem.feed.distributed",
+    "DistributedValues": "stratagem.mesh.values",
     "GradientTape": "stratagem.loop.tape",
     "HierarchicalCopyAllReduce": "stratagem.strategy.cross_device",
     "InputContext": "stratagem.core.types",
@@ -79,7 +79,7 @@ _HOMES = {
     "NcclAllReduce": "stratagem.strategy.cross_device",
     "OneDeviceStrategy": "stratagem.strategy.one_device",
     "ParameterServerStrategy": "stratagem.strategy.parameter_server",
-    "PerReplica": "stratagem.replica.values",
+    "PerReplica": "stratagem.mesh.values",
     "ReduceOp": "stratagem.core.types",
     "ReductionToOneDevice": "stratagem.strategy.cross_device",
     "ReplicaContext": "stratagem.replica.context",

@@ -6,14 +6,14 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 import stratagem.core.needs_jax  # noqa: F401 - before Keras
+from stratagem.checkpoint.preemption import PreemptionCheckpointHandler, TerminationConfig
 from stratagem.core.types import CommunicationImplementation, CommunicationOptions, ValueContext
+from stratagem.feed.dataset_creator import DatasetCreator
 from stratagem.strategy.central_storage import CentralStorageStrategy
-from stratagem.strategy.dataset_creator import DatasetCreator
 from stratagem.strategy.multi_worker_mirrored import (
     ExperimentalMultiWorkerMirroredStrategy as MultiWorkerMirroredStrategy,
 )
 from stratagem.strategy.tpu import TPUStrategy
-from stratagem.train.preemption import PreemptionCheckpointHandler, TerminationConfig
 
 if TYPE_CHECKING:
     from stratagem import coordinator as coordinator

@@ -30,8 +30,8 @@ from stratagem.data import (
     write_tfrecord,
 )
 from stratagem.data.experimental import SHARD_HINT
-from stratagem.fit.reading import begin
-from stratagem.fit.sources import DatasetSource
+from stratagem.feed.reading import begin
+from stratagem.feed.sources import DatasetSource
 
 BATCH = 6
 FILES = 4

@@ -49,7 +49,7 @@ def everybody_saves(folder: str) -> dict[str, Any]:
     strategy = _strategy()
     model = _trained(strategy)
     writes: list[str] = []
-    import stratagem.train.storage as storage
+    import stratagem.checkpoint.storage as storage
 
     write = storage.write
     storage.write = lambda path, *rest: (writes.append(path), write(path, *rest))[1]  # pyright: ignore
@@ -86,7 +86,8 @@ def _accumulators(model: Any, folder: str) -> list[list[float]]:
     """Save at each step of an epoch of 4 steps that updates at the third; return what was accumulated at each."""
     import keras
 
-    from stratagem.train import Checkpoint, CheckpointManager, storage
+    from stratagem.checkpoint import storage
+    from stratagem.train import Checkpoint, CheckpointManager
 
     manager = CheckpointManager(Checkpoint(model=model), folder, max_to_keep=None)
     save = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: manager.save())
@@ -174,7 +175,7 @@ def test_pattern_of_the_tutorials(tmp_path: Path) -> None:
 
 def each_sees_its_own_disk(folder: str) -> tuple[Any, bool, list[Any]]:
     """The same path means another disk on each worker; the other one's holds an older run."""
-    import stratagem.train.together as together
+    import stratagem.checkpoint.collective_io as together
     from stratagem.train import Checkpoint, CheckpointManager
 
     together.CHUNK_BYTES = 100  # pyright: ignore[reportAttributeAccessIssue]
@@ -205,7 +206,7 @@ def test_only_the_chief_sees_the_folder(tmp_path: Path) -> None:
 def disk_of_the_chief_is_full(folder: str, in_background: bool) -> list[str]:
     import keras
 
-    import stratagem.train.storage as storage
+    import stratagem.checkpoint.storage as storage
     from stratagem.train import Checkpoint, CheckpointOptions
 
     strategy = _strategy()

@@ -13,7 +13,7 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
-from tests.unit.fit.inputs.kinds import BATCH, KINDS, ROWS, batch, tensorflow, torch_loader
+from tests.unit.feed.kinds.kinds import BATCH, KINDS, ROWS, batch, tensorflow, torch_loader
 
 from stratagem.core.errors import InputError, PeerError
 from stratagem.testing import run_workers

@@ -85,8 +85,8 @@ def _without_number(x: Any, y: Any, number: Any) -> Any:
 def train(folder: str) -> dict[str, Any]:
     """Train on every input as one worker."""
     import stratagem
-    from stratagem.fit.reading import begin
-    from stratagem.fit.sources import DatasetSource
+    from stratagem.feed.reading import begin
+    from stratagem.feed.sources import DatasetSource
 
     strategy = stratagem.MultiWorkerMirroredStrategy()
     own = Path(folder) / f"worker{strategy.worker_index}"

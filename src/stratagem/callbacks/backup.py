@@ -11,20 +11,20 @@ import keras
 from stratagem.callbacks import snapshot
 from stratagem.callbacks.snapshot import Progress, Snapshot
 from stratagem.callbacks.states import CallbackStates
+from stratagem.checkpoint import storage
+from stratagem.checkpoint.background import failure_of
+from stratagem.checkpoint.collective_io import finish_together, read_together
+from stratagem.checkpoint.generations import Generations
+from stratagem.checkpoint.preemption import PreemptionWatch, TerminationConfig, leave
+from stratagem.checkpoint.state_file import latest_checkpoint
 from stratagem.cluster.bootstrap import current_peers
-from stratagem.core.errors import InputError, UsageError, explain
+from stratagem.core.errors import InputError, UsageError
 from stratagem.core.log import announce
 from stratagem.fit import compat, seam
 from stratagem.fit.resuming import Session
 from stratagem.replica.context import StrategyLike
 from stratagem.strategy.base import one_replica
 from stratagem.strategy.default import get_strategy
-from stratagem.train import storage
-from stratagem.train.background import failure_of
-from stratagem.train.generations import Generations
-from stratagem.train.preemption import PreemptionWatch, TerminationConfig, leave
-from stratagem.train.state_file import latest_checkpoint
-from stratagem.train.together import finish_together, read_together
 
 
 class BackupAndRestore(keras.callbacks.Callback):
@@ -94,11 +94,9 @@ class BackupAndRestore(keras.callbacks.Callback):
     def begin_session(self, session: Session, callbacks: Sequence[Any]) -> None:
         if session.strategy.worker_count == 1 and current_peers() is not None:
             raise UsageError(
-                explain(
-                    f"Model {session.model.name!r} trains on this worker alone, and the cluster has several.",
-                    "Each worker would train a model of its own, and their backups would be mixed up.",
-                    "Make and compile the model inside the scope of a MultiWorkerMirroredStrategy.",
-                )
+                f"Model {session.model.name!r} trains on this worker alone, and the cluster has several.",
+                "Each worker would train a model of its own, and their backups would be mixed up.",
+                "Make and compile the model inside the scope of a MultiWorkerMirroredStrategy.",
             )
         facts = {"save_freq": str(self.save_freq), "save_before_preemption": self.save_before_preemption}
         session.strategy.check_agreement("arguments of BackupAndRestore", facts)
@@ -246,18 +244,14 @@ class BackupAndRestore(keras.callbacks.Callback):
 def _check(backup_dir: str | os.PathLike[str], save_freq: object, save_before_preemption: bool) -> None:
     if not os.fspath(backup_dir):
         raise InputError(
-            explain(
-                "BackupAndRestore was given an empty backup_dir.",
-                "There is no place to save to.",
-                'Write the path of a folder, for example BackupAndRestore("backup").',
-            )
+            "BackupAndRestore was given an empty backup_dir.",
+            "There is no place to save to.",
+            'Write the path of a folder, for example BackupAndRestore("backup").',
         )
     is_number = isinstance(save_freq, int) and not isinstance(save_freq, bool) and save_freq > 0
     if not (save_freq == "epoch" or is_number or (save_freq is False and save_before_preemption)):
         raise InputError(
-            explain(
-                f"BackupAndRestore was given save_freq={save_freq!r}.",
-                "When to save is not said.",
-                'Write "epoch", or a number of batches; False goes with save_before_preemption=True only.',
-            )
+            f"BackupAndRestore was given save_freq={save_freq!r}.",
+            "When to save is not said.",
+            'Write "epoch", or a number of batches; False goes with save_before_preemption=True only.',
         )

@@ -11,15 +11,15 @@ from typing import Any, Final
 import jax
 import numpy as np
 
-from stratagem.callbacks.plain import Arrays, decode, encode
+from stratagem.callbacks.plain_values import Arrays, decode, encode
 from stratagem.callbacks.states import CallbackStates
-from stratagem.core.errors import CheckpointError, InputError, explain
-from stratagem.fit.adapter import Place
-from stratagem.fit.kinds import TRAIN, group_variables
+from stratagem.checkpoint.storage import Contents
+from stratagem.compression.residuals import is_in_parts
+from stratagem.core.errors import CheckpointError, InputError
+from stratagem.feed.adapter import Place
 from stratagem.fit.own_steps import own_step
 from stratagem.fit.resuming import Session
-from stratagem.replica.slots import is_in_parts
-from stratagem.train.storage import Contents
+from stratagem.fit.step_kinds import TRAIN, group_variables
 
 _METRICS: Final = "metrics_variables"
 _BEYOND: Final = "beyond"
@@ -82,11 +82,9 @@ class Snapshot:
     def __init__(self, contents: Contents, path: str) -> None:
         if "backup" not in contents.metadata:
             raise CheckpointError(
-                explain(
-                    f"{path!r} is a checkpoint, but no backup of `fit`.",
-                    "It does not say how far training was.",
-                    "Give BackupAndRestore a folder of its own, or restore it with stratagem.train.Checkpoint.",
-                )
+                f"{path!r} is a checkpoint, but no backup of `fit`.",
+                "It does not say how far training was.",
+                "Give BackupAndRestore a folder of its own, or restore it with stratagem.train.Checkpoint.",
             )
         self._metadata, self._arrays, self._path = contents.metadata, contents.arrays, path
         self.progress = Progress(**self._metadata["backup"])
@@ -100,12 +98,10 @@ class Snapshot:
         """
         if self.progress.batch % steps_per_execution:
             raise InputError(
-                explain(
-                    f"The backup was made after batch {self.progress.batch} of an epoch, with steps_per_execution="
-                    f"{self._metadata['steps_per_execution']}; now it is {steps_per_execution}.",
-                    "Steps are taken in groups of that many, and none begins there.",
-                    "Compile the model with the same steps_per_execution as before.",
-                )
+                f"The backup was made after batch {self.progress.batch} of an epoch, with steps_per_execution="
+                f"{self._metadata['steps_per_execution']}; now it is {steps_per_execution}.",
+                "Steps are taken in groups of that many, and none begins there.",
+                "Compile the model with the same steps_per_execution as before.",
             )
 
     def restore_model(self, session: Session) -> None:
@@ -121,11 +117,9 @@ class Snapshot:
         if faults:
             more = f" and {len(faults) - _SHOWN} more" if len(faults) > _SHOWN else ""
             raise InputError(
-                explain(
-                    f"The backup {self._path!r} is of another model or optimizer: {'; '.join(faults[:_SHOWN])}{more}.",
-                    "Training cannot go on from it. Nothing was changed; the backup is untouched.",
-                    "Make and compile the model as when it was made, or choose another folder for backups.",
-                )
+                f"The backup {self._path!r} is of another model or optimizer: {'; '.join(faults[:_SHOWN])}{more}.",
+                "Training cannot go on from it. Nothing was changed; the backup is untouched.",
+                "Make and compile the model as when it was made, or choose another folder for backups.",
             )
         mesh = session.strategy.mesh
         for name, variable in kept.items():

@@ -1,7 +1,7 @@
 """The state of other callbacks: what of each is saved, and how it is given back.
 
 A callback with `get_state` and `set_state` decides itself. Of any other, those attributes are saved that
-training has changed and that hold plain data (`callbacks.plain`), and the values of Keras variables, metrics
+training has changed and that hold plain data (`callbacks.plain_values`), and the values of Keras variables, metrics
 and seed generators that it holds. So a resumed run may be given another `patience`: what was set by the
 program and not changed since is not saved.
 """
@@ -15,8 +15,8 @@ from typing import Any
 import keras
 import numpy as np
 
-from stratagem.callbacks.plain import Arrays, NotPlainError, decode, encode, same
-from stratagem.core.errors import InputError, explain
+from stratagem.callbacks.plain_values import Arrays, NotPlainError, decode, encode, same
+from stratagem.core.errors import InputError
 from stratagem.core.log import logger
 
 _DISPLAY = (keras.callbacks.ProgbarLogger,)
@@ -73,11 +73,9 @@ class CallbackStates:
                 return {"state": encode(callback.get_state(), f"callbacks/{name}", arrays)}
             except NotPlainError as error:
                 raise InputError(
-                    explain(
-                        f"get_state() of the callback {type(callback).__name__} returned {error}.",
-                        "Its state cannot be saved.",
-                        "Return numbers, strings, bytes, None, arrays, and lists, tuples, sets, dictionaries of these.",
-                    )
+                    f"get_state() of the callback {type(callback).__name__} returned {error}.",
+                    "Its state cannot be saved.",
+                    "Return numbers, strings, bytes, None, arrays, and lists, tuples, sets, dictionaries of these.",
                 ) from None
         changed = {
             attribute: encode(value, f"callbacks/{name}/{attribute}", arrays)

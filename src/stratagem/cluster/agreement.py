@@ -15,7 +15,7 @@ import jax
 
 from stratagem.cluster.compat import CoordinationClient, abandon
 from stratagem.cluster.hello import Peer, name_some
-from stratagem.core.errors import PeerError, explain
+from stratagem.core.errors import PeerError
 from stratagem.core.progress import Phase, progress
 
 Field = str | int | float | bool | None | Sequence[object] | Mapping[str, object]
@@ -153,11 +153,9 @@ class Peers:
             if "DEADLINE_EXCEEDED" in str(error):
                 raise TimeoutError(f"nobody posted {name!r}") from None
             raise PeerError(
-                explain(
-                    f"{self.own} could not wait for {name!r}: {str(error).splitlines()[0]}",
-                    "The first task, which holds such notes, has ended or cannot be reached.",
-                    "Look at its output, and start all tasks again.",
-                )
+                f"{self.own} could not wait for {name!r}: {str(error).splitlines()[0]}",
+                "The first task, which holds such notes, has ended or cannot be reached.",
+                "Look at its output, and start all tasks again.",
             ) from None
         return json.loads(note)
 
@@ -204,12 +202,10 @@ class Peers:
         else:
             found = f"{self.own} could not wait at {place}: {reason.splitlines()[0]}"
         return PeerError(
-            explain(
-                found,
-                "The next step needs every task.",
-                "Look at the output of the tasks named here, and run the same program on every task. "
-                "If they are only slow, allow more time (timeout_seconds).",
-            )
+            found,
+            "The next step needs every task.",
+            "Look at the output of the tasks named here, and run the same program on every task. "
+            "If they are only slow, allow more time (timeout_seconds).",
         )
 
     def _difference(self, place: str, values: Mapping[int, Mapping[str, object]]) -> PeerError:
@@ -222,11 +218,9 @@ class Peers:
             if len(holders) > 1:
                 lines += [f"\n    {field} is {shown} on {name_some(tasks)}" for shown, tasks in holders.items()]
         return PeerError(
-            explain(
-                f"The tasks differ at {place}:{''.join(lines)}",
-                "They would compute different things, or wait for each other for ever.",
-                "Run the same program with the same arguments and data on every task.",
-            )
+            f"The tasks differ at {place}:{''.join(lines)}",
+            "They would compute different things, or wait for each other for ever.",
+            "Run the same program with the same arguments and data on every task.",
         )
 
 

@@ -123,12 +123,10 @@ def _own_task(resolver: ClusterResolver, cluster: ClusterSpec) -> Task:
         return Task("worker", 0)
     if task_type is None or task_id is None:
         raise ClusterError(
-            explain(
-                f"{type(resolver).__name__} describes {cluster}, its task_type is {task_type!r} and "
-                f"its task_id is {task_id!r}.",
-                "This process could not tell which task it is.",
-                "Give the resolver task_type and task_id.",
-            )
+            f"{type(resolver).__name__} describes {cluster}, its task_type is {task_type!r} and "
+            f"its task_id is {task_id!r}.",
+            "This process could not tell which task it is.",
+            "Give the resolver task_type and task_id.",
         )
     task = Task(task_type, task_id)
     cluster.check_task(task)
@@ -139,11 +137,9 @@ def _enter(task: Task, cluster: ClusterSpec, timeouts: _Timeouts) -> Membership:
     global _hooked
     if task.type == "ps":
         raise UsageError(
-            explain(
-                f"This process is {task}, a parameter server.",
-                "Parameter servers take no part in training where all workers step together.",
-                "Use ParameterServerStrategy, or leave the ps tasks out of the cluster.",
-            )
+            f"This process is {task}, a parameter server.",
+            "Parameter servers take no part in training where all workers step together.",
+            "Use ParameterServerStrategy, or leave the ps tasks out of the cluster.",
         )
     together = cluster.training_tasks
     if task.type == "evaluator" or len(together) < 2:
@@ -186,11 +182,9 @@ def _start(own: Peer, cluster: ClusterSpec, timeouts: _Timeouts) -> Peers:
         )
     except RuntimeError as error:
         raise StartupError(
-            explain(
-                f"{own.task} could not start JAX's distributed runtime at {coordinator}: {error}",
-                "The tasks could not train together.",
-                f"See that no other program takes port {port}, and start all tasks again.",
-            )
+            f"{own.task} could not start JAX's distributed runtime at {coordinator}: {error}",
+            "The tasks could not train together.",
+            f"See that no other program takes port {port}, and start all tasks again.",
         ) from error
     atexit.register(_end_together, lifeline)  # after JAX's own handler was registered, so that it runs before it
     return Peers(client, meeting.peers, index, timeouts.startup)
@@ -280,11 +274,9 @@ def _seconds_error(timeout_seconds: float | None, variable: str) -> InputError:
     value = os.environ.get(variable) if timeout_seconds is None else timeout_seconds
     default = f"{DEFAULT_TIMEOUT_SECONDS:g}" if variable == env.STARTUP_TIMEOUT else "the default"
     return InputError(
-        explain(
-            f"{name} is {value!r}.",
-            "The tasks would not know how long to wait.",
-            f"Write a positive number of seconds, or leave it out for {default}.",
-        )
+        f"{name} is {value!r}.",
+        "The tasks would not know how long to wait.",
+        f"Write a positive number of seconds, or leave it out for {default}.",
     )
 
 
@@ -293,40 +285,31 @@ def _check_not_importing() -> None:
     # What multiprocessing itself looks at before it starts a process; set while a spawned one imports the program.
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise UsageError(
-            explain(
-                f"A strategy is made while process {os.getpid()} imports the program, to run a part of it for process "
-                f"{os.getppid()}, such as reading data.",
-                "It would join the cluster as the same task once more.",
-                'Make the strategy, and train, under `if __name__ == "__main__":`.',
-            )
+            f"A strategy is made while process {os.getpid()} imports the program, to run a part of it for process "
+            f"{os.getppid()}, such as reading data.",
+            "It would join the cluster as the same task once more.",
+            'Make the strategy, and train, under `if __name__ == "__main__":`.',
         )
 
 
 def _check_jax_unused(task: Task, cluster: ClusterSpec) -> None:
     if compat.joined_elsewhere():
         raise UsageError(
-            explain(
-                f"jax.distributed.initialize was called before {task} joined {cluster}.",
-                "A process joins one cluster only.",
-                "Leave the call out: the strategy joins the cluster.",
-            )
+            f"jax.distributed.initialize was called before {task} joined {cluster}.",
+            "A process joins one cluster only.",
+            "Leave the call out: the strategy joins the cluster.",
         )
     if compat.backends_started():
         raise UsageError(
-            explain(
-                f"JAX was used before {task} joined its cluster: an array, a model, a seed or a list of devices "
-                "was made.",
-                "JAX has opened the devices of this process alone and cannot see those of the other tasks.",
-                "Create the strategy first, right after the imports, and everything else after it.",
-            )
+            f"JAX was used before {task} joined its cluster: an array, a model, a seed or a list of devices was made.",
+            "JAX has opened the devices of this process alone and cannot see those of the other tasks.",
+            "Create the strategy first, right after the imports, and everything else after it.",
         )
 
 
 def _changed_error(joined: Membership, task: Task, cluster: ClusterSpec) -> UsageError:
     return UsageError(
-        explain(
-            f"This process is {joined.task} of {joined.cluster}, and should now be {task} of {cluster}.",
-            "A process joins one cluster only; TF_CONFIG is read when the first strategy is made.",
-            f"Set {env.TF_CONFIG} once, before the first strategy, or start a new process.",
-        )
+        f"This process is {joined.task} of {joined.cluster}, and should now be {task} of {cluster}.",
+        "A process joins one cluster only; TF_CONFIG is read when the first strategy is made.",
+        f"Set {env.TF_CONFIG} once, before the first strategy, or start a new process.",
     )

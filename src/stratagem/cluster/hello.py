@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from stratagem.cluster.spec import ClusterSpec, Task
-from stratagem.core.errors import ClusterError, PeerError, explain
+from stratagem.core.errors import ClusterError, PeerError
 
 MAX_NAMED: Final = 16
 """Tasks named in one message."""
@@ -77,32 +77,26 @@ def check_fit(own: Hello, other: Hello) -> None:
     """
     if own.cluster != other.cluster:
         raise ClusterError(
-            explain(
-                f"{own.peer} and {other.peer} describe different clusters:\n"
-                f"    {own.peer.task}: {json.dumps(own.cluster.as_dict())[:2000]}\n"
-                f"    {other.peer.task}: {json.dumps(other.cluster.as_dict())[:2000]}",
-                "They would wait for different tasks.",
-                'Give every task the same "cluster" in TF_CONFIG; only "task" differs.',
-            )
+            f"{own.peer} and {other.peer} describe different clusters:\n"
+            f"    {own.peer.task}: {json.dumps(own.cluster.as_dict())[:2000]}\n"
+            f"    {other.peer.task}: {json.dumps(other.cluster.as_dict())[:2000]}",
+            "They would wait for different tasks.",
+            'Give every task the same "cluster" in TF_CONFIG; only "task" differs.',
         )
     if own.versions != other.versions:
         raise PeerError(
-            explain(
-                f"{own.peer} runs {dict(own.versions)}, {other.peer} runs {dict(other.versions)}.",
-                "They would compile different programs and wait for each other.",
-                "Install the same versions on every machine.",
-            )
+            f"{own.peer} runs {dict(own.versions)}, {other.peer} runs {dict(other.versions)}.",
+            "They would compile different programs and wait for each other.",
+            "Install the same versions on every machine.",
         )
 
 
 def double_error(first: Peer, second: Peer) -> ClusterError:
     """Return the error of two processes that are the same task."""
     return ClusterError(
-        explain(
-            f"Two processes say that they are {second.task}: {first} and {second}.",
-            "Another task would be missing, and data would be read twice.",
-            'Give every process its own "index" in TF_CONFIG.',
-        )
+        f"Two processes say that they are {second.task}: {first} and {second}.",
+        "Another task would be missing, and data would be read twice.",
+        'Give every process its own "index" in TF_CONFIG.',
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from stratagem.cluster.resolver import ClusterResolver
 from stratagem.cluster.spec import ClusterSpec, Task, join_address
 from stratagem.core import environment as env
-from stratagem.core.errors import ClusterError, StartupError, explain
+from stratagem.core.errors import ClusterError, StartupError
 
 
 class KubernetesExecutableLocation(enum.Enum):
@@ -114,20 +114,16 @@ class KubernetesClusterResolver(ClusterResolver):
         for pod in pods:
             if pod.status.phase != "Running" or not pod.status.pod_ip:
                 raise StartupError(
-                    explain(
-                        f"Pod {pod.metadata.name} of job {job!r} is {pod.status.phase}.",
-                        "It has no address that the others could use.",
-                        "Start the program when all pods run, for instance with one gang-scheduled Job.",
-                    )
+                    f"Pod {pod.metadata.name} of job {job!r} is {pod.status.phase}.",
+                    "It has no address that the others could use.",
+                    "Start the program when all pods run, for instance with one gang-scheduled Job.",
                 )
         if not pods:
             raise ClusterError(
-                explain(
-                    f"No pod has the labels {list(labels)} of job {job!r}.",
-                    "The job would have no tasks.",
-                    "Pass the labels of your pods: "
-                    'KubernetesClusterResolver(job_to_label_mapping={"worker": ["job-name=NAME"]}).',
-                )
+                f"No pod has the labels {list(labels)} of job {job!r}.",
+                "The job would have no tasks.",
+                "Pass the labels of your pods: "
+                'KubernetesClusterResolver(job_to_label_mapping={"worker": ["job-name=NAME"]}).',
             )
         return pods
 
@@ -137,11 +133,9 @@ class KubernetesClusterResolver(ClusterResolver):
                 kubernetes = importlib.import_module("kubernetes")
             except ImportError:
                 raise ClusterError(
-                    explain(
-                        "The package `kubernetes` is not installed.",
-                        "The pods of the cluster would be unknown.",
-                        "Run `pip install kubernetes`, or describe the cluster in TF_CONFIG.",
-                    )
+                    "The package `kubernetes` is not installed.",
+                    "The pods of the cluster would be unknown.",
+                    "Run `pip install kubernetes`, or describe the cluster in TF_CONFIG.",
                 ) from None
             if self._location is KubernetesExecutableLocation.WITHIN_CLUSTER:
                 kubernetes.config.load_incluster_config()

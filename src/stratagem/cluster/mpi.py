@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from stratagem.cluster.resolver import ClusterResolver, read_count
 from stratagem.cluster.spec import DEFAULT_PORT, ClusterSpec, join_address
 from stratagem.core import environment as env
-from stratagem.core.errors import ClusterError, explain
+from stratagem.core.errors import ClusterError
 
 
 class OpenMPIClusterResolver(ClusterResolver):
@@ -66,11 +66,9 @@ class OpenMPIClusterResolver(ClusterResolver):
         usable = [host for host in hosts[1].split(",") if not host.startswith(("127.", "fe80:"))] if hosts else []
         if not usable:
             raise ClusterError(
-                explain(
-                    f"Open MPI started {self._environ[env.OMPI_SIZE]} ranks on several machines and does not say "
-                    f"where rank 0 runs ({env.OMPI_LAUNCHER} is {uri or None!r}).",
-                    "The workers could not find each other.",
-                    'Pass OpenMPIClusterResolver(coordinator="host of rank 0"), or describe the cluster in TF_CONFIG.',
-                )
+                f"Open MPI started {self._environ[env.OMPI_SIZE]} ranks on several machines and does not say "
+                f"where rank 0 runs ({env.OMPI_LAUNCHER} is {uri or None!r}).",
+                "The workers could not find each other.",
+                'Pass OpenMPIClusterResolver(coordinator="host of rank 0"), or describe the cluster in TF_CONFIG.',
             )
         return usable[0]

@@ -31,7 +31,7 @@ from stratagem.cluster.hello import (
 from stratagem.cluster.spec import ClusterSpec, Task, split_address
 from stratagem.core import environment as env
 from stratagem.core.clock import Deadline
-from stratagem.core.errors import ClusterError, PeerError, StartupError, StratagemError, explain
+from stratagem.core.errors import ClusterError, PeerError, StartupError, StratagemError
 
 MAX_LINE: Final = 4 * 1024 * 1024
 """Longest message in bytes: a cluster of ten thousand tasks fits."""
@@ -183,14 +183,12 @@ class _Reception:
         named = [f"{task} ({cluster.task_address(task.type, task.index)})" for task in missing]
         own = self._own.peer.task
         return StartupError(
-            explain(
-                f"{len(missing)} of {len(self._expected) + 1} tasks did not reach {own} within {deadline.seconds:g} s: "
-                f"{name_some(named)}.",
-                "Training needs every task of the cluster from the first step.",
-                f"Look at the output of {name_some(map(str, missing))}; see that they can reach "
-                f"{cluster.task_address(own.type, own.index)}. If they only start slowly, set {env.STARTUP_TIMEOUT} "
-                "to more seconds.",
-            )
+            f"{len(missing)} of {len(self._expected) + 1} tasks did not reach {own} within {deadline.seconds:g} s: "
+            f"{name_some(named)}.",
+            "Training needs every task of the cluster from the first step.",
+            f"Look at the output of {name_some(map(str, missing))}; see that they can reach "
+            f"{cluster.task_address(own.type, own.index)}. If they only start slowly, set {env.STARTUP_TIMEOUT} "
+            "to more seconds.",
         )
 
     def dismiss(self, line: bytes) -> None:
@@ -308,12 +306,10 @@ def _unreachable(own: Hello, deadline: Deadline, state: str) -> StartupError:
     first = own.cluster.training_tasks[0]
     address = own.cluster.task_address(first.type, first.index)
     return StartupError(
-        explain(
-            f"{own.peer} could not start with {first} at {address} within {deadline.seconds:g} s: {state}.",
-            f"{first} is where the tasks of a cluster meet.",
-            f"See that {first} runs and that {address} can be reached from host {own.peer.host} (name, port, "
-            f"firewall). If it only starts slowly, set {env.STARTUP_TIMEOUT} to more seconds.",
-        )
+        f"{own.peer} could not start with {first} at {address} within {deadline.seconds:g} s: {state}.",
+        f"{first} is where the tasks of a cluster meet.",
+        f"See that {first} runs and that {address} can be reached from host {own.peer.host} (name, port, "
+        f"firewall). If it only starts slowly, set {env.STARTUP_TIMEOUT} to more seconds.",
     )
 
 
@@ -357,12 +353,10 @@ def _listen(own: Hello) -> list[socket.socket]:
         listener.close()
     reason = "the port is in use" if failure and failure.errno == errno.EADDRINUSE else str(failure)
     raise StartupError(
-        explain(
-            f"{task} cannot listen on port {port} of {host}: {reason}.",
-            "The other tasks could not find it.",
-            f"End the program that holds port {port} (a task of an earlier run?), or give {task} another port "
-            "in the cluster of every task.",
-        )
+        f"{task} cannot listen on port {port} of {host}: {reason}.",
+        "The other tasks could not find it.",
+        f"End the program that holds port {port} (a task of an earlier run?), or give {task} another port "
+        "in the cluster of every task.",
     )
 
 

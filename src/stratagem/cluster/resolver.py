@@ -256,11 +256,9 @@ def _join(job: str, parts: list[list[str] | dict[int, str]]) -> list[str] | dict
         for index, address in part.items() if isinstance(part, dict) else enumerate(part):
             if index in joined:
                 raise ClusterError(
-                    explain(
-                        f"Two resolvers give an address for {Task(job, index)}: {joined[index]} and {address}.",
-                        "One of the two processes would be left out.",
-                        "Give every task of the joined cluster an index of its own.",
-                    )
+                    f"Two resolvers give an address for {Task(job, index)}: {joined[index]} and {address}.",
+                    "One of the two processes would be left out.",
+                    "Give every task of the joined cluster an index of its own.",
                 )
             joined[index] = address
     return joined
@@ -305,10 +303,8 @@ def read_count(environ: Mapping[str, str], name: str) -> int:
     text = environ.get(name, "")
     if not (text.isascii() and text.isdigit()):
         raise ClusterError(
-            explain(
-                f"{name} is {environ.get(name)!r}.",
-                "This task could not tell its place in the cluster.",
-                f"Start the program by the scheduler that sets {name}, or describe the cluster in TF_CONFIG.",
-            )
+            f"{name} is {environ.get(name)!r}.",
+            "This task could not tell its place in the cluster.",
+            f"Start the program by the scheduler that sets {name}, or describe the cluster in TF_CONFIG.",
         )
     return int(text)

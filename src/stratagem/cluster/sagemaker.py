@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from stratagem.cluster.resolver import ClusterResolver
 from stratagem.cluster.spec import ClusterSpec
 from stratagem.core import environment as env
-from stratagem.core.errors import ClusterError, explain
+from stratagem.core.errors import ClusterError
 
 
 class SageMakerClusterResolver(ClusterResolver):
@@ -62,11 +62,9 @@ class SageMakerClusterResolver(ClusterResolver):
         hosts, own = read_hosts(self._environ), self._environ.get(env.SM_CURRENT_HOST)
         if own not in hosts:
             raise ClusterError(
-                explain(
-                    f"{env.SM_CURRENT_HOST} is {own!r}, {env.SM_HOSTS} is {hosts}.",
-                    "This host could not tell which worker it is.",
-                    f"Set {env.SM_CURRENT_HOST} to one of the hosts, or pass task_id=.",
-                )
+                f"{env.SM_CURRENT_HOST} is {own!r}, {env.SM_HOSTS} is {hosts}.",
+                "This host could not tell which worker it is.",
+                f"Set {env.SM_CURRENT_HOST} to one of the hosts, or pass task_id=.",
             )
         return hosts.index(own)
 
@@ -91,10 +89,8 @@ def read_hosts(environ: Mapping[str, str]) -> list[str]:
         hosts = None
     if not isinstance(hosts, list) or not hosts or not all(isinstance(host, str) for host in hosts):
         raise ClusterError(
-            explain(
-                f"{env.SM_HOSTS} is {text!r}.",
-                "The workers of the job would be unknown.",
-                f'Run as a SageMaker training job, which sets {env.SM_HOSTS} to a list like ["algo-1", "algo-2"].',
-            )
+            f"{env.SM_HOSTS} is {text!r}.",
+            "The workers of the job would be unknown.",
+            f'Run as a SageMaker training job, which sets {env.SM_HOSTS} to a list like ["algo-1", "algo-2"].',
         )
     return hosts

@@ -10,7 +10,7 @@ from typing import Final, NoReturn
 from stratagem.cluster.resolver import ClusterResolver, read_count, visible_gpus
 from stratagem.cluster.spec import ClusterSpec, Task, join_address
 from stratagem.core import environment as env
-from stratagem.core.errors import ClusterError, explain
+from stratagem.core.errors import ClusterError
 
 MAX_NODES: Final = 100_000
 """More nodes than any machine has: a mistyped range must not fill the memory."""
@@ -260,4 +260,4 @@ def deal_tasks(hosts: list[str], counts: list[int], distribution: str) -> list[t
 
 
 def _refuse(found: str, remedy: str) -> NoReturn:
-    raise ClusterError(explain(found, "The addresses of the tasks would be wrong.", remedy))
+    raise ClusterError(found, "The addresses of the tasks would be wrong.", remedy)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Final
 
 from stratagem.cluster.agreement import Peers
-from stratagem.core.errors import PeerError, explain
+from stratagem.core.errors import PeerError
 from stratagem.core.log import announce, logger
 
 _PATIENCE: Final = 600.0
@@ -125,7 +125,7 @@ class CommonStop:
         except TimeoutError:
             found = f"{self._peers.peers[index]} did not tell which step it is at."
             remedy = "Look at the output of that task; every task must make the same calls."
-            self._fail(PeerError(explain(found, "The tasks could not stop behind the same step.", remedy)))
+            self._fail(PeerError(found, "The tasks could not stop behind the same step.", remedy))
 
     def _heard(self, peers: Peers) -> str | None:
         try:

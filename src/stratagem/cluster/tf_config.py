@@ -10,7 +10,7 @@ from typing import Any
 from stratagem.cluster.resolver import ClusterResolver
 from stratagem.cluster.spec import ClusterSpec, SpecError, Task
 from stratagem.core import environment as env
-from stratagem.core.errors import ClusterError, explain
+from stratagem.core.errors import ClusterError
 
 EXAMPLE = '{"cluster": {"worker": ["localhost:12345", "localhost:23456"]}, "task": {"type": "worker", "index": 0}}'
 LINES_AROUND_FAULT = 8
@@ -119,11 +119,9 @@ def read(environ: Mapping[str, str]) -> dict[str, Any]:
         start = max(0, error.colno - 60)
         fault = f"    {line[start : error.colno + 60]}\n    {' ' * (error.colno - 1 - start)}^ {error.msg}"
         raise ClusterError(
-            explain(
-                f"TF_CONFIG is not JSON:\n{fault}",
-                "The cluster would be unknown.",
-                f"Write it with json.dumps, which uses double quotes, for instance\n    {EXAMPLE}",
-            )
+            f"TF_CONFIG is not JSON:\n{fault}",
+            "The cluster would be unknown.",
+            f"Write it with json.dumps, which uses double quotes, for instance\n    {EXAMPLE}",
         ) from None
     if not isinstance(config, dict):
         raise _fault(config, (), "TF_CONFIG is not a JSON object", "The cluster would be unknown.", f"Write {EXAMPLE}")
@@ -187,7 +185,7 @@ def _index(index: object) -> Any:
 
 
 def _fault(config: object, path: Path, found: str, consequence: str, remedy: str) -> ClusterError:
-    return ClusterError(explain(f"{found}:\n{picture(config, path)}", consequence, remedy))
+    return ClusterError(f"{found}:\n{picture(config, path)}", consequence, remedy)
 
 
 def picture(config: object, path: Path) -> str:

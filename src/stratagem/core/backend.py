@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from stratagem.core.environment import KERAS_BACKEND
-from stratagem.core.errors import BackendError, explain
+from stratagem.core.errors import BackendError
 
 NEEDED: Final = "jax"
 
@@ -51,11 +51,9 @@ def require_jax_backend() -> None:
             "`import stratagem`. `stratagem run` sets it for its tasks."
         )
     raise BackendError(
-        explain(
-            found,
-            "Stratagem compiles Keras's steps with JAX; a model of another backend cannot run on its replicas.",
-            remedy,
-        )
+        found,
+        "Stratagem compiles Keras's steps with JAX; a model of another backend cannot run on its replicas.",
+        remedy,
     )
 
 

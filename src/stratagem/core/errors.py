@@ -1,15 +1,45 @@
-"""The exceptions of Stratagem: one class for each remedy.
+"""Exceptions of Stratagem: one class for each remedy.
 
-Every message has three parts, in this order: what was found (with its values, and which
-task found it), what would have gone wrong, and what to write instead. `explain` puts the
-parts together, so that they read alike everywhere.
+A message has up to three parts, in this order: what was found (with its values, and which task found it), what would
+have gone wrong where that is not plain, and what to write instead.
 """
 
 from __future__ import annotations
 
 
+def explain(found: str, *parts: str) -> str:
+    """Join the parts of an error message, so that they read alike everywhere.
+
+    Args:
+        found: What was found, with its values and the task that found it.
+        parts: What to write or do instead; before it, where that is not plain, what would have gone wrong.
+
+    Returns:
+        One message, with a paragraph for each part.
+
+    Example:
+        >>> print(explain("batch_size is 0.", "Write batch_size=32."))
+        batch_size is 0.
+          What to do: Write batch_size=32.
+        >>> print(explain("seed differs.", "Workers would shuffle differently.", "Write seed=1."))
+        seed differs.
+          Why it matters: Workers would shuffle differently.
+          What to do: Write seed=1.
+    """
+    headings = ("Why it matters", "What to do")[-len(parts) :] if parts else ()
+    return "\n".join([found, *(f"  {heading}: {part}" for heading, part in zip(headings, parts, strict=True))])
+
+
 class StratagemError(Exception):
-    """Base of every error that Stratagem raises on purpose."""
+    """Base of every error that Stratagem raises on purpose.
+
+    Args:
+        found: What was found.
+        parts: The other parts of the message, as `explain` takes them.
+    """
+
+    def __init__(self, found: str, *parts: str) -> None:
+        super().__init__(explain(found, *parts))
 
 
 class ClusterError(StratagemError, ValueError):
@@ -66,23 +96,3 @@ class CheckpointError(StratagemError, OSError):
 
 class UnmatchedError(StratagemError, AssertionError):
     """A checkpoint and the program's objects do not fit. Remedy: make the same objects, or `expect_partial()`."""
-
-
-def explain(found: str, consequence: str, remedy: str) -> str:
-    """Join the three parts of an error message.
-
-    Args:
-        found: What was found, with its values and the task that found it.
-        consequence: What would have gone wrong had the program gone on.
-        remedy: What to write or do instead.
-
-    Returns:
-        One message of three paragraphs.
-
-    Example:
-        >>> print(explain("batch_size is 0.", "No step could run.", "Write batch_size=32."))
-        batch_size is 0.
-          Why it matters: No step could run.
-          What to do: Write batch_size=32.
-    """
-    return f"{found}\n  Why it matters: {consequence}\n  What to do: {remedy}"

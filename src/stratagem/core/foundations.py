@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from stratagem.core.errors import VersionError, explain
+from stratagem.core.errors import VersionError
 
 
 class Tested(NamedTuple):
@@ -62,7 +62,7 @@ FOUNDATIONS: Final = (
         ),
     ),
     Foundation(
-        "stratagem.replica.compat",
+        "stratagem.program.compat",
         "programs of several replicas (strategy.run, fit)",
         (
             "jax.interpreters.partial_eval:dce_jaxpr",
@@ -70,7 +70,7 @@ FOUNDATIONS: Final = (
         ),
     ),
     Foundation(
-        "stratagem.replica",
+        "stratagem.program",
         "reading and rewriting programs that JAX has traced",
         (
             "jax.core:Tracer",
@@ -106,6 +106,18 @@ FOUNDATIONS: Final = (
         ("jax.extend.core:Primitive",),
     ),
     Foundation(
+        "stratagem.feed.compat",
+        "the input of fit, evaluate and predict",
+        (
+            "keras.src.trainers.data_adapters.array_data_adapter:ArrayDataAdapter",
+            "keras.src.trainers.data_adapters.array_data_adapter:can_convert_arrays",
+            "keras.src.trainers.data_adapters.array_slicing:convert_to_sliceable",
+            "keras.src.trainers.data_adapters.data_adapter:DataAdapter",
+            "keras.src.trainers.data_adapters.data_adapter_utils:class_weight_to_sample_weights",
+            "keras.src.trainers.data_adapters.data_adapter_utils:unpack_x_y_sample_weight",
+        ),
+    ),
+    Foundation(
         "stratagem.fit.compat",
         "fit, evaluate and predict under a strategy",
         (
@@ -119,12 +131,6 @@ FOUNDATIONS: Final = (
             "keras.src.losses.loss:apply_mask",
             "keras.src.losses.loss:reduce_values",
             "keras.src.trainers.data_adapters:get_data_adapter",
-            "keras.src.trainers.data_adapters.array_data_adapter:ArrayDataAdapter",
-            "keras.src.trainers.data_adapters.array_data_adapter:can_convert_arrays",
-            "keras.src.trainers.data_adapters.array_slicing:convert_to_sliceable",
-            "keras.src.trainers.data_adapters.data_adapter:DataAdapter",
-            "keras.src.trainers.data_adapters.data_adapter_utils:class_weight_to_sample_weights",
-            "keras.src.trainers.data_adapters.data_adapter_utils:unpack_x_y_sample_weight",
             "keras.src.trainers.epoch_iterator:EpochIterator._enumerate_iterator",
             "keras.src.trainers.trainer:BaseTrainer._symbolic_build|Trainer._symbolic_build",
         ),
@@ -233,7 +239,7 @@ PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = {
     "scatter-add": ("dimension_numbers", "mode"),
     "select_and_scatter_add": ("padding", "select_prim", "window_dimensions", "window_strides"),
 }
-"""The parameters that we read of JAX's primitives, by the primitive; `replica.compat.parameters` gives these alone."""
+"""The parameters that we read of JAX's primitives, by the primitive; `program.compat.parameters` gives these alone."""
 
 
 @functools.cache
@@ -249,11 +255,9 @@ def require_foundations() -> None:
     if missing:
         found = "; ".join(f"{', '.join(names)}, for {purpose}" for purpose, names in missing.items())
         raise VersionError(
-            explain(
-                f"JAX {_version('jax')} with Keras {_version('keras')} has no {found}.",
-                f"Without these it would fail in the midst of a program. Stratagem was tested with {_tested()}.",
-                f"pip install {_wanted()}, or install a newer Stratagem.",
-            )
+            f"JAX {_version('jax')} with Keras {_version('keras')} has no {found}.",
+            f"Without these it would fail in the midst of a program. Stratagem was tested with {_tested()}.",
+            f"pip install {_wanted()}, or install a newer Stratagem.",
         )
     newer = [package for package, tested in TESTED.items() if _release(_version(package)) > _release(tested.newest)]
     if newer:
@@ -293,11 +297,9 @@ def parameters_of(primitive: str) -> frozenset[str]:
 def lacking(primitive: str, parameter: str) -> VersionError:
     """Return the error of a primitive that has not a parameter that we read."""
     return VersionError(
-        explain(
-            f"JAX {_version('jax')} has no parameter {parameter!r} in its operation {primitive!r}.",
-            f"Stratagem reads it in the programs of replicas. It was tested with {_tested()}.",
-            f"pip install {_wanted()}, or install a newer Stratagem.",
-        )
+        f"JAX {_version('jax')} has no parameter {parameter!r} in its operation {primitive!r}.",
+        f"Stratagem reads it in the programs of replicas. It was tested with {_tested()}.",
+        f"pip install {_wanted()}, or install a newer Stratagem.",
     )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 
 
 def load(place: str, argument: str, remedy: str) -> Callable[..., Any]:
@@ -32,7 +32,7 @@ def load(place: str, argument: str, remedy: str) -> Callable[..., Any]:
     where, _, name = place.rpartition(":")
 
     def refusal(found: str) -> InputError:
-        return InputError(explain(f"{argument} {place}: {found}.", "There would be nothing to look at.", remedy))
+        return InputError(f"{argument} {place}: {found}.", "There would be nothing to look at.", remedy)
 
     if not where or not name:
         raise refusal("it does not name a module and a function")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 
 
 def load(package: str, extra: str, purpose: str) -> Any:
@@ -26,9 +26,7 @@ def load(package: str, extra: str, purpose: str) -> Any:
         return importlib.import_module(package)
     except ImportError as error:
         raise InputError(
-            explain(
-                f"{purpose} needs {package}, which cannot be imported: {error}.",
-                "Stratagem itself does not depend on it.",
-                f'Install it: pip install "stratagem[{extra}]".',
-            )
+            f"{purpose} needs {package}, which cannot be imported: {error}.",
+            "Stratagem itself does not depend on it.",
+            f'Install it: pip install "stratagem[{extra}]".',
         ) from error

@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 
 
 class ReduceOp(enum.Enum):
@@ -37,11 +37,9 @@ class ReduceOp(enum.Enum):
             return cls(str(op).lower())
         except ValueError:
             raise InputError(
-                explain(
-                    f"reduce_op is {op!r}.",
-                    "The values of the replicas could not be combined.",
-                    "Write stratagem.ReduceOp.SUM, MEAN, MIN or MAX.",
-                )
+                f"reduce_op is {op!r}.",
+                "The values of the replicas could not be combined.",
+                "Write stratagem.ReduceOp.SUM, MEAN, MIN or MAX.",
             ) from None
 
 
@@ -106,55 +104,43 @@ class CommunicationOptions:
         self._check_compression()
         if self.bytes_per_pack < 0:
             raise InputError(
-                explain(
-                    f"bytes_per_pack is {self.bytes_per_pack}.",
-                    "Gradients could not be packed.",
-                    "Write a size in bytes, or 0 for one pack.",
-                )
+                f"bytes_per_pack is {self.bytes_per_pack}.",
+                "Gradients could not be packed.",
+                "Write a size in bytes, or 0 for one pack.",
             )
         if self.timeout_seconds is not None and self.timeout_seconds <= 0:
             raise InputError(
-                explain(
-                    f"timeout_seconds is {self.timeout_seconds}.",
-                    "Every step would time out before it began.",
-                    "Write a positive number of seconds, or None for the default.",
-                )
+                f"timeout_seconds is {self.timeout_seconds}.",
+                "Every step would time out before it began.",
+                "Write a positive number of seconds, or None for the default.",
             )
         if not isinstance(self.implementation, CommunicationImplementation):
             raise InputError(
-                explain(
-                    f"implementation is {self.implementation!r}.",
-                    "No way of communicating could be chosen.",
-                    "Write CommunicationImplementation.AUTO, RING or NCCL.",
-                )
+                f"implementation is {self.implementation!r}.",
+                "No way of communicating could be chosen.",
+                "Write CommunicationImplementation.AUTO, RING or NCCL.",
             )
 
     def _check_compression(self) -> None:
         if self.compression not in (None, *_COMPRESSIONS):
             raise InputError(
-                explain(
-                    f"compression is {self.compression!r}.",
-                    "It is no known way to send gradients in fewer bytes.",
-                    f"Write {', '.join(map(repr, _COMPRESSIONS))}, or None to send them as they are.",
-                )
+                f"compression is {self.compression!r}.",
+                "It is no known way to send gradients in fewer bytes.",
+                f"Write {', '.join(map(repr, _COMPRESSIONS))}, or None to send them as they are.",
             )
         if self.compression_rank is None:
             return
         if self.compression != "powersgd":
             raise InputError(
-                explain(
-                    f"compression_rank is {self.compression_rank!r} and compression is {self.compression!r}.",
-                    'Only "powersgd" has a rank: nothing would come of it.',
-                    'Write compression="powersgd", or leave the rank out.',
-                )
+                f"compression_rank is {self.compression_rank!r} and compression is {self.compression!r}.",
+                'Only "powersgd" has a rank: nothing would come of it.',
+                'Write compression="powersgd", or leave the rank out.',
             )
         if not isinstance(self.compression_rank, int) or self.compression_rank < 1:
             raise InputError(
-                explain(
-                    f"compression_rank is {self.compression_rank!r}.",
-                    "Gradients would travel as matrices without columns.",
-                    "Write a small whole number; the paper trains with 1 to 4.",
-                )
+                f"compression_rank is {self.compression_rank!r}.",
+                "Gradients would travel as matrices without columns.",
+                "Write a small whole number; the paper trains with 1 to 4.",
             )
 
 
@@ -187,11 +173,9 @@ class InputContext:
         """
         if global_batch_size % self.num_replicas_in_sync:
             raise InputError(
-                explain(
-                    f"global_batch_size is {global_batch_size}, num_replicas_in_sync is {self.num_replicas_in_sync}.",
-                    "The replicas would get shares of unequal size.",
-                    f"Use a multiple of {self.num_replicas_in_sync}.",
-                )
+                f"global_batch_size is {global_batch_size}, num_replicas_in_sync is {self.num_replicas_in_sync}.",
+                "The replicas would get shares of unequal size.",
+                f"Use a multiple of {self.num_replicas_in_sync}.",
             )
         return global_batch_size // self.num_replicas_in_sync
 
@@ -244,11 +228,9 @@ class InputOptions:
     def __post_init__(self) -> None:
         if self.experimental_per_replica_buffer_size < 0:
             raise InputError(
-                explain(
-                    f"experimental_per_replica_buffer_size is {self.experimental_per_replica_buffer_size}.",
-                    "A negative number of batches cannot be read ahead.",
-                    "Write a number of batches, or 0 to read each when it is asked for.",
-                )
+                f"experimental_per_replica_buffer_size is {self.experimental_per_replica_buffer_size}.",
+                "A negative number of batches cannot be read ahead.",
+                "Write a number of batches, or 0 to read each when it is asked for.",
             )
 
 

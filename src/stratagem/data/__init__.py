@@ -14,13 +14,13 @@ from stratagem.data.files.text import TextLineDataset
 from stratagem.data.files.texts import text_dataset_from_directory
 from stratagem.data.files.tfrecord import TFRecordDataset
 from stratagem.data.files.writers import TFRecordWriter, write_array_record, write_tfrecord
+from stratagem.data.input_advice import waited_for_input
 from stratagem.data.nodes import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from stratagem.data.options import AUTOTUNE, AutoShardPolicy, Options
+from stratagem.data.sharding.verify import ShardingReport, verify_sharding
 from stratagem.data.specs import TensorSpec
-from stratagem.data.text_vectorization import TextVectorization
-from stratagem.data.verify import ShardingReport, verify_sharding
-from stratagem.data.waiting import waited_for_input
-from stratagem.data.words import IntegerLookup, StringLookup
+from stratagem.data.text.lookup_layers import IntegerLookup, StringLookup
+from stratagem.data.text.text_vectorization import TextVectorization
 
 __all__ = [
     "AUTOTUNE",

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.data.blocks import Block, join
 from stratagem.data.nodes import Node, Seeded, Stream, rewrite, walk
 from stratagem.data.prefetch import Prefetcher
-from stratagem.data.readers import BlockReader, ReaderPool, ReadsHere
+from stratagem.data.processes.readers import BlockReader, ReaderPool, ReadsHere
 from stratagem.data.structure import Tree, map_leaves, without_rows
 
 RowsOf = Callable[[int], slice]
@@ -49,11 +49,9 @@ def with_random_seeds(node: Node, seeds: list[int]) -> Node:
     present = random_seeds(node)
     if len(seeds) != len(present):
         raise InputError(
-            explain(
-                f"There are {len(seeds)} seeds for a dataset with {len(present)} shuffles.",
-                "The order of the examples would not be the one that was meant.",
-                "Build the same dataset on every worker, and when resuming the one that the state was taken from.",
-            )
+            f"There are {len(seeds)} seeds for a dataset with {len(present)} shuffles.",
+            "The order of the examples would not be the one that was meant.",
+            "Build the same dataset on every worker, and when resuming the one that the state was taken from.",
         )
     if seeds == present:
         return node
@@ -117,11 +115,9 @@ class DatasetIterator(Generic[Item]):
             iteration, consumed, seeds = int(state["iteration"]), int(state["batches"]), list(state["seeds"])
         except (KeyError, TypeError, ValueError):
             raise InputError(
-                explain(
-                    f"The state of a dataset is {state!r}.",
-                    "Where to go on is not known; examples would be repeated or lost.",
-                    "Give set_state what get_state returned.",
-                )
+                f"The state of a dataset is {state!r}.",
+                "Where to go on is not known; examples would be repeated or lost.",
+                "Give set_state what get_state returned.",
             ) from None
         node = with_random_seeds(self._node, seeds)
         self._stop()

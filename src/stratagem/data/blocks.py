@@ -17,7 +17,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 import optree
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.data.structure import Tree, component_names, flatten, joined, map_leaves, objects, stack, unstack
 
 Rows = slice | np.ndarray
@@ -248,12 +248,10 @@ def _common_length(columns: Tree) -> int:
         return shapes[0][0]
     found = ", ".join(f"{name} {shape}" for name, shape in zip(component_names(columns), shapes, strict=True))
     raise InputError(
-        explain(
-            f"The elements of the dataset have no common batch dimension; their shapes are: {found or 'none'}.",
-            "An element could not be divided into rows.",
-            "Write dataset.batch(GLOBAL_BATCH_SIZE) before the dataset goes to fit or to a strategy, "
-            "and unbatch() only after batch().",
-        )
+        f"The elements of the dataset have no common batch dimension; their shapes are: {found or 'none'}.",
+        "An element could not be divided into rows.",
+        "Write dataset.batch(GLOBAL_BATCH_SIZE) before the dataset goes to fit or to a strategy, "
+        "and unbatch() only after batch().",
     )
 
 
@@ -329,11 +327,9 @@ class ZipBlock(Block):
         inner = [block.inside() for block in self._inner]
         if len({len(block) for block in inner}) > 1:
             raise InputError(
-                explain(
-                    f"Dataset.zip met batches of {' and '.join(str(len(block)) for block in inner)} rows.",
-                    "Their rows do not belong together one by one.",
-                    "Zip first and batch afterwards: Dataset.zip((a, b)).batch(GLOBAL_BATCH_SIZE).",
-                )
+                f"Dataset.zip met batches of {' and '.join(str(len(block)) for block in inner)} rows.",
+                "Their rows do not belong together one by one.",
+                "Zip first and batch afterwards: Dataset.zip((a, b)).batch(GLOBAL_BATCH_SIZE).",
             )
         return ZipBlock(self._structure, inner)
 

@@ -6,14 +6,14 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 
 
 def function(name: str, value: Any) -> Callable[..., Any]:
     """Return `value`, which must be callable."""
     if not callable(value):
         raise InputError(
-            explain(f"{name} is {value!r}.", "It cannot be called on the elements.", "Give a function or a lambda.")
+            f"{name} is {value!r}.", "It cannot be called on the elements.", "Give a function or a lambda."
         )
     return value
 
@@ -26,7 +26,7 @@ def integer(name: str, value: Any, least: int | None, remedy: str) -> int:
         number = None
     if number is None or (least is not None and number < least):
         wanted = "an integer" if least is None else f"an integer of at least {least}"
-        raise InputError(explain(f"{name} is {value!r}.", f"The dataset needs {wanted} there.", remedy))
+        raise InputError(f"{name} is {value!r}.", f"The dataset needs {wanted} there.", remedy)
     return number
 
 
@@ -36,11 +36,9 @@ def shard(num_shards: Any, index: Any) -> None:
     which = integer("index", index, 0, f"Write one of 0 ... {count - 1}.")
     if which >= count:
         raise InputError(
-            explain(
-                f"index is {which}, num_shards is {count}.",
-                "There is no such part.",
-                f"Write an index from 0 to {count - 1}.",
-            )
+            f"index is {which}, num_shards is {count}.",
+            "There is no such part.",
+            f"Write an index from 0 to {count - 1}.",
         )
 
 
@@ -52,10 +50,8 @@ def weights(value: Any, count: int) -> list[float]:
         numbers = []
     if len(numbers) != count or not all(0 <= weight < float("inf") for weight in numbers) or not any(numbers):
         raise InputError(
-            explain(
-                f"weights is {value!r}, for {count} datasets.",
-                "How often to draw from each is not known.",
-                "Write a list with one number for each, 0 or above, not all of them 0.",
-            )
+            f"weights is {value!r}, for {count} datasets.",
+            "How often to draw from each is not known.",
+            "Write a list with one number for each, 0 or above, not all of them 0.",
         )
     return numbers

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.data.blocks import Block, ColumnsBlock, join
 from stratagem.data.nodes import (
     INFINITE_CARDINALITY,
@@ -108,11 +108,9 @@ class _ChooseStream(Stream):
         if self._ended:
             return None
         raise InputError(
-            explain(
-                f"{in_vain} choices in a row named datasets that have ended; number {min(self._live)} has not.",
-                "The dataset would go on for ever without another element.",
-                "Write stop_on_empty_dataset=True, or choose each of the datasets now and then.",
-            )
+            f"{in_vain} choices in a row named datasets that have ended; number {min(self._live)} has not.",
+            "The dataset would go on for ever without another element.",
+            "Write stop_on_empty_dataset=True, or choose each of the datasets now and then.",
         )
 
     def _numbers(self, chosen: Block) -> np.ndarray:
@@ -120,11 +118,9 @@ class _ChooseStream(Stream):
         count = len(self._datasets)
         if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or not ((numbers >= 0) & (numbers < count)).all():
             raise InputError(
-                explain(
-                    f"choice_dataset has {numbers.tolist()[:9]}, of dtype {numbers.dtype}; there are {count} datasets.",
-                    "Which dataset is meant is not known.",
-                    f"Give it int64 numbers from 0 to {count - 1}.",
-                )
+                f"choice_dataset has {numbers.tolist()[:9]}, of dtype {numbers.dtype}; there are {count} datasets.",
+                "Which dataset is meant is not known.",
+                f"Give it int64 numbers from 0 to {count - 1}.",
             )
         return numbers
 

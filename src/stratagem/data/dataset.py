@@ -15,27 +15,27 @@ import numpy as np
 from stratagem.core.cores import available_cores
 from stratagem.core.errors import InputError, explain
 from stratagem.data import batches as _batches
-from stratagem.data import check, waiting
-from stratagem.data.absent import absent
+from stratagem.data import check, input_advice
 from stratagem.data.cache import Cache
 from stratagem.data.choose import Choose, RandomNumbers
 from stratagem.data.eager import eager
-from stratagem.data.even_files import why_uneven
 from stratagem.data.files.listing import FileList, matching_files
 from stratagem.data.files.source import FileStep
 from stratagem.data.interleave import DEFAULT_CYCLE_LENGTH, Interleave
+from stratagem.data.missing_methods import absent
 from stratagem.data.nodes import Node, Stream, rewrite, walk
 from stratagem.data.objects import ObjectSource
 from stratagem.data.one_shot import OneShotIterator
 from stratagem.data.options import AUTOTUNE, Options
 from stratagem.data.padding import Padded, Padding
-from stratagem.data.readers import ReaderPool
+from stratagem.data.processes.readers import ReaderPool
 from stratagem.data.sequence import SHARD_HINT, Concatenate, Repeat, Shard, Skip, Take, Zip
 from stratagem.data.shuffle import Shuffle
 from stratagem.data.sources import ArraySource, Generated, Indexed, RangeSource
 from stratagem.data.specs import TensorSpec, signature_of
 from stratagem.data.structure import Tree, as_array, as_arrays, flatten, map_leaves, stack
 from stratagem.data.transforms import Batched, Filter, Map, Unbatch, call, name_of
+from stratagem.data.whole_files import why_uneven
 
 
 def _calls_at_once(num_parallel_calls: int | None) -> int:
@@ -143,19 +143,15 @@ class Dataset:
         """
         if not callable(generator):
             raise InputError(
-                explain(
-                    f"generator is {type(generator).__name__}, which cannot be called.",
-                    "The second pass over the data would find it used up.",
-                    "Give the function that makes the generator, without calling it: from_generator(make_examples).",
-                )
+                f"generator is {type(generator).__name__}, which cannot be called.",
+                "The second pass over the data would find it used up.",
+                "Give the function that makes the generator, without calling it: from_generator(make_examples).",
             )
         if output_signature is not None and (output_types is not None or output_shapes is not None):
             raise InputError(
-                explain(
-                    "Both output_signature and output_types or output_shapes are given.",
-                    "They could contradict each other.",
-                    "Give output_signature alone.",
-                )
+                "Both output_signature and output_types or output_shapes are given.",
+                "They could contradict each other.",
+                "Give output_signature alone.",
             )
         if output_types is not None:
             output_signature = signature_of(output_types, output_shapes)
@@ -196,11 +192,9 @@ class Dataset:
             numbers = range(*(operator.index(arg) for arg in args))
         except (TypeError, ValueError) as error:
             raise InputError(
-                explain(
-                    f"Dataset.range got {args}: {error}.",
-                    "The numbers are not known.",
-                    "Write range(stop), range(start, stop) or range(start, stop, step) with integers.",
-                )
+                f"Dataset.range got {args}: {error}.",
+                "The numbers are not known.",
+                "Write range(stop), range(start, stop) or range(start, stop, step) with integers.",
             ) from None
         return Dataset(Indexed(RangeSource(numbers)), Options())
 
@@ -243,11 +237,9 @@ class Dataset:
         leaves, structure = flatten(args[0] if len(args) == 1 else args)
         if not leaves or not all(isinstance(leaf, Dataset) for leaf in leaves):
             raise InputError(
-                explain(
-                    f"Dataset.zip got {', '.join(type(leaf).__name__ for leaf in leaves) or 'nothing'}.",
-                    "Only datasets can be read side by side.",
-                    "Write Dataset.zip((a, b)) with datasets; arrays become one through Dataset.from_tensor_slices.",
-                )
+                f"Dataset.zip got {', '.join(type(leaf).__name__ for leaf in leaves) or 'nothing'}.",
+                "Only datasets can be read side by side.",
+                "Write Dataset.zip((a, b)) with datasets; arrays become one through Dataset.from_tensor_slices.",
             )
         options = Options()
         for leaf in leaves:
@@ -327,11 +319,9 @@ class Dataset:
         """
         if not isinstance(dataset, Dataset):
             raise InputError(
-                explain(
-                    f"concatenate got {type(dataset).__name__}.",
-                    "Only a dataset has elements to append.",
-                    "Make a dataset of it first: Dataset.from_tensor_slices(...).",
-                )
+                f"concatenate got {type(dataset).__name__}.",
+                "Only a dataset has elements to append.",
+                "Make a dataset of it first: Dataset.from_tensor_slices(...).",
             )
         return Dataset(Concatenate(self._node, dataset._node), self._options.merged(dataset._options))
 
@@ -653,11 +643,9 @@ class Dataset:
         """
         if not isinstance(options, Options):
             raise InputError(
-                explain(
-                    f"with_options got {type(options).__module__}.{type(options).__qualname__}.",
-                    "The options could not be read.",
-                    "Write options = stratagem.data.Options() and set its attributes.",
-                )
+                f"with_options got {type(options).__module__}.{type(options).__qualname__}.",
+                "The options could not be read.",
+                "Write options = stratagem.data.Options() and set its attributes.",
             )
         return self._with(self._options.merged(options))
 
@@ -822,7 +810,7 @@ class Dataset:
             >>> "map(<lambda>)" in Dataset.range(2).map(lambda x: x).faster()
             True
         """
-        return waiting.faster(self._node, self._options.reader_processes, available_cores())
+        return input_advice.faster(self._node, self._options.reader_processes, available_cores())
 
     @property
     def has_shard_hint(self) -> bool:
@@ -885,11 +873,9 @@ def _nodes(operation: str, datasets: Iterable[Any]) -> list[Node]:
     found = list(datasets)
     if not found or not all(isinstance(dataset, Dataset) for dataset in found):
         raise InputError(
-            explain(
-                f"{operation} got {', '.join(type(dataset).__name__ for dataset in found) or 'no dataset'}.",
-                "Only datasets have elements.",
-                "Make a dataset of arrays first: Dataset.from_tensor_slices(...).",
-            )
+            f"{operation} got {', '.join(type(dataset).__name__ for dataset in found) or 'no dataset'}.",
+            "Only datasets have elements.",
+            "Make a dataset of arrays first: Dataset.from_tensor_slices(...).",
         )
     return [dataset._node for dataset in found]
 
@@ -898,10 +884,8 @@ def _dataset_of(function: Callable[..., Any], element: Tree) -> Node:
     dataset = call(function, element)
     if not isinstance(dataset, Dataset):
         raise InputError(
-            explain(
-                f"The function {name_of(function)} given to interleave or flat_map returned {type(dataset).__name__}.",
-                "Only a dataset has elements to read.",
-                "Return a stratagem.data.Dataset, such as TFRecordDataset(file_name); map takes any other function.",
-            )
+            f"The function {name_of(function)} given to interleave or flat_map returned {type(dataset).__name__}.",
+            "Only a dataset has elements to read.",
+            "Return a stratagem.data.Dataset, such as TFRecordDataset(file_name); map takes any other function.",
         )
     return dataset._node

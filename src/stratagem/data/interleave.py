@@ -14,8 +14,9 @@ from typing import Self
 
 import numpy as np
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.data.blocks import Block, join
+from stratagem.data.lru import Recent
 from stratagem.data.nodes import (
     INFINITE_CARDINALITY,
     UNKNOWN_CARDINALITY,
@@ -27,7 +28,6 @@ from stratagem.data.nodes import (
     pull_exactly,
     rewrite,
 )
-from stratagem.data.recent import Recent
 from stratagem.data.structure import Tree, flatten
 
 DEFAULT_CYCLE_LENGTH = 16
@@ -126,11 +126,9 @@ class Interleave(Seeded):
         for part in self.parts():
             return part.spec
         raise InputError(
-            explain(
-                "The dataset is empty before interleave or flat_map.",
-                "What the elements look like is known only from the first dataset that map_func makes.",
-                "Give it a dataset with at least one element, such as a file name.",
-            )
+            "The dataset is empty before interleave or flat_map.",
+            "What the elements look like is known only from the first dataset that map_func makes.",
+            "Give it a dataset with at least one element, such as a file name.",
         )
 
 

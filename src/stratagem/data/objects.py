@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.data.specs import spec_of
 from stratagem.data.structure import Tree, as_arrays, flatten, objects, stack
 
@@ -24,12 +24,10 @@ class ObjectSource:
     def __init__(self, value: Any) -> None:
         if not hasattr(value, "__len__") or not hasattr(value, "__getitem__"):
             raise InputError(
-                explain(
-                    f"from_source got a {type(value).__module__}.{type(value).__qualname__}.",
-                    "It has no length, or no elements by position, so that workers could not read some rows only.",
-                    "Give an object with __len__ and __getitem__; what can only be iterated over goes to "
-                    "Dataset.from_generator(lambda: iterable).",
-                )
+                f"from_source got a {type(value).__module__}.{type(value).__qualname__}.",
+                "It has no length, or no elements by position, so that workers could not read some rows only.",
+                "Give an object with __len__ and __getitem__; what can only be iterated over goes to "
+                "Dataset.from_generator(lambda: iterable).",
             )
         self._value = value
 
@@ -55,11 +53,9 @@ class ObjectSource:
         """Spec of an element, as the first one has it."""
         if not len(self):
             raise InputError(
-                explain(
-                    f"The {type(self._value).__name__} given to from_source is empty.",
-                    "What an element looks like is not known.",
-                    "Give one with at least one element.",
-                )
+                f"The {type(self._value).__name__} given to from_source is empty.",
+                "What an element looks like is not known.",
+                "Give one with at least one element.",
             )
         return spec_of(as_arrays(self._read([0])[0]))
 

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
 
-from stratagem.core.errors import UsageError, explain
+from stratagem.core.errors import UsageError
 from stratagem.data.structure import Tree, flatten
 
-if TYPE_CHECKING:
-    from stratagem.data.dataset import Dataset
-
 _standing_in: contextvars.ContextVar[bool] = contextvars.ContextVar("stratagem_standing_in", default=False)
+
+
+class Elements(Protocol):
+    """A dataset, as far as its iterators know it."""
+
+    @property
+    def element_spec(self) -> Tree: ...
+
+    def __iter__(self) -> Iterator[Tree]: ...
+
+    def map(self, map_func: Callable[..., Tree]) -> Any: ...
 
 
 class OneShotIterator:
@@ -23,7 +31,7 @@ class OneShotIterator:
         dataset: The dataset.
     """
 
-    def __init__(self, dataset: Dataset) -> None:
+    def __init__(self, dataset: Elements) -> None:
         self._dataset = dataset
         self._elements: Iterator[Tree] | None = None
 
@@ -65,7 +73,7 @@ class Upcoming:
         spec: Of the part.
     """
 
-    def __init__(self, dataset: Dataset, place: int, spec: Any) -> None:
+    def __init__(self, dataset: Elements, place: int, spec: Any) -> None:
         self.dataset = dataset
         self.place = place
         self.shape = spec.shape
@@ -91,7 +99,7 @@ def standing_in() -> Iterator[None]:
         _standing_in.reset(token)
 
 
-def dataset_of_upcoming(tree: Tree) -> Dataset | None:
+def dataset_of_upcoming(tree: Tree) -> Any:
     """Return the dataset of the elements that a function made of `get_next`; None where it made no use of it.
 
     Raises:
@@ -103,11 +111,9 @@ def dataset_of_upcoming(tree: Tree) -> Dataset | None:
     dataset = next(leaf.dataset for leaf in leaves if isinstance(leaf, Upcoming))
     if not all(isinstance(leaf, Upcoming) and leaf.dataset is dataset for leaf in leaves):
         raise UsageError(
-            explain(
-                "input_fn returned what get_next() gave, and other things with it.",
-                "They would stay the same at each step.",
-                "Return the dataset itself; put what belongs together into it with Dataset.zip and map.",
-            )
+            "input_fn returned what get_next() gave, and other things with it.",
+            "They would stay the same at each step.",
+            "Return the dataset itself; put what belongs together into it with Dataset.zip and map.",
         )
     places = [leaf.place for leaf in leaves]
 
@@ -120,9 +126,7 @@ def dataset_of_upcoming(tree: Tree) -> Dataset | None:
 
 def _no_value(part: Upcoming) -> UsageError:
     return UsageError(
-        explain(
-            f"input_fn computed with what get_next() gave, of shape {part.shape} and dtype {part.dtype}.",
-            "It stands for the elements of all steps, and has no value.",
-            "Compute in dataset.map(function) before make_one_shot_iterator, or return the dataset itself.",
-        )
+        f"input_fn computed with what get_next() gave, of shape {part.shape} and dtype {part.dtype}.",
+        "It stands for the elements of all steps, and has no value.",
+        "Compute in dataset.map(function) before make_one_shot_iterator, or return the dataset itself.",
     )

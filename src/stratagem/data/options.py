@@ -51,11 +51,9 @@ class DistributeOptions:
             self._policy = AutoShardPolicy(policy)
         except ValueError:
             raise InputError(
-                explain(
-                    f"auto_shard_policy is {policy!r}.",
-                    "The dataset could not be divided among workers.",
-                    "Write stratagem.data.AutoShardPolicy.AUTO, DATA, FILE, HINT or OFF.",
-                )
+                f"auto_shard_policy is {policy!r}.",
+                "The dataset could not be divided among workers.",
+                "Write stratagem.data.AutoShardPolicy.AUTO, DATA, FILE, HINT or OFF.",
             ) from None
 
     def merged(self, later: DistributeOptions) -> DistributeOptions:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.data.blocks import BatchBlock, Block, ColumnsBlock, MapBlock
 from stratagem.data.nodes import Key, Node, Stream
 from stratagem.data.specs import TensorSpec
@@ -48,11 +48,9 @@ class Padding:
             rows = [structure.flatten_up_to(element) for element in elements]
         except ValueError as error:
             raise InputError(
-                explain(
-                    f"padded_batch met elements, padded_shapes or padding_values that nest differently: {error}.",
-                    "Which shape belongs to which component is not known.",
-                    f"Nest all of them alike; an element here has the components {', '.join(names)}.",
-                )
+                f"padded_batch met elements, padded_shapes or padding_values that nest differently: {error}.",
+                "Which shape belongs to which component is not known.",
+                f"Nest all of them alike; an element here has the components {', '.join(names)}.",
             ) from None
         leaves = zip(names, zip(*rows, strict=True), shapes, values, strict=True)
         return structure.unflatten([_padded(*leaf) for leaf in leaves])
@@ -94,21 +92,17 @@ def _padded(name: str, arrays: Sequence[Any], shape: Any, value: Any) -> np.ndar
     ranks = {np.ndim(array) for array in arrays}
     if ranks != {len(sizes)}:
         raise InputError(
-            explain(
-                f"Component {name} has elements with {' and '.join(map(str, sorted(ranks)))} axes, padded to {sizes}.",
-                "Elements with different numbers of axes cannot be filled up to one shape.",
-                "Write padded_shapes with one size (or None) for each axis of an element, without the batch.",
-            )
+            f"Component {name} has elements with {' and '.join(map(str, sorted(ranks)))} axes, padded to {sizes}.",
+            "Elements with different numbers of axes cannot be filled up to one shape.",
+            "Write padded_shapes with one size (or None) for each axis of an element, without the batch.",
         )
     largest = np.max([np.shape(array) for array in arrays], axis=0).tolist()
     full = [most if size is None else size for most, size in zip(largest, sizes, strict=True)]
     if any(most > size for most, size in zip(largest, full, strict=True)):
         raise InputError(
-            explain(
-                f"Component {name} has an element of a size of {largest}, padded_shapes says {full}.",
-                "Padding never cuts anything off.",
-                "Write larger padded_shapes, None for the largest of a batch, or cut the elements with map.",
-            )
+            f"Component {name} has an element of a size of {largest}, padded_shapes says {full}.",
+            "Padding never cuts anything off.",
+            "Write larger padded_shapes, None for the largest of a batch, or cut the elements with map.",
         )
     dtype = arrays[0].dtype
     fill = value if value is not None else b"" if dtype.hasobject else np.zeros((), dtype)

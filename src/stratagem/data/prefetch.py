@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
 from stratagem.core.clock import Deadline
-from stratagem.core.errors import UsageError, explain
+from stratagem.core.errors import UsageError
 from stratagem.core.log import logger
 
 T = TypeVar("T")
@@ -217,11 +217,9 @@ class _Channel(Generic[T]):
                 self._changed.wait(_CHECK_SECONDS)
                 if not self._has_news() and not any(thread.is_alive() for thread in threads):
                     raise UsageError(
-                        explain(
-                            "The thread that reads the dataset ahead is gone.",
-                            "The next batch would never come. Threads do not survive os.fork().",
-                            "Make the iterator in the process that uses it, or use prefetch=0.",
-                        )
+                        "The thread that reads the dataset ahead is gone.",
+                        "The next batch would never come. Threads do not survive os.fork().",
+                        "Make the iterator in the process that uses it, or use prefetch=0.",
                     )
             if self._places and not self._closed:
                 place = self._places.popleft()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import optree
 
-from stratagem.core.errors import InputError, UsageError, explain
+from stratagem.core.errors import InputError, UsageError
 from stratagem.data.blocks import Block, ZipBlock
 from stratagem.data.nodes import (
     INFINITE_CARDINALITY,
@@ -107,11 +107,9 @@ class Shard(Node):
     def stream(self, key: Key) -> Stream:
         if self.is_hint:
             raise UsageError(
-                explain(
-                    "A dataset with shard(SHARD_HINT, SHARD_HINT) was read outside a strategy.",
-                    "Nobody filled in the number of workers and the index of this one.",
-                    "Give it to strategy.experimental_distribute_dataset with AutoShardPolicy.HINT.",
-                )
+                "A dataset with shard(SHARD_HINT, SHARD_HINT) was read outside a strategy.",
+                "Nobody filled in the number of workers and the index of this one.",
+                "Give it to strategy.experimental_distribute_dataset with AutoShardPolicy.HINT.",
             )
         return _ShardStream(self.inputs[0].stream(key), self.count, self.index)
 
@@ -255,11 +253,9 @@ class Concatenate(Node):
         if structure != other:
             names = " and ".join(", ".join(component_names(node.spec)) for node in self.inputs)
             raise InputError(
-                explain(
-                    f"concatenate got datasets whose elements are built differently: {names}.",
-                    "A step of training could not take the elements of both.",
-                    "Bring them to the same tuples and dicts first, with dataset.map(...).",
-                )
+                f"concatenate got datasets whose elements are built differently: {names}.",
+                "A step of training could not take the elements of both.",
+                "Bring them to the same tuples and dicts first, with dataset.map(...).",
             )
         return structure.unflatten([spec.merged(later) for spec, later in zip(first, second, strict=True)])
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.data.blocks import Block, HeldBlock, IndexBlock, Source
 from stratagem.data.nodes import UNKNOWN_CARDINALITY, Key, Lookup, Node, Stream
 from stratagem.data.specs import TensorSpec, spec_of
@@ -53,12 +53,10 @@ class ArraySource:
             names = component_names(columns)
             found = ", ".join(f"{name} {leaf.shape}" for name, leaf in zip(names, self._leaves, strict=True))
             raise InputError(
-                explain(
-                    f"The arrays differ in their first dimension, or have none; their shapes are: {found or 'none'}.",
-                    "Slice number i could not be taken from each of them.",
-                    "Give arrays whose first dimension counts the same examples; one element as it is goes to "
-                    "Dataset.from_tensors.",
-                )
+                f"The arrays differ in their first dimension, or have none; their shapes are: {found or 'none'}.",
+                "Slice number i could not be taken from each of them.",
+                "Give arrays whose first dimension counts the same examples; one element as it is goes to "
+                "Dataset.from_tensors.",
             )
         self._length = len(self._leaves[0])
         arrays = [leaf for leaf in self._leaves if isinstance(leaf, np.ndarray)]
@@ -188,11 +186,9 @@ class Generated(Node):
         for element in self._elements():
             return spec_of(element)
         raise InputError(
-            explain(
-                "The generator yields nothing and has no output_signature.",
-                "What an element looks like is not known.",
-                "Write output_signature=(stratagem.data.TensorSpec(shape, dtype), ...).",
-            )
+            "The generator yields nothing and has no output_signature.",
+            "What an element looks like is not known.",
+            "Write output_signature=(stratagem.data.TensorSpec(shape, dtype), ...).",
         )
 
 
@@ -225,11 +221,9 @@ class _Check:
             values = self._structure.flatten_up_to(element)
         except ValueError as error:
             raise InputError(
-                explain(
-                    f"The generator yielded an element unlike its output_signature: {error}.",
-                    "The components could not be told apart.",
-                    "Yield the same tuples and dicts as output_signature has.",
-                )
+                f"The generator yielded an element unlike its output_signature: {error}.",
+                "The components could not be told apart.",
+                "Yield the same tuples and dicts as output_signature has.",
             ) from None
         arrays = [self._convert(k, value) for k, value in enumerate(values)]
         return self._structure.unflatten(arrays)
@@ -240,19 +234,15 @@ class _Check:
             array = np.array(encoded(value) if spec.dtype.hasobject else value, spec.dtype)
         except (TypeError, ValueError) as error:
             raise InputError(
-                explain(
-                    f"The generator yielded, as component {self._names[k]}, what is no {spec.dtype} array: {error}.",
-                    "The element could not be stored.",
-                    "Correct the dtype in output_signature, or what the generator yields.",
-                )
+                f"The generator yielded, as component {self._names[k]}, what is no {spec.dtype} array: {error}.",
+                "The element could not be stored.",
+                "Correct the dtype in output_signature, or what the generator yields.",
             ) from None
         if not spec.admits(array.shape):
             raise InputError(
-                explain(
-                    f"The generator yielded component {self._names[k]} of shape {array.shape}; "
-                    f"its output_signature says {spec.shape}.",
-                    "Later steps rely on the shape.",
-                    "Correct output_signature (None stands for a size that varies), or what the generator yields.",
-                )
+                f"The generator yielded component {self._names[k]} of shape {array.shape}; "
+                f"its output_signature says {spec.shape}.",
+                "Later steps rely on the shape.",
+                "Correct output_signature (None stands for a size that varies), or what the generator yields.",
             )
         return array[()]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.data.structure import Tree, flatten, map_leaves
 
 Shape = tuple[int | None, ...]
@@ -44,11 +44,9 @@ class TensorSpec:
             dtype = _BYTES.get(self.dtype) or np.dtype(getattr(self.dtype, "as_numpy_dtype", self.dtype))
         except TypeError:
             raise InputError(
-                explain(
-                    f"dtype is {self.dtype!r}.",
-                    "The elements could not be turned into arrays.",
-                    "Write a NumPy dtype or its name, such as 'float32'.",
-                )
+                f"dtype is {self.dtype!r}.",
+                "The elements could not be turned into arrays.",
+                "Write a NumPy dtype or its name, such as 'float32'.",
             ) from None
         object.__setattr__(self, "dtype", dtype)
 
@@ -101,10 +99,8 @@ def signature_of(types: Tree, shapes: Tree | None) -> Tree:
         given = [None] * len(leaves) if shapes is None else structure.flatten_up_to(shapes)
     except ValueError as error:
         raise InputError(
-            explain(
-                f"output_shapes does not nest like output_types: {error}.",
-                "Which shape belongs to which component is not known.",
-                "Give output_signature with one stratagem.data.TensorSpec for each component.",
-            )
+            f"output_shapes does not nest like output_types: {error}.",
+            "Which shape belongs to which component is not known.",
+            "Give output_signature with one stratagem.data.TensorSpec for each component.",
         ) from None
     return structure.unflatten([TensorSpec(shape, dtype) for shape, dtype in zip(given, leaves, strict=True)])

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import optree
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 
 Tree = Any
 """A tree of arrays. Python cannot spell the type; the leaves are `numpy.ndarray`, NumPy scalars, or bytes.
@@ -74,11 +74,9 @@ def as_array(value: Any) -> Any:
         array = np.asarray(value)
     except ValueError as error:
         raise InputError(
-            explain(
-                f"A list could not become an array: {error}.",
-                "Elements of a dataset are arrays, and an array has a regular shape.",
-                "Make all rows of the list equally long, or use Dataset.from_generator.",
-            )
+            f"A list could not become an array: {error}.",
+            "Elements of a dataset are arrays, and an array has a regular shape.",
+            "Make all rows of the list equally long, or use Dataset.from_generator.",
         ) from None
     if not _holds_python_numbers(value):
         return array
@@ -134,12 +132,10 @@ def stack(elements: Sequence[Tree]) -> Tree:
     for element, (_, other) in zip(elements, flat, strict=True):
         if other != structure:
             raise InputError(
-                explain(
-                    f"Elements of one batch are built differently: one has {', '.join(component_names(elements[0]))}, "
-                    f"another {', '.join(component_names(element))}.",
-                    "They could not be joined into one batch.",
-                    "Let the function or generator return the same tuples and dicts for every element.",
-                )
+                f"Elements of one batch are built differently: one has {', '.join(component_names(elements[0]))}, "
+                f"another {', '.join(component_names(element))}.",
+                "They could not be joined into one batch.",
+                "Let the function or generator return the same tuples and dicts for every element.",
             )
     columns = []
     for place, column in enumerate(zip(*(leaves for leaves, _ in flat), strict=True)):
@@ -149,12 +145,10 @@ def stack(elements: Sequence[Tree]) -> Tree:
         shapes = {array.shape for array in column}
         if len(shapes) > 1:
             raise InputError(
-                explain(
-                    f"Component {component_names(elements[0])[place]} has elements of shapes "
-                    f"{' and '.join(map(str, sorted(shapes)))}.",
-                    "Elements of different shapes cannot be joined into one batch.",
-                    "Pad or crop the elements to one shape with dataset.map(...) before batch().",
-                )
+                f"Component {component_names(elements[0])[place]} has elements of shapes "
+                f"{' and '.join(map(str, sorted(shapes)))}.",
+                "Elements of different shapes cannot be joined into one batch.",
+                "Pad or crop the elements to one shape with dataset.map(...) before batch().",
             )
         # Not np.stack, which makes a view per array first: 128 images of 28x28 take 25 us here, 42 us there.
         columns.append(np.array(column))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from stratagem.core.eager import answering
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.data.blocks import BatchBlock, Block, ColumnsBlock, MapBlock, hold
 from stratagem.data.nodes import (
     UNKNOWN_CARDINALITY,
@@ -70,11 +70,9 @@ class MapFunction:
         leaves, structure = flatten(tuple(result) if isinstance(result, list) else result)
         if not leaves:
             raise InputError(
-                explain(
-                    f"The function {name_of(self._function)} given to map returned {structure.unflatten([])!r}.",
-                    "The dataset would have no content.",
-                    "Return the new element from the function.",
-                )
+                f"The function {name_of(self._function)} given to map returned {structure.unflatten([])!r}.",
+                "The dataset would have no content.",
+                "Return the new element from the function.",
             )
         return structure.unflatten([as_array(leaf) for leaf in leaves])
 
@@ -112,11 +110,9 @@ class Map(Node):
         first = self.stream((0,)).pull(1)
         if first is None:
             raise InputError(
-                explain(
-                    f"The dataset is empty before {self.function}.",
-                    "What the function returns is known only from calling it on an element.",
-                    "Give map a dataset with at least one element.",
-                )
+                f"The dataset is empty before {self.function}.",
+                "What the function returns is known only from calling it on an element.",
+                "Give map a dataset with at least one element.",
             )
         return spec_of(first.elements()[0])
 
@@ -160,11 +156,9 @@ class Filter(Node):
         verdict = np.asarray(call(self._predicate, element))
         if verdict.shape != () or verdict.dtype != np.bool_:
             raise InputError(
-                explain(
-                    f"The predicate {name_of(self._predicate)} returned {verdict!r}.",
-                    "Whether to keep the element is one True or False.",
-                    "Return one boolean, for example through numpy.all(...).",
-                )
+                f"The predicate {name_of(self._predicate)} returned {verdict!r}.",
+                "Whether to keep the element is one True or False.",
+                "Return one boolean, for example through numpy.all(...).",
             )
         return bool(verdict)
 

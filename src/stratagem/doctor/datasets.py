@@ -15,9 +15,9 @@ from stratagem.core.errors import PeerError, StratagemError
 from stratagem.core.findings import Finding, passed
 from stratagem.core.named import load
 from stratagem.data.dataset import Dataset
-from stratagem.data.digests import row_digests
-from stratagem.data.rehearsal import Rehearsal
-from stratagem.data.verify import MOST_BATCHES, verify_sharding
+from stratagem.data.sharding.digests import row_digests
+from stratagem.data.sharding.rehearsal import Rehearsal
+from stratagem.data.sharding.verify import MOST_BATCHES, verify_sharding
 from stratagem.strategy.base import Strategy
 
 _REMEDY: Final = (

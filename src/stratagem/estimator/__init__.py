@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import stratagem.core.needs_jax  # noqa: F401 - before Keras
 from stratagem.estimator import decays, export, feature_column, graph, layers, losses, metrics, optimizers, summary
-from stratagem.estimator.calls import get_global_step, get_or_create_global_step, identity
+from stratagem.estimator.added_metrics import add_metrics
 from stratagem.estimator.canned.baseline import BaselineClassifier, BaselineEstimator, BaselineRegressor
 from stratagem.estimator.canned.combined import (
     DNNLinearCombinedClassifier,
@@ -17,7 +17,6 @@ from stratagem.estimator.checkpoints import WarmStartSettings
 from stratagem.estimator.estimator import Estimator
 from stratagem.estimator.export import ServingInputReceiver, build_raw_serving_input_receiver_fn
 from stratagem.estimator.exporters import BestExporter, Exporter, FinalExporter, LatestExporter
-from stratagem.estimator.extension import add_metrics
 from stratagem.estimator.heads import BinaryClassHead, Head, MultiClassHead, MultiLabelHead, RegressionHead
 from stratagem.estimator.hooks.base import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
 from stratagem.estimator.hooks.early_stopping import (
@@ -43,6 +42,7 @@ from stratagem.estimator.hooks.timer import SecondOrStepTimer
 from stratagem.estimator.inputs import numpy_input_fn, pandas_input_fn
 from stratagem.estimator.keras_model import model_to_estimator
 from stratagem.estimator.run_config import RunConfig
+from stratagem.estimator.running_call import get_global_step, get_or_create_global_step, identity
 from stratagem.estimator.scaffold import Scaffold
 from stratagem.estimator.spec import EstimatorSpec, ModeKeys
 from stratagem.estimator.training import EvalSpec, TrainSpec, train_and_evaluate

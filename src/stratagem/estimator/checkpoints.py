@@ -10,13 +10,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from stratagem.core.errors import CheckpointError, InputError, UnmatchedError, UsageError, explain
+from stratagem.checkpoint import storage
+from stratagem.checkpoint.checkpoint import Checkpoint
+from stratagem.checkpoint.manager import CheckpointManager
+from stratagem.checkpoint.restoration import COUNTER
+from stratagem.checkpoint.state_file import latest_checkpoint, read_state
+from stratagem.core.errors import CheckpointError, InputError, UnmatchedError, UsageError
 from stratagem.estimator.variables import GLOBAL_STEP
-from stratagem.train import storage
-from stratagem.train.checkpoint import Checkpoint
-from stratagem.train.manager import CheckpointManager
-from stratagem.train.restoration import COUNTER
-from stratagem.train.state_file import latest_checkpoint, read_state
 
 BASENAME: Final = "model.ckpt"
 """Beginning of the names of checkpoints, as in TensorFlow."""
@@ -72,11 +72,9 @@ class ModelCheckpoints:
         there, own = set(read_state(self.directory).saved), set(self._manager.checkpoints)
         if there - own:
             raise UsageError(
-                explain(
-                    f"{self.directory!r} has checkpoints that this run did not save: {', '.join(sorted(there - own))}.",
-                    "Another run trains into the same folder; the two would overwrite each other's checkpoints.",
-                    "Give each run a model_dir of its own, and start the one that you want to go on.",
-                )
+                f"{self.directory!r} has checkpoints that this run did not save: {', '.join(sorted(there - own))}.",
+                "Another run trains into the same folder; the two would overwrite each other's checkpoints.",
+                "Give each run a model_dir of its own, and start the one that you want to go on.",
             )
 
 
@@ -103,12 +101,10 @@ def restore(variables: Mapping[str, Any], path: str | None) -> str | None:
     except (InputError, UnmatchedError) as error:
         fault = str(error).split("\n", 1)[0]
         raise InputError(
-            explain(
-                f"The checkpoint {path!r} is not one of this model: {fault.replace('%2F', '/')}",
-                "Training would go on from a mixture of two models. The checkpoint is as it was.",
-                "Give the new model another model_dir, or let model_fn make the layers that it made when the "
-                "checkpoint was saved. For a part of the weights, use warm_start_from.",
-            )
+            f"The checkpoint {path!r} is not one of this model: {fault.replace('%2F', '/')}",
+            "Training would go on from a mixture of two models. The checkpoint is as it was.",
+            "Give the new model another model_dir, or let model_fn make the layers that it made when the "
+            "checkpoint was saved. For a part of the weights, use warm_start_from.",
         ) from error
 
 
@@ -165,11 +161,9 @@ def warm_start(variables: Mapping[str, Any], settings: WarmStartSettings | str) 
         path = latest_checkpoint(path)
         if path is None:
             raise CheckpointError(
-                explain(
-                    f"warm_start_from is {settings.ckpt_to_initialize_from!r}, a folder without a checkpoint.",
-                    "Training would begin with random weights.",
-                    "Name a folder that an Estimator has trained into, or a checkpoint in it.",
-                )
+                f"warm_start_from is {settings.ckpt_to_initialize_from!r}, a folder without a checkpoint.",
+                "Training would begin with random weights.",
+                "Name a folder that an Estimator has trained into, or a checkpoint in it.",
             )
     values = values_in(path)
     patterns = settings.vars_to_warm_start
@@ -182,13 +176,11 @@ def warm_start(variables: Mapping[str, Any], settings: WarmStartSettings | str) 
         value = values.get(renamed.get(name, name))
         if value is None or value.shape != tuple(variable.shape):
             raise InputError(
-                explain(
-                    f"warm_start_from: {name} has shape {tuple(variable.shape)}, and {path!r} has "
-                    f"{'no such variable' if value is None else f'one of shape {value.shape}'}.",
-                    "It would begin with random values.",
-                    "Name those that are there: WarmStartSettings(path, vars_to_warm_start=..., "
-                    "var_name_to_prev_var_name=...).",
-                )
+                f"warm_start_from: {name} has shape {tuple(variable.shape)}, and {path!r} has "
+                f"{'no such variable' if value is None else f'one of shape {value.shape}'}.",
+                "It would begin with random values.",
+                "Name those that are there: WarmStartSettings(path, vars_to_warm_start=..., "
+                "var_name_to_prev_var_name=...).",
             )
         variable.assign(value)
         started.append(name)

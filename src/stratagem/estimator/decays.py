@@ -13,8 +13,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from stratagem.core.errors import InputError, explain
-from stratagem.estimator.calls import get_or_create_global_step
+from stratagem.core.errors import InputError
+from stratagem.estimator.running_call import get_or_create_global_step
 
 
 def exponential_decay(
@@ -117,11 +117,9 @@ def piecewise_constant(
     """
     if len(boundaries) != len(values) - 1:
         raise InputError(
-            explain(
-                f"piecewise_constant was given {len(boundaries)} boundaries and {len(values)} values.",
-                "Which value counts between which boundaries is not clear.",
-                "Give one value more than boundaries: piecewise_constant(step, [1000], [0.1, 0.01]).",
-            )
+            f"piecewise_constant was given {len(boundaries)} boundaries and {len(values)} values.",
+            "Which value counts between which boundaries is not clear.",
+            "Give one value more than boundaries: piecewise_constant(step, [1000], [0.1, 0.01]).",
         )
     place = jnp.searchsorted(jnp.asarray(boundaries, "float32"), _number(x), side="left")
     return jnp.take(jnp.asarray(values, "float32"), place)

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from stratagem.checkpoint.state_file import latest_checkpoint
 from stratagem.core.clock import Clock
-from stratagem.core.errors import CheckpointError, InputError, explain
+from stratagem.core.errors import CheckpointError, InputError
 from stratagem.estimator.checkpoints import WarmStartSettings, values_in
 from stratagem.estimator.export import shapes_of, write_program
 from stratagem.estimator.hooks.base import SessionRunHook, check_hooks
@@ -32,7 +33,6 @@ from stratagem.estimator.spec import EstimatorSpec, ModeKeys
 from stratagem.estimator.summary import event_file
 from stratagem.estimator.updates import install
 from stratagem.strategy.default import get_strategy
-from stratagem.train.state_file import latest_checkpoint
 
 
 class Estimator:
@@ -84,11 +84,9 @@ class Estimator:
     ) -> None:
         if config is not None and not isinstance(config, RunConfig):
             raise InputError(
-                explain(
-                    f"Estimator was given config={config!r} of type {type(config).__name__}.",
-                    "It does not say how to run.",
-                    "Write config=stratagem.estimator.RunConfig(...).",
-                )
+                f"Estimator was given config={config!r} of type {type(config).__name__}.",
+                "It does not say how to run.",
+                "Write config=stratagem.estimator.RunConfig(...).",
             )
         install()
         config = config or RunConfig()
@@ -321,11 +319,9 @@ class Estimator:
         values = values_in(self._trained())
         if name not in values:
             raise InputError(
-                explain(
-                    f"get_variable_value was asked for {name!r}.",
-                    "The checkpoint has no such variable.",
-                    f"It has {', '.join(sorted(values))}.",
-                )
+                f"get_variable_value was asked for {name!r}.",
+                "The checkpoint has no such variable.",
+                f"It has {', '.join(sorted(values))}.",
             )
         return values[name]
 
@@ -348,11 +344,9 @@ class Estimator:
         path = latest_checkpoint(self.model_dir)
         if path is None:
             raise CheckpointError(
-                explain(
-                    f"There is no checkpoint in model_dir, {self.model_dir!r}.",
-                    "The model has no trained variables yet.",
-                    "Call train() first, or make the Estimator with the model_dir that was trained into.",
-                )
+                f"There is no checkpoint in model_dir, {self.model_dir!r}.",
+                "The model has no trained variables yet.",
+                "Call train() first, or make the Estimator with the model_dir that was trained into.",
             )
         return path
 
@@ -361,18 +355,14 @@ def _check_steps(**steps: int | None) -> None:
     given = {name: value for name, value in steps.items() if value is not None}
     if len(given) > 1:
         raise InputError(
-            explain(
-                "train was given both steps and max_steps.",
-                "Which of them counts is not clear: steps are counted from here, max_steps from the first training.",
-                "Give one of them.",
-            )
+            "train was given both steps and max_steps.",
+            "Which of them counts is not clear: steps are counted from here, max_steps from the first training.",
+            "Give one of them.",
         )
     for name, value in given.items():
         if value <= 0:
             raise InputError(
-                explain(
-                    f"{name} is {value}.",
-                    "No step would be done.",
-                    f"Write a positive number, or leave {name} out to use all of the data.",
-                )
+                f"{name} is {value}.",
+                "No step would be done.",
+                f"Write a positive number, or leave {name} out to use all of the data.",
             )

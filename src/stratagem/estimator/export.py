@@ -19,12 +19,12 @@ import numpy as np
 from jax import export as jax_export
 
 from stratagem.core import optional
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.core.files import draft_of
 from stratagem.data.specs import TensorSpec
 from stratagem.estimator.model_function import Program
 from stratagem.estimator.text import Names, is_text
-from stratagem.replica.mesh import Tree
+from stratagem.mesh.mesh import Tree
 
 PROGRAM: Final = "predict.jax_export"
 """The file that holds the program."""
@@ -134,11 +134,9 @@ def shapes_of(receiver_fn: Callable[[], Any]) -> Tree:
     """
     if not callable(receiver_fn):
         raise InputError(
-            explain(
-                f"export_saved_model was given serving_input_receiver_fn={receiver_fn!r}.",
-                "What the exported model takes is not known.",
-                "Write lambda: ServingInputReceiver({'x': TensorSpec((None, 28, 28, 1), 'float32')}).",
-            )
+            f"export_saved_model was given serving_input_receiver_fn={receiver_fn!r}.",
+            "What the exported model takes is not known.",
+            "Write lambda: ServingInputReceiver({'x': TensorSpec((None, 28, 28, 1), 'float32')}).",
         )
     received = receiver_fn()
     features = received.features if isinstance(received, ServingInputReceiver) else received
@@ -147,11 +145,9 @@ def shapes_of(receiver_fn: Callable[[], Any]) -> Tree:
         spec = TensorSpec.of(leaf)
         if is_text(spec.dtype):
             raise InputError(
-                explain(
-                    f"export_saved_model was given features with text among them, {spec}.",
-                    "The exported program is JAX's, which takes numbers.",
-                    "Make numbers of the words in input_fn, and use columns of numbers; or serve with predict().",
-                )
+                f"export_saved_model was given features with text among them, {spec}.",
+                "The exported program is JAX's, which takes numbers.",
+                "Make numbers of the words in input_fn, and use columns of numbers; or serve with predict().",
             )
         sizes: Any = (spec.shape or ())[1:]
         return np.zeros((1, *sizes), spec.dtype)
@@ -181,11 +177,9 @@ def write_program(program: Program, features: Tree, base: str) -> str:
         exported = jax_export.export(predict, platforms=PLATFORMS)(specs)
     except Exception as error:
         raise InputError(
-            explain(
-                f"The model cannot be exported for a batch of any size: {type(error).__name__}: {error}",
-                "It would take batches of one size only.",
-                "Use shapes that follow from features.shape in model_fn: reshape(x, (-1, n)), not the number of rows.",
-            )
+            f"The model cannot be exported for a batch of any size: {type(error).__name__}: {error}",
+            "It would take batches of one size only.",
+            "Use shapes that follow from features.shape in model_fn: reshape(x, (-1, n)), not the number of rows.",
         ) from error
     folder = _new_folder(base)
     for name, data in ((PROGRAM, exported.serialize()), (SIGNATURE, _signature(exported).encode())):

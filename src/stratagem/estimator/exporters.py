@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.estimator.hooks.early_stopping import read_eval_metrics
 
 if TYPE_CHECKING:
@@ -92,11 +92,9 @@ class LatestExporter(FinalExporter):
     ) -> None:
         if exports_to_keep is not None and exports_to_keep < 1:
             raise InputError(
-                explain(
-                    f"{type(self).__name__} was given exports_to_keep={exports_to_keep}.",
-                    "The export that was just written could be deleted.",
-                    "Write how many to keep, 1 or more, or None for all.",
-                )
+                f"{type(self).__name__} was given exports_to_keep={exports_to_keep}.",
+                "The export that was just written could be deleted.",
+                "Write how many to keep, 1 or more, or None for all.",
             )
         super().__init__(name, serving_input_receiver_fn)
         self._keep = exports_to_keep
@@ -145,11 +143,9 @@ class BestExporter(LatestExporter):
     ) -> None:
         if serving_input_receiver_fn is None:
             raise InputError(
-                explain(
-                    "BestExporter was given no serving_input_receiver_fn.",
-                    "What the exported model takes is not known.",
-                    "Write BestExporter(serving_input_receiver_fn=lambda: ServingInputReceiver(features)).",
-                )
+                "BestExporter was given no serving_input_receiver_fn.",
+                "What the exported model takes is not known.",
+                "Write BestExporter(serving_input_receiver_fn=lambda: ServingInputReceiver(features)).",
             )
         super().__init__(name, serving_input_receiver_fn, exports_to_keep)
         self._is_better = compare_fn
@@ -192,10 +188,8 @@ def check_exporters(exporters: Exporter | Sequence[Exporter] | None) -> tuple[Ex
     names = [getattr(exporter, "name", None) for exporter in found]
     if not all(isinstance(exporter, Exporter) for exporter in found) or len(set(names)) < len(names):
         raise InputError(
-            explain(
-                f"EvalSpec was given exporters={exporters!r}.",
-                "Each needs a method `export`, and a name of its own for its folder.",
-                "Give objects of classes derived from stratagem.estimator.Exporter, with different names.",
-            )
+            f"EvalSpec was given exporters={exporters!r}.",
+            "Each needs a method `export`, and a name of its own for its folder.",
+            "Give objects of classes derived from stratagem.estimator.Exporter, with different names.",
         )
     return found

@@ -14,10 +14,10 @@ from typing import Any, Final
 import keras
 import numpy as np
 
-from stratagem.core.errors import UsageError, explain
-from stratagem.estimator.calls import Call, Scope, current_call, running_call
+from stratagem.core.errors import UsageError
 from stratagem.estimator.compat import name_in_graph
 from stratagem.estimator.losses import LOSSES, REGULARIZATION_LOSSES
+from stratagem.estimator.running_call import Call, Scope, current_call, running_call
 from stratagem.estimator.updates import running_first
 from stratagem.estimator.variables import made_so_far
 
@@ -148,19 +148,15 @@ def find(call: Call, path: str, reuse: bool | str) -> Any:
     found = call.made.get(path)
     if found is not None and not reuse:
         raise UsageError(
-            explain(
-                f"model_fn made {path!r} twice.",
-                "Whether the second shall be the first again is not clear.",
-                "Give it another name, or say reuse=True (or AUTO_REUSE) in the variable_scope or the call.",
-            )
+            f"model_fn made {path!r} twice.",
+            "Whether the second shall be the first again is not clear.",
+            "Give it another name, or say reuse=True (or AUTO_REUSE) in the variable_scope or the call.",
         )
     if found is None and reuse is True:
         raise UsageError(
-            explain(
-                f"model_fn reuses {path!r}, which it has not made before.",
-                "There is nothing to use again.",
-                "Make it first without reuse, or say reuse=stratagem.estimator.graph.AUTO_REUSE.",
-            )
+            f"model_fn reuses {path!r}, which it has not made before.",
+            "There is nothing to use again.",
+            "Make it first without reuse, or say reuse=stratagem.estimator.graph.AUTO_REUSE.",
         )
     return found
 

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import keras
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.estimator.spec import EstimatorSpec, ModeKeys
 from stratagem.estimator.text import Names, Text, Vocabulary, as_bytes
 from stratagem.loop.derivatives import sigmoid_cross_entropy
@@ -41,11 +41,9 @@ class Head(ABC):
     def __init__(self, weight_column: Any, loss_reduction: str, name: str | None) -> None:
         if loss_reduction not in (*_MEANS, *_SUMS):
             raise InputError(
-                explain(
-                    f"loss_reduction is {loss_reduction!r}.",
-                    "How the losses of examples become one is not known.",
-                    'Write "sum_over_batch_size" or "sum".',
-                )
+                f"loss_reduction is {loss_reduction!r}.",
+                "How the losses of examples become one is not known.",
+                'Write "sum_over_batch_size" or "sum".',
             )
         self._weight_column = weight_column
         self._sums = loss_reduction in _SUMS
@@ -132,11 +130,9 @@ class Head(ABC):
         logits = jnp.asarray(logits)
         if logits.ndim < 2 or logits.shape[-1] != self.logits_dimension:
             raise InputError(
-                explain(
-                    f"{type(self).__name__} was given logits of shape {logits.shape}.",
-                    f"Its last axis has to have {self.logits_dimension}.",
-                    f"Let the last layer have {self.logits_dimension} unit(s), or make the head for another number.",
-                )
+                f"{type(self).__name__} was given logits of shape {logits.shape}.",
+                f"Its last axis has to have {self.logits_dimension}.",
+                f"Let the last layer have {self.logits_dimension} unit(s), or make the head for another number.",
             )
         return logits
 
@@ -146,11 +142,9 @@ class Head(ABC):
         key = getattr(self._weight_column, "key", self._weight_column)
         if not isinstance(features, Mapping) or key not in features:
             raise InputError(
-                explain(
-                    f"weight_column is {key!r}, and features have no such key.",
-                    "How much examples weigh is not known.",
-                    f"Let input_fn return a dictionary of features with {key!r} in it.",
-                )
+                f"weight_column is {key!r}, and features have no such key.",
+                "How much examples weigh is not known.",
+                f"Let input_fn return a dictionary of features with {key!r} in it.",
             )
         return jnp.reshape(jnp.asarray(features[key], "float32"), (-1, 1))
 
@@ -166,11 +160,9 @@ class _Classes:
     def __init__(self, count: int, vocabulary: Sequence[Any] | None) -> None:
         if vocabulary is not None and len(vocabulary) != count:
             raise InputError(
-                explain(
-                    f"label_vocabulary has {len(vocabulary)} names, for {count} classes.",
-                    "A class would have no name.",
-                    f"Give {count} names, or n_classes={len(vocabulary)}.",
-                )
+                f"label_vocabulary has {len(vocabulary)} names, for {count} classes.",
+                "A class would have no name.",
+                f"Give {count} names, or n_classes={len(vocabulary)}.",
             )
         words = [str(number) for number in range(count)] if vocabulary is None else vocabulary
         self.names = tuple(as_bytes(word) for word in words)
@@ -181,11 +173,9 @@ class _Classes:
         if isinstance(labels, Text):
             if self._vocabulary is None:
                 raise InputError(
-                    explain(
-                        "Labels are text, and the classifier has no label_vocabulary.",
-                        "Which word is which class is not known.",
-                        'Write label_vocabulary=["setosa", "versicolor", ...], or give class numbers.',
-                    )
+                    "Labels are text, and the classifier has no label_vocabulary.",
+                    "Which word is which class is not known.",
+                    'Write label_vocabulary=["setosa", "versicolor", ...], or give class numbers.',
                 )
             labels = self._vocabulary.places(labels)
         return _column(labels, 1)
@@ -292,11 +282,9 @@ class MultiClassHead(Head):
         super().__init__(weight_column, loss_reduction, name)
         if not isinstance(n_classes, int) or n_classes < 3:
             raise InputError(
-                explain(
-                    f"MultiClassHead was given n_classes={n_classes!r}.",
-                    "It is for three classes or more.",
-                    "Write a whole number from 3 on, or use BinaryClassHead.",
-                )
+                f"MultiClassHead was given n_classes={n_classes!r}.",
+                "It is for three classes or more.",
+                "Write a whole number from 3 on, or use BinaryClassHead.",
             )
         self.logits_dimension = n_classes
         self._classes = _Classes(n_classes, label_vocabulary)
@@ -434,11 +422,9 @@ def _train_op(
 ) -> Any:
     if (optimizer is None) == (train_op_fn is None):
         raise InputError(
-            explain(
-                f"create_estimator_spec was given optimizer={optimizer!r} and train_op_fn={train_op_fn!r}.",
-                "How to train is not clear.",
-                "Give one of them.",
-            )
+            f"create_estimator_spec was given optimizer={optimizer!r} and train_op_fn={train_op_fn!r}.",
+            "How to train is not clear.",
+            "Give one of them.",
         )
     return train_op_fn(loss) if train_op_fn is not None else optimizer.minimize(loss, var_list=variables)
 
@@ -447,29 +433,23 @@ def _column(labels: Any, width: int) -> jax.Array:
     """Return labels of shape (rows, width), from (rows,) as well where the width is 1."""
     if labels is None:
         raise InputError(
-            explain(
-                "input_fn gives no labels.",
-                "There is nothing to train for, and nothing to compare with.",
-                "Let input_fn return (features, labels).",
-            )
+            "input_fn gives no labels.",
+            "There is nothing to train for, and nothing to compare with.",
+            "Let input_fn return (features, labels).",
         )
     if isinstance(labels, Mapping | Text):
         raise InputError(
-            explain(
-                f"Labels are {'a dictionary' if isinstance(labels, Mapping) else 'text'}.",
-                "This head takes one tensor of numbers.",
-                "Let input_fn return (features, labels) with labels of one kind.",
-            )
+            f"Labels are {'a dictionary' if isinstance(labels, Mapping) else 'text'}.",
+            "This head takes one tensor of numbers.",
+            "Let input_fn return (features, labels) with labels of one kind.",
         )
     labels = jnp.asarray(labels)
     labels = labels[:, None] if labels.ndim == 1 else labels
     if labels.ndim != 2 or labels.shape[-1] != width:
         raise InputError(
-            explain(
-                f"Labels have shape {labels.shape}.",
-                f"This head takes {width} for each example.",
-                f"Let input_fn return labels of shape (rows, {width}).",
-            )
+            f"Labels have shape {labels.shape}.",
+            f"This head takes {width} for each example.",
+            f"Let input_fn return labels of shape (rows, {width}).",
         )
     return labels
 

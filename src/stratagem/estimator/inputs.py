@@ -9,15 +9,15 @@ from typing import Any
 import jax
 import numpy as np
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.core.types import InputContext
 from stratagem.data.dataset import Dataset
 from stratagem.data.one_shot import Upcoming, dataset_of_upcoming, standing_in
 from stratagem.estimator import text
 from stratagem.estimator.log import say
 from stratagem.estimator.spec import ModeKeys
-from stratagem.replica.mesh import Tree
-from stratagem.replica.values import DistributedValues
+from stratagem.mesh.mesh import Tree
+from stratagem.mesh.values import DistributedValues
 
 InputFn = Callable[..., Any]
 """`input_fn([mode, params, config, input_context])`: returns a dataset, arrays, or an iterable of batches."""
@@ -103,11 +103,9 @@ def numpy_input_fn(
     """
     if not isinstance(shuffle, bool):
         raise InputError(
-            explain(
-                f"numpy_input_fn was given shuffle={shuffle!r}.",
-                "Training wants another order in each epoch, prediction the order of the arrays.",
-                "Write shuffle=True to train, shuffle=False to evaluate and to predict.",
-            )
+            f"numpy_input_fn was given shuffle={shuffle!r}.",
+            "Training wants another order in each epoch, prediction the order of the arrays.",
+            "Write shuffle=True to train, shuffle=False to evaluate and to predict.",
         )
 
     def input_fn() -> Dataset:
@@ -146,11 +144,9 @@ def pandas_input_fn(
     """
     if hasattr(x, "index") and hasattr(y, "index") and not x.index.equals(y.index):
         raise InputError(
-            explain(
-                "pandas_input_fn was given x and y with different indices.",
-                "Examples would get the labels of others.",
-                "Take both from the same rows; or write y=pd.Series(y.values, index=x.index) if they are in order.",
-            )
+            "pandas_input_fn was given x and y with different indices.",
+            "Examples would get the labels of others.",
+            "Take both from the same rows; or write y=pd.Series(y.values, index=x.index) if they are in order.",
         )
     columns = {name: np.asarray(x[name]) for name in x}
     labels = {name: np.asarray(y[name]) for name in y} if hasattr(y, "columns") else y
@@ -160,22 +156,18 @@ def pandas_input_fn(
 def _arguments_of(input_fn: InputFn) -> list[str]:
     if not callable(input_fn):
         raise InputError(
-            explain(
-                f"input_fn is a {type(input_fn).__name__}.",
-                "The data is read anew for each training and evaluation, so a function must make it.",
-                "Write input_fn=lambda: dataset, or a function that returns the dataset.",
-            )
+            f"input_fn is a {type(input_fn).__name__}.",
+            "The data is read anew for each training and evaluation, so a function must make it.",
+            "Write input_fn=lambda: dataset, or a function that returns the dataset.",
         )
     parameters = inspect.signature(input_fn).parameters.values()
     needed = [p.name for p in parameters if p.default is p.empty and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
     unknown = [name for name in needed if name not in _ARGUMENTS]
     if unknown:
         raise InputError(
-            explain(
-                f"input_fn needs the argument(s) {', '.join(unknown)}.",
-                "Arguments are given by name; these names are not known.",
-                f"Take some of {', '.join(_ARGUMENTS)}; bind others with functools.partial or a lambda.",
-            )
+            f"input_fn needs the argument(s) {', '.join(unknown)}.",
+            "Arguments are given by name; these names are not known.",
+            f"Take some of {', '.join(_ARGUMENTS)}; bind others with functools.partial or a lambda.",
         )
     return [p.name for p in parameters if p.name in _ARGUMENTS]
 
@@ -184,11 +176,9 @@ def _dataset_of(result: Any, forever: bool) -> Any:
     """Return something that can be iterated over in batches."""
     if result is None:
         raise InputError(
-            explain(
-                "input_fn returned None.",
-                "There are no batches.",
-                "Return a stratagem.data.Dataset of (features, labels), batched by the batch size of one replica.",
-            )
+            "input_fn returned None.",
+            "There are no batches.",
+            "Return a stratagem.data.Dataset of (features, labels), batched by the batch size of one replica.",
         )
     dataset = dataset_of_upcoming(result) if isinstance(result, dict | list | tuple | Upcoming) else None
     if dataset is not None:
@@ -205,11 +195,9 @@ def _pair(result: Any) -> Any:
         return result
     if len(result) != 2:
         raise InputError(
-            explain(
-                f"input_fn gave {len(result)} values.",
-                "Which of them are features and which labels is not known.",
-                "Give two, (features, labels), or features alone; several features go into a dictionary.",
-            )
+            f"input_fn gave {len(result)} values.",
+            "Which of them are features and which labels is not known.",
+            "Give two, (features, labels), or features alone; several features go into a dictionary.",
         )
     features, labels = result
     return features if labels is None else (features, labels)

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.estimator.estimator import Estimator
 from stratagem.estimator.run_config import RunConfig
 from stratagem.estimator.spec import EstimatorSpec, ModeKeys
@@ -54,12 +54,10 @@ def model_to_estimator(
     """
     if not isinstance(keras_model, keras.Model) or not keras_model.compiled or not keras_model.built:
         raise InputError(
-            explain(
-                f"model_to_estimator was given {keras_model!r}"
-                + (f" and keras_model_path={keras_model_path!r}." if keras_model_path else "."),
-                "It takes a model with weights, a loss and an optimizer.",
-                "Give a model that begins with keras.Input, after model.compile(...), or one that is loaded.",
-            )
+            f"model_to_estimator was given {keras_model!r}"
+            + (f" and keras_model_path={keras_model_path!r}." if keras_model_path else "."),
+            "It takes a model with weights, a loss and an optimizer.",
+            "Give a model that begins with keras.Input, after model.compile(...), or one that is loaded.",
         )
     names = metric_names_map or {}
     kind, layers, compiled = type(keras_model), keras_model.get_config(), keras_model.get_compile_config()

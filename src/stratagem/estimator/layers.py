@@ -29,9 +29,9 @@ from keras.layers import (
     SeparableConv2D,
 )
 
-from stratagem.estimator.calls import current_call
 from stratagem.estimator.graph import find, opened, unique_name
 from stratagem.estimator.losses import REGULARIZATION_LOSSES
+from stratagem.estimator.running_call import current_call
 
 
 def dense(inputs: Any, units: int, activation: Any = None, use_bias: bool = True, **options: Any) -> Any:

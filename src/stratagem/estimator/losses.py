@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 import keras
 
-from stratagem.core.errors import InputError, explain
-from stratagem.estimator.calls import current_call, running_call
+from stratagem.core.errors import InputError
+from stratagem.estimator.running_call import current_call, running_call
 from stratagem.loop import derivatives
 
 LOSSES: Final = "losses"
@@ -66,12 +66,10 @@ def compute_weighted_loss(
     """
     if reduction not in Reduction.all():
         raise InputError(
-            explain(
-                f"reduction is {reduction!r}.",
-                "How the losses of examples become one is not known.",
-                "Write stratagem.estimator.losses.Reduction.SUM, MEAN, SUM_BY_NONZERO_WEIGHTS, ...; without it the "
-                "loss is a mean.",
-            )
+            f"reduction is {reduction!r}.",
+            "How the losses of examples become one is not known.",
+            "Write stratagem.estimator.losses.Reduction.SUM, MEAN, SUM_BY_NONZERO_WEIGHTS, ...; without it the "
+            "loss is a mean.",
         )
     losses = jnp.asarray(losses)
     losses = losses if jnp.issubdtype(losses.dtype, jnp.floating) else losses.astype("float32")
@@ -172,7 +170,7 @@ def cosine_distance(
     axis = options.pop("dim", axis)
     if axis is None:
         raise InputError(
-            explain("cosine_distance was given no axis.", "Along which vectors lie is not known.", "Write axis=-1.")
+            "cosine_distance was given no axis.", "Along which vectors lie is not known.", "Write axis=-1."
         )
     _difference(labels, predictions)
     products = jnp.asarray(labels, "float32") * jnp.asarray(predictions)
@@ -315,11 +313,9 @@ def _difference(labels: Any, predictions: Any, names: tuple[str, str] = ("labels
 
 def _unfit(one: str, its: tuple[int, ...], other: str, others: tuple[int, ...], wanted: str) -> InputError:
     return InputError(
-        explain(
-            f"The loss was given {one} of shape {its} and {other} of shape {others}.",
-            "They would not be compared example by example.",
-            f"Give {one} {wanted}: keras.ops.reshape, keras.ops.one_hot or keras.ops.argmax.",
-        )
+        f"The loss was given {one} of shape {its} and {other} of shape {others}.",
+        "They would not be compared example by example.",
+        f"Give {one} {wanted}: keras.ops.reshape, keras.ops.one_hot or keras.ops.argmax.",
     )
 
 

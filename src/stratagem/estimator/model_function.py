@@ -11,21 +11,21 @@ import jax.numpy as jnp
 import keras
 import numpy as np
 
-from stratagem.core.errors import InputError, UsageError, explain
-from stratagem.estimator.calls import Call, calling
+from stratagem.core.errors import InputError, UsageError
 from stratagem.estimator.log import say
+from stratagem.estimator.running_call import Call, calling
 from stratagem.estimator.spec import EstimatorSpec, ModeKeys
 from stratagem.estimator.text import in_host_memory
 from stratagem.estimator.updates import run_train_op
 from stratagem.estimator.variables import VariableStore, is_local
 from stratagem.loop.tape import GradientTape
+from stratagem.mesh.mesh import Tree
+from stratagem.mesh.values import DistributedValues
+from stratagem.mesh.variable_policies import Policy, policy_of
+from stratagem.program.executables import Executables
+from stratagem.program.tracing import Replayable, current_tracing
 from stratagem.replica.context import current_replica_context
-from stratagem.replica.executables import Executables
-from stratagem.replica.mesh import Tree
 from stratagem.replica.run import ReplicaRunner
-from stratagem.replica.tracing import Replayable, current_tracing
-from stratagem.replica.values import DistributedValues
-from stratagem.replica.variables import Policy, policy_of
 
 _ARGUMENTS = ("features", "labels", "mode", "params", "config")
 
@@ -45,11 +45,9 @@ class ModelFunction:
     def __init__(self, fn: Callable[..., EstimatorSpec], params: Any, config: Any) -> None:
         if not callable(fn):
             raise InputError(
-                explain(
-                    f"Estimator was given model_fn={fn!r}.",
-                    "There is no model to train.",
-                    "Write a function model_fn(features, labels, mode) that returns an EstimatorSpec.",
-                )
+                f"Estimator was given model_fn={fn!r}.",
+                "There is no model to train.",
+                "Write a function model_fn(features, labels, mode) that returns an EstimatorSpec.",
             )
         self.fn = fn
         self._params = params
@@ -61,21 +59,17 @@ class ModelFunction:
         """Call the function with the arguments that it takes."""
         if "labels" not in self._names and labels is not None:
             raise InputError(
-                explain(
-                    "model_fn has no argument `labels`, and input_fn returns labels.",
-                    "They would be lost.",
-                    "Write model_fn(features, labels, mode), or let input_fn return features only.",
-                )
+                "model_fn has no argument `labels`, and input_fn returns labels.",
+                "They would be lost.",
+                "Write model_fn(features, labels, mode), or let input_fn return features only.",
             )
         given = {"features": features, "labels": labels, "mode": mode, "params": self._params, "config": self._config}
         spec = self.fn(**{name: value for name, value in given.items() if name in self._names})
         if not isinstance(spec, EstimatorSpec):
             raise InputError(
-                explain(
-                    f"model_fn returned {type(spec).__name__} for mode {mode!r}.",
-                    "There is neither a loss nor a prediction in it.",
-                    "Return stratagem.estimator.EstimatorSpec(mode, ...) for each of the modes train, eval and infer.",
-                )
+                f"model_fn returned {type(spec).__name__} for mode {mode!r}.",
+                "There is neither a loss nor a prediction in it.",
+                "Return stratagem.estimator.EstimatorSpec(mode, ...) for each of the modes train, eval and infer.",
             )
         return spec
 
@@ -84,19 +78,15 @@ class ModelFunction:
         if "features" not in self._names or unknown:
             found = f"also has {', '.join(unknown)}" if unknown else "has no argument `features`"
             raise InputError(
-                explain(
-                    f"model_fn takes {', '.join(sorted(self._names)) or 'no arguments'}: it {found}.",
-                    "Arguments are given by name; these names are not known.",
-                    f"Take some of {', '.join(_ARGUMENTS)}, in any order; more goes into `params`.",
-                )
+                f"model_fn takes {', '.join(sorted(self._names)) or 'no arguments'}: it {found}.",
+                "Arguments are given by name; these names are not known.",
+                f"Take some of {', '.join(_ARGUMENTS)}, in any order; more goes into `params`.",
             )
         if params is not None and "params" not in self._names:
             raise InputError(
-                explain(
-                    f"Estimator was given params={params!r}, and model_fn has no argument `params`.",
-                    "It would never see them.",
-                    "Write model_fn(features, labels, mode, params), or leave params out.",
-                )
+                f"Estimator was given params={params!r}, and model_fn has no argument `params`.",
+                "It would never see them.",
+                "Write model_fn(features, labels, mode, params), or leave params out.",
             )
 
 
@@ -233,11 +223,9 @@ class Program:
             self._spec, self._tensors, self._summaries, self._named = spec, tensors, call.summaries, call.named
         if len(tensors) != len(self._tensors):
             raise UsageError(
-                explain(
-                    f"model_fn made {len(self._tensors)} tensors for hooks and summaries, and now {len(tensors)}.",
-                    "Which of them a hook asks for is not known.",
-                    "Make the same hooks and summaries at each call of model_fn.",
-                )
+                f"model_fn made {len(self._tensors)} tensors for hooks and summaries, and now {len(tensors)}.",
+                "Which of them a hook asks for is not known.",
+                "Make the same hooks and summaries at each call of model_fn.",
             )
         return tensors
 

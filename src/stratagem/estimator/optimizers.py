@@ -10,7 +10,7 @@ from typing import Any
 
 import keras
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.estimator import rates
 from stratagem.estimator.updates import Pairs, TrainOp, minimize
 
@@ -64,11 +64,9 @@ def _rate(learning_rate: Any) -> Any:
         return float(learning_rate)
     except (TypeError, ValueError):
         raise InputError(
-            explain(
-                f"learning_rate is {learning_rate!r}.",
-                "Steps could not be scaled with it.",
-                "Write a number, a tensor or variable, or a schedule of keras.optimizers.schedules.",
-            )
+            f"learning_rate is {learning_rate!r}.",
+            "Steps could not be scaled with it.",
+            "Write a number, a tensor or variable, or a schedule of keras.optimizers.schedules.",
         ) from None
 
 

@@ -7,15 +7,15 @@ import importlib
 from collections.abc import Iterator
 from typing import Any, Final
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.estimator.checkpoints import WarmStartSettings, restore, warm_start
 from stratagem.estimator.inputs import InputFn, batches_of
 from stratagem.estimator.log import say
 from stratagem.estimator.model_function import ModelFunction, Program
 from stratagem.estimator.run_config import RunConfig
 from stratagem.estimator.spec import ModeKeys
-from stratagem.replica.executables import Executables
-from stratagem.replica.mesh import Tree
+from stratagem.mesh.mesh import Tree
+from stratagem.program.executables import Executables
 from stratagem.strategy.default import get_strategy
 
 _ON_WORKERS: Final = "stratagem.estimator.remote"
@@ -118,12 +118,10 @@ class Programs:
         first = next(batches, None)
         if first is None:
             raise InputError(
-                explain(
-                    f"input_fn gave no batch for mode {mode!r} that leaves each of {strategy.num_replicas_in_sync} "
-                    "replica(s) some rows.",
-                    "There is nothing to run a step on.",
-                    "Look at the dataset: every replica takes a batch of its own at each step.",
-                )
+                f"input_fn gave no batch for mode {mode!r} that leaves each of {strategy.num_replicas_in_sync} "
+                "replica(s) some rows.",
+                "There is nothing to run a step on.",
+                "Look at the dataset: every replica takes a batch of its own at each step.",
             )
         features, labels = first
         if mode == ModeKeys.PREDICT:

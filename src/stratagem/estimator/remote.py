@@ -16,16 +16,16 @@ from typing import Any, Final
 
 import jax
 
-from stratagem.core.errors import InputError, UnavailableError, explain
+from stratagem.core.errors import InputError, UnavailableError
 from stratagem.estimator import text
 from stratagem.estimator.inputs import InputFn, batches_of
 from stratagem.estimator.model_function import ModelFunction, Program, StepResults, own_value
 from stratagem.estimator.updates import install
+from stratagem.mesh.mesh import Tree
+from stratagem.mesh.values import DistributedValues
+from stratagem.program.executables import Executables
 from stratagem.ps.coordinator import ClusterCoordinator, RemoteValue
 from stratagem.ps.task import WorkerTask, current_task
-from stratagem.replica.executables import Executables
-from stratagem.replica.mesh import Tree
-from stratagem.replica.values import DistributedValues
 
 _AHEAD: Final = 2
 """How many steps for each worker may be under way: one that runs, and one for when it has ended."""
@@ -67,11 +67,9 @@ class RemoteProgram(Program):
         super().__init__(function, mode, strategy, seed)
         if strategy.synchronous:
             raise InputError(
-                explain(
-                    "Estimator was given a ParameterServerStrategy(synchronous=True).",
-                    "Its steps would be counted by worker, and its weights change by round.",
-                    "Leave synchronous out; max_staleness bounds how old weights may be.",
-                )
+                "Estimator was given a ParameterServerStrategy(synchronous=True).",
+                "Its steps would be counted by worker, and its weights change by round.",
+                "Leave synchronous out; max_staleness bounds how old weights may be.",
             )
 
         def make() -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.estimator.log import say
 from stratagem.estimator.model_function import Program, own_value
 from stratagem.estimator.session import GLOBAL_STEP, LOSS
@@ -67,20 +67,16 @@ def chosen(predictions: Any, keys: str | Sequence[str] | None) -> Any:
     keys = [keys] if isinstance(keys, str) else list(keys)
     if not isinstance(predictions, Mapping):
         raise InputError(
-            explain(
-                f"predict was given predict_keys={keys}, and the predictions of model_fn are one tensor.",
-                "It has no keys.",
-                'Let model_fn return predictions={"logits": logits}, or leave predict_keys out.',
-            )
+            f"predict was given predict_keys={keys}, and the predictions of model_fn are one tensor.",
+            "It has no keys.",
+            'Let model_fn return predictions={"logits": logits}, or leave predict_keys out.',
         )
     found = {key: value for key, value in predictions.items() if key in keys}
     if not found:
         raise InputError(
-            explain(
-                f"predict was given predict_keys={keys}.",
-                "None of them is among the predictions of model_fn.",
-                f"Write some of {', '.join(predictions)}.",
-            )
+            f"predict was given predict_keys={keys}.",
+            "None of them is among the predictions of model_fn.",
+            f"Write some of {', '.join(predictions)}.",
         )
     return found
 
@@ -98,11 +94,9 @@ def examples(predictions: Any) -> Iterator[Any]:
     sizes = {leaf.shape[0] if leaf.ndim else None for leaf in leaves}
     if len(sizes) != 1 or None in sizes:
         raise InputError(
-            explain(
-                f"The predictions have shapes {', '.join(str(leaf.shape) for leaf in leaves)}.",
-                "They cannot be taken apart into examples: their first sizes differ.",
-                "Let each have a row for each example, or write predict(..., yield_single_examples=False).",
-            )
+            f"The predictions have shapes {', '.join(str(leaf.shape) for leaf in leaves)}.",
+            "They cannot be taken apart into examples: their first sizes differ.",
+            "Let each have a row for each example, or write predict(..., yield_single_examples=False).",
         )
     for row in range(sizes.pop() or 0):
         yield jax.tree.map(lambda leaf, row=row: leaf[row], predictions)

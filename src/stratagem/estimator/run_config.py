@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from stratagem.cluster.detect import detect
 from stratagem.cluster.spec import ClusterSpec
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.estimator.log import say
 
 _UNSET: Final = "unset"
@@ -104,11 +104,9 @@ class RunConfig:
         unknown = sorted(changes.keys() - set(names))
         if unknown:
             raise InputError(
-                explain(
-                    f"RunConfig.replace was given {', '.join(unknown)}.",
-                    "RunConfig has no such argument; what the cluster says (task_type and others) is not replaced.",
-                    f"Write some of {', '.join(names)}.",
-                )
+                f"RunConfig.replace was given {', '.join(unknown)}.",
+                "RunConfig has no such argument; what the cluster says (task_type and others) is not replaced.",
+                f"Write some of {', '.join(names)}.",
             )
         for one, other in (("steps", "secs"), ("secs", "steps")):
             if changes.get(f"save_checkpoints_{one}") is not None:
@@ -141,31 +139,25 @@ class RunConfig:
         steps, seconds = self.save_checkpoints_steps, self.save_checkpoints_secs
         if steps is not None and seconds is not None:
             raise InputError(
-                explain(
-                    f"RunConfig was given save_checkpoints_steps={steps!r} and save_checkpoints_secs={seconds!r}.",
-                    "When to save is not clear.",
-                    "Give one of them.",
-                )
+                f"RunConfig was given save_checkpoints_steps={steps!r} and save_checkpoints_secs={seconds!r}.",
+                "When to save is not clear.",
+                "Give one of them.",
             )
         for name in _POSITIVE:
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or value <= 0):
                 raise InputError(
-                    explain(
-                        f"RunConfig was given {name}={value!r}.",
-                        "It is no number of steps or seconds after which something could be done.",
-                        f"Write a positive number, or {name}=None to do it never.",
-                    )
+                    f"RunConfig was given {name}={value!r}.",
+                    "It is no number of steps or seconds after which something could be done.",
+                    f"Write a positive number, or {name}=None to do it never.",
                 )
         for name in ("train_distribute", "eval_distribute"):
             strategy = getattr(self, name)
             if strategy is not None and not hasattr(strategy, "mesh"):
                 raise InputError(
-                    explain(
-                        f"RunConfig was given {name}={strategy!r} of type {type(strategy).__name__}.",
-                        "It is no strategy that steps could run on.",
-                        f"Write {name}=stratagem.MirroredStrategy(), with the parentheses.",
-                    )
+                    f"RunConfig was given {name}={strategy!r} of type {type(strategy).__name__}.",
+                    "It is no strategy that steps could run on.",
+                    f"Write {name}=stratagem.MirroredStrategy(), with the parentheses.",
                 )
 
     def _set_facts(self) -> None:

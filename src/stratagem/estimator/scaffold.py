@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 
 _REPAIRS: Final = {
     "init_op": "Give variables initializers, or values in init_fn.",
@@ -53,19 +53,15 @@ class Scaffold:
         for name, value in {"init_op": init_op, "init_feed_dict": init_feed_dict, **operations}.items():
             if value is not None or name not in _REPAIRS:
                 raise InputError(
-                    explain(
-                        f"Scaffold was given {name}={value!r}.",
-                        "There is no graph that it could be an operation of; it would never run.",
-                        _REPAIRS.get(name, "Scaffold(init_fn=...) is all that is used."),
-                    )
+                    f"Scaffold was given {name}={value!r}.",
+                    "There is no graph that it could be an operation of; it would never run.",
+                    _REPAIRS.get(name, "Scaffold(init_fn=...) is all that is used."),
                 )
         if init_fn is not None and not callable(init_fn):
             raise InputError(
-                explain(
-                    f"Scaffold was given init_fn={init_fn!r}.",
-                    "It cannot be called when a session begins.",
-                    "Write a function init_fn(scaffold, session).",
-                )
+                f"Scaffold was given init_fn={init_fn!r}.",
+                "It cannot be called when a session begins.",
+                "Write a function init_fn(scaffold, session).",
             )
         self.init_fn = init_fn
 

@@ -9,13 +9,13 @@ import jax
 import keras
 import numpy as np
 
-from stratagem.core.errors import InputError, explain
-from stratagem.estimator.calls import counting_in
+from stratagem.core.errors import InputError
 from stratagem.estimator.hooks.base import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
 from stratagem.estimator.hooks.steps import NanTensorHook
 from stratagem.estimator.log import say
 from stratagem.estimator.model_function import Program, StepResults
-from stratagem.replica.mesh import Tree
+from stratagem.estimator.running_call import counting_in
+from stratagem.mesh.mesh import Tree
 
 LOSS = "loss"
 GLOBAL_STEP = "global_step"
@@ -139,13 +139,11 @@ class Session:
             found = self._value(fetch, global_step)
             if found is None:
                 raise InputError(
-                    explain(
-                        f"A hook asked for {fetch!r}.",
-                        "It is nothing that a step computes.",
-                        "Ask for tensors that model_fn made and gave to a hook of its EstimatorSpec, for variables, "
-                        f"or for one of the names {', '.join([LOSS, GLOBAL_STEP, *self.program.named])}; "
-                        "stratagem.estimator.identity(tensor, name) gives a tensor a name.",
-                    )
+                    f"A hook asked for {fetch!r}.",
+                    "It is nothing that a step computes.",
+                    "Ask for tensors that model_fn made and gave to a hook of its EstimatorSpec, for variables, "
+                    f"or for one of the names {', '.join([LOSS, GLOBAL_STEP, *self.program.named])}; "
+                    "stratagem.estimator.identity(tensor, name) gives a tensor a name.",
                 )
             return found
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import keras
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.estimator.hooks.base import SessionRunHook, check_hooks
 from stratagem.estimator.scaffold import Scaffold
 
@@ -68,11 +68,9 @@ class EstimatorSpec:
     def __post_init__(self) -> None:
         if self.mode not in _MODES:
             raise InputError(
-                explain(
-                    f"EstimatorSpec was given mode={self.mode!r}.",
-                    "It could not be told what the spec is for.",
-                    "Pass on the mode that model_fn was given: EstimatorSpec(mode, ...).",
-                )
+                f"EstimatorSpec was given mode={self.mode!r}.",
+                "It could not be told what the spec is for.",
+                "Pass on the mode that model_fn was given: EstimatorSpec(mode, ...).",
             )
         if self.mode == ModeKeys.PREDICT:
             self._need("predictions", 'EstimatorSpec(mode, predictions={"logits": logits})')
@@ -89,32 +87,26 @@ class EstimatorSpec:
     def _need(self, name: str, remedy: str) -> None:
         if getattr(self, name) is None:
             raise InputError(
-                explain(
-                    f"EstimatorSpec for mode {self.mode!r} has no {name}.",
-                    f"There is nothing to {_PURPOSES[self.mode]} with.",
-                    f"Write {remedy}.",
-                )
+                f"EstimatorSpec for mode {self.mode!r} has no {name}.",
+                f"There is nothing to {_PURPOSES[self.mode]} with.",
+                f"Write {remedy}.",
             )
 
     def _check_loss(self) -> None:
         shape = tuple(getattr(self.loss, "shape", ()))
         if any(size != 1 for size in shape):
             raise InputError(
-                explain(
-                    f"EstimatorSpec was given a loss of shape {shape}.",
-                    "Training needs one number to make smaller.",
-                    "Reduce it: loss=keras.ops.mean(loss), or keras.ops.sum(loss) * (1.0 / BATCH_SIZE).",
-                )
+                f"EstimatorSpec was given a loss of shape {shape}.",
+                "Training needs one number to make smaller.",
+                "Reduce it: loss=keras.ops.mean(loss), or keras.ops.sum(loss) * (1.0 / BATCH_SIZE).",
             )
 
     def _check_scaffold(self) -> None:
         if not isinstance(self.scaffold, Scaffold | None):
             raise InputError(
-                explain(
-                    f"EstimatorSpec was given scaffold={self.scaffold!r} of type {type(self.scaffold).__name__}.",
-                    "How the session begins is not known.",
-                    "Write scaffold=stratagem.estimator.Scaffold(init_fn=init_fn), or leave it out.",
-                )
+                f"EstimatorSpec was given scaffold={self.scaffold!r} of type {type(self.scaffold).__name__}.",
+                "How the session begins is not known.",
+                "Write scaffold=stratagem.estimator.Scaffold(init_fn=init_fn), or leave it out.",
             )
 
     def _check_metrics(self) -> None:
@@ -123,21 +115,17 @@ class EstimatorSpec:
             return
         if not isinstance(metrics, Mapping):
             raise InputError(
-                explain(
-                    f"EstimatorSpec was given eval_metric_ops of type {type(metrics).__name__}.",
-                    "Its entries have no names to be reported by.",
-                    'Write eval_metric_ops={"accuracy": accuracy}.',
-                )
+                f"EstimatorSpec was given eval_metric_ops of type {type(metrics).__name__}.",
+                "Its entries have no names to be reported by.",
+                'Write eval_metric_ops={"accuracy": accuracy}.',
             )
         for name, metric in metrics.items():
             if not isinstance(metric_of(metric), keras.Metric):
                 raise InputError(
-                    explain(
-                        f"EstimatorSpec was given eval_metric_ops[{name!r}] of type {type(metric).__name__}.",
-                        "It could not be updated batch by batch.",
-                        "Give a Keras metric after metric.update_state(labels, predictions), or the pair that a "
-                        "function of stratagem.estimator.metrics returned.",
-                    )
+                    f"EstimatorSpec was given eval_metric_ops[{name!r}] of type {type(metric).__name__}.",
+                    "It could not be updated batch by batch.",
+                    "Give a Keras metric after metric.update_state(labels, predictions), or the pair that a "
+                    "function of stratagem.estimator.metrics returned.",
                 )
 
 

@@ -7,9 +7,9 @@ import importlib.util
 from collections.abc import Iterator
 from typing import Any
 
+from stratagem.checkpoint.summary import WriteScalars, scalar_writer
 from stratagem.core.log import announce_once
-from stratagem.estimator.calls import current_call
-from stratagem.train.summary import WriteScalars, scalar_writer
+from stratagem.estimator.running_call import current_call
 
 
 def scalar(name: str, tensor: Any, collections: Any = None, family: str | None = None) -> Any:

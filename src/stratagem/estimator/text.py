@@ -17,9 +17,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.data.dataset import Dataset
-from stratagem.replica.mesh import Tree
+from stratagem.mesh.mesh import Tree
 
 _KEY: Final = "\0text"
 """Key of a dictionary that stands for text in a batch: datasets know arrays and dictionaries only."""
@@ -70,12 +70,10 @@ class Text:
 
     def __jax_array__(self) -> Any:
         raise InputError(
-            explain(
-                f"A tensor of text, of shape {self.shape}, was used in a computation.",
-                "Devices compute with numbers.",
-                'Compare it, features["sex"] == "male", or make numbers of it with a categorical column of '
-                "stratagem.estimator.feature_column, or in input_fn.",
-            )
+            f"A tensor of text, of shape {self.shape}, was used in a computation.",
+            "Devices compute with numbers.",
+            'Compare it, features["sex"] == "male", or make numbers of it with a categorical column of '
+            "stratagem.estimator.feature_column, or in input_fn.",
         )
 
 
@@ -238,11 +236,9 @@ class Vocabulary:
         same = (self._table[1:] == self._table[:-1]).all(axis=1)
         if same.any():
             raise InputError(
-                explain(
-                    f"A vocabulary has {words[int(self._order[same.argmax()])]!r} twice.",
-                    "Which of its places counts is not clear.",
-                    "Write each word once.",
-                )
+                f"A vocabulary has {words[int(self._order[same.argmax()])]!r} twice.",
+                "Which of its places counts is not clear.",
+                "Write each word once.",
             )
         firsts = np.unique(self._table[:, 0], return_counts=True)[1]
         self._alike = int(firsts.max(initial=1))

@@ -7,20 +7,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from stratagem.checkpoint.checkpoints_iterator import checkpoints_of_training
+from stratagem.cluster.chief_alive import ChiefWatch
 from stratagem.cluster.detect import detect
-from stratagem.cluster.watching import ChiefWatch
 from stratagem.core.clock import Clock, Deadline
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.estimator.checkpoints import values_in
 from stratagem.estimator.estimator import Estimator
 from stratagem.estimator.exporters import Exporter, check_exporters
-from stratagem.estimator.hooks.base import SessionRunHook, check_hooks
+from stratagem.estimator.hooks.base import Session, SessionRunHook, check_hooks
 from stratagem.estimator.hooks.saving import CheckpointSaverListener, check_listeners
 from stratagem.estimator.hooks.timer import SecondOrStepTimer
 from stratagem.estimator.inputs import InputFn
 from stratagem.estimator.log import say
-from stratagem.estimator.session import GLOBAL_STEP, Session
-from stratagem.train.following import checkpoints_of_training
+from stratagem.estimator.session import GLOBAL_STEP
 
 _LOOK_SECONDS = 2.0
 """How often an evaluator that waits for its first evaluation asks whether training goes on."""
@@ -252,11 +252,9 @@ def _checked_specs(eval_spec: Any) -> list[EvalSpec]:
     names = [getattr(spec, "name", None) for spec in specs]
     if not specs or not all(isinstance(spec, EvalSpec) for spec in specs) or len(set(names)) < len(names):
         raise InputError(
-            explain(
-                f"train_and_evaluate was given eval_spec={eval_spec!r}.",
-                "Each evaluation needs data, and a name that its results go under.",
-                'Write EvalSpec(input_fn=...); or a list, EvalSpec(..., name="test"), EvalSpec(..., name="train").',
-            )
+            f"train_and_evaluate was given eval_spec={eval_spec!r}.",
+            "Each evaluation needs data, and a name that its results go under.",
+            'Write EvalSpec(input_fn=...); or a list, EvalSpec(..., name="test"), EvalSpec(..., name="train").',
         )
     return specs
 
@@ -265,31 +263,25 @@ def _check_estimator(estimator: Any, train_spec: Any) -> None:
     for name, value, wanted in (("estimator", estimator, Estimator), ("train_spec", train_spec, TrainSpec)):
         if not isinstance(value, wanted):
             raise InputError(
-                explain(
-                    f"train_and_evaluate was given {name}={value!r} of type {type(value).__name__}.",
-                    "There is nothing to train.",
-                    f"Give a stratagem.estimator.{wanted.__name__}.",
-                )
+                f"train_and_evaluate was given {name}={value!r} of type {type(value).__name__}.",
+                "There is nothing to train.",
+                f"Give a stratagem.estimator.{wanted.__name__}.",
             )
 
 
 def _check_function(owner: str, function: Callable[..., Any]) -> None:
     if not callable(function):
         raise InputError(
-            explain(
-                f"{owner} was given input_fn={function!r}.",
-                "The data is read anew for each training and evaluation, so a function must make it.",
-                f"Write {owner}(input_fn=lambda: dataset).",
-            )
+            f"{owner} was given input_fn={function!r}.",
+            "The data is read anew for each training and evaluation, so a function must make it.",
+            f"Write {owner}(input_fn=lambda: dataset).",
         )
 
 
 def _check_number(owner: str, name: str, value: float | None, *, least: int) -> None:
     if value is not None and value < least:
         raise InputError(
-            explain(
-                f"{owner} was given {name}={value!r}.",
-                "It would never be reached, or lies in the past.",
-                f"Write a number of {least} or more" + (", or None." if least else "."),
-            )
+            f"{owner} was given {name}={value!r}.",
+            "It would never be reached, or lies in the past.",
+            f"Write a number of {least} or more" + (", or None." if least else "."),
         )

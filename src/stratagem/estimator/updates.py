@@ -13,9 +13,9 @@ from typing import Any
 
 import keras
 
-from stratagem.core.errors import InputError, UsageError, explain
+from stratagem.core.errors import InputError, UsageError
 from stratagem.estimator import rates
-from stratagem.estimator.calls import Call, current_call
+from stratagem.estimator.running_call import Call, current_call
 from stratagem.loop.tape import GradientTape
 
 Pairs = Iterable[tuple[Any, Any]]
@@ -166,11 +166,9 @@ def _gradients(tape: GradientTape, loss: Any, var_list: Sequence[Any] | None, we
     variables = list(tape.watched_variables() if var_list is None else var_list)
     if not variables:
         raise UsageError(
-            explain(
-                "minimize was called for a loss, and no trainable variable has been used to compute it.",
-                "There is nothing to train.",
-                "Compute the loss in model_fn from the outputs of layers, under the given tape if there is one.",
-            )
+            "minimize was called for a loss, and no trainable variable has been used to compute it.",
+            "There is nothing to train.",
+            "Compute the loss in model_fn from the outputs of layers, under the given tape if there is one.",
         )
     weights = None if weight is None else [weight]
     gradients = tape.gradient(loss, variables, output_gradients=weights)
@@ -178,12 +176,10 @@ def _gradients(tape: GradientTape, loss: Any, var_list: Sequence[Any] | None, we
     found = [pair for pair in pairs if pair[0] is not None]
     if not found:
         raise UsageError(
-            explain(
-                f"minimize: the loss does not depend on any of {len(variables)} variable(s), "
-                f"{', '.join(variable.path for variable in variables[:3])} among them.",
-                "There is no gradient to train with.",
-                "Compute the loss from what the model returns; keras.ops keeps the connection, NumPy does not.",
-            )
+            f"minimize: the loss does not depend on any of {len(variables)} variable(s), "
+            f"{', '.join(variable.path for variable in variables[:3])} among them.",
+            "There is no gradient to train with.",
+            "Compute the loss from what the model returns; keras.ops keeps the connection, NumPy does not.",
         )
     return found if var_list is None else pairs
 
@@ -191,9 +187,7 @@ def _gradients(tape: GradientTape, loss: Any, var_list: Sequence[Any] | None, we
 def _check_step(global_step: Any) -> None:
     if global_step is not None and not isinstance(global_step, keras.Variable):
         raise InputError(
-            explain(
-                f"minimize was given global_step={global_step!r}.",
-                "It is no variable that steps could be counted in.",
-                "Write global_step=stratagem.estimator.get_or_create_global_step(), or leave it out.",
-            )
+            f"minimize was given global_step={global_step!r}.",
+            "It is no variable that steps could be counted in.",
+            "Write global_step=stratagem.estimator.get_or_create_global_step(), or leave it out.",
         )

@@ -21,13 +21,13 @@ import keras
 import numpy as np
 from jax.core import Tracer
 
-from stratagem.core.errors import InputError, UsageError, explain
+from stratagem.checkpoint.compat import give
+from stratagem.core.errors import InputError, UsageError
 from stratagem.estimator import rates
 from stratagem.estimator.compat import fresh_names, let_go
 from stratagem.fit.compat import replace
-from stratagem.replica.compat import stored_dtype
-from stratagem.replica.resident import lives_elsewhere
-from stratagem.train.compat import give
+from stratagem.program.compat import stored_dtype
+from stratagem.program.remote_values import lives_elsewhere
 
 GLOBAL_STEP = "global_step"
 """The variable that counts steps, as it is called in checkpoints."""
@@ -236,11 +236,9 @@ def _fitting(variable: Any, value: Any) -> np.ndarray:
     value = np.asarray(value)
     if value.shape != tuple(variable.shape):
         raise InputError(
-            explain(
-                f"model_fn gave {variable.path!r}, of shape {tuple(variable.shape)}, a value of shape {value.shape}.",
-                "It could not begin with that.",
-                "Load the weights of a model with the same layers.",
-            )
+            f"model_fn gave {variable.path!r}, of shape {tuple(variable.shape)}, a value of shape {value.shape}.",
+            "It could not begin with that.",
+            "Load the weights of a model with the same layers.",
         )
     return value.astype(stored_dtype(variable))
 
@@ -267,11 +265,9 @@ def _apply_by(sender: Any, optimizer: Any, grads: Sequence[Any], trainable_varia
 
 def _released(shape: Any, dtype: Any = None) -> Any:
     raise UsageError(
-        explain(
-            f"A variable of model_fn, of shape {tuple(shape)}, was read after train, evaluate or predict had ended.",
-            "Its value has been freed.",
-            "Read it from the checkpoint, estimator.get_variable_value(name); or in a hook, in `end` at the latest.",
-        )
+        f"A variable of model_fn, of shape {tuple(shape)}, was read after train, evaluate or predict had ended.",
+        "Its value has been freed.",
+        "Read it from the checkpoint, estimator.get_variable_value(name); or in a hook, in `end` at the latest.",
     )
 
 
@@ -290,11 +286,9 @@ def _initializer_of(initializer: Any, shape: Any) -> tuple[Any, Any]:
         return initializer, shape
     if isinstance(initializer, Tracer):
         raise UsageError(
-            explain(
-                f"model_fn made a variable of a value that it computes, a tensor of shape {initializer.shape}.",
-                "It has no value yet when the variable gets its first one.",
-                'Give the variable an initializer and a shape: keras.Variable("zeros", shape=(3,)); or a NumPy array.',
-            )
+            f"model_fn made a variable of a value that it computes, a tensor of shape {initializer.shape}.",
+            "It has no value yet when the variable gets its first one.",
+            'Give the variable an initializer and a shape: keras.Variable("zeros", shape=(3,)); or a NumPy array.',
         )
     value = np.asarray(initializer)
     return _Value(value), value.shape
@@ -320,12 +314,10 @@ def _check_alike(variable: Any, initializer: Any, shape: Any, name: str | None) 
 
 def _unlike_before(what: str) -> UsageError:
     return UsageError(
-        explain(
-            f"model_fn {what}.",
-            "It is called again to compile, to differentiate and for batches of another size; its layers would get "
-            "each other's variables.",
-            "Let it do the same at each call: no counters or files that decide which layers it makes.",
-        )
+        f"model_fn {what}.",
+        "It is called again to compile, to differentiate and for batches of another size; its layers would get "
+        "each other's variables.",
+        "Let it do the same at each call: no counters or files that decide which layers it makes.",
     )
 
 

@@ -9,12 +9,12 @@ from typing import Any
 import keras
 
 from stratagem.core import environment
-from stratagem.core.errors import UsageError, explain
+from stratagem.core.errors import UsageError
 from stratagem.core.log import announce
 from stratagem.fit import compat
 from stratagem.fit.resuming import Session
+from stratagem.mesh.parts import make_whole
 from stratagem.replica.context import StrategyLike
-from stratagem.replica.parts import make_whole
 
 _WRITERS = (keras.callbacks.CSVLogger, keras.callbacks.ModelCheckpoint, keras.callbacks.TensorBoard)
 """Callbacks that only write files. Workers other than the chief leave them out: logs are equal on
@@ -113,9 +113,7 @@ def _refuse_keras_backup(callbacks: Any) -> None:
         isinstance(callback, keras.callbacks.BackupAndRestore) for callback in compat.flattened_callbacks(callbacks)
     ):
         raise UsageError(
-            explain(
-                "keras.callbacks.BackupAndRestore was given to `fit` on several workers.",
-                "All of them would write the same files at once, and each would read what it finds.",
-                "Use stratagem.callbacks.BackupAndRestore, which takes the same arguments.",
-            )
+            "keras.callbacks.BackupAndRestore was given to `fit` on several workers.",
+            "All of them would write the same files at once, and each would read what it finds.",
+            "Use stratagem.callbacks.BackupAndRestore, which takes the same arguments.",
         )

@@ -1,4 +1,4 @@
-"""The only file that touches private parts of Keras.
+"""Private parts of Keras that `fit` stands on.
 
 Checked on Keras 3.15.1 (`make test-floor` checks the oldest version named in pyproject.toml).
 Everything here is a thin accessor or an installation; what is installed stands in the other files.
@@ -23,11 +23,9 @@ from keras.src.layers.normalization import batch_normalization
 from keras.src.losses import loss as loss_module
 from keras.src.trainers import data_adapters, epoch_iterator
 from keras.src.trainers import trainer as base_trainer
-from keras.src.trainers.data_adapters import array_data_adapter, array_slicing, data_adapter_utils
-from keras.src.trainers.data_adapters.data_adapter import DataAdapter
 
-from stratagem.core.errors import InputError, explain
-from stratagem.replica.mesh import Tree
+from stratagem.feed.compat import unpack
+from stratagem.mesh.mesh import Tree
 
 Trainer: Any = getattr(jax_trainer, "JAXTrainer", None) or vars(jax_trainer)["Trainer"]  # since Keras 3.16
 """Keras's trainer on JAX: the base of every model."""
@@ -48,34 +46,27 @@ __all__ = [
     "BUILDING",
     "STATE_SYNC",
     "BaseTrainer",
-    "DataAdapter",
     "Trainer",
     "accumulates",
     "accumulator_indices",
     "add_slot",
     "applied_to",
-    "array_inputs",
     "begin_at_epoch",
     "build_from_batch",
     "built_for",
-    "class_weight_to_sample_weights",
     "count_steps",
-    "is_array_input",
     "iterations_index",
     "layers_of",
     "mask_of",
     "replace",
     "set_mask",
-    "unpack",
     "without",
 ]
 
 _originals: dict[tuple[Any, str], Any] = {}
 
-unpack = data_adapter_utils.unpack_x_y_sample_weight
 mask_of = get_keras_mask
 set_mask = set_keras_mask
-class_weight_to_sample_weights = data_adapter_utils.class_weight_to_sample_weights
 
 
 def replace(owner: Any, name: str, wrap: Callable[[Any], Any]) -> None:
@@ -176,35 +167,6 @@ def without(optimizer: Any, variables: Sequence[Any]) -> Iterator[None]:
 def applied_to(optimizer: Any) -> Sequence[Any]:
     """Return the variables that an optimizer was built for, in the order of `stateless_apply`."""
     return optimizer._trainable_variables
-
-
-# Data --------------------------------------------------------------------------------------------
-
-
-def is_array_input(x: Any, y: Any, sample_weight: Any) -> bool:
-    """Whether the inputs of `fit` are arrays, as opposed to a dataset."""
-    return array_data_adapter.can_convert_arrays((x, y, sample_weight))
-
-
-def array_inputs(x: Any, y: Any, sample_weight: Any, batch_size: int | None, steps: int | None, **kwargs: Any) -> Any:
-    """Check array inputs as Keras does; return ((x, y, sample_weight) as NumPy arrays, batch size)."""
-    try:
-        adapter = array_data_adapter.ArrayDataAdapter(
-            x, y, sample_weight=sample_weight, batch_size=batch_size, steps=steps, **kwargs
-        )
-        sliceable = array_slicing.convert_to_sliceable(adapter._inputs, target_backend="numpy")
-        arrays = keras.tree.map_structure(lambda s: None if s is None else s.convert_to_numpy(s[:]), sliceable)
-    except ValueError as error:
-        if "Invalid dtype" not in str(error):
-            raise
-        raise InputError(
-            explain(
-                f"An array has a dtype of pandas' own: {error}.",
-                "It cannot become an array of numbers as it is.",
-                'Write series.cat.codes for categories, series.astype("float32") or astype("int32") for numbers.',
-            )
-        ) from None
-    return arrays, adapter.batch_size
 
 
 # Models ------------------------------------------------------------------------------------------

@@ -16,11 +16,11 @@ from jax import lax
 
 from stratagem.fit import compat
 from stratagem.fit.slots import Places, add_slots, places_of_slots, warn_without_slots
-from stratagem.replica.central import update_at_centre
+from stratagem.mesh.mesh import AXIS, Tree
+from stratagem.mesh.packs import sum_over_replicas
+from stratagem.program.rules.at_centre import update_at_centre
+from stratagem.program.tracing import TracedVariables, note_updated_alike
 from stratagem.replica.context import ReplicaContext, current_replica_context
-from stratagem.replica.mesh import AXIS, Tree
-from stratagem.replica.packs import sum_over_replicas
-from stratagem.replica.tracing import TracedVariables, note_updated_alike
 
 _WIDE: Final = 4
 """Bytes of a float that has room for a sum over replicas before it becomes a mean."""

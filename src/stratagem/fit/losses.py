@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import keras
 from jax import lax
 
-from stratagem.core.errors import UsageError, explain
+from stratagem.core.errors import UsageError
 from stratagem.fit import compat
 from stratagem.replica.context import ReplicaContext, current_replica_context
 
@@ -39,14 +39,11 @@ def _check_scaled(reduction: str | None) -> None:
     if context is None or context.mean_gradients or reduction not in _MEANS:
         return
     raise UsageError(
-        explain(
-            f"A Keras loss with reduction={reduction!r} was called inside strategy.run.",
-            "It is the mean over the rows of one replica, and optimizers sum gradients over replicas: with "
-            f"{context.num_replicas_in_sync} replicas the step would be up to {context.num_replicas_in_sync} times "
-            "too large.",
-            "Make the loss with reduction=None and scale it: "
-            "loss = stratagem.nn.compute_average_loss(per_example_loss).",
-        )
+        f"A Keras loss with reduction={reduction!r} was called inside strategy.run.",
+        "It is the mean over the rows of one replica, and optimizers sum gradients over replicas: with "
+        f"{context.num_replicas_in_sync} replicas the step would be up to {context.num_replicas_in_sync} times "
+        "too large.",
+        "Make the loss with reduction=None and scale it: loss = stratagem.nn.compute_average_loss(per_example_loss).",
     )
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import keras
 
-from stratagem.replica.mesh import Tree
+from stratagem.mesh.mesh import Tree
 
 
 @dataclass(frozen=True)

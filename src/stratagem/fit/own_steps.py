@@ -19,15 +19,16 @@ from typing import Any
 import jax
 import keras
 
-from stratagem.core.errors import UsageError, explain
-from stratagem.fit.batch import count_rows
-from stratagem.fit.compat import build_from_batch, unpack
-from stratagem.fit.kinds import PREDICT, StepKind, group_variables
+from stratagem.core.errors import UsageError
+from stratagem.feed.batch import count_rows
+from stratagem.feed.compat import unpack
+from stratagem.fit.compat import build_from_batch
+from stratagem.fit.step_kinds import PREDICT, StepKind, group_variables
+from stratagem.mesh.exchange import Exchange, Share
+from stratagem.mesh.mesh import AXIS, Tree
+from stratagem.mesh.variable_policies import Policy, policy_of
+from stratagem.program.tracing import Replayable, current_tracing
 from stratagem.replica.context import ReplicaContext, StrategyLike, replica_context
-from stratagem.replica.exchange import Exchange, Share
-from stratagem.replica.mesh import AXIS, Tree
-from stratagem.replica.tracing import Replayable, current_tracing
-from stratagem.replica.variables import Policy, policy_of
 
 
 class OwnStep:
@@ -101,11 +102,9 @@ class OwnStep:
         new = [variable.path for key, variable in tracing.scope.assigned.items() if key not in known]
         if new:
             raise UsageError(
-                explain(
-                    f"{type(self._model()).__name__}.{self._kind.method} assigns {new[0]}, which it did not at first.",
-                    "Its value would be lost when the step ends.",
-                    "Do the same in each step: make layers, metrics and optimizers in __init__ or compile.",
-                )
+                f"{type(self._model()).__name__}.{self._kind.method} assigns {new[0]}, which it did not at first.",
+                "Its value would be lost when the step ends.",
+                "Do the same in each step: make layers, metrics and optimizers in __init__ or compile.",
             )
         return logs, [tracing.scope.get_current_value(variable) for variable, _ in values]
 
@@ -136,12 +135,10 @@ def takes_data_alone(model: Any, kind: StepKind) -> bool:
     if len(needed) in (1, 2):
         return len(needed) == 1
     raise UsageError(
-        explain(
-            f"{type(model).__name__}.{kind.method} takes {len(needed)} arguments beside self.",
-            "How to call it is not known.",
-            f"Write {kind.method}(self, state, data), as Keras does on JAX, or {kind.method}(self, data) with a "
-            "stratagem.GradientTape, as in TensorFlow.",
-        )
+        f"{type(model).__name__}.{kind.method} takes {len(needed)} arguments beside self.",
+        "How to call it is not known.",
+        f"Write {kind.method}(self, state, data), as Keras does on JAX, or {kind.method}(self, data) with a "
+        "stratagem.GradientTape, as in TensorFlow.",
     )
 
 

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
-from stratagem.core.errors import UsageError, explain
+from stratagem.core.errors import UsageError
+from stratagem.feed.adapter import Place, ShareAdapter
+from stratagem.feed.input_wait import InputWait
 from stratagem.fit import compat
-from stratagem.fit.adapter import Place, ShareAdapter
-from stratagem.fit.kinds import KIND_OF, StepKind
-from stratagem.fit.waiting import InputWait
+from stratagem.fit.step_kinds import KIND_OF, StepKind
+from stratagem.mesh.parts import make_whole
 from stratagem.replica.context import StrategyLike
-from stratagem.replica.parts import make_whole
 
 
 @dataclass
@@ -101,11 +101,9 @@ def resumer_among(callbacks: Any) -> ResumesFit | None:
     found = [c for c in compat.flattened_callbacks(callbacks) if isinstance(c, ResumesFit)]
     if len(found) > 1:
         raise UsageError(
-            explain(
-                f"`fit` was given {len(found)} BackupAndRestore callbacks.",
-                "Each would begin training where its own backup stands.",
-                "Give it one.",
-            )
+            f"`fit` was given {len(found)} BackupAndRestore callbacks.",
+            "Each would begin training where its own backup stands.",
+            "Give it one.",
         )
     return found[0] if found else None
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from stratagem.cluster.agreement import Peers
 from stratagem.cluster.bootstrap import current_peers
-from stratagem.core.errors import CheckpointError, PeerError, explain
+from stratagem.core.errors import CheckpointError, PeerError
 from stratagem.core.files import draft_of
 
 _saves = itertools.count(1)
@@ -73,21 +73,17 @@ def _chief_wrote(peers: Peers, name: str, filepath: str | os.PathLike[str]) -> b
         note = peers.wait_for(name)
     except TimeoutError:
         raise PeerError(
-            explain(
-                f"{peers.own} saved {os.fspath(filepath)!r}, and {peers.peers[0]} saved nothing.",
-                "Whether the file is to be written by this worker too is not known.",
-                "Save on all workers, or on the chief alone: `if strategy.is_chief: model.save(path)`.",
-            )
+            f"{peers.own} saved {os.fspath(filepath)!r}, and {peers.peers[0]} saved nothing.",
+            "Whether the file is to be written by this worker too is not known.",
+            "Save on all workers, or on the chief alone: `if strategy.is_chief: model.save(path)`.",
         ) from None
     if note["path"] != os.path.abspath(filepath):
         return False
     if note["failure"] is not None:
         raise CheckpointError(
-            explain(
-                f"{peers.peers[0]} could not save {os.fspath(filepath)!r}: {note['failure']}",
-                "There is no file, or not a whole one.",
-                "Mend what that worker says.",
-            )
+            f"{peers.peers[0]} could not save {os.fspath(filepath)!r}: {note['failure']}",
+            "There is no file, or not a whole one.",
+            "Mend what that worker says.",
         )
     return os.path.exists(filepath)  # not where the same path means another disk
 

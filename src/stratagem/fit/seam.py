@@ -1,7 +1,7 @@
 """Where Stratagem enters Keras's `fit`, `evaluate` and `predict`.
 
 Keras's own loops run unchanged. Three things are put in their way for a model that belongs to a
-strategy: its data adapter (`fit.adapter`), its step functions (`fit.steps`), and, on workers that
+strategy: its data adapter (`feed.adapter`), its step functions (`fit.steps`), and, on workers that
 are not chief, its callbacks (`fit.callbacks`). A model belongs to a strategy when it is made or
 compiled inside `strategy.scope()`; models of no strategy are left to Keras alone, unless it cannot run them:
 their step is one as in TensorFlow (`fit.own_steps`), or their input a dataset of ours.
@@ -22,27 +22,28 @@ import jax
 import keras
 import numpy as np
 
-from stratagem.core.errors import UsageError, explain
+from stratagem.core.errors import UsageError
 from stratagem.core.progress import Phase
 from stratagem.data.batches import DatasetIterator
 from stratagem.data.dataset import Dataset
+from stratagem.feed.adapter import ShareAdapter, ShareIterator
+from stratagem.feed.batch import GlobalBatch, as_numpy, count_rows, place_batch, valid_rows
+from stratagem.feed.compat import DataAdapter
 from stratagem.fit import compat, gradients, losses, own_steps
-from stratagem.fit.adapter import ShareAdapter, ShareIterator
-from stratagem.fit.batch import GlobalBatch, as_numpy, count_rows, place_batch, valid_rows
 from stratagem.fit.callbacks import for_this_worker, with_own
-from stratagem.fit.kinds import KIND_OF, PREDICT, TEST, TRAIN, State, StepKind, group_variables
 from stratagem.fit.metrics import as_returned
 from stratagem.fit.own_steps import own_step
 from stratagem.fit.resuming import ResumesFit, Session, resumer_among, resumer_last, skipping_steps
 from stratagem.fit.saving import saving_once
 from stratagem.fit.slots import leaving_out_slots
 from stratagem.fit.state import StateKeeper
+from stratagem.fit.step_kinds import KIND_OF, PREDICT, TEST, TRAIN, State, StepKind, group_variables
 from stratagem.fit.steps import Step
+from stratagem.mesh.mesh import Tree
+from stratagem.mesh.parts import holds_parts, make_whole
+from stratagem.mesh.split import Split
+from stratagem.program.remote_values import assign_all, values_of
 from stratagem.replica.context import StrategyLike, current_strategy
-from stratagem.replica.mesh import Tree
-from stratagem.replica.parts import holds_parts, make_whole
-from stratagem.replica.resident import assign_all, values_of
-from stratagem.replica.split import Split
 
 _strategies: weakref.WeakKeyDictionary[Any, StrategyLike] = weakref.WeakKeyDictionary()
 _keepers: weakref.WeakKeyDictionary[Any, StateKeeper] = weakref.WeakKeyDictionary()
@@ -67,12 +68,10 @@ def attach(model: Any, strategy: StrategyLike) -> None:
     current = _strategies.get(model)
     if current is not None and current is not strategy:
         raise UsageError(
-            explain(
-                f"Model {model.name!r} was made under {type(current).__name__} and is compiled under "
-                f"{type(strategy).__name__}.",
-                "Its variables would lie on the devices of one strategy and its steps run on those of the other.",
-                "Make and compile it in one scope: `with strategy.scope(): model = make_model(); model.compile(...)`.",
-            )
+            f"Model {model.name!r} was made under {type(current).__name__} and is compiled under "
+            f"{type(strategy).__name__}.",
+            "Its variables would lie on the devices of one strategy and its steps run on those of the other.",
+            "Make and compile it in one scope: `with strategy.scope(): model = make_model(); model.compile(...)`.",
         )
     _strategies[model] = strategy
     if model not in _keepers:
@@ -194,11 +193,9 @@ def _check_stateless(model: Any, strategy: StrategyLike) -> None:
     stateful = [layer.name for layer in compat.layers_of(model) if getattr(layer, "stateful", False)]
     if stateful and strategy.mesh.size > 1:
         raise UsageError(
-            explain(
-                f"Layer {stateful[0]!r} keeps a state for each row of the global batch (stateful=True).",
-                f"The rows are divided among {strategy.mesh.size} replicas, none of which holds the states of all.",
-                "Train it on one device, or write stateful=False.",
-            )
+            f"Layer {stateful[0]!r} keeps a state for each row of the global batch (stateful=True).",
+            f"The rows are divided among {strategy.mesh.size} replicas, none of which holds the states of all.",
+            "Train it on one device, or write stateful=False.",
         )
 
 
@@ -284,7 +281,7 @@ def _choosing_adapter(original: Callable) -> Callable:
     def get_data_adapter(*args: Any, **kwargs: Any) -> Any:
         session = _session.get()
         arguments = dict(signature.bind(*args, **kwargs).arguments)
-        if session is None or isinstance(arguments["x"], compat.DataAdapter):
+        if session is None or isinstance(arguments["x"], DataAdapter):
             return original(*args, **kwargs)
         strategy = session.strategy
         arguments["steps_per_execution"] = int(session.model.steps_per_execution)

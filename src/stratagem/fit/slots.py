@@ -14,10 +14,10 @@ from typing import Any, Final
 
 import keras
 
+from stratagem.compression.residuals import keep_in
 from stratagem.core.errors import explain
 from stratagem.fit import compat
 from stratagem.replica.context import StrategyLike
-from stratagem.replica.slots import keep_in
 
 
 @dataclass(frozen=True)

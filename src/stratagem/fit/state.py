@@ -10,14 +10,14 @@ import jax.numpy as jnp
 from jax import lax
 from jax.sharding import PartitionSpec
 
+from stratagem.compression.residuals import is_in_parts
 from stratagem.fit import compat
-from stratagem.fit.kinds import State, group_variables
+from stratagem.fit.step_kinds import State, group_variables
 from stratagem.fit.steps import Step
+from stratagem.mesh.mesh import AXIS
+from stratagem.mesh.packs import sum_over_replicas
 from stratagem.replica.context import StrategyLike
-from stratagem.replica.mesh import AXIS
-from stratagem.replica.packs import sum_over_replicas
 from stratagem.replica.placing import placed
-from stratagem.replica.slots import is_in_parts
 
 
 class StateKeeper:

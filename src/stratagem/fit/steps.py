@@ -20,19 +20,19 @@ from jax.extend.core import jaxpr_as_fun
 from jax.sharding import PartitionSpec
 
 from stratagem.core.progress import Phase
-from stratagem.fit.batch import GlobalBatch
-from stratagem.fit.kinds import PREDICT, State, StepKind, Values, group_variables
+from stratagem.feed.batch import GlobalBatch
 from stratagem.fit.metrics import Entry, ResultWatch, global_results
 from stratagem.fit.own_steps import own_step
 from stratagem.fit.slots import add_slots
-from stratagem.replica.central import compiled
+from stratagem.fit.step_kinds import PREDICT, State, StepKind, Values, group_variables
+from stratagem.mesh.exchange import CompiledExchange, Exchange, Share, own_share
+from stratagem.mesh.mesh import AXIS, Tree
+from stratagem.mesh.packs import sum_over_replicas
+from stratagem.mesh.split import Split
+from stratagem.mesh.variable_policies import Policy, contribution, enter, leave, policy_of
+from stratagem.program.rules.at_centre import compiled
 from stratagem.replica.context import ReplicaContext, StrategyLike, replica_context
-from stratagem.replica.exchange import CompiledExchange, Exchange, Share, own_share
-from stratagem.replica.mesh import AXIS, Tree
-from stratagem.replica.packs import sum_over_replicas
-from stratagem.replica.split import Split
 from stratagem.replica.uneven import padded, run_uneven
-from stratagem.replica.variables import Policy, contribution, enter, leave, policy_of
 
 Program = tuple[Callable, list[int], list[int]]
 """A compiled step, the variables it rewrites, and those it only reads."""

@@ -15,7 +15,7 @@ import click
 
 from stratagem.core import environment
 from stratagem.core.backend import NEEDED, named_backend
-from stratagem.core.errors import ClusterError, StratagemError, explain
+from stratagem.core.errors import ClusterError, StratagemError
 from stratagem.launch.compiled import kept_programs
 from stratagem.launch.generations import Run
 from stratagem.launch.machine import this_machine
@@ -327,11 +327,9 @@ def _run_and_report(
 def _require_script(script: str) -> None:
     if not Path(script).is_file():
         raise ClusterError(
-            explain(
-                f"There is no file {script!r} in {Path.cwd()}.",
-                "Every task would fail.",
-                "Name a Python file, or add -m to name a module. Options of stratagem run stand before it.",
-            )
+            f"There is no file {script!r} in {Path.cwd()}.",
+            "Every task would fail.",
+            "Name a Python file, or add -m to name a module. Options of stratagem run stand before it.",
         )
 
 

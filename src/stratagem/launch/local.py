@@ -19,7 +19,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from stratagem.core.clock import Clock, Deadline
-from stratagem.core.errors import ClusterError, StartupError, explain
+from stratagem.core.errors import ClusterError, StartupError
 from stratagem.launch.guard import Guard, signal_group
 from stratagem.launch.output import Lines, Screen, TaskLog
 from stratagem.launch.plan import TaskPlan
@@ -149,11 +149,9 @@ class _RunningTask:
         except OSError as error:
             os.close(self.output)
             raise StartupError(
-                explain(
-                    f"{plan.name} could not be started: {error}.",
-                    "The other tasks would wait for it.",
-                    f"Check that this command runs: {' '.join(plan.command)}",
-                )
+                f"{plan.name} could not be started: {error}.",
+                "The other tasks would wait for it.",
+                f"Check that this command runs: {' '.join(plan.command)}",
             ) from error
         finally:
             os.close(writer)
@@ -289,9 +287,7 @@ def open_logs(tasks: Sequence[TaskPlan], folder: Path) -> dict[str, TaskLog]:
         return {task.name: TaskLog(folder / task.log_name) for task in tasks}
     except OSError as error:
         raise ClusterError(
-            explain(
-                f"The log folder {folder} cannot be written: {error}.",
-                "The output of the tasks would be lost.",
-                "Name another folder with --log-dir.",
-            )
+            f"The log folder {folder} cannot be written: {error}.",
+            "The output of the tasks would be lost.",
+            "Name another folder with --log-dir.",
         ) from error

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from stratagem.core import environment
 from stratagem.core.backend import NEEDED
-from stratagem.core.errors import ClusterError, explain
+from stratagem.core.errors import ClusterError
 from stratagem.launch.machine import LOOPBACK, Machine, free_ports
 
 _MAX_PORT = 65535
@@ -61,27 +61,21 @@ class Request:
             _require_positive("--devices-per-worker", self.devices_per_worker, "A worker would have nothing to run on.")
         if self.ps < 0 or (self.ps and self.nodes > 1):
             raise ClusterError(
-                explain(
-                    f"--ps is {self.ps}, --nodes is {self.nodes}.",
-                    "The nodes could not agree on the keys of the cluster.",
-                    "Run parameter servers on one node, or write a TF_CONFIG for each task.",
-                )
+                f"--ps is {self.ps}, --nodes is {self.nodes}.",
+                "The nodes could not agree on the keys of the cluster.",
+                "Run parameter servers on one node, or write a TF_CONFIG for each task.",
             )
         if not 0 <= self.node_rank < self.nodes:
             raise ClusterError(
-                explain(
-                    f"--node-rank is {self.node_rank}, --nodes is {self.nodes}.",
-                    "The workers of this node would not be part of the cluster.",
-                    f"Give each node its own --node-rank, from 0 to {self.nodes - 1}.",
-                )
+                f"--node-rank is {self.node_rank}, --nodes is {self.nodes}.",
+                "The workers of this node would not be part of the cluster.",
+                f"Give each node its own --node-rank, from 0 to {self.nodes - 1}.",
             )
         if self.nodes > 1 and self.coordinator is None:
             raise ClusterError(
-                explain(
-                    f"--nodes is {self.nodes}, and no --coordinator is given.",
-                    "The nodes could not find one another.",
-                    "Give every node the same --coordinator HOST:PORT, an address of node 0 that all can reach.",
-                )
+                f"--nodes is {self.nodes}, and no --coordinator is given.",
+                "The nodes could not find one another.",
+                "Give every node the same --coordinator HOST:PORT, an address of node 0 that all can reach.",
             )
         if self.coordinator is not None:
             _host_and_port(self.coordinator, self.workers * self.nodes)
@@ -91,29 +85,22 @@ class Request:
     def _check_node_hosts(self) -> None:
         if self.coordinator is None:
             raise ClusterError(
-                explain(
-                    f"--node-hosts is {','.join(self.node_hosts)!r}, and no --coordinator is given.",
-                    "The ports of the workers would be unknown.",
-                    f"Add --coordinator {self.node_hosts[0]}:PORT.",
-                )
+                f"--node-hosts is {','.join(self.node_hosts)!r}, and no --coordinator is given.",
+                "The ports of the workers would be unknown.",
+                f"Add --coordinator {self.node_hosts[0]}:PORT.",
             )
         if len(self.node_hosts) != self.nodes or not all(self.node_hosts):
             raise ClusterError(
-                explain(
-                    f"--node-hosts names {len([host for host in self.node_hosts if host])} hosts, "
-                    f"--nodes is {self.nodes}.",
-                    "The workers of some node would have no address.",
-                    f"Name {self.nodes} hosts, in the order of their --node-rank.",
-                )
+                f"--node-hosts names {len([host for host in self.node_hosts if host])} hosts, --nodes is {self.nodes}.",
+                "The workers of some node would have no address.",
+                f"Name {self.nodes} hosts, in the order of their --node-rank.",
             )
         host, _ = _host_and_port(self.coordinator, self.workers * self.nodes)
         if self.node_hosts[0] != host:
             raise ClusterError(
-                explain(
-                    f"--node-hosts begins with {self.node_hosts[0]!r}, --coordinator is {self.coordinator!r}.",
-                    "Worker 0 coordinates and runs on node 0; it would have two addresses.",
-                    f"Begin --node-hosts with {host}.",
-                )
+                f"--node-hosts begins with {self.node_hosts[0]!r}, --coordinator is {self.coordinator!r}.",
+                "Worker 0 coordinates and runs on node 0; it would have two addresses.",
+                f"Begin --node-hosts with {host}.",
             )
 
 
@@ -291,12 +278,10 @@ def _device_variables(request: Request, machine: Machine) -> list[dict[str, str]
     if count == 0 or count * request.workers > len(machine.gpus):
         devices = "" if wanted is None else f" with {wanted} devices each"
         raise ClusterError(
-            explain(
-                f"{request.workers} workers{devices} were asked for; this machine has "
-                f"{len(machine.gpus)} GPUs ({', '.join(machine.gpus)}).",
-                "Two workers on one GPU cannot sum their gradients: NCCL refuses.",
-                "Ask for fewer workers or devices, or set JAX_PLATFORMS=cpu to train on the CPU.",
-            )
+            f"{request.workers} workers{devices} were asked for; this machine has "
+            f"{len(machine.gpus)} GPUs ({', '.join(machine.gpus)}).",
+            "Two workers on one GPU cannot sum their gradients: NCCL refuses.",
+            "Ask for fewer workers or devices, or set JAX_PLATFORMS=cpu to train on the CPU.",
         )
     shares = [machine.gpus[worker * count : (worker + 1) * count] for worker in range(request.workers)]
     return [{environment.CUDA_VISIBLE_DEVICES: ",".join(share)} for share in shares]
@@ -304,7 +289,7 @@ def _device_variables(request: Request, machine: Machine) -> list[dict[str, str]
 
 def _require_positive(option: str, value: int, consequence: str) -> None:
     if value < 1:
-        raise ClusterError(explain(f"{option} is {value}.", consequence, f"Write {option} 1 or more."))
+        raise ClusterError(f"{option} is {value}.", consequence, f"Write {option} 1 or more.")
 
 
 def _host_and_port(coordinator: str, num_workers: int) -> tuple[str, int]:
@@ -312,19 +297,15 @@ def _host_and_port(coordinator: str, num_workers: int) -> tuple[str, int]:
     match = re.fullmatch(r"(?P<host>\[[0-9A-Fa-f:.%\w]+\]|[^:\[\]\s]+):(?P<port>\d+)", coordinator)
     if match is None:
         raise ClusterError(
-            explain(
-                f"--coordinator is {coordinator!r}.",
-                "The workers could not reach worker 0.",
-                "Write HOST:PORT, for instance 10.0.0.5:12345 or [fe80::1]:12345.",
-            )
+            f"--coordinator is {coordinator!r}.",
+            "The workers could not reach worker 0.",
+            "Write HOST:PORT, for instance 10.0.0.5:12345 or [fe80::1]:12345.",
         )
     port = int(match["port"])
     if not 1 <= port <= _MAX_PORT - num_workers + 1:
         raise ClusterError(
-            explain(
-                f"--coordinator is {coordinator!r}, and the cluster has {num_workers} workers.",
-                f"Worker i listens on port {port} + i; ports go from 1 to {_MAX_PORT}.",
-                f"Choose a port up to {_MAX_PORT - num_workers + 1}.",
-            )
+            f"--coordinator is {coordinator!r}, and the cluster has {num_workers} workers.",
+            f"Worker i listens on port {port} + i; ports go from 1 to {_MAX_PORT}.",
+            f"Choose a port up to {_MAX_PORT - num_workers + 1}.",
         )
     return match["host"], port

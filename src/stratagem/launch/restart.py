@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from stratagem.core import exits
-from stratagem.core.errors import ClusterError, explain
+from stratagem.core.errors import ClusterError
 from stratagem.launch.supervise import Failure
 
 LONGEST_PAUSE_SECONDS: Final = 300.0
@@ -42,27 +42,21 @@ class Restarts:
         """Refuse what cannot be done with so many workers on so many nodes."""
         if self.min_workers is not None and not 1 <= self.min_workers <= workers:
             raise ClusterError(
-                explain(
-                    f"--min-workers is {self.min_workers}, --workers is {workers}.",
-                    "The number of workers could never be in between.",
-                    f"Write a number from 1 to {workers}.",
-                )
+                f"--min-workers is {self.min_workers}, --workers is {workers}.",
+                "The number of workers could never be in between.",
+                f"Write a number from 1 to {workers}.",
             )
         if self.min_workers is not None and not self.at_most:
             raise ClusterError(
-                explain(
-                    f"--min-workers is {self.min_workers}, and there is no --max-restarts.",
-                    "The first failure ends the run, whatever the number of workers.",
-                    "Add --max-restarts N.",
-                )
+                f"--min-workers is {self.min_workers}, and there is no --max-restarts.",
+                "The first failure ends the run, whatever the number of workers.",
+                "Add --max-restarts N.",
             )
         if self.min_workers is not None and nodes > 1:
             raise ClusterError(
-                explain(
-                    f"--min-workers is {self.min_workers}, --nodes is {nodes}.",
-                    "Each launcher counts the workers of its own machine; the clusters they describe would differ.",
-                    "Leave --min-workers out. With --max-restarts a machine that comes back is waited for.",
-                )
+                f"--min-workers is {self.min_workers}, --nodes is {nodes}.",
+                "Each launcher counts the workers of its own machine; the clusters they describe would differ.",
+                "Leave --min-workers out. With --max-restarts a machine that comes back is waited for.",
             )
 
 

@@ -12,16 +12,16 @@ import keras
 
 from stratagem.core.progress import Phase
 from stratagem.loop.signature import InputSignature, arguments_in_order
-from stratagem.replica.call import Call
+from stratagem.mesh.mesh import Tree
+from stratagem.program.cache import Called, ProgramStore, VariableList
+from stratagem.program.call import Call
+from stratagem.program.guards import Place, is_array
+from stratagem.program.remote_values import assign_all, values_of
+from stratagem.program.rules.row_changes import RowProgram
+from stratagem.program.tracing import Replayable, current_tracing
+from stratagem.program.untraced import AdvancedByPython, NeedsPython
 from stratagem.replica.context import StrategyLike
-from stratagem.replica.guards import Place, is_array
-from stratagem.replica.mesh import Tree
 from stratagem.replica.placing import placed
-from stratagem.replica.programs import Called, ProgramStore, VariableList
-from stratagem.replica.resident import assign_all, values_of
-from stratagem.replica.rows import RowProgram
-from stratagem.replica.tracing import Replayable, current_tracing
-from stratagem.replica.untraced import AdvancedByPython, NeedsPython
 
 
 def function(

@@ -7,8 +7,8 @@ from typing import Any
 
 import jax
 
-from stratagem.replica.mesh import Tree
-from stratagem.replica.tracing import TracedVariables
+from stratagem.mesh.mesh import Tree
+from stratagem.program.tracing import TracedVariables
 
 
 def value_and_grad(fn: Callable[..., Any], variables: Sequence[Any], has_aux: bool = False) -> Callable[..., Any]:

@@ -13,9 +13,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stratagem.core.errors import InputError, UsageError, explain
+from stratagem.core.errors import InputError, UsageError
+from stratagem.program.tracing import is_traced
 from stratagem.replica.context import ReplicaContext, current_replica_context, current_strategy, has_strategy
-from stratagem.replica.tracing import is_traced
 
 
 def compute_average_loss(per_example_loss: Any, sample_weight: Any = None, global_batch_size: Any = None) -> jax.Array:
@@ -54,11 +54,9 @@ def compute_average_loss(per_example_loss: Any, sample_weight: Any = None, globa
     losses = jnp.asarray(per_example_loss)
     if losses.ndim == 0:
         raise InputError(
-            explain(
-                "compute_average_loss was given a scalar.",
-                "It cannot tell how many examples it stands for; the gradients would be scaled wrongly.",
-                'Make the loss with reduction="none", so that there is one number for each example.',
-            )
+            "compute_average_loss was given a scalar.",
+            "It cannot tell how many examples it stands for; the gradients would be scaled wrongly.",
+            'Make the loss with reduction="none", so that there is one number for each example.',
         )
     context = current_replica_context()
     if global_batch_size is None:
@@ -108,11 +106,9 @@ def scale_regularization_loss(regularization_loss: Any) -> jax.Array:
 def _require_replica(function: str, otherwise: str) -> None:
     if has_strategy():
         raise UsageError(
-            explain(
-                f"{function} was called inside the scope of {type(current_strategy()).__name__}, outside strategy.run.",
-                "How many examples this replica holds is known only inside the function that runs on the replicas.",
-                f"Call it in the function given to strategy.run; or {otherwise}.",
-            )
+            f"{function} was called inside the scope of {type(current_strategy()).__name__}, outside strategy.run.",
+            "How many examples this replica holds is known only inside the function that runs on the replicas.",
+            f"Call it in the function given to strategy.run; or {otherwise}.",
         )
 
 
@@ -144,11 +140,9 @@ def _checked_size(size: Any) -> Any:
     negative = not traced and array.ndim == 0 and bool(array < 0)
     if array.ndim or not jnp.issubdtype(array.dtype, jnp.integer) or negative:
         raise InputError(
-            explain(
-                f"global_batch_size is {size!r}.",
-                "The loss could not be divided by it.",
-                "Write the number of examples over all replicas, an integer; or leave it out.",
-            )
+            f"global_batch_size is {size!r}.",
+            "The loss could not be divided by it.",
+            "Write the number of examples over all replicas, an integer; or leave it out.",
         )
     return array
 

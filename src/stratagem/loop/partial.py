@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import Literal, Primitive
 
-from stratagem.replica.compat import run_equation
+from stratagem.program.compat import run_equation
 
 _mark = Primitive("stratagem_tape")
 _mark.def_abstract_eval(lambda token, *, what: token)

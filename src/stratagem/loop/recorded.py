@@ -11,9 +11,9 @@ import keras
 import numpy as np
 from jax.core import Tracer
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.loop.compat import Recording, concrete, in_scope, initialise
-from stratagem.replica.compat import enclosing_scope, stored_value
+from stratagem.program.compat import enclosing_scope, stored_value
 
 
 class Recorded:
@@ -58,11 +58,9 @@ class Recorded:
             self._variables.explicit.add(id(leaf))
         elif isinstance(leaf, np.ndarray):
             raise InputError(
-                explain(
-                    f"tape.watch was given an array of NumPy, of shape {leaf.shape}.",
-                    "What NumPy computes leaves no trace, so there would be no gradient.",
-                    "Make it a tensor first: x = keras.ops.convert_to_tensor(x), then tape.watch(x).",
-                )
+                f"tape.watch was given an array of NumPy, of shape {leaf.shape}.",
+                "What NumPy computes leaves no trace, so there would be no gradient.",
+                "Make it a tensor first: x = keras.ops.convert_to_tensor(x), then tape.watch(x).",
             )
         else:
             self._recording.watch(leaf)

@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from stratagem.replica.compat import needed_part
-from stratagem.replica.guards import is_hashable
+from stratagem.program.compat import needed_part
+from stratagem.program.guards import is_hashable
 
 _MOST_PROGRAMS: Final = 128
 """Number of sequences of operations that are remembered."""

@@ -15,11 +15,11 @@ import jax
 import jax.numpy as jnp
 import keras
 
-from stratagem.core.errors import UsageError, explain
+from stratagem.core.errors import UsageError
 from stratagem.loop.partial import Traced, mark
+from stratagem.mesh.exchange import Exchange
+from stratagem.program.tracing import Replayable
 from stratagem.replica.context import current_replica_context
-from stratagem.replica.exchange import Exchange
-from stratagem.replica.tracing import Replayable
 
 
 class _Reached(BaseException):
@@ -190,23 +190,19 @@ class Retraced:
                 targets, tensors, watched = end.reached
                 return targets, [jnp.asarray(leaf) for leaf in tensors], [jnp.asarray(leaf) for leaf in watched]
             raise UsageError(
-                explain(
-                    "The function did not come to tape.gradient when it was traced again.",
-                    "It does something else each time it runs, so its gradient is not defined.",
-                    "Keep Python randomness and counters that change what it computes out of the function.",
-                )
+                "The function did not come to tape.gradient when it was traced again.",
+                "It does something else each time it runs, so its gradient is not defined.",
+                "Keep Python randomness and counters that change what it computes out of the function.",
             )
 
         tensors = _tensors(sources)
         traced = Traced(prefix, [value for _, value in read])
         if any(traced.is_computed(place) and not linked for place, linked in enumerate(is_linked)):
             raise UsageError(
-                explain(
-                    "In a compiled function a tape was asked for the gradient by a tensor that was computed inside it, "
-                    "of a target that another tape's gradient went into.",
-                    "The part of the gradient that goes through the other tape's would be missing.",
-                    "Let the inner tape begin after the tensor is computed, and watch it: inner.watch(tensor).",
-                )
+                "In a compiled function a tape was asked for the gradient by a tensor that was computed inside it, "
+                "of a target that another tape's gradient went into.",
+                "The part of the gradient that goes through the other tape's would be missing.",
+                "Let the inner tape begin after the tensor is computed, and watch it: inner.watch(tensor).",
             )
         variables = [variable for variable, _ in read if id(variable) in wanted]
         actual = [*tensors, *self._watched]

@@ -11,8 +11,8 @@ import keras
 import numpy as np
 from jax.dtypes import canonicalize_dtype
 
-from stratagem.core.errors import InputError, explain
-from stratagem.replica.values import DistributedValues
+from stratagem.core.errors import InputError
+from stratagem.mesh.values import DistributedValues
 
 
 class InputSignature:
@@ -74,11 +74,9 @@ class InputSignature:
     def _refusal(self, found: str, wanted: str) -> InputError:
         name = getattr(self._fn, "__name__", "The function")
         return InputError(
-            explain(
-                f"{name} was given {found}; its input_signature says {wanted}.",
-                "A compiled function with an input_signature takes nothing else.",
-                "Give what it says (keras.ops.cast changes a dtype), or correct input_signature, or leave it out.",
-            )
+            f"{name} was given {found}; its input_signature says {wanted}.",
+            "A compiled function with an input_signature takes nothing else.",
+            "Give what it says (keras.ops.cast changes a dtype), or correct input_signature, or leave it out.",
         )
 
 

@@ -12,11 +12,11 @@ import jax
 import jax.numpy as jnp
 import keras
 
-from stratagem.core.errors import InputError, UsageError, explain
+from stratagem.core.errors import InputError, UsageError
 from stratagem.loop.recorded import Recorded
 from stratagem.loop.retraced import Retraced
-from stratagem.replica.mesh import Tree
-from stratagem.replica.tracing import current_tracing
+from stratagem.mesh.mesh import Tree
+from stratagem.program.tracing import current_tracing
 
 NONE: Final = "none"
 ZERO: Final = "zero"
@@ -82,11 +82,9 @@ class GradientTape:
         """
         if not self._record.recording:
             raise UsageError(
-                explain(
-                    "stop_recording was called outside the tape's context.",
-                    "Nothing is recorded there.",
-                    "Call it inside `with GradientTape() as tape:`, or leave it out.",
-                )
+                "stop_recording was called outside the tape's context.",
+                "Nothing is recorded there.",
+                "Call it inside `with GradientTape() as tape:`, or leave it out.",
             )
         self._record.end()
         try:
@@ -192,11 +190,9 @@ class GradientTape:
         target = _checked(target)
         if not target.ndim or not source.ndim or target.shape[0] != source.shape[0]:
             raise InputError(
-                explain(
-                    f"batch_jacobian was given a target of shape {target.shape} and a source of shape {source.shape}.",
-                    "Each row of the target belongs to one row of the source, so there must be as many.",
-                    "Give tensors of the same batch, or write tape.jacobian(target, source).",
-                )
+                f"batch_jacobian was given a target of shape {target.shape} and a source of shape {source.shape}.",
+                "Each row of the target belongs to one row of the source, so there must be as many.",
+                "Give tensors of the same batch, or write tape.jacobian(target, source).",
             )
         rows, row = target.shape[0], target.shape[1:]
         size = math.prod(row)
@@ -218,11 +214,9 @@ class GradientTape:
         """
         if self._used and not self._persistent:
             raise UsageError(
-                explain(
-                    "gradient was called twice on a tape that is not persistent.",
-                    "In TensorFlow the tape has given up what it recorded.",
-                    "Write GradientTape(persistent=True), or ask for all gradients in one call.",
-                )
+                "gradient was called twice on a tape that is not persistent.",
+                "In TensorFlow the tape has given up what it recorded.",
+                "Write GradientTape(persistent=True), or ask for all gradients in one call.",
             )
         self._used = True
         flat = keras.tree.flatten(sources)
@@ -253,10 +247,8 @@ def _checked(target: Any) -> Any:
     array = array if isinstance(array, jax.Array) else jnp.asarray(array)  # the very array: the record is its own
     if not jnp.issubdtype(array.dtype, jnp.inexact):
         raise InputError(
-            explain(
-                f"A target of tape.gradient has dtype {array.dtype}.",
-                "Integers have no gradient.",
-                "Give the loss as a floating-point tensor: keras.ops.cast(loss, 'float32').",
-            )
+            f"A target of tape.gradient has dtype {array.dtype}.",
+            "Integers have no gradient.",
+            "Give the loss as a floating-point tensor: keras.ops.cast(loss, 'float32').",
         )
     return array

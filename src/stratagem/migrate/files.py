@@ -12,7 +12,7 @@ from typing import Final
 
 import libcst as cst
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.core.files import draft_of
 from stratagem.migrate import notebook
 from stratagem.migrate.findings import Finding, Kind, Place
@@ -117,22 +117,18 @@ def _migrate(text: str) -> Program:
         program = migrate(text)
     except cst.ParserSyntaxError as error:
         raise InputError(
-            explain(
-                f"Line {error.raw_line} is not Python{_reason(text)}.",
-                "What the program does cannot be read.",
-                "Correct it, or run 2to3 on a program of Python 2.",
-            )
+            f"Line {error.raw_line} is not Python{_reason(text)}.",
+            "What the program does cannot be read.",
+            "Correct it, or run 2to3 on a program of Python 2.",
         ) from error
     if program.text != text:
         try:
             ast.parse(program.text)
         except SyntaxError as error:
             raise InputError(
-                explain(
-                    f"The new text is not Python: {error}.",
-                    "The file would no longer run, so it stays as it is.",
-                    "Change its imports by hand, and report the program as an issue.",
-                )
+                f"The new text is not Python: {error}.",
+                "The file would no longer run, so it stays as it is.",
+                "Change its imports by hand, and report the program as an issue.",
             ) from error
     return program
 
@@ -154,13 +150,11 @@ def _read(path: Path) -> tuple[str, str]:
         return data.decode(encoding), encoding
     except OSError as error:
         raise InputError(
-            explain(f"It cannot be read: {error.strerror}.", "Nothing is known of it.", "Name a file that can be read.")
+            f"It cannot be read: {error.strerror}.", "Nothing is known of it.", "Name a file that can be read."
         ) from error
     except (SyntaxError, UnicodeDecodeError) as error:
         raise InputError(
-            explain(
-                f"Its encoding is not what it says, or not UTF-8: {error}.",
-                "Python would not run it either.",
-                "Save it as UTF-8, or name its encoding in its first line: # -*- coding: latin-1 -*-",
-            )
+            f"Its encoding is not what it says, or not UTF-8: {error}.",
+            "Python would not run it either.",
+            "Save it as UTF-8, or name its encoding in its first line: # -*- coding: latin-1 -*-",
         ) from error

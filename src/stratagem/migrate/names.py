@@ -95,6 +95,8 @@ def repair(name: str) -> str:
     if (other := moved(name)) is not None:
         return f"Write {other}."
     module, _, leaf = name.rpartition(".")
-    if module == "tf.data.Dataset" and leaf in (methods := constant("stratagem.data.absent", "_INSTEAD") or {}):
+    if module == "tf.data.Dataset" and leaf in (
+        methods := constant("stratagem.data.missing_methods", "_INSTEAD") or {}
+    ):
         return methods[leaf]
     return missing.repair(name, public_names(f"stratagem.{module}"))

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 
 _MARK: Final = "# stratagem migrate: "
 _HIDDEN: Final = re.compile(rf"^[ \t]*(?:pass  )?{_MARK}(.*)$", re.MULTILINE)
@@ -80,11 +80,9 @@ def read(text: str) -> Notebook:
         sources = {n: "".join(cell["source"]) for n, cell in enumerate(cells) if cell["cell_type"] == "code"}
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(
-            explain(
-                f"This is not a notebook of format 4: {error!r}.",
-                "Its cells cannot be found.",
-                "Open it with Jupyter and save it, or export it as a Python file.",
-            )
+            f"This is not a notebook of format 4: {error!r}.",
+            "Its cells cannot be found.",
+            "Open it with Jupyter and save it, or export it as a Python file.",
         ) from error
     codes, unread = [], []
     for number, source in sources.items():

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import libcst as cst
 
-from stratagem.migrate import calls, control_flow, imports, meaning, names
+from stratagem.migrate import calls, changed_meaning, control_flow, imports, names
 from stratagem.migrate.findings import Finding, Kind, Place
 from stratagem.migrate.guesses import is_dataset, is_model
 from stratagem.migrate.modules import Presence, public_names
@@ -147,10 +147,10 @@ class Reader(ScopedVisitor):
                 self._note_name(name, self._place(node))
             return
         package = module.partition(".")[0]
-        if (text := meaning.OTHER_PACKAGES.get(package)) is not None:
+        if (text := changed_meaning.OTHER_PACKAGES.get(package)) is not None:
             self.notes.add(Kind.UNKNOWN, package, text, self._place(node))
-        elif package in meaning.KERAS_PACKAGES and self.has_tensorflow and not self._has_imported:
-            self.notes.add(Kind.UNKNOWN, package, meaning.KERAS_FIRST, self._place(node))
+        elif package in changed_meaning.KERAS_PACKAGES and self.has_tensorflow and not self._has_imported:
+            self.notes.add(Kind.UNKNOWN, package, changed_meaning.KERAS_FIRST, self._place(node))
 
     def _used(self, node: cst.Attribute | cst.Name) -> bool:
         """Note the use of a name of TensorFlow; return whether it is one."""
@@ -181,8 +181,8 @@ class Reader(ScopedVisitor):
     def _note_name(self, name: str, place: Place) -> None:
         if names.is_there(name) is Presence.ABSENT:
             self.notes.add(Kind.MISSING, name, names.repair(name), place)
-        elif name in meaning.MEANINGS:
-            self.notes.add(Kind.MEANING, name, meaning.MEANINGS[name], place)
+        elif name in changed_meaning.MEANINGS:
+            self.notes.add(Kind.MEANING, name, changed_meaning.MEANINGS[name], place)
         else:
             self.notes.add(Kind.WORKS, name, "", place)
 
@@ -197,7 +197,7 @@ class Reader(ScopedVisitor):
             place = self._place(argument)
             if function is not None and (text := calls.gone_argument(function, keyword)) is not None:
                 self.notes.add(Kind.MISSING, f"{function}({keyword}=)", text, place)
-            text = meaning.ARGUMENTS.get((f".{method}" if method else function or "", keyword))
+            text = changed_meaning.ARGUMENTS.get((f".{method}" if method else function or "", keyword))
             if text is not None and self._code(argument.value) not in ("None", "False"):
                 self.notes.add(Kind.MEANING, f"{method or function}({keyword}=)", text, place)
 
@@ -211,18 +211,18 @@ class Reader(ScopedVisitor):
         elif method == "save" and is_model(function.value) and node.args:
             path = node.args[0].value
             if isinstance(path, cst.SimpleString) and not _FILE.fullmatch(str(path.evaluated_value)):
-                self.notes.add(Kind.MEANING, f"{self._code(function)}({path.value})", meaning.FOLDER, place)
+                self.notes.add(Kind.MEANING, f"{self._code(function)}({path.value})", changed_meaning.FOLDER, place)
 
     def _look_at_computed_names(self, node: cst.Call, function: str | None) -> None:
         """Note names that the program makes up when it runs, and the backend that it asks for."""
         called = dotted(node.func)
         arguments = [argument.value for argument in node.args]
         if called == "getattr" and arguments and (found := self._canonical(arguments[0])):
-            self.notes.add(Kind.UNKNOWN, f"getattr({found[0]}, ...)", meaning.COMPUTED, self._place(node))
+            self.notes.add(Kind.UNKNOWN, f"getattr({found[0]}, ...)", changed_meaning.COMPUTED, self._place(node))
         elif called in ("importlib.import_module", "import_module", "__import__") and arguments:
             name = arguments[0].evaluated_value if isinstance(arguments[0], cst.SimpleString) else ""
             if self._canonical_name(str(name)) is not None:
-                self.notes.add(Kind.UNKNOWN, self._code(node), meaning.COMPUTED, self._place(node))
+                self.notes.add(Kind.UNKNOWN, self._code(node), changed_meaning.COMPUTED, self._place(node))
         elif called.endswith("environ.setdefault") and len(arguments) == 2:
             self._look_at_backend(*arguments)
 

@@ -10,7 +10,7 @@ from typing import Final
 
 import click
 
-from stratagem.core.errors import InputError, StratagemError, explain
+from stratagem.core.errors import InputError, StratagemError
 from stratagem.plan.costs import Hosts
 from stratagem.plan.growth import Workload
 from stratagem.plan.networks import GLOO, MEMORY, faster, network
@@ -71,11 +71,9 @@ def _numbers(workers: str) -> list[int]:
         numbers = [0]
     if numbers[0] < 1:
         raise InputError(
-            explain(
-                f"--workers is {workers!r}.",
-                "It is not known which groups to predict.",
-                "Write numbers of workers, separated by commas: --workers 2,4,8,32",
-            )
+            f"--workers is {workers!r}.",
+            "It is not known which groups to predict.",
+            "Write numbers of workers, separated by commas: --workers 2,4,8,32",
         )
     return numbers
 
@@ -84,11 +82,9 @@ def _of_numbers(gradient_bytes: int | None, step_ms: float | None) -> Workload:
     if not gradient_bytes or not step_ms:
         missing = "MODEL, --parameters or --bytes" if not gradient_bytes else "MODEL or --step-ms"
         raise InputError(
-            explain(
-                f"{missing} is missing.",
-                "What a step computes and exchanges is not known.",
-                "Name a model (model.keras, or train.py:make_model), or write: --parameters 25600000 --step-ms 180",
-            )
+            f"{missing} is missing.",
+            "What a step computes and exchanges is not known.",
+            "Name a model (model.keras, or train.py:make_model), or write: --parameters 25600000 --step-ms 180",
         )
     return Workload(gradient_bytes, step_ms / 1e3, spread=_SPREAD)
 

@@ -126,7 +126,7 @@ def tree(workers: int, nbytes: float, link: Link) -> Cost:
 
 
 def memory(workers: int, nbytes: float, link: Link) -> Cost:
-    """Return the cost of a sum through memory that the workers of a host have in common (`replica.host_memory`).
+    """Return the cost of a sum through memory that the workers of a host have in common (`host_memory.memory`).
 
     Two workers copy in and add: two passes over the bytes, and they meet once. More copy in, add a share of 1/n each,
     meet again and copy the other shares: three passes. Who meets tells each of the others, and waits for each.
@@ -203,7 +203,7 @@ def flat_tree(workers: int, nbytes: float, hosts: Hosts) -> Cost:
 
 
 def two_levels(workers: int, nbytes: float, hosts: Hosts) -> Cost:
-    """Return the cost of sums through the memory of each host, and between hosts by shares (`replica.host_exchange`).
+    """Return the cost of sums through the memory of each host, and between hosts by shares (`program.rules`).
 
     The workers of a host copy in and add their shares; those that have the same share of each host sum it around a
     ring, all rings at once over the hosts' networks; all copy their shares in and the others' out. That is three passes

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.plan.costs import Cost, Link
 
 
@@ -76,11 +76,9 @@ def fit(measured: Sequence[Measured], algorithm: Algorithm, wire: Link | None = 
     sizes = np.linalg.norm(matrix, axis=0)
     if np.linalg.matrix_rank(matrix / np.where(sizes > 0, sizes, 1)) < len(_UNITS):
         raise InputError(
-            explain(
-                f"{len(measured)} exchanges were measured, of {len({row.nbytes for row in measured})} sizes.",
-                "What starting, a message and a byte cost could not be told apart.",
-                "Measure a small and a large array, with two workers and with more.",
-            )
+            f"{len(measured)} exchanges were measured, of {len({row.nbytes for row in measured})} sizes.",
+            "What starting, a message and a byte cost could not be told apart.",
+            "Measure a small and a large array, with two workers and with more.",
         )
     start, latency, combining = map(float, _not_negative(matrix / sizes, target) / sizes)
     link = wire + Link(latency, 0.0, combining, start)

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 import keras
 import numpy as np
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.core.named import load
 
 _STEPS: Final = 30
@@ -59,11 +59,9 @@ def model_of(place: str) -> keras.Model:
     else:
         found = "no such file"
     raise InputError(
-        explain(
-            f"MODEL {place}: {found}.",
-            "Its gradients could not be counted.",
-            _REMEDY,
-        )
+        f"MODEL {place}: {found}.",
+        "Its gradients could not be counted.",
+        _REMEDY,
     )
 
 
@@ -106,11 +104,9 @@ def _structure(model: keras.Model, inputs: Sequence[Any] | None) -> Any:
     """Return the inputs as the model takes them: one, or a list."""
     if not inputs:
         raise InputError(
-            explain(
-                f"The model {model.name} does not say what its inputs are.",
-                "No random rows could be made for it.",
-                "Give the time of its step: --step-ms 35. Or build the model from keras.Input.",
-            )
+            f"The model {model.name} does not say what its inputs are.",
+            "No random rows could be made for it.",
+            "Give the time of its step: --step-ms 35. Or build the model from keras.Input.",
         )
     return inputs[0] if len(inputs) == 1 else list(inputs)
 
@@ -119,11 +115,9 @@ def _random(generator: np.random.Generator, spec: Any, rows: int) -> np.ndarray:
     shape = spec.shape[1:]
     if None in shape:
         raise InputError(
-            explain(
-                f"The input {spec.name} has the shape {spec.shape}.",
-                "Random rows for it could be of any length, and take any time.",
-                "Give the time of a step: --step-ms 35. Or fix the shape in keras.Input.",
-            )
+            f"The input {spec.name} has the shape {spec.shape}.",
+            "Random rows for it could be of any length, and take any time.",
+            "Give the time of a step: --step-ms 35. Or fix the shape in keras.Input.",
         )
     if keras.backend.is_float_dtype(spec.dtype):
         return generator.standard_normal((rows, *shape), np.float32)

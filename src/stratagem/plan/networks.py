@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.plan.costs import Link
 
 _PAYLOAD: Final = 1448 / 1538
@@ -67,11 +67,9 @@ def network(text: str) -> Link:
     except (ValueError, ZeroDivisionError):
         pass
     raise InputError(
-        explain(
-            f"--network is {text!r}.",
-            "Without its bandwidth and latency no exchange can be predicted.",
-            f"Write one of {', '.join(_RATES)}, or a bandwidth and a latency: --network 40gbit,30us",
-        )
+        f"--network is {text!r}.",
+        "Without its bandwidth and latency no exchange can be predicted.",
+        f"Write one of {', '.join(_RATES)}, or a bandwidth and a latency: --network 40gbit,30us",
     )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from stratagem.core.clock import Clock, Deadline
 from stratagem.core.errors import UnavailableError
-from stratagem.replica.resident import RowChange
+from stratagem.program.remote_values import RowChange
 from stratagem.transport.channel import Channel
 from stratagem.transport.keys import Keys
 from stratagem.transport.message import Message

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from stratagem.core.clock import Clock, Deadline
-from stratagem.core.errors import UnavailableError, explain
+from stratagem.core.errors import UnavailableError
 from stratagem.ps.client import REQUEST_SECONDS
 from stratagem.ps.dispatch import Commit
 from stratagem.transport.message import Message
@@ -69,9 +69,7 @@ class Commits:
             return None
         slow = ", ".join(f"ps {server}" for server in self._asked)
         return UnavailableError(
-            explain(
-                f"{slow} has not applied round {self._round} within {REQUEST_SECONDS:g} s.",
-                "The workers would wait for it for ever.",
-                "See the end of its output; start the cluster again.",
-            )
+            f"{slow} has not applied round {self._round} within {REQUEST_SECONDS:g} s.",
+            "The workers would wait for it for ever.",
+            "See the end of its output; start the cluster again.",
         )

@@ -9,7 +9,7 @@ from typing import Any, Final
 import keras
 from keras.src.backend.common.stateless_scope import get_stateless_scope
 
-from stratagem.core.errors import UsageError, explain
+from stratagem.core.errors import UsageError
 
 _WHOLE_GRADIENT: Final = ("clipnorm", "clipvalue", "global_clipnorm", "loss_scale_factor")
 """Settings that need whole gradients, which parts do not see: workers apply them."""
@@ -56,11 +56,9 @@ def scaling_settings(optimizer: Any) -> tuple[dict[str, Any], Any, Any]:
     """
     if not optimizer.built:
         raise UsageError(
-            explain(
-                "A LossScaleOptimizer that is not built is used in a scheduled function.",
-                "Its scale is a variable that all workers share, and there is none yet.",
-                "Write optimizer.build(model.trainable_variables) before.",
-            )
+            "A LossScaleOptimizer that is not built is used in a scheduled function.",
+            "Its scale is a variable that all workers share, and there is none yet.",
+            "Write optimizer.build(model.trainable_variables) before.",
         )
     config = {name: getattr(optimizer, name) for name in ("initial_scale", "dynamic_growth_steps", "name")}
     return config, optimizer.dynamic_scale, optimizer.step_counter

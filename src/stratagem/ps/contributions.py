@@ -23,10 +23,10 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from stratagem.core.errors import UsageError, explain
+from stratagem.core.errors import UsageError
+from stratagem.mesh.variable_policies import Policy, policy_of
 from stratagem.ps.client import Change, Servers
 from stratagem.ps.store import Store, change, with_arrays
-from stratagem.replica.variables import Policy, policy_of
 
 Operation: TypeAlias = Mapping[str, Any]
 _Key: TypeAlias = tuple[str, str, str | None]
@@ -69,12 +69,10 @@ class Contribution:
         twice = [each.parts[0].name for each in changes if each.op == "apply" and each.parts[0].name in updated]
         if twice:
             raise UsageError(
-                explain(
-                    f"A scheduled function updates {twice[0].partition('#')[0]} twice, in the synchronous mode.",
-                    "Its update is made with those of the other workers, after it has ended: it would go on with old "
-                    "values.",
-                    "Schedule the function once for each step.",
-                )
+                f"A scheduled function updates {twice[0].partition('#')[0]} twice, in the synchronous mode.",
+                "Its update is made with those of the other workers, after it has ended: it would go on with old "
+                "values.",
+                "Schedule the function once for each step.",
             )
         self.changes += changes
         self.weight = weight

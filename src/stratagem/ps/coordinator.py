@@ -10,14 +10,14 @@ from typing import Any, Final
 import jax.numpy as jnp
 import keras
 
-from stratagem.core.errors import CancelledError, InputError, UsageError, explain
+from stratagem.core.errors import CancelledError, InputError, UsageError
 from stratagem.core.log import announce_once
-from stratagem.ps.crew import Crew, Job
+from stratagem.program.captured_names import captured_by
+from stratagem.program.untraced import AdvancedByPython, leave_tracing
+from stratagem.ps.coordinator_thread import Crew, Job
 from stratagem.ps.pickling import SharedValue, dumps
 from stratagem.ps.placement import Placement
 from stratagem.ps.task import ClosesWhenDropped, current_task
-from stratagem.replica.captured import captured_by
-from stratagem.replica.untraced import AdvancedByPython, leave_tracing
 
 _MOST_FUNCTIONS: Final = 128
 """How many functions workers keep. A program that makes a new one for each call must not fill their memory."""
@@ -64,11 +64,9 @@ class RemoteValue:
         if self._status is _Status.ABORTED:
             self._crew.raise_if_broken()
             raise CancelledError(
-                explain(
-                    "The function was not run, or given up.",
-                    "Another scheduled function failed first.",
-                    "See the error that coordinator.join() raises.",
-                )
+                "The function was not run, or given up.",
+                "Another scheduled function failed first.",
+                "See the error that coordinator.join() raises.",
             )
         return self._value
 
@@ -94,11 +92,9 @@ class RemoteValue:
 
     def __reduce__(self) -> Any:
         raise InputError(
-            explain(
-                "A RemoteValue was given to coordinator.schedule.",
-                "It lies with the chief, and may not be there yet.",
-                "Call its fetch() first; or do both in one function.",
-            )
+            "A RemoteValue was given to coordinator.schedule.",
+            "It lies with the chief, and may not be there yet.",
+            "Call its fetch() first; or do both in one function.",
         )
 
 
@@ -133,11 +129,9 @@ class _PerWorkerIterator(PerWorkerValues):
 
     def __next__(self) -> Any:
         raise UsageError(
-            explain(
-                "next() was called on a per-worker iterator on the chief.",
-                "Its elements are on the workers.",
-                "Give it to a function: coordinator.schedule(step, args=(iterator,)), which calls next(iterator).",
-            )
+            "next() was called on a per-worker iterator on the chief.",
+            "Its elements are on the workers.",
+            "Give it to a function: coordinator.schedule(step, args=(iterator,)), which calls next(iterator).",
         )
 
 
@@ -208,11 +202,9 @@ class ClusterCoordinator:
     def __new__(cls, strategy: HasWorkers) -> ClusterCoordinator:
         if not isinstance(strategy, HasWorkers):
             raise UsageError(
-                explain(
-                    f"ClusterCoordinator was given a {type(strategy).__name__}.",
-                    "It has no workers that run functions one by one.",
-                    "Give it a stratagem.ParameterServerStrategy.",
-                )
+                f"ClusterCoordinator was given a {type(strategy).__name__}.",
+                "It has no workers that run functions one by one.",
+                "Give it a stratagem.ParameterServerStrategy.",
             )
         if strategy.coordinator is None:
             strategy.coordinator = super().__new__(cls)
@@ -244,11 +236,9 @@ class ClusterCoordinator:
         """
         if not callable(fn):
             raise UsageError(
-                explain(
-                    f"coordinator.schedule was given {fn!r}, which is no function.",
-                    "A worker has nothing to run.",
-                    "Write coordinator.schedule(step, args=(iterator,)), not coordinator.schedule(step(iterator)).",
-                )
+                f"coordinator.schedule was given {fn!r}, which is no function.",
+                "A worker has nothing to run.",
+                "Write coordinator.schedule(step, args=(iterator,)), not coordinator.schedule(step(iterator)).",
             )
         function = self._shared_function(fn)
         payload, needs = dumps((function, tuple(args or ()), dict(kwargs or {})), self.strategy.placement)

@@ -12,7 +12,7 @@ A worker that is lost gives its closures back: they run again elsewhere, at leas
 those that are queued are aborted and no other begins; the error is due once nothing is in flight any more
 (https://www.tensorflow.org/api_docs/python/tf/distribute/coordinator/ClusterCoordinator#schedule).
 
-How far workers may run apart is for `ps.pace` to say: a bound on staleness, or rounds.
+How far workers may run apart is for `ps.staleness` to say: a bound on staleness, or rounds.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from stratagem.core.errors import UnavailableError, explain
-from stratagem.ps.pace import Overlaps, Rounds
+from stratagem.core.errors import UnavailableError
+from stratagem.ps.staleness import Overlaps, Rounds
 
 MOST_LOSSES: Final = 10
 """A closure that has lost so many workers is not sent again: it may well be what ends them."""
@@ -376,9 +376,7 @@ class Dispatch:
 
 def _ended_its_workers(losses: int) -> UnavailableError:
     return UnavailableError(
-        explain(
-            f"A scheduled function was sent to {losses} workers, and each was lost while it had it.",
-            "It may be what ends them; it would end the next.",
-            "See the end of the workers' output: out of memory, or a crash in native code?",
-        )
+        f"A scheduled function was sent to {losses} workers, and each was lost while it had it.",
+        "It may be what ends them; it would end the next.",
+        "See the end of the workers' output: out of memory, or a crash in native code?",
     )

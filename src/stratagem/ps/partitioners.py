@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 
 
 class Partitioner:
@@ -139,11 +139,9 @@ def count_parts(partitioner: Any, shape: Sequence[int], dtype: Any) -> int:
     parts = list(partitioner(shape=tuple(shape), dtype=dtype))
     if len(parts) != len(shape) or any(part != 1 for part in parts[1:]) or not 1 <= parts[0] <= max(1, shape[0]):
         raise InputError(
-            explain(
-                f"variable_partitioner returned {parts} for a variable of shape {tuple(shape)}.",
-                "Only the first axis can be divided, into parts of a row or more.",
-                f"Return a number from 1 to {max(1, shape[0])}, then {len(shape) - 1} ones.",
-            )
+            f"variable_partitioner returned {parts} for a variable of shape {tuple(shape)}.",
+            "Only the first axis can be divided, into parts of a row or more.",
+            f"Return a number from 1 to {max(1, shape[0])}, then {len(shape) - 1} ones.",
         )
     return parts[0]
 
@@ -154,5 +152,5 @@ def _only(shape: Sequence[int], axis: int, parts: int) -> list[int]:
 
 def _positive(name: str, value: int) -> int:
     if value < 1:
-        raise InputError(explain(f"{name} is {value}.", "No variable could be divided.", f"Write {name}=1 or more."))
+        raise InputError(f"{name} is {value}.", "No variable could be divided.", f"Write {name}=1 or more.")
     return value

@@ -34,7 +34,8 @@ import jax.numpy as jnp
 import keras
 import numpy as np
 
-from stratagem.core.errors import UsageError, explain
+from stratagem.core.errors import UsageError
+from stratagem.program.captured_names import captured_by
 from stratagem.ps.client import Location
 from stratagem.ps.compat import (
     HeldElsewhere,
@@ -55,10 +56,9 @@ from stratagem.ps.placement import Placement
 from stratagem.ps.scaling import apply_scaled
 from stratagem.ps.task import current_task
 from stratagem.ps.variables import RemoteVariable, apply_remotely, is_seed, remote_state
-from stratagem.replica.captured import captured_by
 
 _STREAM: Final = 0x9E3779B9
-"""As in `replica.variables`: multiples of it differ in many bits."""
+"""As in `mesh.variable_policies`: multiples of it differ in many bits."""
 
 _KERAS_OBJECTS: Final = (keras.layers.Layer, keras.metrics.Metric, keras.losses.Loss)
 
@@ -151,12 +151,10 @@ def dumps(value: Any, placement: Placement) -> tuple[bytes, set[int]]:
     except _CANNOT_BE_PICKLED as error:
         cause = error
     raise UsageError(
-        explain(
-            f"A scheduled function, or an argument of it, cannot be sent to workers: {cause}.",
-            "No worker could run it.",
-            "Make files, locks, connections and datasets on the worker: in the function itself, or by "
-            "coordinator.create_per_worker_dataset(dataset_fn).",
-        )
+        f"A scheduled function, or an argument of it, cannot be sent to workers: {cause}.",
+        "No worker could run it.",
+        "Make files, locks, connections and datasets on the worker: in the function itself, or by "
+        "coordinator.create_per_worker_dataset(dataset_fn).",
     ) from cause
 
 

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import keras
 import numpy as np
 
-from stratagem.core.errors import UsageError, explain
+from stratagem.core.errors import UsageError
 from stratagem.ps.client import Change, Location, Servers
 from stratagem.ps.compat import held_elsewhere, optimizer_recipe, settings_sent, slots_by_variable, value_held
 from stratagem.ps.partitioners import count_parts, divide_rows
@@ -150,12 +150,10 @@ class Placement:
             changed = sorted(key for key in settings if settings[key] != before.get(key))
             if changed:
                 raise UsageError(
-                    explain(
-                        f"{changed[0]} of the optimizer {optimizer.name!r} was {before.get(changed[0])!r} when its "
-                        f"variables moved to the parameter servers, and is {settings[changed[0]]!r}.",
-                        "The servers would go on with what they were told at first.",
-                        "Make another optimizer, with the new setting. The learning rate may change at any time.",
-                    )
+                    f"{changed[0]} of the optimizer {optimizer.name!r} was {before.get(changed[0])!r} when its "
+                    f"variables moved to the parameter servers, and is {settings[changed[0]]!r}.",
+                    "The servers would go on with what they were told at first.",
+                    "Make another optimizer, with the new setting. The learning rate may change at any time.",
                 )
             return name
 
@@ -221,10 +219,8 @@ def _value(variable: keras.Variable) -> Any:
     value = value_held(variable)
     if value is None:
         raise UsageError(
-            explain(
-                f"{variable.path} has no value yet.",
-                "It cannot be put on a parameter server.",
-                "Make it outside functions that are traced.",
-            )
+            f"{variable.path} has no value yet.",
+            "It cannot be put on a parameter server.",
+            "Make it outside functions that are traced.",
         )
     return value

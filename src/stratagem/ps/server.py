@@ -18,10 +18,9 @@ from stratagem.core.errors import (
     StartupError,
     StratagemError,
     UnavailableError,
-    explain,
 )
 from stratagem.core.log import announce
-from stratagem.ps.board import Board
+from stratagem.ps.addresses import Board
 from stratagem.ps.service import Service
 from stratagem.ps.store import Store
 from stratagem.ps.worker import Worker
@@ -106,11 +105,9 @@ class Serving:
             self.look_for_chief()
             if self._heard.expired:
                 raise UnavailableError(
-                    explain(
-                        f"{self.task} has heard nothing from the chief for {CHIEF_SECONDS:g} s.",
-                        "It would serve for ever.",
-                        "See the end of the chief's output; start the cluster again.",
-                    )
+                    f"{self.task} has heard nothing from the chief for {CHIEF_SECONDS:g} s.",
+                    "It would serve for ever.",
+                    "See the end of the chief's output; start the cluster again.",
                 )
             self._over.wait(_LOOK_SECONDS)
 
@@ -181,11 +178,9 @@ class Server:
         self._task = Task(str(job_name), 0 if task_index is None else task_index)
         if self._task.type not in ("worker", "ps"):
             raise InputError(
-                explain(
-                    f"A Server was asked for as {self._task}.",
-                    "Only workers and parameter servers wait to be asked.",
-                    'Write job_name="worker" or "ps"; the chief makes a ParameterServerStrategy.',
-                )
+                f"A Server was asked for as {self._task}.",
+                "Only workers and parameter servers wait to be asked.",
+                'Write job_name="worker" or "ps"; the chief makes a ParameterServerStrategy.',
             )
         require_servers(self._spec)
         self.target = self._spec.task_address(self._task.type, self._task.index)
@@ -258,9 +253,7 @@ def require_servers(spec: ClusterSpec) -> None:
     missing = [job for job in ("ps", "worker") if job not in spec.jobs]
     if missing:
         raise ClusterError(
-            explain(
-                f"The cluster has no {' and no '.join(missing)}; it has {', '.join(spec.jobs) or 'no jobs'}.",
-                "Variables would have no home, or nobody would compute.",
-                'List at least one task of each: {"ps": ["host:port"], "worker": ["host:port"]}.',
-            )
+            f"The cluster has no {' and no '.join(missing)}; it has {', '.join(spec.jobs) or 'no jobs'}.",
+            "Variables would have no home, or nobody would compute.",
+            'List at least one task of each: {"ps": ["host:port"], "worker": ["host:port"]}.',
         )

@@ -17,9 +17,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from stratagem.core.errors import InputError, RefusedError, UnavailableError, explain
+from stratagem.core.errors import InputError, RefusedError, UnavailableError
 from stratagem.core.log import logger
-from stratagem.ps.board import Board
+from stratagem.ps.addresses import Board
 from stratagem.ps.contributions import Contributions
 from stratagem.ps.store import Store, change
 from stratagem.transport.keys import Role, holder_for
@@ -121,11 +121,9 @@ class Service:
             if message.kind in _OF_ANY_TERM or message.fields.get("term") == self._term:
                 return self._held
         raise UnavailableError(
-            explain(
-                f"{self._name} has begun anew: it was started again, or a chief began another term.",
-                "What it held before is gone, and what was computed with that must not count.",
-                "Restore the last checkpoint; under `stratagem run --max-restarts` the program begins again by itself.",
-            )
+            f"{self._name} has begun anew: it was started again, or a chief began another term.",
+            "What it held before is gone, and what was computed with that must not count.",
+            "Restore the last checkpoint; under `stratagem run --max-restarts` the program begins again by itself.",
         )
 
     def _begin(self, _: _Held, message: Message) -> Message:

@@ -11,11 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stratagem.core.errors import InputError, UnavailableError, UsageError, explain
+from stratagem.core.errors import InputError, UnavailableError, UsageError
+from stratagem.mesh.mesh import Device
 from stratagem.ps.compat import accumulates
-from stratagem.ps.rows import RowUpdater, spread
+from stratagem.ps.row_updates import RowUpdater, spread
 from stratagem.ps.updates import Updater
-from stratagem.replica.mesh import Device
 
 SLOT: Final = "|"
 """Stands in the name of a slot: `part|optimizer|number`."""
@@ -192,11 +192,9 @@ class Store:
             part = self._parts.get(name)
         if part is None:
             raise UnavailableError(
-                explain(
-                    f"This parameter server has no variable {name!r}.",
-                    "It was lost when the server was started again, or never came.",
-                    "Let the chief begin again from its last checkpoint.",
-                )
+                f"This parameter server has no variable {name!r}.",
+                "It was lost when the server was started again, or never came.",
+                "Let the chief begin again from its last checkpoint.",
             )
         return part
 
@@ -242,11 +240,9 @@ def _constant(value: np.ndarray) -> np.ndarray:
 def _existing(name: str, ids: np.ndarray, value: Any) -> np.ndarray:
     if ids.ndim != 1 or ids.dtype.kind not in "iu" or (ids.size and (ids.min() < 0 or ids.max() >= len(value))):
         raise InputError(
-            explain(
-                f"Rows of {name!r} were asked for that it does not have; it has {len(value)}.",
-                "Other rows would be read, or updated.",
-                "Let workers and servers run the same version of Stratagem, and the same program.",
-            )
+            f"Rows of {name!r} were asked for that it does not have; it has {len(value)}.",
+            "Other rows would be read, or updated.",
+            "Let workers and servers run the same version of Stratagem, and the same program.",
         )
     return ids
 
@@ -256,22 +252,18 @@ def _require_restored(name: str, part: Part, *needed: str) -> None:
         return
     what = f"{'' if '' in part.awaited else 'the slots of '}{name.partition('#')[0]!r}"
     raise UsageError(
-        explain(
-            f"No value for {what}: a parameter server was lost, and nothing has restored it.",
-            "Training would go on with zeros.",
-            "Restore a checkpoint that holds it (with the optimizer), or assign to it first.",
-        )
+        f"No value for {what}: a parameter server was lost, and nothing has restored it.",
+        "Training would go on with zeros.",
+        "Restore a checkpoint that holds it (with the optimizer), or assign to it first.",
     )
 
 
 def _fitting(name: str, value: np.ndarray, before: Any) -> np.ndarray:
     if np.shape(value) != np.shape(before):
         raise InputError(
-            explain(
-                f"A value of shape {np.shape(value)} came for {name!r}, which has shape {np.shape(before)}.",
-                "The variable would change its shape.",
-                "Give a value of the variable's shape.",
-            )
+            f"A value of shape {np.shape(value)} came for {name!r}, which has shape {np.shape(before)}.",
+            "The variable would change its shape.",
+            "Give a value of the variable's shape.",
         )
     return np.asarray(value).astype(before.dtype, copy=False)
 

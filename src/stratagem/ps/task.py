@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from stratagem.core.errors import UsageError, explain
+from stratagem.core.errors import UsageError
 from stratagem.ps.variables import Residence
 
 
@@ -77,10 +77,8 @@ def current_task() -> WorkerTask:
     task = getattr(_current, "task", None)
     if task is None:
         raise UsageError(
-            explain(
-                "This was called outside a function that a worker runs.",
-                "There is no current worker here.",
-                "Call it in a function given to coordinator.schedule or create_per_worker_dataset.",
-            )
+            "This was called outside a function that a worker runs.",
+            "There is no current worker here.",
+            "Call it in a function given to coordinator.schedule or create_per_worker_dataset.",
         )
     return task

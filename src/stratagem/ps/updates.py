@@ -15,8 +15,8 @@ import jax
 import keras
 import numpy as np
 
+from stratagem.mesh.mesh import Device
 from stratagem.ps.compat import fresh_optimizer
-from stratagem.replica.mesh import Device
 
 _BEFORE_SLOTS: Final = 2
 """Every optimizer's variables begin with its iterations and its learning rate."""

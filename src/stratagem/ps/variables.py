@@ -26,12 +26,12 @@ import jax
 import jax.numpy as jnp
 import keras
 
-from stratagem.core.errors import UsageError, explain
+from stratagem.core.errors import UsageError
+from stratagem.program.remote_values import RowsOf
+from stratagem.program.tracing import current_tracing
 from stratagem.ps.client import Change, Location, Servers
 from stratagem.ps.compat import HeldElsewhere, beside, clipped, innermost_scope, iterations_variable
 from stratagem.ps.contributions import Contribution, adds_together, sets_together
-from stratagem.replica.resident import RowsOf
-from stratagem.replica.tracing import current_tracing
 
 
 class RemoteVariable(HeldElsewhere):
@@ -250,11 +250,9 @@ def apply_remotely(
     pairs = [(g, v) for g, v in zip(gradients, targets, strict=bool(targets)) if g is not None]
     if not pairs:
         raise UsageError(
-            explain(
-                "optimizer.apply was given no gradient, or no variables.",
-                "There is nothing to update.",
-                "Write optimizer.apply_gradients(zip(gradients, model.trainable_variables)).",
-            )
+            "optimizer.apply was given no gradient, or no variables.",
+            "There is nothing to update.",
+            "Write optimizer.apply_gradients(zip(gradients, model.trainable_variables)).",
         )
     purpose = f"{_GRADIENT} {optimizer.remote_name}"
     changes: list[tuple[Any, Any]] = [
@@ -293,11 +291,9 @@ def weigh(optimizer: Any, rows: int) -> None:
 def _require_remote(variable: Any) -> None:
     if not isinstance(variable, RemoteVariable):
         raise UsageError(
-            explain(
-                f"optimizer.apply was given {getattr(variable, 'path', variable)!r}, no variable of the chief's.",
-                "It does not live on the parameter servers, so no other worker would see the update.",
-                "Make the model on the chief, in strategy.scope(), before it is used in a scheduled function.",
-            )
+            f"optimizer.apply was given {getattr(variable, 'path', variable)!r}, no variable of the chief's.",
+            "It does not live on the parameter servers, so no other worker would see the update.",
+            "Make the model on the chief, in strategy.scope(), before it is used in a scheduled function.",
         )
 
 
@@ -305,11 +301,9 @@ def _require_first(target: Companion) -> None:
     tracing = current_tracing()
     if tracing is not None and id(target) in tracing.scope.assigned:
         raise UsageError(
-            explain(
-                f"One traced function updates {target.of.path} twice.",
-                "The servers make the update after the function has ended: it would go on with old values.",
-                "Schedule the function once for each step.",
-            )
+            f"One traced function updates {target.of.path} twice.",
+            "The servers make the update after the function has ended: it would go on with old values.",
+            "Schedule the function once for each step.",
         )
 
 

@@ -10,10 +10,10 @@ import traceback
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from stratagem.core.errors import InputError, UnavailableError, explain
+from stratagem.core.errors import InputError, UnavailableError
 from stratagem.ps.client import Servers
 from stratagem.ps.contributions import Contribution
-from stratagem.ps.nest import taken_apart
+from stratagem.ps.results import taken_apart
 from stratagem.ps.task import ClosesWhenDropped, WorkerTask, working_for
 from stratagem.ps.variables import Residence
 from stratagem.transport.keys import Keys, Role
@@ -80,11 +80,9 @@ class Worker:
         """Begin a new term when this is one."""
         if term in self.past_terms:
             raise UnavailableError(
-                explain(
-                    f"worker {self._index} works for another chief, or in another term.",
-                    "What this chief lets it compute would count for nothing.",
-                    "End this chief: another one has taken its place.",
-                )
+                f"worker {self._index} works for another chief, or in another term.",
+                "What this chief lets it compute would count for nothing.",
+                "End this chief: another one has taken its place.",
             )
         if term != self.term:
             self.past_terms.add(self.term)

@@ -16,14 +16,14 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from stratagem.core.errors import UsageError, explain
+from stratagem.compression.methods import Compression
+from stratagem.core.errors import UsageError
 from stratagem.core.types import ReduceOp
-from stratagem.replica.compression import Compression
-from stratagem.replica.crossings import bounds, checked_axis, gathered, is_floating, linked, own_part
-from stratagem.replica.exchange import Exchange, Ragged, Share
+from stratagem.mesh.crossings import bounds, checked_axis, gathered, is_floating, linked, own_part
+from stratagem.mesh.exchange import Exchange, Ragged, Share
+from stratagem.mesh.mesh import AXIS, ReplicaMesh, Tree
+from stratagem.mesh.packs import sum_over_replicas
 from stratagem.replica.merge import merged
-from stratagem.replica.mesh import AXIS, ReplicaMesh, Tree
-from stratagem.replica.packs import sum_over_replicas
 
 
 class StrategyLike(Protocol):
@@ -270,11 +270,9 @@ class ReplicaContext:
         """
         if current_replica_context() is not self and (inside_step() or has_strategy()):
             raise UsageError(
-                explain(
-                    "merge_call was called in cross-replica context.",
-                    "The replicas are not running there, or have been brought together already.",
-                    "Call it in the function given to strategy.run, on stratagem.get_replica_context().",
-                )
+                "merge_call was called in cross-replica context.",
+                "The replicas are not running there, or have been brought together already.",
+                "Call it in the function given to strategy.run, on stratagem.get_replica_context().",
             )
         with strategy_scope(self.strategy), replica_context(None):
             return merged(self, merge_fn, args, kwargs or {})
@@ -290,11 +288,9 @@ def strategy_scope(strategy: StrategyLike) -> Iterator[None]:
     current = _stacks.scopes[-1] if _stacks.scopes else None
     if current is not None and current is not strategy:
         raise UsageError(
-            explain(
-                f"The scope of {type(strategy).__name__} was entered inside the scope of {type(current).__name__}.",
-                "Variables of the two strategies would lie on different sets of devices.",
-                "Use one strategy, and leave its scope before entering another.",
-            )
+            f"The scope of {type(strategy).__name__} was entered inside the scope of {type(current).__name__}.",
+            "Variables of the two strategies would lie on different sets of devices.",
+            "Use one strategy, and leave its scope before entering another.",
         )
     _stacks.scopes.append(strategy)
     try:
@@ -360,10 +356,8 @@ def experimental_set_strategy(strategy: StrategyLike | None) -> None:
     """
     if _stacks.scopes:
         raise UsageError(
-            explain(
-                "experimental_set_strategy was called inside a `with strategy.scope()` block.",
-                "It would be undone, or undo the block, at an unexpected moment.",
-                "Call it outside the block, or use only the block.",
-            )
+            "experimental_set_strategy was called inside a `with strategy.scope()` block.",
+            "It would be undone, or undo the block, at an unexpected moment.",
+            "Call it outside the block, or use only the block.",
         )
     _global_strategy[:] = [] if strategy is None else [strategy]

@@ -9,12 +9,12 @@ import jax
 import keras
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
-from stratagem.core.errors import InputError, explain
-from stratagem.replica.central import update_at_centre
-from stratagem.replica.exchange import Exchange
-from stratagem.replica.mesh import ReplicaMesh, Tree
-from stratagem.replica.tracing import TracedVariables, current_tracing, note_updated_alike
-from stratagem.replica.values import Component, DistributedValues
+from stratagem.core.errors import InputError
+from stratagem.mesh.exchange import Exchange
+from stratagem.mesh.mesh import ReplicaMesh, Tree
+from stratagem.mesh.values import Component, DistributedValues
+from stratagem.program.rules.at_centre import update_at_centre
+from stratagem.program.tracing import TracedVariables, current_tracing, note_updated_alike
 
 
 def merged(context: Any, merge_fn: Callable[..., Tree], args: Sequence[Tree], kwargs: Mapping[str, Tree]) -> Tree:
@@ -71,11 +71,9 @@ def updated(
     for leaf in jax.tree.leaves((args, kwargs), is_leaf=_differs):
         if _differs(leaf):
             raise InputError(
-                explain(
-                    f"extended.update of variable {variable.path!r} was given a per-replica value.",
-                    "Each replica would give the variable another value, and they would drift apart.",
-                    "Combine it first: strategy.extended.reduce_to(stratagem.ReduceOp.SUM, value, variable).",
-                )
+                f"extended.update of variable {variable.path!r} was given a per-replica value.",
+                "Each replica would give the variable another value, and they would drift apart.",
+                "Combine it first: strategy.extended.reduce_to(stratagem.ReduceOp.SUM, value, variable).",
             )
     assigned: list[Any] = []
 

@@ -14,10 +14,10 @@ import jax
 import jax.numpy as jnp
 import keras
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
+from stratagem.mesh.mesh import ReplicaMesh, Tree
+from stratagem.mesh.values import PerReplica
 from stratagem.replica.context import current_replica_context, merging_context
-from stratagem.replica.mesh import ReplicaMesh, Tree
-from stratagem.replica.values import PerReplica
 
 _SUM: Final = "sum"
 
@@ -80,11 +80,9 @@ class OnReadVariable(keras.Variable):
             return super().assign(self.value + change)
         if self.aggregation == _SUM:
             raise InputError(
-                explain(
-                    f"{method} was called on {self.path!r}, ON_READ with aggregation SUM, outside strategy.run.",
-                    "It is the sum of the replicas' values: which of them is meant is not said.",
-                    "Call it in the function given to strategy.run, or assign the whole sum: v.assign(v + change).",
-                )
+                f"{method} was called on {self.path!r}, ON_READ with aggregation SUM, outside strategy.run.",
+                "It is the sum of the replicas' values: which of them is meant is not said.",
+                "Call it in the function given to strategy.run, or assign the whole sum: v.assign(v + change).",
             )
         self.parts.assign(self.parts.value + change)
         return super().assign(self.value + change)

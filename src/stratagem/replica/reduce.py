@@ -11,13 +11,13 @@ import jax.numpy as jnp
 from jax import lax
 from jax.sharding import PartitionSpec
 
-from stratagem.core.errors import InputError, UsageError, explain
+from stratagem.core.errors import InputError, UsageError
 from stratagem.core.types import ReduceOp
-from stratagem.replica.central import compiled
+from stratagem.mesh.crossings import bounds
+from stratagem.mesh.mesh import AXIS, ReplicaMesh, Tree
+from stratagem.mesh.values import Component, DistributedValues
+from stratagem.program.rules.at_centre import compiled
 from stratagem.replica.context import merging_context
-from stratagem.replica.crossings import bounds
-from stratagem.replica.mesh import AXIS, ReplicaMesh, Tree
-from stratagem.replica.values import Component, DistributedValues
 
 _REDUCTIONS: Final[dict[ReduceOp, Callable]] = {
     ReduceOp.SUM: jnp.sum,
@@ -55,11 +55,9 @@ def _reduce_plain(op: ReduceOp, value: Any, axis: int | tuple[int, ...] | None, 
     """
     if op is ReduceOp.SUM and replicas > 1:
         raise InputError(
-            explain(
-                f"strategy.reduce(SUM) was given {value!r}, which is no per-replica value.",
-                f"Summing it over {replicas} replicas would multiply it by {replicas}.",
-                "Give the result of strategy.run, or use ReduceOp.MEAN.",
-            )
+            f"strategy.reduce(SUM) was given {value!r}, which is no per-replica value.",
+            f"Summing it over {replicas} replicas would multiply it by {replicas}.",
+            "Give the result of strategy.run, or use ReduceOp.MEAN.",
         )
     array = jnp.asarray(value)
     return array if axis is None else _REDUCTIONS[op](array, axis=axis)
@@ -71,11 +69,9 @@ def _reduce_leaf(op: ReduceOp, leaf: Any, axis: int | tuple[int, ...] | None, re
     axes = _checked_axes(axis, leaf.stacked.ndim - 1)
     if leaf.shares is not None and 0 not in axes and len({share for share in leaf.shares if share}) > 1:
         raise InputError(
-            explain(
-                f"Per-replica values with {leaf.shares} rows were reduced with axis={axis}.",
-                "Components of different sizes cannot be combined element by element.",
-                "Reduce along the batch axis too: axis=0.",
-            )
+            f"Per-replica values with {leaf.shares} rows were reduced with axis={axis}.",
+            "Components of different sizes cannot be combined element by element.",
+            "Reduce along the batch axis too: axis=0.",
         )
     reduced = _reducing(leaf.mesh, op, axes, leaf.shares, leaf.empty)(leaf.stacked)
     leaf.mesh.wait(reduced)
@@ -88,11 +84,9 @@ def _checked_axes(axis: int | tuple[int, ...] | None, rank: int) -> tuple[int, .
     for a in axes:
         if not -rank <= a < rank:
             raise InputError(
-                explain(
-                    f"strategy.reduce was given axis={axis} and per-replica values of rank {rank}.",
-                    "There is no such axis to reduce.",
-                    "Use axis=None to keep the shape, or an axis of the per-replica value.",
-                )
+                f"strategy.reduce was given axis={axis} and per-replica values of rank {rank}.",
+                "There is no such axis to reduce.",
+                "Use axis=None to keep the shape, or an axis of the per-replica value.",
             )
     return tuple(a % rank for a in axes)
 
@@ -105,11 +99,9 @@ def _merging(value: Component) -> Any:
     """
     if merging_context() is not value.context:
         raise UsageError(
-            explain(
-                "A per-replica value of merge_call was combined outside it, or in a function given to extended.update.",
-                "The replicas are not brought together there.",
-                "Combine it in the function given to merge_call, before extended.update, and pass the result on.",
-            )
+            "A per-replica value of merge_call was combined outside it, or in a function given to extended.update.",
+            "The replicas are not brought together there.",
+            "Combine it in the function given to merge_call, before extended.update, and pass the result on.",
         )
     return value.context
 
@@ -189,20 +181,16 @@ def gather(value: Tree, axis: int) -> Tree:
         rank = leaf.stacked.ndim - 1
         if not -rank <= axis < rank:
             raise InputError(
-                explain(
-                    f"strategy.gather was given axis={axis} and per-replica "
-                    f"{f'values of rank {rank}' if rank else 'scalars'}.",
-                    "There is no such axis to concatenate along.",
-                    "Give values of rank 1 or more, for example `value[None]`, and one of their axes.",
-                )
+                f"strategy.gather was given axis={axis} and per-replica "
+                f"{f'values of rank {rank}' if rank else 'scalars'}.",
+                "There is no such axis to concatenate along.",
+                "Give values of rank 1 or more, for example `value[None]`, and one of their axes.",
             )
         if leaf.shares is not None and axis % rank and len({share for share in leaf.shares if share}) > 1:
             raise InputError(
-                explain(
-                    f"Per-replica values with {leaf.shares} rows were gathered along axis={axis}.",
-                    "Components of different sizes cannot be put side by side.",
-                    "Gather along the batch axis: axis=0.",
-                )
+                f"Per-replica values with {leaf.shares} rows were gathered along axis={axis}.",
+                "Components of different sizes cannot be put side by side.",
+                "Gather along the batch axis: axis=0.",
             )
         gathered = _gathering(leaf.mesh, axis % rank, leaf.shares)(leaf.stacked)
         leaf.mesh.wait(gathered)

@@ -2,7 +2,7 @@
 
 The function may read and assign Keras variables as if it ran eagerly. It is traced once to learn
 which variables it reads and assigns; these become inputs and outputs of the program, and the
-replicas' assignments combine by the table of `replica.variables`.
+replicas' assignments combine by the table of `mesh.variable_policies`.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ import keras
 from jax.core import Tracer
 from jax.sharding import PartitionSpec
 
-from stratagem.core.errors import InputError, UsageError, explain
+from stratagem.core.errors import InputError, UsageError
 from stratagem.core.progress import Phase
-from stratagem.replica.call import Call
-from stratagem.replica.central import compiled
+from stratagem.mesh.exchange import Exchange, Ragged, Share, own_share
+from stratagem.mesh.mesh import AXIS, Tree
+from stratagem.mesh.packs import sum_over_replicas
+from stratagem.mesh.split import Split
+from stratagem.mesh.values import DistributedValues, PerReplica
+from stratagem.mesh.variable_policies import Policy, contribution, enter, leave, policy_of
+from stratagem.program.cache import Called, Found, ProgramStore, VariableList
+from stratagem.program.call import Call
+from stratagem.program.executables import Executables
+from stratagem.program.guards import Place, is_array
+from stratagem.program.remote_values import assign_all, lives_elsewhere, values_of
+from stratagem.program.rules.at_centre import compiled
+from stratagem.program.rules.row_changes import RowProgram
+from stratagem.program.tracing import Replayable, current_tracing
+from stratagem.program.untraced import leave_tracing
 from stratagem.replica.context import ReplicaContext, StrategyLike, inside_step, replica_context
-from stratagem.replica.exchange import Exchange, Ragged, Share, own_share
-from stratagem.replica.executables import Executables
-from stratagem.replica.guards import Place, is_array
-from stratagem.replica.mesh import AXIS, Tree
 from stratagem.replica.on_read import has_parts
-from stratagem.replica.packs import sum_over_replicas
 from stratagem.replica.placing import placed
-from stratagem.replica.programs import Called, Found, ProgramStore, VariableList
-from stratagem.replica.resident import assign_all, lives_elsewhere, values_of
-from stratagem.replica.rows import RowProgram
-from stratagem.replica.split import Split
-from stratagem.replica.tracing import Replayable, current_tracing
 from stratagem.replica.uneven import run_uneven
-from stratagem.replica.untraced import leave_tracing
-from stratagem.replica.values import DistributedValues, PerReplica
-from stratagem.replica.variables import Policy, contribution, enter, leave, policy_of
 
 
 class ReplicaRunner:
@@ -72,11 +72,9 @@ class ReplicaRunner:
         """
         if inside_step():
             raise UsageError(
-                explain(
-                    "strategy.run was called inside a function that strategy.run is running.",
-                    "A replica cannot start all replicas again.",
-                    "Call the inner function directly, without strategy.run.",
-                )
+                "strategy.run was called inside a function that strategy.run is running.",
+                "A replica cannot start all replicas again.",
+                "Call the inner function directly, without strategy.run.",
             )
         tracing = current_tracing()
         if self.mesh.central:
@@ -370,11 +368,9 @@ class _Shares:
         known = {share for share in shares if share is not None}
         if len(known) > 1:
             raise InputError(
-                explain(
-                    f"The arguments of strategy.run are shares of batches of different sizes: {sorted(known)} rows.",
-                    "A replica would pair rows of one batch with rows of another.",
-                    "Give values of one batch of the distributed dataset.",
-                )
+                f"The arguments of strategy.run are shares of batches of different sizes: {sorted(known)} rows.",
+                "A replica would pair rows of one batch with rows of another.",
+                "Give values of one batch of the distributed dataset.",
             )
         rows = next(iter(known), None)
         self.split = None if rows is None else Split.of(rows)

@@ -22,10 +22,10 @@ import jax.numpy as jnp
 from jax import lax
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
-from stratagem.core.errors import InputError, UsageError, explain
-from stratagem.replica.exchange import Crossing, Exchange, Ragged, Share, own_share
-from stratagem.replica.mesh import AXIS, Tree
-from stratagem.replica.split import Split
+from stratagem.core.errors import InputError, UsageError
+from stratagem.mesh.exchange import Crossing, Exchange, Ragged, Share, own_share
+from stratagem.mesh.mesh import AXIS, Tree
+from stratagem.mesh.split import Split
 
 
 class _Stop(BaseException):
@@ -178,12 +178,10 @@ def _common_shapes(branches: Sequence[_Branch], counts: Sequence[int]) -> list[t
     """Return the shapes that the results of all branches fit into."""
     if len({branch.structure for branch in branches}) > 1 or len({branch.stop is None for branch in branches}) > 1:
         raise UsageError(
-            explain(
-                f"The function does something else on {' than on '.join(map(str, counts))} rows.",
-                "Replicas hold different numbers of rows of this batch: they would wait for each other forever, or "
-                "their results could not be put together.",
-                "Combine values of all replicas, and return, whatever the number of rows.",
-            )
+            f"The function does something else on {' than on '.join(map(str, counts))} rows.",
+            "Replicas hold different numbers of rows of this batch: they would wait for each other forever, or "
+            "their results could not be put together.",
+            "Combine values of all replicas, and return, whatever the number of rows.",
         )
     ragged = branches[0].ragged
     common = []
@@ -191,12 +189,10 @@ def _common_shapes(branches: Sequence[_Branch], counts: Sequence[int]) -> list[t
         fixed = [[len(shape), *(size for axis, size in enumerate(shape) if axis != ragged.get(i))] for shape in shapes]
         if any(sizes != fixed[0] for sizes in fixed):
             raise InputError(
-                explain(
-                    f"A value has shapes {' and '.join(map(str, shapes))} on replicas with "
-                    f"{' and '.join(map(str, counts))} rows.",
-                    "Such values cannot be combined element by element, nor put side by side.",
-                    "Reduce it over the rows first, or let only its first dimension depend on them.",
-                )
+                f"A value has shapes {' and '.join(map(str, shapes))} on replicas with "
+                f"{' and '.join(map(str, counts))} rows.",
+                "Such values cannot be combined element by element, nor put side by side.",
+                "Reduce it over the rows first, or let only its first dimension depend on them.",
             )
         common.append(tuple(max(sizes) for sizes in zip(*shapes, strict=True)))
     return common

@@ -13,23 +13,23 @@ import jax
 
 from stratagem.cluster.agreement import Peers
 from stratagem.cluster.resolver import ClusterResolver
-from stratagem.core.errors import InputError, UsageError, explain
+from stratagem.compression.methods import compression_of
+from stratagem.core.errors import InputError, UsageError
 from stratagem.core.types import CommunicationOptions, InputContext, InputOptions, ReduceOp, ValueContext
+from stratagem.feed.adapter import ShareAdapter, make_adapter
+from stratagem.feed.dataset_creator import creator_among
+from stratagem.feed.distributed import DistributedDataset, shared_dataset
+from stratagem.feed.functions import FunctionAdapter, FunctionSource, datasets_from_function
 from stratagem.fit import seam
-from stratagem.fit.adapter import ShareAdapter, make_adapter
-from stratagem.fit.kinds import StepKind
+from stratagem.fit.step_kinds import StepKind
+from stratagem.mesh.mesh import ReplicaMesh, Tree
+from stratagem.mesh.values import local_results
 from stratagem.replica import reduce as reduction
-from stratagem.replica.compression import compression_of
 from stratagem.replica.context import current_replica_context, merging_context, strategy_scope
-from stratagem.replica.mesh import ReplicaMesh, Tree
 from stratagem.replica.on_read import apart
 from stratagem.replica.run import ReplicaRunner
-from stratagem.replica.values import local_results
-from stratagem.strategy.dataset_creator import creator_among
 from stratagem.strategy.devices import local_devices
 from stratagem.strategy.extended import StrategyExtended
-from stratagem.strategy.input import DistributedDataset, shared_dataset
-from stratagem.strategy.own_datasets import FunctionAdapter, FunctionSource, datasets_from_function
 from stratagem.strategy.values import values_from_function
 
 
@@ -149,11 +149,9 @@ class Strategy:
         """
         if not isinstance(args, list | tuple):
             raise InputError(
-                explain(
-                    f"strategy.run was given args={args!r} of type {type(args).__name__}.",
-                    "Its entries could not be told apart as arguments of the function.",
-                    "Write args=(value,), with the comma.",
-                )
+                f"strategy.run was given args={args!r} of type {type(args).__name__}.",
+                "Its entries could not be told apart as arguments of the function.",
+                "Write args=(value,), with the comma.",
             )
         return self._runner(fn, args, dict(kwargs or {}))
 
@@ -358,11 +356,9 @@ class Strategy:
         """
         if current_replica_context() is not None:
             raise UsageError(
-                explain(
-                    f"strategy.{method} was called inside a function that strategy.run is running.",
-                    "There is only one replica's value at hand there.",
-                    f"Inside, use stratagem.{instead}; or return the value and call strategy.{method} on the result.",
-                )
+                f"strategy.{method} was called inside a function that strategy.run is running.",
+                "There is only one replica's value at hand there.",
+                f"Inside, use stratagem.{instead}; or return the value and call strategy.{method} on the result.",
             )
 
     def make_adapter(self, arguments: dict[str, Any], *, in_order: bool) -> ShareAdapter:
@@ -423,8 +419,8 @@ def _pack_bytes(mesh: ReplicaMesh, options: CommunicationOptions) -> int | None:
     """Return the size of packs that values are summed in: 0 for one pack, None for none.
 
     Between processes on CPUs every collective costs a round trip of Gloo's, so one pack is best. Through memory all
-    values of a step travel together as they are (`replica.by_memory`). Elsewhere XLA groups collectives by itself; on
-    virtual CPU devices a pack of 11 MB costs 30 to 180 ms to put together, where the sums themselves take 10.
+    values of a step travel together as they are (`program.rules.through_memory`). Elsewhere XLA groups collectives by
+    itself; on virtual CPU devices a pack of 11 MB costs 30 to 180 ms to put together, where the sums take 10.
     """
     if options.bytes_per_pack:
         return options.bytes_per_pack

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import jax
 
 from stratagem.cluster.detect import detect
-from stratagem.core.errors import UsageError, explain
+from stratagem.core.errors import UsageError
 from stratagem.core.log import announce
-from stratagem.replica.mesh import Device, ReplicaMesh
+from stratagem.mesh.mesh import Device, ReplicaMesh
 from stratagem.strategy.base import Strategy
 from stratagem.strategy.devices import chosen_devices, device_name, device_names, named_device
 
@@ -64,9 +64,7 @@ def _check_one_machine() -> None:
     workers = max(len(together), jax.process_count())
     if workers > 1:
         raise UsageError(
-            explain(
-                f"CentralStorageStrategy was made on one of {workers} workers.",
-                "It keeps variables on one machine: each worker would train a model of its own.",
-                "Write strategy = stratagem.MultiWorkerMirroredStrategy(), or start a single worker.",
-            )
+            f"CentralStorageStrategy was made on one of {workers} workers.",
+            "It keeps variables on one machine: each worker would train a model of its own.",
+            "Write strategy = stratagem.MultiWorkerMirroredStrategy(), or start a single worker.",
         )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from stratagem.mesh.exchange import Exchange, Share
 from stratagem.replica.context import ReplicaContext, current_replica_context, current_strategy, has_strategy
-from stratagem.replica.exchange import Exchange, Share
 from stratagem.strategy.base import one_replica
 
 

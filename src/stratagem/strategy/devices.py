@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import jax
 
-from stratagem.core.errors import InputError, explain
-from stratagem.replica.mesh import Device
+from stratagem.core.errors import InputError
+from stratagem.mesh.mesh import Device
 
 _NAME = re.compile(r"(?:.*/)?(?:device:)?(?P<kind>[a-z]+):(?P<index>\d+)", re.IGNORECASE)
 
@@ -35,12 +35,10 @@ def named_device(name: str | Device) -> Device:
     if match is None or int(match["index"]) >= len(devices):
         here = ", ".join(f"{device.platform.upper()}:{i}" for i, device in enumerate(local_devices()))
         raise InputError(
-            explain(
-                f"Device {name!r} was asked for; this process has {here}.",
-                "No replica could run there.",
-                "Name a device that is here. For several CPU devices call "
-                f"stratagem.testing.virtual_devices({_wanted(match)}) before anything else.",
-            )
+            f"Device {name!r} was asked for; this process has {here}.",
+            "No replica could run there.",
+            "Name a device that is here. For several CPU devices call "
+            f"stratagem.testing.virtual_devices({_wanted(match)}) before anything else.",
         )
     return devices[int(match["index"])]
 
@@ -70,11 +68,9 @@ def chosen_devices(devices: Sequence[str | Device] | None) -> list[Device]:
     found = [named_device(device) for device in devices]
     if not found or len(set(found)) < len(found):
         raise InputError(
-            explain(
-                f"devices is {list(devices)!r}.",
-                "A strategy needs at least one device, and one replica on each.",
-                'Name each device once, for example devices=["GPU:0", "GPU:1"], or leave the argument out.',
-            )
+            f"devices is {list(devices)!r}.",
+            "A strategy needs at least one device, and one replica on each.",
+            'Name each device once, for example devices=["GPU:0", "GPU:1"], or leave the argument out.',
         )
     return found
 

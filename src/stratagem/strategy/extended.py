@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from stratagem.core.types import ReduceOp
-from stratagem.replica.context import merging_context, replica_context
-from stratagem.replica.exchange import Exchange
+from stratagem.mesh.exchange import Exchange
+from stratagem.mesh.mesh import Tree
+from stratagem.replica.context import StrategyLike, merging_context, replica_context
 from stratagem.replica.merge import updated
-from stratagem.replica.mesh import Tree
 from stratagem.replica.placing import placed
 from stratagem.strategy.devices import device_name
 
-if TYPE_CHECKING:
-    from stratagem.strategy.base import Strategy
+
+class Reducing(StrategyLike, Protocol):
+    """A strategy, as far as its less common methods know it."""
+
+    def reduce(self, reduce_op: ReduceOp | str, value: Tree, axis: int | None) -> Tree: ...
+
+    def require_cross_replica(self, method: str, instead: str) -> None: ...
 
 
 class StrategyExtended:
@@ -29,7 +34,7 @@ class StrategyExtended:
         strategy: The strategy.
     """
 
-    def __init__(self, strategy: Strategy) -> None:
+    def __init__(self, strategy: Reducing) -> None:
         self._strategy = strategy
 
     def reduce_to(self, reduce_op: ReduceOp | str, value: Tree, destinations: Any, options: Any = None) -> Tree:

@@ -10,10 +10,10 @@ from io import FileIO
 from stratagem.cluster.agreement import Peers
 from stratagem.core.log import logger
 from stratagem.core.types import CommunicationImplementation, CommunicationOptions
-from stratagem.replica.host_exchange import let_programs_call
-from stratagem.replica.host_memory import HostMemory, needed_bytes
-from stratagem.replica.hosts import Hosts
-from stratagem.replica.mesh import Device
+from stratagem.host_memory.hosts import Hosts
+from stratagem.host_memory.memory import HostMemory, needed_bytes
+from stratagem.mesh.mesh import Device
+from stratagem.program.rules.between_hosts import let_programs_call
 from stratagem.transport.memory import make_file, open_file
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.core.log import announce
 from stratagem.core.types import CommunicationOptions
-from stratagem.replica.mesh import Device, ReplicaMesh
+from stratagem.mesh.mesh import Device, ReplicaMesh
 from stratagem.strategy.base import Strategy
 from stratagem.strategy.cross_device import CrossDeviceOps
 from stratagem.strategy.devices import chosen_devices, device_names
@@ -40,11 +40,9 @@ class MirroredStrategy(Strategy):
     ) -> None:
         if cross_device_ops is not None and not isinstance(cross_device_ops, CrossDeviceOps):
             raise InputError(
-                explain(
-                    f"cross_device_ops is {cross_device_ops!r}.",
-                    "Gradients could not be combined with it.",
-                    "Write stratagem.NcclAllReduce(), or leave the argument out.",
-                )
+                f"cross_device_ops is {cross_device_ops!r}.",
+                "Gradients could not be combined with it.",
+                "Write stratagem.NcclAllReduce(), or leave the argument out.",
             )
         mesh = ReplicaMesh(chosen_devices(devices))
         self.cross_device_ops = cross_device_ops

@@ -12,7 +12,7 @@ from stratagem.cluster.resolver import ClusterResolver
 from stratagem.core import environment
 from stratagem.core.log import announce
 from stratagem.core.types import CommunicationImplementation, CommunicationOptions
-from stratagem.replica.mesh import ReplicaMesh
+from stratagem.mesh.mesh import ReplicaMesh
 from stratagem.strategy.base import Strategy
 from stratagem.strategy.devices import device_names, local_devices
 from stratagem.strategy.host_memory import shared_memory

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stratagem.replica.mesh import Device, ReplicaMesh
+from stratagem.mesh.mesh import Device, ReplicaMesh
 from stratagem.strategy.base import Strategy
 from stratagem.strategy.devices import named_device
 

@@ -14,30 +14,30 @@ from stratagem.cluster.resolver import ClusterResolver
 from stratagem.cluster.spec import ClusterSpec, Task
 from stratagem.cluster.tf_config import TFConfigClusterResolver
 from stratagem.core import exits
-from stratagem.core.errors import InputError, UnavailableError, UsageError, explain
+from stratagem.core.errors import InputError, UnavailableError, UsageError
 from stratagem.core.log import announce
 from stratagem.core.types import InputContext, InputOptions
-from stratagem.fit.adapter import ShareAdapter
+from stratagem.feed.adapter import ShareAdapter
+from stratagem.feed.dataset_creator import creator_among
+from stratagem.feed.distributed import DistributedDataset
+from stratagem.feed.workers import WorkerAdapter, WorkerSource
 from stratagem.fit.compat import build_from_batch
-from stratagem.fit.kinds import PREDICT, StepKind
+from stratagem.fit.step_kinds import PREDICT, StepKind
+from stratagem.mesh.mesh import ReplicaMesh, Tree
+from stratagem.program.untraced import leave_tracing
 from stratagem.ps.client import Servers
+from stratagem.ps.cluster_terms import Terms
 from stratagem.ps.coordinator import ClusterCoordinator, HasWorkers
-from stratagem.ps.crew import Crew
+from stratagem.ps.coordinator_thread import Crew
 from stratagem.ps.dispatch import Dispatch
-from stratagem.ps.pace import Rounds
 from stratagem.ps.placement import LAZY_UPDATE_BYTES, Placement
 from stratagem.ps.server import Server, Serving, end_all, require_servers
+from stratagem.ps.staleness import Rounds
 from stratagem.ps.task import WorkerTask, current_task
-from stratagem.ps.terms import Terms
-from stratagem.replica.mesh import ReplicaMesh, Tree
-from stratagem.replica.untraced import leave_tracing
 from stratagem.strategy.base import Strategy
-from stratagem.strategy.dataset_creator import creator_among
 from stratagem.strategy.devices import local_devices
-from stratagem.strategy.input import DistributedDataset
+from stratagem.strategy.progress_line import Sight
 from stratagem.strategy.remote_fit import RemoteStep
-from stratagem.strategy.sight import Sight
-from stratagem.strategy.worker_data import WorkerAdapter, WorkerSource
 from stratagem.transport.keys import Role, holder_for, keys_of_environment, make_keys
 
 _EMBEDDED: Final = {"ps": 1, "worker": 2}
@@ -187,11 +187,9 @@ class ParameterServerStrategy(Strategy, HasWorkers):
             UsageError: Called on the chief.
         """
         raise UsageError(
-            explain(
-                "strategy.run was called on the chief.",
-                "The chief computes nothing; the function would run on no worker.",
-                "Put it into a function and call coordinator.schedule(function, args=(per_worker_iterator,)).",
-            )
+            "strategy.run was called on the chief.",
+            "The chief computes nothing; the function would run on no worker.",
+            "Put it into a function and call coordinator.schedule(function, args=(per_worker_iterator,)).",
         )
 
     def build(self, model: Any, kind: StepKind, batch: Tree) -> None:
@@ -256,21 +254,17 @@ def _dispatch_of(workers: int, max_staleness: int | None, synchronous: bool, bac
     """
     if max_staleness is not None and (synchronous or not _is_count(max_staleness)):
         raise InputError(
-            explain(
-                f"ParameterServerStrategy was given max_staleness={max_staleness!r}, synchronous={synchronous!r}.",
-                "The bound is a number of updates, from 0; in the synchronous mode no gradient is ever stale.",
-                "Write max_staleness=4, or synchronous=True, or neither.",
-            )
+            f"ParameterServerStrategy was given max_staleness={max_staleness!r}, synchronous={synchronous!r}.",
+            "The bound is a number of updates, from 0; in the synchronous mode no gradient is ever stale.",
+            "Write max_staleness=4, or synchronous=True, or neither.",
         )
     most = max(0, workers - 1) if synchronous else 0
     if not _is_count(backup_workers) or backup_workers > most:
         raise InputError(
-            explain(
-                f"ParameterServerStrategy was given backup_workers={backup_workers!r}, synchronous={synchronous!r}, "
-                f"and the cluster has {workers} worker(s).",
-                "A round would end without any gradient, or there are no rounds.",
-                f"Write a number from 0 to {most}" + ("." if synchronous else ", or synchronous=True."),
-            )
+            f"ParameterServerStrategy was given backup_workers={backup_workers!r}, synchronous={synchronous!r}, "
+            f"and the cluster has {workers} worker(s).",
+            "A round would end without any gradient, or there are no rounds.",
+            f"Write a number from 0 to {most}" + ("." if synchronous else ", or synchronous=True."),
         )
     rounds = Rounds(workers, workers - backup_workers) if synchronous else None
     return Dispatch(max_staleness=max_staleness, rounds=rounds)

@@ -18,15 +18,15 @@ from typing import Any, Final, NamedTuple
 import jax
 import numpy as np
 
-from stratagem.fit.adapter import ShareIterator
-from stratagem.fit.batch import as_numpy
-from stratagem.fit.inputs.base import no_batch
-from stratagem.fit.kinds import StepKind
+from stratagem.feed.adapter import ShareIterator
+from stratagem.feed.batch import as_numpy
+from stratagem.feed.kinds.base import no_batch
+from stratagem.feed.workers import WorkerPass
 from stratagem.fit.metrics import as_returned
 from stratagem.fit.seam import StepOfStrategy
+from stratagem.fit.step_kinds import StepKind
+from stratagem.mesh.mesh import Tree
 from stratagem.ps.coordinator import ClusterCoordinator, RemoteValue
-from stratagem.replica.mesh import Tree
-from stratagem.strategy.worker_data import WorkerPass
 from stratagem.strategy.worker_steps import scheduled_step
 
 _AHEAD: Final = 4

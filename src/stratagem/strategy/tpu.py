@@ -7,9 +7,9 @@ from typing import Any
 
 import jax
 
-from stratagem.core.errors import UsageError, explain
+from stratagem.core.errors import UsageError
 from stratagem.core.log import announce
-from stratagem.replica.mesh import Device, ReplicaMesh
+from stratagem.mesh.mesh import Device, ReplicaMesh
 from stratagem.strategy.base import Strategy
 
 
@@ -38,20 +38,16 @@ class TPUStrategy(Strategy):
     ) -> None:
         if experimental_device_assignment is not None:
             raise UsageError(
-                explain(
-                    "experimental_device_assignment was given.",
-                    "Cores grouped into logical devices are not supported; every core is a replica.",
-                    "Leave the argument out.",
-                )
+                "experimental_device_assignment was given.",
+                "Cores grouped into logical devices are not supported; every core is a replica.",
+                "Leave the argument out.",
             )
         tpus = [device for device in devices() if device.platform == "tpu"]
         if not tpus:
             raise UsageError(
-                explain(
-                    "TPUStrategy was made, and JAX sees no TPU.",
-                    "Training would run on the CPU without saying so.",
-                    "Install jax[tpu] on a TPU VM, or use MirroredStrategy here.",
-                )
+                "TPUStrategy was made, and JAX sees no TPU.",
+                "Training would run on the CPU without saying so.",
+                "Install jax[tpu] on a TPU VM, or use MirroredStrategy here.",
             )
         tpus.sort(key=lambda device: (device.process_index, device.id))
         mesh = ReplicaMesh(tpus)

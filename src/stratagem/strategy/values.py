@@ -8,11 +8,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.core.types import ValueContext
-from stratagem.replica.blocks import per_replica, stacked
+from stratagem.mesh.blocks import per_replica, stacked
+from stratagem.mesh.mesh import Tree
 from stratagem.replica.context import StrategyLike
-from stratagem.replica.mesh import Tree
 
 
 def values_from_function(strategy: StrategyLike, value_fn: Callable[[ValueContext], Tree]) -> Tree:
@@ -22,11 +22,9 @@ def values_from_function(strategy: StrategyLike, value_fn: Callable[[ValueContex
     structure = jax.tree.structure(made[0])
     if any(jax.tree.structure(value) != structure for value in made):
         raise InputError(
-            explain(
-                f"value_fn returned {' and '.join(str(jax.tree.structure(value)) for value in made)}.",
-                "The replicas' values could not be put side by side.",
-                "Return the same structure for every replica.",
-            )
+            f"value_fn returned {' and '.join(str(jax.tree.structure(value)) for value in made)}.",
+            "The replicas' values could not be put side by side.",
+            "Return the same structure for every replica.",
         )
     columns = zip(*(jax.tree.leaves(value) for value in made), strict=True)
     return structure.unflatten([_value(strategy, [np.asarray(leaf) for leaf in column]) for column in columns])
@@ -40,11 +38,9 @@ def _value(strategy: StrategyLike, leaves: Sequence[np.ndarray]) -> Any:
     if not scalar and (any(shape == [] for _, shape in kinds) or len({(d, *s[1:]) for d, s in kinds}) > 1):
         listed = ", ".join(f"{dtype}{shape}" for dtype, shape in kinds)
         raise InputError(
-            explain(
-                f"value_fn returned arrays of {listed} for replicas 0 to {len(kinds) - 1}.",
-                "One compiled step runs on all replicas, so their values have one shape but for the first dimension.",
-                "Return arrays alike for every replica.",
-            )
+            f"value_fn returned arrays of {listed} for replicas 0 to {len(kinds) - 1}.",
+            "One compiled step runs on all replicas, so their values have one shape but for the first dimension.",
+            "Return arrays alike for every replica.",
         )
     if strategy.mesh.size == 1:
         return per_replica(strategy.mesh, (), leaves[0])

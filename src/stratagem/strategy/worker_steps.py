@@ -13,15 +13,15 @@ from typing import Any
 
 import keras
 
-from stratagem.fit.batch import count_rows
-from stratagem.fit.kinds import StepKind
+from stratagem.feed.batch import count_rows
+from stratagem.feed.sources import with_class_weight
 from stratagem.fit.metrics import ResultWatch
 from stratagem.fit.own_steps import on_data_alone, on_variables, takes_data_alone
-from stratagem.fit.sources import with_class_weight
+from stratagem.fit.step_kinds import StepKind
 from stratagem.loop.function import function
+from stratagem.mesh.mesh import Tree
 from stratagem.ps.task import current_task
 from stratagem.ps.variables import weigh
-from stratagem.replica.mesh import Tree
 
 
 def scheduled_step(model: Any, kind: StepKind) -> Callable[..., tuple[int | None, Tree, bool]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 
 from stratagem.cluster.compat import backends_started
-from stratagem.core.errors import InputError, UsageError, explain
+from stratagem.core.errors import InputError, UsageError
 
 
 def virtual_devices(count: int) -> None:
@@ -30,19 +30,15 @@ def virtual_devices(count: int) -> None:
         4
     """
     if count < 1:
-        raise InputError(
-            explain(f"virtual_devices got {count}.", "There would be no device to train on.", "Ask for 1 or more.")
-        )
+        raise InputError(f"virtual_devices got {count}.", "There would be no device to train on.", "Ask for 1 or more.")
     if backends_started():
         shown = jax.local_device_count("cpu")
         if shown == count:
             return
         raise UsageError(
-            explain(
-                f"virtual_devices({count}) was called after JAX had started with {shown} CPU devices.",
-                "JAX fixes its devices at the first operation; the program would go on with the old ones.",
-                f"Call stratagem.testing.virtual_devices({count}) at the top of the program, before anything computes "
-                f"or asks for devices, or start the program with JAX_NUM_CPU_DEVICES={count}.",
-            )
+            f"virtual_devices({count}) was called after JAX had started with {shown} CPU devices.",
+            "JAX fixes its devices at the first operation; the program would go on with the old ones.",
+            f"Call stratagem.testing.virtual_devices({count}) at the top of the program, before anything computes "
+            f"or asks for devices, or start the program with JAX_NUM_CPU_DEVICES={count}.",
         )
     jax.config.update("jax_num_cpu_devices", count)

@@ -323,11 +323,9 @@ def _refuse_while_loading() -> None:
     folder = os.environ.get(environment.BLOCK_POINTS)
     if folder is not None and (Path(folder) / LOADING_FILE.format(pid=os.getpid())).exists():
         raise UsageError(
-            explain(
-                "A worker was told to start workers while it loaded the file that its function stands in.",
-                "Those would do the same, without end.",
-                'Write the call in that file under `if __name__ == "__main__":`.',
-            )
+            "A worker was told to start workers while it loaded the file that its function stands in.",
+            "Those would do the same, without end.",
+            'Write the call in that file under `if __name__ == "__main__":`.',
         )
 
 
@@ -336,17 +334,15 @@ def _command(program: Callable[..., object] | str | Path, args: Sequence[Any], f
     if not callable(program):
         if not Path(program).is_file():
             raise InputError(
-                explain(f"There is no file {str(program)!r}.", "No worker could run it.", "Pass the path of a script.")
+                f"There is no file {str(program)!r}.", "No worker could run it.", "Pass the path of a script."
             )
         return (str(program), *map(str, args))
     file, name = _source_file(program), getattr(program, "__qualname__", "<unknown>")
     if file is None or "<" in name or not inspect.isfunction(program):
         raise InputError(
-            explain(
-                f"run_workers got {program!r}.",
-                "Another process could not find that function.",
-                "Pass a function defined at the top level of a Python file, or the path of a script.",
-            )
+            f"run_workers got {program!r}.",
+            "Another process could not find that function.",
+            "Pass a function defined at the top level of a Python file, or the path of a script.",
         )
     (folder / ARGUMENTS_FILE).write_bytes(pickle.dumps(tuple(args)))
     # -P: the folder of call.py must not hide other modules.

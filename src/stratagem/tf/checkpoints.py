@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from stratagem.core.errors import CheckpointError, explain
-from stratagem.train import storage
-from stratagem.train.state_file import latest_checkpoint, read_state
+from stratagem.checkpoint import storage
+from stratagem.checkpoint.state_file import latest_checkpoint, read_state
+from stratagem.core.errors import CheckpointError
 
 
 class CheckpointReader:
@@ -36,9 +36,7 @@ class CheckpointReader:
             found = latest_checkpoint(name)
             if found is None:
                 raise CheckpointError(
-                    explain(
-                        f"The folder {name!r} has no checkpoint.", "There is nothing to read.", "Name another folder."
-                    )
+                    f"The folder {name!r} has no checkpoint.", "There is nothing to read.", "Name another folder."
                 )
             name = found
         name = storage.path_of(name)
@@ -64,11 +62,9 @@ class CheckpointReader:
         """
         if name not in self._arrays:
             raise CheckpointError(
-                explain(
-                    f"The checkpoint has no value {name!r}; it has {', '.join(sorted(self._arrays))}.",
-                    "There is nothing to return.",
-                    "Use one of these names; they follow the program's own attributes, as in TensorFlow 2.",
-                )
+                f"The checkpoint has no value {name!r}; it has {', '.join(sorted(self._arrays))}.",
+                "There is nothing to return.",
+                "Use one of these names; they follow the program's own attributes, as in TensorFlow 2.",
             )
         return self._arrays[name]
 

@@ -19,7 +19,7 @@ _NAMES: Final = {
     "eigvalsh": "stratagem.tf.tensors.matrices:eigvalsh",
     "einsum": "stratagem.tf.tensors.products:einsum",
     "expm": "stratagem.tf.tensors.matrices:expm",
-    "eye": "stratagem.tf.tensors.making:eye",
+    "eye": "stratagem.tf.tensors.creation:eye",
     "global_norm": "stratagem.tf.tensors.norms:global_norm",
     "inv": "stratagem.tf.tensors.matrices:inv",
     "l2_normalize": "stratagem.tf.tensors.neural:l2_normalize",

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from stratagem.core.errors import explain
-from stratagem.tf.instead import INSTEAD
+from stratagem.tf.repairs import INSTEAD
 
 DEFAULT: Final = "See docs/tensorflow.md for what there is."
 """The repair where none is known."""

@@ -14,9 +14,9 @@ from typing import Any, Final
 
 import keras
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.loop.function import function
-from stratagem.replica.mesh import Tree
+from stratagem.mesh.mesh import Tree
 from stratagem.tf import keras as tf_keras
 from stratagem.tf.keras.folders import FILE
 from stratagem.tf.namespace import explaining
@@ -76,11 +76,9 @@ def save(obj: Any, export_dir: str | os.PathLike[str], signatures: Any = None, o
     """
     if not isinstance(obj, keras.Model):
         raise InputError(
-            explain(
-                f"tf.saved_model.save was given a {type(obj).__name__}.",
-                "Its functions are programs of this process; there is no file for them.",
-                "Save a Keras model; or the variables alone, with tf.train.Checkpoint(obj=obj).write(path).",
-            )
+            f"tf.saved_model.save was given a {type(obj).__name__}.",
+            "Its functions are programs of this process; there is no file for them.",
+            "Save a Keras model; or the variables alone, with tf.train.Checkpoint(obj=obj).write(path).",
         )
     tf_keras.models.save_model(obj, export_dir)
 

@@ -13,7 +13,7 @@ import zmq
 from zmq.utils.monitor import recv_monitor_message
 
 from stratagem.core.clock import Clock, Deadline
-from stratagem.core.errors import StratagemError, UnavailableError, explain
+from stratagem.core.errors import StratagemError, UnavailableError
 from stratagem.transport.keys import Keys, Role
 from stratagem.transport.memory import SharedMemory
 from stratagem.transport.message import Limits, Message, decode, encode
@@ -202,11 +202,9 @@ class Channel:
 
     def _unavailable(self, what: str) -> UnavailableError:
         return UnavailableError(
-            explain(
-                f"{self.task} at {self.address} {what}.",
-                "What it holds or computes cannot be had.",
-                "See the end of its output; start it, or the whole cluster, again.",
-            )
+            f"{self.task} at {self.address} {what}.",
+            "What it holds or computes cannot be had.",
+            "See the end of its output; start it, or the whole cluster, again.",
         )
 
 

@@ -16,7 +16,7 @@ import zmq
 from zmq.utils import z85
 
 from stratagem.core import environment
-from stratagem.core.errors import ClusterError, explain
+from stratagem.core.errors import ClusterError
 
 
 class Role(enum.StrEnum):
@@ -76,12 +76,10 @@ class Keys:
                 raise ValueError("the keys do not belong together")
         except (ValueError, KeyError, TypeError, AttributeError, zmq.ZMQError) as error:
             raise ClusterError(
-                explain(
-                    f"{environment.KEYS} cannot be used: {type(error).__name__}: {error}.",
-                    "This task could prove to nobody who it is.",
-                    "Start the tasks by `stratagem run`, or give each the text that "
-                    "stratagem.transport.keys.make_keys(workers) makes for it.",
-                )
+                f"{environment.KEYS} cannot be used: {type(error).__name__}: {error}.",
+                "This task could prove to nobody who it is.",
+                "Start the tasks by `stratagem run`, or give each the text that "
+                "stratagem.transport.keys.make_keys(workers) makes for it.",
             ) from None
         return keys
 

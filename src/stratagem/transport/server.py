@@ -15,7 +15,7 @@ import zmq
 from zmq.utils.monitor import recv_monitor_message
 
 from stratagem.core import environment
-from stratagem.core.errors import ClusterError, RefusedError, StartupError, StratagemError, explain
+from stratagem.core.errors import ClusterError, RefusedError, StartupError, StratagemError
 from stratagem.core.log import logger
 from stratagem.transport.keys import Keys, Role, role_of
 from stratagem.transport.memory import SharedMemory
@@ -69,11 +69,9 @@ class Request:
         """
         if self.role is not None and self.role not in roles:
             raise RefusedError(
-                explain(
-                    f"A {self.role} asked for {self.message.kind!r}.",
-                    f"Only a {' or '.join(roles)} may; it was refused.",
-                    "Ask from the right task. If nobody did, a task of this run is in strange hands.",
-                )
+                f"A {self.role} asked for {self.message.kind!r}.",
+                f"Only a {' or '.join(roles)} may; it was refused.",
+                "Ask from the right task. If nobody did, a task of this run is in strange hands.",
             )
 
 
@@ -144,11 +142,9 @@ class Server:
         except zmq.ZMQError as error:
             self._context.destroy(linger=0)
             raise StartupError(
-                explain(
-                    f"This task cannot listen at {address}: {error.strerror}.",
-                    "The others could not reach it.",
-                    "End what uses the port, or correct the address in the cluster.",
-                )
+                f"This task cannot listen at {address}: {error.strerror}.",
+                "The others could not reach it.",
+                "End what uses the port, or correct the address in the cluster.",
             ) from None
         bound = router.getsockopt_string(zmq.LAST_ENDPOINT).rpartition(":")[2]
         return router, f"{host}:{bound}"
@@ -290,10 +286,8 @@ def _is_loopback(host: str) -> bool:
 def _require_loopback(address: str) -> None:
     if not _is_loopback(address.rpartition(":")[0]):
         raise ClusterError(
-            explain(
-                f"This task should listen at {address}, and has no keys.",
-                "Anybody who reaches the address could run programs in it.",
-                f"Start the tasks by `stratagem run`, which makes keys; or set {environment.KEYS} in each task; or, on "
-                f"a network that only this cluster can reach, set {environment.OPEN_CLUSTER}=1.",
-            )
+            f"This task should listen at {address}, and has no keys.",
+            "Anybody who reaches the address could run programs in it.",
+            f"Start the tasks by `stratagem run`, which makes keys; or set {environment.KEYS} in each task; or, on "
+            f"a network that only this cluster can reach, set {environment.OPEN_CLUSTER}=1.",
         )

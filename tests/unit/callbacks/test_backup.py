@@ -18,10 +18,10 @@ import pytest
 
 import stratagem
 from stratagem.callbacks import BackupAndRestore
+from stratagem.checkpoint.state_file import read_state
 from stratagem.core.errors import CheckpointError, InputError, UsageError
 from stratagem.data import Dataset
 from stratagem.train import Checkpoint
-from stratagem.train.state_file import read_state
 
 EPOCHS = 3
 BATCHES = 6

@@ -95,7 +95,7 @@ def test_without_peers_only_a_failed_start_needs_our_exit_code(monkeypatch: pyte
     leave_at_once_on_failure("worker 1", lambda: None, codes.append)
     sys.excepthook(ValueError, ValueError(), None)
     assert codes == []
-    sys.excepthook(StartupError, StartupError(), None)
+    sys.excepthook(StartupError, StartupError("alone"), None)
     assert codes == [exits.PEER_LOST]
 
 

@@ -26,7 +26,7 @@ import stratagem
 from stratagem.core import foundations
 from stratagem.core.errors import VersionError
 from stratagem.core.foundations import ATTRIBUTES, FOUNDATIONS, OPTIONAL, PARAMETERS, TESTED
-from stratagem.replica.compat import needed_part, parameters, scan_operands
+from stratagem.program.compat import needed_part, parameters, scan_operands
 
 ROOT = Path(stratagem.__file__).parent
 PRIVATE = re.compile(r"(jax\._src|jax\.interpreters|jaxlib|keras\.src)\b")

@@ -109,7 +109,7 @@ def test_an_evaluator_follows_until_the_last_step(tmp_path: Path, monkeypatch: p
     make(tmp_path, clock).train(ones, max_steps=2)
     cluster = {"cluster": {"chief": ["localhost:1"]}, "task": {"type": "evaluator", "index": 0}}
     monkeypatch.setenv("TF_CONFIG", json.dumps(cluster))
-    monkeypatch.setattr("stratagem.cluster.watching._listens", lambda address: True)
+    monkeypatch.setattr("stratagem.cluster.chief_alive._listens", lambda address: True)
     evaluated = []
 
     class Later(Records):

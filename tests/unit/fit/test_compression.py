@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import stratagem
+from stratagem.compression.residuals import is_in_parts, slot_of
 from stratagem.core.types import CommunicationOptions
-from stratagem.replica.mesh import ReplicaMesh
-from stratagem.replica.slots import is_in_parts, slot_of
+from stratagem.mesh.mesh import ReplicaMesh
 from stratagem.strategy.base import Strategy
 
 NAMES: tuple[Any, ...] = ("bf16", "int8", "powersgd")

@@ -10,9 +10,9 @@ import pytest
 
 import stratagem
 from stratagem.data import Dataset, TensorSpec
-from stratagem.fit.adapter import make_adapter
-from stratagem.fit.batch import GlobalBatch, place_together
-from stratagem.replica.split import Split
+from stratagem.feed.adapter import make_adapter
+from stratagem.feed.batch import GlobalBatch, place_together
+from stratagem.mesh.split import Split
 
 ROWS = np.arange(48, dtype=np.float32).reshape(24, 2)
 

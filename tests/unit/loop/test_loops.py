@@ -12,9 +12,9 @@ import pytest
 
 import stratagem
 from stratagem.core.errors import UsageError
-from stratagem.replica.mesh import ReplicaMesh
-from stratagem.replica.split import Split
-from stratagem.replica.values import PerReplica
+from stratagem.mesh.mesh import ReplicaMesh
+from stratagem.mesh.split import Split
+from stratagem.mesh.values import PerReplica
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(23, 5)).astype("float32")

@@ -12,11 +12,11 @@ from jax.sharding import PartitionSpec
 
 import stratagem
 from stratagem.core.errors import InputError, UsageError
+from stratagem.mesh.exchange import Exchange, Share
+from stratagem.mesh.mesh import AXIS
+from stratagem.mesh.split import Split
 from stratagem.nn import compute_average_loss, scale_regularization_loss
 from stratagem.replica.context import ReplicaContext, replica_context
-from stratagem.replica.exchange import Exchange, Share
-from stratagem.replica.mesh import AXIS
-from stratagem.replica.split import Split
 from stratagem.replica.uneven import run_uneven
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import stratagem
 from stratagem.core.errors import InputError, UsageError
-from stratagem.replica.split import Split
+from stratagem.mesh.split import Split
 
 X = np.random.default_rng(0).normal(size=(8, 3)).astype("float32")
 WEIGHT = np.array([0.4, -0.3, 0.8], "float32")

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec
 
-from stratagem.replica.exchange import Exchange, Share
-from stratagem.replica.mesh import AXIS, ReplicaMesh
-from stratagem.replica.packs import sum_over_replicas
-from stratagem.replica.split import Split
+from stratagem.mesh.exchange import Exchange, Share
+from stratagem.mesh.mesh import AXIS, ReplicaMesh
+from stratagem.mesh.packs import sum_over_replicas
+from stratagem.mesh.split import Split
 from stratagem.replica.uneven import run_uneven
 
 

@@ -14,7 +14,7 @@ import pytest
 
 import stratagem
 from stratagem.core.errors import InputError, UsageError
-from stratagem.replica import central
+from stratagem.program.rules import at_centre as rule
 from stratagem.train import Checkpoint
 
 COMPUTE = ["cpu:0", "cpu:1", "cpu:2"]
@@ -103,10 +103,10 @@ def trained() -> Trained:
         copied.append(sum(np.asarray(value).nbytes for value, spec in zip(values, specs, strict=True) if not spec))
         return original(mesh, values, specs)
 
-    original = central._on_mesh
+    original = at_centre._on_mesh
     watch = Watch()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(central, "_on_mesh", noting)
+        patch.setattr(rule, "_on_mesh", noting)
         return Trained(fitted(at_centre(), watch), watch, copied)
 
 

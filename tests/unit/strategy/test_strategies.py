@@ -11,8 +11,8 @@ import pytest
 
 import stratagem
 from stratagem.core.errors import InputError, PeerError, UsageError
-from stratagem.replica.mesh import ReplicaMesh
-from stratagem.replica.values import PerReplica
+from stratagem.mesh.mesh import ReplicaMesh
+from stratagem.mesh.values import PerReplica
 from stratagem.strategy.tpu import TPUStrategy
 
 

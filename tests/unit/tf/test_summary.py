@@ -11,7 +11,7 @@ import pytest
 from tensorboardX.proto.event_pb2 import Event
 
 import stratagem.tf as tf
-from stratagem.train.summary import read_scalars
+from stratagem.checkpoint.summary import read_scalars
 
 
 def written(folder: Path) -> dict[str, Any]:

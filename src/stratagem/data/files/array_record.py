@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from stratagem.core import optional
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.data.files.byte_file import BYTES, ByteFile
 from stratagem.data.files.dataset import FileDataset
 from stratagem.data.specs import TensorSpec
@@ -101,9 +101,7 @@ class _OpenRecords:
 
 def _damaged(path: str, found: str, reason: object) -> InputError:
     return InputError(
-        explain(
-            f"{path} {found}, or is no ArrayRecord file: {reason}.",
-            "Its records cannot be trusted, or not be found.",
-            "Copy the file again, or make it again with stratagem.data.write_array_record.",
-        )
+        f"{path} {found}, or is no ArrayRecord file: {reason}.",
+        "Its records cannot be trusted, or not be found.",
+        "Copy the file again, or make it again with stratagem.data.write_array_record.",
     )

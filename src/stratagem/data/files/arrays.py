@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.data.files.byte_file import ByteFile
 from stratagem.data.files.dataset import FileDataset
-from stratagem.data.recent import Recent
+from stratagem.data.lru import Recent
 from stratagem.data.specs import TensorSpec
 from stratagem.data.structure import Tree, map_leaves
 
@@ -68,11 +68,9 @@ class _NumpyFormat:
         if len(lengths) != 1 or () in lengths:
             shapes = ", ".join(f"{array.name} {array.shape}" for array in found)
             raise InputError(
-                explain(
-                    f"The arrays in {path} differ in their first dimension, or have none: {shapes or 'no array'}.",
-                    "Row number i could not be taken from each of them.",
-                    "Save arrays whose first dimension counts the same examples.",
-                )
+                f"The arrays in {path} differ in their first dimension, or have none: {shapes or 'no array'}.",
+                "Row number i could not be taken from each of them.",
+                "Save arrays whose first dimension counts the same examples.",
             )
         return found[0].shape[0], arrays
 
@@ -152,11 +150,9 @@ def _layout(path: str) -> list[_Array] | _Array:
     for array in [arrays] if isinstance(arrays, _Array) else arrays:
         if array.dtype.hasobject:
             raise InputError(
-                explain(
-                    f"The array {array.name} in {path} holds Python objects.",
-                    "Reading it would run code that is stored in the file.",
-                    "Save numbers: numpy.asarray(rows, 'float32'), padded to one shape.",
-                )
+                f"The array {array.name} in {path} holds Python objects.",
+                "Reading it would run code that is stored in the file.",
+                "Save numbers: numpy.asarray(rows, 'float32'), padded to one shape.",
             )
     return arrays
 
@@ -202,9 +198,7 @@ def _header(name: str, file: Any, end: int | None) -> _Array:
 
 def _damaged(where: str, error: Exception) -> InputError:
     return InputError(
-        explain(
-            f"{where} cannot be read: {error}.",
-            "The file is no .npy or .npz file, or is damaged; its rows cannot be found.",
-            "Write the file again with numpy.save or numpy.savez, or leave it out of the list.",
-        )
+        f"{where} cannot be read: {error}.",
+        "The file is no .npy or .npz file, or is damaged; its rows cannot be found.",
+        "Write the file again with numpy.save or numpy.savez, or leave it out of the list.",
     )

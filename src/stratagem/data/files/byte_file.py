@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.data.specs import TensorSpec
 
 BYTES = TensorSpec((), object)
@@ -48,11 +48,9 @@ class ByteFile:
         self.size = status.st_size
         if stat.S_ISDIR(status.st_mode):
             raise InputError(
-                explain(
-                    f"{path} is a folder.",
-                    "Only a file has records.",
-                    "Name the files in it, for example with sorted(glob.glob(...)).",
-                )
+                f"{path} is a folder.",
+                "Only a file has records.",
+                "Name the files in it, for example with sorted(glob.glob(...)).",
             )
 
     def read(self, start: int, size: int) -> bytes:
@@ -69,12 +67,10 @@ class ByteFile:
             raise unreadable(self.path, error) from None
         if len(found) < size:
             raise InputError(
-                explain(
-                    f"{self.path} ends at byte {os.fstat(self._descriptor).st_size}; it had {self.size} bytes when it "
-                    "was opened.",
-                    "Its records are no longer where they were.",
-                    "Leave the files of a dataset alone while it is in use; start again.",
-                )
+                f"{self.path} ends at byte {os.fstat(self._descriptor).st_size}; it had {self.size} bytes when it "
+                "was opened.",
+                "Its records are no longer where they were.",
+                "Leave the files of a dataset alone while it is in use; start again.",
             )
         return found
 
@@ -99,9 +95,7 @@ class ByteFile:
 def unreadable(path: str, error: OSError) -> InputError:
     """Return the error for a file that the system does not let us read."""
     return InputError(
-        explain(
-            f"{path} cannot be read: {error.strerror}.",
-            "Its records would be missing.",
-            "Check the name and the rights of the file, and that this machine sees the same folders as the others.",
-        )
+        f"{path} cannot be read: {error.strerror}.",
+        "Its records would be missing.",
+        "Check the name and the rights of the file, and that this machine sees the same folders as the others.",
     )

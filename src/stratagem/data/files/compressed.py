@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Iterator
 from typing import Any
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.data.files.byte_file import unreadable
 
 _WINDOWS = {"GZIP": zlib.MAX_WBITS + 16, "ZLIB": zlib.MAX_WBITS}
@@ -26,11 +26,9 @@ def checked_compression(compression_type: str | None) -> str | None:
     if not compression_type or compression_type in _WINDOWS:
         return compression_type or None
     raise InputError(
-        explain(
-            f"compression_type is {compression_type!r}.",
-            "The files could not be read.",
-            'Write "GZIP", "ZLIB", or None.',
-        )
+        f"compression_type is {compression_type!r}.",
+        "The files could not be read.",
+        'Write "GZIP", "ZLIB", or None.',
     )
 
 
@@ -60,11 +58,9 @@ def decompressed(path: str, compression_type: str) -> Iterator[bytes]:
 
 def _damaged(path: str, compression_type: str, reason: str) -> InputError:
     return InputError(
-        explain(
-            f"{path} cannot be decompressed as {compression_type}: {reason}.",
-            "The records from there on are lost.",
-            "Copy the file again. If it is not compressed, leave compression_type out.",
-        )
+        f"{path} cannot be decompressed as {compression_type}: {reason}.",
+        "The records from there on are lost.",
+        "Copy the file again. If it is not compressed, leave compression_type out.",
     )
 
 

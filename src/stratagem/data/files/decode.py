@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from stratagem.core import optional
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.data.eager import EagerArray
 from stratagem.data.files.byte_file import unreadable
 from stratagem.data.files.names import paths_of
@@ -67,11 +67,9 @@ def decode_raw(input_bytes: Any, out_type: Any, little_endian: bool = True) -> n
         return np.array(rows, dtype).reshape(*items.shape, -1).view(EagerArray)
     except (TypeError, ValueError) as error:
         raise InputError(
-            explain(
-                f"decode_raw cannot read {dtype} numbers of {dtype.itemsize} bytes: {error}.",
-                "The numbers would not be those that were written.",
-                "Correct out_type; elements of different lengths are decoded one by one, before batch().",
-            )
+            f"decode_raw cannot read {dtype} numbers of {dtype.itemsize} bytes: {error}.",
+            "The numbers would not be those that were written.",
+            "Correct out_type; elements of different lengths are decoded one by one, before batch().",
         ) from None
 
 
@@ -99,11 +97,9 @@ def decode_image(
     dtype = np.dtype(getattr(dtype, "as_numpy_dtype", dtype))
     if channels not in (None, 0, 1, 3, 4) or dtype not in (np.uint8, np.float32):
         raise InputError(
-            explain(
-                f"An image is decoded with channels={channels!r} and dtype={dtype}.",
-                "It could not be made.",
-                "Write channels=0, 1, 3 or 4, and dtype uint8 or float32.",
-            )
+            f"An image is decoded with channels={channels!r} and dtype={dtype}.",
+            "It could not be made.",
+            "Write channels=0, 1, 3 or 4, and dtype uint8 or float32.",
         )
     content = contents if isinstance(contents, bytes) else np.asarray(contents).item()
     pillow = optional.load("PIL.Image", "files", "decode_image")
@@ -115,11 +111,9 @@ def decode_image(
                 pixels = _pixels(image, channels)
     except (OSError, SyntaxError, TypeError, ValueError, EOFError, pillow.DecompressionBombError) as error:
         raise InputError(
-            explain(
-                f"Bytes that begin with {content[:8]!r} are no image, or a damaged one: {error}.",
-                "There are no pixels.",
-                "Give the whole contents of an image file.",
-            )
+            f"Bytes that begin with {content[:8]!r} are no image, or a damaged one: {error}.",
+            "There are no pixels.",
+            "Give the whole contents of an image file.",
         ) from None
     return (pixels if dtype == np.uint8 else pixels.astype(np.float32) / np.float32(255)).view(EagerArray)
 

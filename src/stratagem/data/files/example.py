@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from stratagem.core import optional
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.core.example import message
 from stratagem.data.structure import encoded, objects
 
@@ -41,11 +41,9 @@ def _kind_of(dtype: Any) -> _Kind:
     if name in ("bytes", "str", "object"):
         return _STRING
     raise InputError(
-        explain(
-            f"The dtype of a feature is {dtype!r}.",
-            "A tf.train.Example holds int64, float32 and bytes.",
-            'Write "int64", "float32" or "string", and convert the array afterwards.',
-        )
+        f"The dtype of a feature is {dtype!r}.",
+        "A tf.train.Example holds int64, float32 and bytes.",
+        'Write "int64", "float32" or "string", and convert the array afterwards.',
     )
 
 
@@ -87,11 +85,9 @@ class FixedLenFeature:
             return np.broadcast_to(array, self.shape)[()]
         except (TypeError, ValueError) as error:
             raise InputError(
-                explain(
-                    f"default_value is {value!r}: {error}.",
-                    f"The feature has shape {self.shape} and dtype {self._kind.name}.",
-                    "Write one value, or an array of that shape.",
-                )
+                f"default_value is {value!r}: {error}.",
+                f"The feature has shape {self.shape} and dtype {self._kind.name}.",
+                "Write one value, or an array of that shape.",
             ) from None
 
     def parse(self, key: str, features: Any) -> Any:
@@ -102,11 +98,9 @@ class FixedLenFeature:
             return self._default if self.shape == () else self._default.copy()
         if len(values) != self._size:
             raise InputError(
-                explain(
-                    f"The feature {key!r} of an example has {len(values)} values, shape {self.shape} has {self._size}.",
-                    "They do not fill the array.",
-                    "Correct the shape. Where the number varies, write VarLenFeature.",
-                )
+                f"The feature {key!r} of an example has {len(values)} values, shape {self.shape} has {self._size}.",
+                "They do not fill the array.",
+                "Correct the shape. Where the number varies, write VarLenFeature.",
             )
         if self.shape == ():
             return self._kind.scalar(values[0])
@@ -183,11 +177,9 @@ class FixedLenSequenceFeature:
         steps, left = divmod(len(values), math.prod(self.shape))
         if left:
             raise InputError(
-                explain(
-                    f"The feature {key!r} of an example has {len(values)} values; a step has {math.prod(self.shape)}.",
-                    "They do not divide into steps.",
-                    "Correct the shape.",
-                )
+                f"The feature {key!r} of an example has {len(values)} values; a step has {math.prod(self.shape)}.",
+                "They do not divide into steps.",
+                "Correct the shape.",
             )
         return self._kind.array(values).reshape(steps, *self.shape)
 
@@ -268,12 +260,10 @@ def _features_of(serialized: Any) -> Any:
         return message("Example").FromString(record).features.feature
     except (error_class, TypeError) as error:
         raise InputError(
-            explain(
-                f"A record of {len(record) if isinstance(record, bytes) else type(record).__name__} bytes is no "
-                f"tf.train.Example: {error}.",
-                "Its features cannot be read.",
-                "Parse what SerializeToString of an Example returned, record by record; a batch goes to parse_example.",
-            )
+            f"A record of {len(record) if isinstance(record, bytes) else type(record).__name__} bytes is no "
+            f"tf.train.Example: {error}.",
+            "Its features cannot be read.",
+            "Parse what SerializeToString of an Example returned, record by record; a batch goes to parse_example.",
         ) from None
 
 
@@ -289,20 +279,16 @@ def _values(key: str, features: Any, kind: _Kind) -> Any:
             return None
         if held != kind.field:
             raise InputError(
-                explain(
-                    f"The feature {key!r} of an example is a {held}; it is read as {kind.name}.",
-                    "Values of another kind are not converted.",
-                    "Correct the dtype: int64 for int64_list, float32 for float_list, string for bytes_list.",
-                )
+                f"The feature {key!r} of an example is a {held}; it is read as {kind.name}.",
+                "Values of another kind are not converted.",
+                "Correct the dtype: int64 for int64_list, float32 for float_list, string for bytes_list.",
             )
     return values
 
 
 def _missing(key: str, features: Any) -> InputError:
     return InputError(
-        explain(
-            f"An example has no feature {key!r}; it has {', '.join(map(repr, sorted(features))) or 'none'}.",
-            "There is nothing to make the array of.",
-            "Correct the key, or write default_value=... for examples that lack it.",
-        )
+        f"An example has no feature {key!r}; it has {', '.join(map(repr, sorted(features))) or 'none'}.",
+        "There is nothing to make the array of.",
+        "Correct the key, or write default_value=... for examples that lack it.",
     )

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.data import check
 from stratagem.data.files.byte_file import BYTES, ByteFile
 from stratagem.data.files.compressed import ByteStream, checked_compression, decompressed
@@ -69,12 +69,10 @@ class _Lengths(NamedTuple):
         if count >= 0 and not left:
             return count
         raise InputError(
-            explain(
-                f"{path} has {size} bytes: a header of {self.header}, a footer of {self.footer}, and what is between "
-                f"is no multiple of {self.record}.",
-                "Where its records begin and end is not known.",
-                "Correct record_bytes, header_bytes and footer_bytes, or copy the file again.",
-            )
+            f"{path} has {size} bytes: a header of {self.header}, a footer of {self.footer}, and what is between "
+            f"is no multiple of {self.record}.",
+            "Where its records begin and end is not known.",
+            "Correct record_bytes, header_bytes and footer_bytes, or copy the file again.",
         )
 
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from stratagem.core.cores import available_cores
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.core.log import announce
 from stratagem.data import check
 from stratagem.data.dataset import Dataset
@@ -175,22 +175,18 @@ def _index(
     """List the files, sorted within each class."""
     if not os.path.isdir(directory):
         raise InputError(
-            explain(
-                f"{directory!r} is no folder; the present folder is {os.getcwd()}.",
-                "There are no files to list.",
-                "Name a folder that every worker sees.",
-            )
+            f"{directory!r} is no folder; the present folder is {os.getcwd()}.",
+            "There are no files to list.",
+            "Name a folder that every worker sees.",
         )
     if isinstance(labels, str) and labels == "inferred":
         found = sorted(entry.name for entry in os.scandir(directory) if entry.is_dir() and entry.name[0] != ".")
         names = found if class_names is None else list(class_names)
         if not set(names) <= set(found):
             raise InputError(
-                explain(
-                    f"class_names is {names}, the subfolders of {directory} are {found}.",
-                    "A class without a folder has no files.",
-                    "Write class_names with names of subfolders, all or some, or leave it out.",
-                )
+                f"class_names is {names}, the subfolders of {directory} are {found}.",
+                "A class without a folder has no files.",
+                "Write class_names with names of subfolders, all or some, or leave it out.",
             )
         of_class = [list(_files_below(os.path.join(directory, name), extensions, follow_links)) for name in names]
         paths = [path for part in of_class for path in part]
@@ -199,23 +195,19 @@ def _index(
     else:
         if class_names is not None:
             raise InputError(
-                explain(
-                    f"class_names is {list(class_names)}, and labels is not 'inferred'.",
-                    "The names belong to subfolders, which are not looked at.",
-                    "Leave class_names out.",
-                )
+                f"class_names is {list(class_names)}, and labels is not 'inferred'.",
+                "The names belong to subfolders, which are not looked at.",
+                "Leave class_names out.",
             )
         files = _labelled_by_hand(
             list(_files_below(os.path.join(directory, ""), extensions, follow_links)), labels, directory
         )
     if not files.paths:
         raise InputError(
-            explain(
-                f"There is no file in {directory} that ends in {', '.join(extensions)}"
-                f"{'' if class_names is None and labels is None else ' and belongs to a class'}.",
-                "The dataset would be empty.",
-                "Put the files of each class into a subfolder, or write labels=None for files without classes.",
-            )
+            f"There is no file in {directory} that ends in {', '.join(extensions)}"
+            f"{'' if class_names is None and labels is None else ' and belongs to a class'}.",
+            "The dataset would be empty.",
+            "Put the files of each class into a subfolder, or write labels=None for files without classes.",
         )
     return files
 
@@ -226,11 +218,9 @@ def _labelled_by_hand(paths: list[str], labels: Any, directory: str) -> Labelled
     if not isinstance(labels, list | tuple) or len(labels) != len(paths):
         found = f"a list of {len(labels)}" if isinstance(labels, list | tuple) else repr(labels)
         raise InputError(
-            explain(
-                f"labels is {found}; there are {len(paths)} files in {directory}.",
-                "Which label belongs to which file is not known.",
-                "Give a list with one integer for each file in the order of os.walk, sorted; or 'inferred', or None.",
-            )
+            f"labels is {found}; there are {len(paths)} files in {directory}.",
+            "Which label belongs to which file is not known.",
+            "Give a list with one integer for each file in the order of os.walk, sorted; or 'inferred', or None.",
         )
     return Labelled(paths, np.array(labels, np.int32), [str(label) for label in sorted(set(labels))])
 
@@ -249,20 +239,16 @@ def _encoded(files: Labelled, mode: LabelMode) -> np.ndarray:
     assert names is not None
     if mode == "binary" and len(names) != 2:
         raise InputError(
-            explain(
-                f"label_mode is 'binary', and there are {len(names)} classes: {', '.join(names)}.",
-                "A label is 0 or 1.",
-                "Write label_mode='int' or 'categorical', or class_names with two names.",
-            )
+            f"label_mode is 'binary', and there are {len(names)} classes: {', '.join(names)}.",
+            "A label is 0 or 1.",
+            "Write label_mode='int' or 'categorical', or class_names with two names.",
         )
     if mode == "categorical" and (labels.min() < 0 or labels.max() >= len(names)):
         raise InputError(
-            explain(
-                f"label_mode is 'categorical', and the {len(names)} different labels go from {labels.min()} to "
-                f"{labels.max()}.",
-                "A label is the place of a 1 in a row of as many numbers as there are classes.",
-                f"Give labels from 0 to {len(names) - 1}.",
-            )
+            f"label_mode is 'categorical', and the {len(names)} different labels go from {labels.min()} to "
+            f"{labels.max()}.",
+            "A label is the place of a 1 in a row of as many numbers as there are classes.",
+            f"Give labels from 0 to {len(names) - 1}.",
         )
     if mode == "binary":
         return labels.astype(np.float32)[:, None]
@@ -278,19 +264,15 @@ def _check_split(validation_split: float | None, subset: Subset | None, shuffle:
         return
     if not validation_split or not 0 < validation_split < 1 or subset not in ("training", "validation", "both"):
         raise InputError(
-            explain(
-                f"validation_split is {validation_split!r}, subset is {subset!r}.",
-                "How to divide the files is not known.",
-                "Write validation_split between 0 and 1, and subset='training', 'validation' or 'both'; or neither.",
-            )
+            f"validation_split is {validation_split!r}, subset is {subset!r}.",
+            "How to divide the files is not known.",
+            "Write validation_split between 0 and 1, and subset='training', 'validation' or 'both'; or neither.",
         )
     if shuffle and seed is None:
         raise InputError(
-            explain(
-                "validation_split is set and shuffle is True, without a seed.",
-                "The training and the validation part, made by two calls, would overlap.",
-                "Write the same seed in both calls.",
-            )
+            "validation_split is set and shuffle is True, without a seed.",
+            "The training and the validation part, made by two calls, would overlap.",
+            "Write the same seed in both calls.",
         )
 
 
@@ -298,11 +280,9 @@ def _split(count: int, validation_split: float, verbose: bool) -> tuple[slice, s
     last = int(validation_split * count)
     if not last:
         raise InputError(
-            explain(
-                f"validation_split is {validation_split}, of {count} files.",
-                "There would be no file to validate on.",
-                "Write a larger part.",
-            )
+            f"validation_split is {validation_split}, of {count} files.",
+            "There would be no file to validate on.",
+            "Write a larger part.",
         )
     if verbose:
         announce(f"using {count - last} files for training and {last} for validation")

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from stratagem.core import optional
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.data import check
 from stratagem.data.files.folders import LabelMode, Subset, dataset_from_directory
 from stratagem.data.files.resize import INTERPOLATIONS, resize
@@ -96,19 +96,15 @@ def image_dataset_from_directory(
     for name, value, known in (*choices, ("label_mode", label_mode, ("int", "categorical", "binary", None))):
         if value not in known:
             raise InputError(
-                explain(
-                    f"{name} is {value!r}.",
-                    "What an element shall look like is not known.",
-                    f"Write one of {', '.join(map(repr, known))}.",
-                )
+                f"{name} is {value!r}.",
+                "What an element shall look like is not known.",
+                f"Write one of {', '.join(map(repr, known))}.",
             )
     if crop_to_aspect_ratio and pad_to_aspect_ratio:
         raise InputError(
-            explain(
-                "crop_to_aspect_ratio and pad_to_aspect_ratio are both True.",
-                "An image is cropped or padded, not both.",
-                "Set one of them.",
-            )
+            "crop_to_aspect_ratio and pad_to_aspect_ratio are both True.",
+            "An image is cropped or padded, not both.",
+            "Set one of them.",
         )
     remedy = "Write image_size=(height, width) in pixels, such as (256, 256)."
     load = _Images(
@@ -143,11 +139,9 @@ def _is_channels_first(data_format: str | None) -> bool:
         data_format = keras.config.image_data_format() if keras else "channels_last"
     if data_format not in ("channels_last", "channels_first"):
         raise InputError(
-            explain(
-                f"data_format is {data_format!r}.",
-                "The order of the axes is not known.",
-                "Write 'channels_last', 'channels_first' or None.",
-            )
+            f"data_format is {data_format!r}.",
+            "The order of the axes is not known.",
+            "Write 'channels_last', 'channels_first' or None.",
         )
     return data_format == "channels_first"
 
@@ -192,11 +186,9 @@ class _Images:
                 pixels = np.array(image if grey else image.convert(_PILLOW_MODES[self.channels]))
         except (OSError, SyntaxError, ValueError, EOFError, pillow.DecompressionBombError) as error:
             raise InputError(
-                explain(
-                    f"The image {path} cannot be read: {error}.",
-                    "Its pixels would be missing in a batch.",
-                    "Write the file again or remove it, on every worker.",
-                )
+                f"The image {path} cannot be read: {error}.",
+                "Its pixels would be missing in a batch.",
+                "Write the file again or remove it, on every worker.",
             ) from None
         return pixels[..., None] if pixels.ndim == 2 else pixels
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.data.files.names import paths_of
 from stratagem.data.files.source import checked_paths
 from stratagem.data.sources import ArraySource, Indexed
@@ -42,10 +42,8 @@ def matching_files(file_pattern: Any) -> list[str]:
     found = sorted({path for pattern in patterns for path in glob.glob(pattern, include_hidden=True)})
     if not found:
         raise InputError(
-            explain(
-                f"No file matches {' or '.join(map(repr, patterns))}; the present folder is {os.getcwd()}.",
-                "The dataset would be empty.",
-                "Correct the pattern, such as '/data/train-*.tfrecord'; it must match on every worker.",
-            )
+            f"No file matches {' or '.join(map(repr, patterns))}; the present folder is {os.getcwd()}.",
+            "The dataset would be empty.",
+            "Correct the pattern, such as '/data/train-*.tfrecord'; it must match on every worker.",
         )
     return found

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 
 
 def paths_of(filenames: Any) -> list[str]:
@@ -32,9 +32,7 @@ def paths_of(filenames: Any) -> list[str]:
     if isinstance(filenames, list | tuple):
         return [path for name in filenames for path in paths_of(name)]
     raise InputError(
-        explain(
-            f"filenames has {filenames!r}, which is no name of a file.",
-            "There is nothing to read.",
-            "Give a name, a list of names, or a dataset of names such as Dataset.list_files makes.",
-        )
+        f"filenames has {filenames!r}, which is no name of a file.",
+        "There is nothing to read.",
+        "Give a name, a list of names, or a dataset of names such as Dataset.list_files makes.",
     )

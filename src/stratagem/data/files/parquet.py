@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from stratagem.core import optional
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.data.files.dataset import FileDataset
 from stratagem.data.files.source import take_each
-from stratagem.data.recent import Recent
+from stratagem.data.lru import Recent
 from stratagem.data.specs import TensorSpec
 from stratagem.data.structure import Tree, flatten, map_leaves, objects
 
@@ -81,11 +81,9 @@ class _ParquetFormat:
         if unknown or not (leaves if self._columns is None else self._columns):
             wanted = f"no column {' and no column '.join(unknown)}" if unknown else "no column that is to be read"
             raise InputError(
-                explain(
-                    f"{path} has {wanted}; its columns are {', '.join(leaves) or 'none'}.",
-                    "An element would have no content for it.",
-                    "Write columns=[...] with names that the file has.",
-                )
+                f"{path} has {wanted}; its columns are {', '.join(leaves) or 'none'}.",
+                "An element would have no content for it.",
+                "Write columns=[...] with names that the file has.",
             )
 
 
@@ -168,11 +166,9 @@ def _spec(kind: Any, where: str) -> Tree:
     elif types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_temporal(kind):
         return TensorSpec((), arrow.array([], kind).to_numpy(zero_copy_only=False).dtype)
     raise InputError(
-        explain(
-            f"{where} has the type {kind}.",
-            "It is no array of numbers or bytes.",
-            "Leave it out with columns=[...], or write it as numbers, text, binary data or lists of numbers.",
-        )
+        f"{where} has the type {kind}.",
+        "It is no array of numbers or bytes.",
+        "Leave it out with columns=[...], or write it as numbers, text, binary data or lists of numbers.",
     )
 
 
@@ -183,11 +179,9 @@ def _decoded(array: Any, where: str, first: int) -> Tree:
     if array.null_count:
         missing = first + array.is_null().to_numpy(zero_copy_only=False).argmax()
         raise InputError(
-            explain(
-                f"{where} has no value (null) in row {missing}.",
-                "A batch is an array, which has a value everywhere.",
-                "Fill the gaps before writing (pyarrow.compute.fill_null), or leave the column out with columns=[...].",
-            )
+            f"{where} has no value (null) in row {missing}.",
+            "A batch is an array, which has a value everywhere.",
+            "Fill the gaps before writing (pyarrow.compute.fill_null), or leave the column out with columns=[...].",
         )
     if isinstance(kind, arrow.BaseExtensionType):
         return _decoded(array.storage, where, first)
@@ -219,9 +213,7 @@ def _is_bytes(types: Any, kind: Any) -> bool:
 
 def _damaged(where: str, error: Exception) -> InputError:
     return InputError(
-        explain(
-            f"{where} cannot be read: {error}.",
-            "The file is no Parquet file, or is damaged; its rows are lost.",
-            "Write the file again, or leave it out of the list.",
-        )
+        f"{where} cannot be read: {error}.",
+        "The file is no Parquet file, or is damaged; its rows are lost.",
+        "Write the file again, or leave it out of the list.",
     )

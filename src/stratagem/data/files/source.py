@@ -13,9 +13,9 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
+from stratagem.data.lru import Recent
 from stratagem.data.nodes import UNKNOWN_CARDINALITY, Key, Node, Stream
-from stratagem.data.recent import Recent
 from stratagem.data.sources import Indexed, IteratorStream
 from stratagem.data.specs import spec_of
 from stratagem.data.structure import Tree, map_leaves
@@ -98,11 +98,9 @@ class FileSource:
         for path in self.paths[1:]:
             if (spec := self._format.spec(path)) != first:
                 raise InputError(
-                    explain(
-                        f"{path} holds elements of {spec}, {self.paths[0]} of {first}.",
-                        "They could not be joined into one batch.",
-                        "Give files of the same columns, shapes and dtypes, or make a dataset of each kind.",
-                    )
+                    f"{path} holds elements of {spec}, {self.paths[0]} of {first}.",
+                    "They could not be joined into one batch.",
+                    "Give files of the same columns, shapes and dtypes, or make a dataset of each kind.",
                 )
         return [self._format.scan(path) for path in self.paths]
 
@@ -207,11 +205,9 @@ class StreamedFiles(Node):
             for record in self._format.read(path):
                 return spec_of(record)
         raise InputError(
-            explain(
-                f"The {len(self.paths)} files of the dataset hold no record, the first is {self.paths[0]}.",
-                "What a record looks like is not known.",
-                "Give at least one file with a record in it.",
-            )
+            f"The {len(self.paths)} files of the dataset hold no record, the first is {self.paths[0]}.",
+            "What a record looks like is not known.",
+            "Give at least one file with a record in it.",
         )
 
 
@@ -219,10 +215,8 @@ def checked_paths(paths: Sequence[str]) -> tuple[str, ...]:
     """Return the paths, of which there must be one."""
     if not paths:
         raise InputError(
-            explain(
-                "A dataset of files was given no file.",
-                "There is nothing to read.",
-                "Check the pattern or the folder that the list of files comes from.",
-            )
+            "A dataset of files was given no file.",
+            "There is nothing to read.",
+            "Check the pattern or the folder that the list of files comes from.",
         )
     return tuple(paths)

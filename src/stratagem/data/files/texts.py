@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.data import check
 from stratagem.data.files.folders import LabelMode, Subset, dataset_from_directory
 from stratagem.data.specs import TensorSpec
@@ -90,9 +90,7 @@ class _Texts:
             return Path(path).read_bytes()[: self.max_length]
         except OSError as error:
             raise InputError(
-                explain(
-                    f"The text {path} cannot be read: {error.strerror}.",
-                    "It would be missing in a batch.",
-                    "Check the rights of the file, or remove it, on every worker.",
-                )
+                f"The text {path} cannot be read: {error.strerror}.",
+                "It would be missing in a batch.",
+                "Check the rights of the file, or remove it, on every worker.",
             ) from None

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.core.log import announce
 from stratagem.data.files.byte_file import BYTES, ByteFile
 from stratagem.data.files.compressed import ByteStream, checked_compression, decompressed
@@ -67,11 +67,9 @@ class TFRecordDataset(FileDataset):
     ) -> None:
         if on_corrupt not in ("error", "skip"):
             raise InputError(
-                explain(
-                    f"on_corrupt is {on_corrupt!r}.",
-                    "What to do with a damaged record is not known.",
-                    'Write "error" or "skip".',
-                )
+                f"on_corrupt is {on_corrupt!r}.",
+                "What to do with a damaged record is not known.",
+                'Write "error" or "skip".',
             )
         compression = checked_compression(compression_type)
         self._damage = _Damage(skip=on_corrupt == "skip")
@@ -103,12 +101,10 @@ class _Damage:
 
 def _damaged(path: str, record: int, place: int, what: str) -> InputError:
     return InputError(
-        explain(
-            f"{path} is damaged, or no TFRecord file: {what} in record {record} at byte {place}.",
-            "What stands there is not what was written; it must not be trained on.",
-            "Copy or make the file again; compressed files need compression_type. TFRecordDataset(..., "
-            'on_corrupt="skip") leaves damaged records out and counts them.',
-        )
+        f"{path} is damaged, or no TFRecord file: {what} in record {record} at byte {place}.",
+        "What stands there is not what was written; it must not be trained on.",
+        "Copy or make the file again; compressed files need compression_type. TFRecordDataset(..., "
+        'on_corrupt="skip") leaves damaged records out and counts them.',
     )
 
 

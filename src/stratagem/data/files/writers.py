@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from stratagem.core import optional
-from stratagem.core.errors import InputError, UsageError, explain
+from stratagem.core.errors import InputError, UsageError
 from stratagem.core.files import draft_of
 from stratagem.core.log import announce
 from stratagem.data.files.compressed import checked_compression, compressor
@@ -55,11 +55,9 @@ class TFRecordWriter:
         """
         if self._file.closed:
             raise UsageError(
-                explain(
-                    f"A record is written to {self._path} after close().",
-                    "The file is complete; the record would be lost.",
-                    "Write inside `with TFRecordWriter(...) as writer:`.",
-                )
+                f"A record is written to {self._path} after close().",
+                "The file is complete; the record would be lost.",
+                "Write inside `with TFRecordWriter(...) as writer:`.",
             )
         frame = framed(_checked(record))
         with _explained(self._path):
@@ -141,11 +139,9 @@ def write_array_record(path: str | os.PathLike[str], records: Iterable[bytes], o
             writer = library.ArrayRecordWriter(str(draft), options)
         except ValueError as error:
             raise InputError(
-                explain(
-                    f"options is {options!r}: {error}.",
-                    "The file could not be written.",
-                    'Write options such as "group_size:1" or "group_size:1,uncompressed".',
-                )
+                f"options is {options!r}: {error}.",
+                "The file could not be written.",
+                'Write options such as "group_size:1" or "group_size:1,uncompressed".',
             ) from None
         try:
             for record in records:
@@ -158,11 +154,9 @@ def _checked(record: Any) -> bytes:
     if isinstance(record, bytes | bytearray | memoryview):
         return bytes(record)
     raise InputError(
-        explain(
-            f"A record is of type {type(record).__name__}.",
-            "A record file holds bytes.",
-            "Write bytes: example.SerializeToString(), text.encode(), or array.tobytes().",
-        )
+        f"A record is of type {type(record).__name__}.",
+        "A record file holds bytes.",
+        "Write bytes: example.SerializeToString(), text.encode(), or array.tobytes().",
     )
 
 
@@ -173,9 +167,7 @@ def _explained(path: Path) -> Iterator[None]:
         yield
     except (OSError, RuntimeError) as error:
         raise InputError(
-            explain(
-                f"{path} cannot be written: {error}.",
-                "Records would be missing. An old file of that name is as it was.",
-                "Make room on the disk, or choose a folder that this process may write to.",
-            )
+            f"{path} cannot be written: {error}.",
+            "Records would be missing. An old file of that name is as it was.",
+            "Make room on the disk, or choose a folder that this process may write to.",
         ) from error

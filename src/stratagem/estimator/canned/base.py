@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import keras
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.estimator.estimator import Estimator
 from stratagem.estimator.graph import trainable_variables
 from stratagem.estimator.run_config import RunConfig
@@ -35,11 +35,9 @@ class Canned(Estimator):
         def call(features: Any, labels: Any, mode: str) -> EstimatorSpec:
             if not isinstance(features, dict):
                 raise InputError(
-                    explain(
-                        f"input_fn gives features of type {type(features).__name__}.",
-                        "Feature columns find features by name.",
-                        'Let input_fn return ({"age": ..., "sex": ...}, labels).',
-                    )
+                    f"input_fn gives features of type {type(features).__name__}.",
+                    "Feature columns find features by name.",
+                    'Let input_fn return ({"age": ..., "sex": ...}, labels).',
                 )
             return model_fn(features, labels, mode)
 
@@ -60,12 +58,10 @@ def minimizing(name: str, optimizer: Any, learning_rate: float, scope: str | Non
     """
     if optimizer not in _OPTIMIZERS if isinstance(optimizer, str) else not _can_optimize(optimizer):
         raise InputError(
-            explain(
-                f"{name} is {optimizer!r}.",
-                "It makes no loss smaller.",
-                f"Write one of the names {', '.join(_OPTIMIZERS)}, an optimizer of Keras or of "
-                "stratagem.estimator.optimizers, or a function that returns one.",
-            )
+            f"{name} is {optimizer!r}.",
+            "It makes no loss smaller.",
+            f"Write one of the names {', '.join(_OPTIMIZERS)}, an optimizer of Keras or of "
+            "stratagem.estimator.optimizers, or a function that returns one.",
         )
     make = _maker_of(optimizer, learning_rate)
 

@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.estimator.canned.base import Canned, Folder, minimizing
 from stratagem.estimator.canned.linear import linear_logits
 from stratagem.estimator.canned.network import Network
@@ -60,12 +60,10 @@ class DNNLinearCombinedEstimator(Canned):
         wide, deep = list(linear_feature_columns or []), list(dnn_feature_columns or [])
         if not wide + deep or bool(deep) != bool(dnn_hidden_units):
             raise InputError(
-                explain(
-                    f"The combined model was given {len(wide)} linear_feature_columns, {len(deep)} dnn_feature_columns "
-                    f"and dnn_hidden_units={dnn_hidden_units!r}.",
-                    "A part of the model would have no input, or no layers.",
-                    "Give columns to each part, and dnn_hidden_units=[100, 50] to the network.",
-                )
+                f"The combined model was given {len(wide)} linear_feature_columns, {len(deep)} dnn_feature_columns "
+                f"and dnn_hidden_units={dnn_hidden_units!r}.",
+                "A part of the model would have no input, or no layers.",
+                "Give columns to each part, and dnn_hidden_units=[100, 50] to the network.",
             )
         units = head.logits_dimension
         network = None

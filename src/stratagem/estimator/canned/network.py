@@ -9,7 +9,7 @@ from typing import Any
 
 import keras
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.estimator.canned.base import Canned, Folder, minimizing
 from stratagem.estimator.feature_column.models import DenseFeatures, ordered
 from stratagem.estimator.graph import opened
@@ -139,11 +139,9 @@ class Network:
     ) -> None:
         if not isinstance(hidden_units, list | tuple) or not all(isinstance(units, int) for units in hidden_units):
             raise InputError(
-                explain(
-                    f"hidden_units is {hidden_units!r}.",
-                    "How many layers there are, and how wide they are, is not clear.",
-                    "Write a list of whole numbers, one for each layer: hidden_units=[100, 50].",
-                )
+                f"hidden_units is {hidden_units!r}.",
+                "How many layers there are, and how wide they are, is not clear.",
+                "Write a list of whole numbers, one for each layer: hidden_units=[100, 50].",
             )
         self._units = list(hidden_units)
         self._columns = columns

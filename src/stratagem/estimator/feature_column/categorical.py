@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.data.files.example import VarLenFeature
 from stratagem.estimator.feature_column.columns import Column, feature_of, specs_of
 from stratagem.estimator.text import Text, Vocabulary
@@ -226,20 +226,16 @@ def categorical_column_with_vocabulary_list(
     values = tuple(np.asarray(vocabulary_list).tolist())
     if not values:
         raise InputError(
-            explain(
-                f"The vocabulary_list of column {key!r} is empty.",
-                "No value would have a number.",
-                "Write the values: vocabulary_list=['female', 'male'], or use categorical_column_with_hash_bucket.",
-            )
+            f"The vocabulary_list of column {key!r} is empty.",
+            "No value would have a number.",
+            "Write the values: vocabulary_list=['female', 'male'], or use categorical_column_with_hash_bucket.",
         )
     words = Vocabulary(values) if isinstance(values[0], str | bytes) else None
     if words is None and len(set(values)) < len(values):
         raise InputError(
-            explain(
-                f"The vocabulary_list of column {key!r} has a number twice: {values}.",
-                "Which of its places counts is not clear.",
-                "Write each number once.",
-            )
+            f"The vocabulary_list of column {key!r} has a number twice: {values}.",
+            "Which of its places counts is not clear.",
+            "Write each number once.",
         )
     return OfVocabulary(_key(key), values, dtype, default_value, num_oov_buckets, words)
 
@@ -309,11 +305,9 @@ def crossed_column(keys: Sequence[Any], hash_bucket_size: int, hash_key: int | N
     wrong = [part for part in parts if not isinstance(part, str) and not hasattr(part, "numbers")]
     if len(parts) < 2 or wrong:
         raise InputError(
-            explain(
-                f"crossed_column was given keys={keys!r}.",
-                "There are no combinations of values in buckets.",
-                "Give two or more of: keys of words and integers, categorical columns, bucketized columns.",
-            )
+            f"crossed_column was given keys={keys!r}.",
+            "There are no combinations of values in buckets.",
+            "Give two or more of: keys of words and integers, categorical columns, bucketized columns.",
         )
     return Crossed(parts, _count("hash_bucket_size", hash_bucket_size), hash_key or 0)
 
@@ -346,20 +340,16 @@ def rows_of(column: Column, key: str, features: Mapping[str, Any], *, text: bool
     values = feature_of(column, key, features)
     if text is not None and isinstance(values, Text) != text:
         raise InputError(
-            explain(
-                f"The column {column.name!r} is one of {'words' if text else 'numbers'}; the feature {key!r} is "
-                f"{'text' if isinstance(values, Text) else 'of dtype ' + str(values.dtype)}.",
-                "No value would be found in it.",
-                "Let input_fn give the kind that the column is for, or make the column for this kind.",
-            )
+            f"The column {column.name!r} is one of {'words' if text else 'numbers'}; the feature {key!r} is "
+            f"{'text' if isinstance(values, Text) else 'of dtype ' + str(values.dtype)}.",
+            "No value would be found in it.",
+            "Let input_fn give the kind that the column is for, or make the column for this kind.",
         )
     if text is None and not isinstance(values, Text) and jnp.issubdtype(values.dtype, jnp.floating):
         raise InputError(
-            explain(
-                f"The column {column.name!r} takes values one by one; the feature {key!r} is of dtype {values.dtype}.",
-                "Numbers that are nearly equal would be in different buckets.",
-                f"Use bucketized_column(numeric_column({key!r}), boundaries), or let input_fn give integers.",
-            )
+            f"The column {column.name!r} takes values one by one; the feature {key!r} is of dtype {values.dtype}.",
+            "Numbers that are nearly equal would be in different buckets.",
+            f"Use bucketized_column(numeric_column({key!r}), boundaries), or let input_fn give integers.",
         )
     return values.reshape(values.shape[0], -1)
 
@@ -396,15 +386,13 @@ def _is_words(dtype: Any) -> bool:
 
 def _key(key: Any) -> str:
     if not isinstance(key, str):
-        raise InputError(
-            explain(f"A column was given key={key!r}.", "Features have names.", 'Write the name: key="age".')
-        )
+        raise InputError(f"A column was given key={key!r}.", "Features have names.", 'Write the name: key="age".')
     return key
 
 
 def _count(name: str, count: Any) -> int:
     if not isinstance(count, int | np.integer) or count < 1:
         raise InputError(
-            explain(f"{name} is {count!r}.", "There would be no bucket.", f"Write a whole number from 1 on as {name}.")
+            f"{name} is {count!r}.", "There would be no bucket.", f"Write a whole number from 1 on as {name}."
         )
     return int(count)

@@ -8,7 +8,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.estimator.text import Text
 
 
@@ -40,11 +40,9 @@ def feature_of(column: Column, key: str, features: Mapping[str, Any]) -> Any:
     if not isinstance(features, Mapping) or key not in features:
         there = ", ".join(map(repr, features)) if isinstance(features, Mapping) else f"one {type(features).__name__}"
         raise InputError(
-            explain(
-                f"The column {column.name!r} needs the feature {key!r}; input_fn gives {there}.",
-                "The column has no values.",
-                f"Let input_fn return a dictionary of features with {key!r} in it.",
-            )
+            f"The column {column.name!r} needs the feature {key!r}; input_fn gives {there}.",
+            "The column has no values.",
+            f"Let input_fn return a dictionary of features with {key!r} in it.",
         )
     value = features[key]
     return value if isinstance(value, Text) else jnp.asarray(value)
@@ -62,11 +60,9 @@ def specs_of(columns: Iterable[Column]) -> dict[str, Any]:
             before = found.setdefault(key, spec)
             if type(before) is not type(spec) or before.dtype != spec.dtype:
                 raise InputError(
-                    explain(
-                        f"Two columns read the feature {key!r} differently: as {type(before).__name__} of "
-                        f"{before.dtype} and as {type(spec).__name__} of {spec.dtype}.",
-                        "Only one of them could.",
-                        "Give one of the features another key.",
-                    )
+                    f"Two columns read the feature {key!r} differently: as {type(before).__name__} of "
+                    f"{before.dtype} and as {type(spec).__name__} of {spec.dtype}.",
+                    "Only one of them could.",
+                    "Give one of the features another key.",
                 )
     return found

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import keras
 import numpy as np
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.data.files.example import FixedLenFeature
 from stratagem.estimator.feature_column.categorical import Categorical
 from stratagem.estimator.feature_column.columns import Column, feature_of
@@ -69,12 +69,10 @@ class Numeric(Dense):
         if isinstance(values, Text) or math.prod(values.shape[1:]) != self.width:
             found = "text" if isinstance(values, Text) else f"of shape {values.shape}"
             raise InputError(
-                explain(
-                    f"The column {self.name!r} is one of numbers of shape {self.shape}; the feature {self.key!r} is "
-                    f"{found}.",
-                    "Its rows would not have the numbers that the model has weights for.",
-                    "Write numeric_column(key, shape=...) with the shape of one row, or use a categorical column.",
-                )
+                f"The column {self.name!r} is one of numbers of shape {self.shape}; the feature {self.key!r} is "
+                f"{found}.",
+                "Its rows would not have the numbers that the model has weights for.",
+                "Write numeric_column(key, shape=...) with the shape of one row, or use a categorical column.",
             )
         values = values.astype("float32").reshape(-1, *self.shape)
         if self.normalizer_fn is not None:
@@ -195,11 +193,9 @@ def numeric_column(
     sizes = (int(shape),) if isinstance(shape, int | np.integer) else tuple(int(size) for size in shape)
     if not isinstance(key, str) or (normalizer_fn is not None and not callable(normalizer_fn)):
         raise InputError(
-            explain(
-                f"numeric_column was given key={key!r} and normalizer_fn={normalizer_fn!r}.",
-                "A feature is found by its name, and changed by a function.",
-                'Write numeric_column("age", normalizer_fn=lambda age: age / 100).',
-            )
+            f"numeric_column was given key={key!r} and normalizer_fn={normalizer_fn!r}.",
+            "A feature is found by its name, and changed by a function.",
+            'Write numeric_column("age", normalizer_fn=lambda age: age / 100).',
         )
     return Numeric(key, sizes, default_value, dtype, normalizer_fn)
 
@@ -222,11 +218,9 @@ def bucketized_column(source_column: Numeric, boundaries: Sequence[float]) -> Bu
     bounds = tuple(boundaries)
     if not isinstance(source_column, Numeric) or not bounds or any(a >= b for a, b in itertools.pairwise(bounds)):
         raise InputError(
-            explain(
-                f"bucketized_column was given source_column={source_column!r} and boundaries={boundaries!r}.",
-                "Numbers could not be sorted into ranges.",
-                'Write bucketized_column(numeric_column("age"), boundaries=[18, 25, 30]), with rising numbers.',
-            )
+            f"bucketized_column was given source_column={source_column!r} and boundaries={boundaries!r}.",
+            "Numbers could not be sorted into ranges.",
+            'Write bucketized_column(numeric_column("age"), boundaries=[18, 25, 30]), with rising numbers.',
         )
     return Bucketized(source_column, bounds)
 
@@ -271,19 +265,15 @@ def embedding_column(
     for name, value in unsupported.items():
         if value is not None:
             raise InputError(
-                explain(
-                    f"embedding_column was given {name}={value!r}.",
-                    "It would have no effect here.",
-                    "Leave it out. Weights to begin with: Estimator(..., warm_start_from=WarmStartSettings(...)).",
-                )
+                f"embedding_column was given {name}={value!r}.",
+                "It would have no effect here.",
+                "Leave it out. Weights to begin with: Estimator(..., warm_start_from=WarmStartSettings(...)).",
             )
     if combiner not in _COMBINERS or not isinstance(dimension, int | np.integer) or dimension < 1:
         raise InputError(
-            explain(
-                f"embedding_column was given dimension={dimension!r} and combiner={combiner!r}.",
-                "There are no such vectors, or no such way to combine them.",
-                f"Write a whole number from 1 on, and one of {', '.join(_COMBINERS)}.",
-            )
+            f"embedding_column was given dimension={dimension!r} and combiner={combiner!r}.",
+            "There are no such vectors, or no such way to combine them.",
+            f"Write a whole number from 1 on, and one of {', '.join(_COMBINERS)}.",
         )
     return Embedding(
         _categorical("embedding_column", categorical_column), int(dimension), combiner, initializer, trainable
@@ -313,11 +303,9 @@ def shared_embeddings(
     """
     if len({column.buckets for column in categorical_columns}) != 1:
         raise InputError(
-            explain(
-                f"shared_embeddings was given columns of {[column.buckets for column in categorical_columns]} buckets.",
-                "They cannot share vectors.",
-                "Make them with the same vocabulary.",
-            )
+            f"shared_embeddings was given columns of {[column.buckets for column in categorical_columns]} buckets.",
+            "They cannot share vectors.",
+            "Make them with the same vocabulary.",
         )
     name = shared_embedding_collection_name
     name = name or "_".join(sorted(column.name for column in categorical_columns)) + "_shared_embedding"
@@ -355,10 +343,8 @@ def combined(column: Categorical, features: Mapping[str, Any], table: Any, combi
 def _categorical(what: str, column: Any) -> Categorical:
     if not isinstance(column, Categorical):
         raise InputError(
-            explain(
-                f"{what} was given {getattr(column, 'name', column)!r}, a {type(column).__name__}.",
-                "It has no values that could be told apart.",
-                "Give a column of categorical_column_with_..., bucketized_column or crossed_column.",
-            )
+            f"{what} was given {getattr(column, 'name', column)!r}, a {type(column).__name__}.",
+            "It has no values that could be told apart.",
+            "Give a column of categorical_column_with_..., bucketized_column or crossed_column.",
         )
     return column

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import keras
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.estimator.feature_column.categorical import Categorical
 from stratagem.estimator.feature_column.columns import Column, specs_of
 from stratagem.estimator.feature_column.dense import Dense, Embedding, combined
@@ -34,11 +34,9 @@ class DenseFeatures(keras.layers.Layer):
         for column in self._columns:
             if not isinstance(column, Dense):
                 raise InputError(
-                    explain(
-                        f"DenseFeatures was given {column.name!r}, a categorical column.",
-                        "It gives no numbers that a network could take.",
-                        "Wrap it: indicator_column(column), or embedding_column(column, dimension=8).",
-                    )
+                    f"DenseFeatures was given {column.name!r}, a categorical column.",
+                    "It gives no numbers that a network could take.",
+                    "Wrap it: indicator_column(column), or embedding_column(column, dimension=8).",
                 )
         self._tables: dict[str, keras.Variable] = {}
         self._tables_of: dict[str, str] = {}
@@ -187,10 +185,8 @@ def ordered(feature_columns: Any) -> Sequence[Any]:
     if wrong or not columns or len(set(names)) < len(names):
         found = f"{wrong[0]!r} among them" if wrong else f"the names {', '.join(names) or 'none'}"
         raise InputError(
-            explain(
-                f"feature_columns were given, with {found}.",
-                "Features become numbers by columns, each with a name of its own.",
-                'Write feature_columns=[stratagem.estimator.feature_column.numeric_column("age"), ...].',
-            )
+            f"feature_columns were given, with {found}.",
+            "Features become numbers by columns, each with a name of its own.",
+            'Write feature_columns=[stratagem.estimator.feature_column.numeric_column("age"), ...].',
         )
     return sorted(columns, key=lambda column: column.name)

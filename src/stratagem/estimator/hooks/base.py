@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 
-if TYPE_CHECKING:
-    from stratagem.estimator.session import Session
+
+class Session(Protocol):
+    """A session, as far as hooks know it."""
+
+    program: Any
+    global_step: int
+    last: Any
+
+    @property
+    def variables(self) -> dict[str, Any]: ...
+
+    def run(self, fetches: Any) -> Any: ...
+
+    def settle(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -110,19 +122,15 @@ def check_hooks(what: str, hooks: Sequence[SessionRunHook] | None) -> tuple[Sess
     """
     if not isinstance(hooks, list | tuple | None):
         raise InputError(
-            explain(
-                f"{what} of type {type(hooks).__name__}.",
-                "It could not be gone through at each step.",
-                "Write a list of hooks, also for one: [hook].",
-            )
+            f"{what} of type {type(hooks).__name__}.",
+            "It could not be gone through at each step.",
+            "Write a list of hooks, also for one: [hook].",
         )
     for hook in hooks or ():
         if not isinstance(hook, SessionRunHook):
             raise InputError(
-                explain(
-                    f"{what} with {hook!r} of type {type(hook).__name__} among them.",
-                    "It has no methods that could be called at each step.",
-                    "Give objects of classes derived from stratagem.estimator.SessionRunHook.",
-                )
+                f"{what} with {hook!r} of type {type(hook).__name__} among them.",
+                "It has no methods that could be called at each step.",
+                "Give objects of classes derived from stratagem.estimator.SessionRunHook.",
             )
     return tuple(hooks or ())

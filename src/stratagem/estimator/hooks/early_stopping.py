@@ -6,12 +6,12 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+from stratagem.checkpoint.summary import read_scalars
 from stratagem.core.clock import Clock
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.estimator.hooks.base import SessionRunContext, SessionRunHook, SessionRunValues
 from stratagem.estimator.hooks.timer import DueTogether, SecondOrStepTimer
 from stratagem.estimator.log import say
-from stratagem.train.summary import read_scalars
 
 
 def read_eval_metrics(eval_dir: str) -> dict[int, dict[str, float]]:
@@ -48,11 +48,9 @@ class EarlyStoppingHook(SessionRunHook):
     ) -> None:
         if not callable(should_stop_fn):
             raise InputError(
-                explain(
-                    f"should_stop_fn is {should_stop_fn!r}.",
-                    "Nobody could be asked whether to stop.",
-                    "Give a function without arguments that returns True or False.",
-                )
+                f"should_stop_fn is {should_stop_fn!r}.",
+                "Nobody could be asked whether to stop.",
+                "Give a function without arguments that returns True or False.",
             )
         if run_every_steps is not None and run_every_secs == 60:
             run_every_secs = None
@@ -199,10 +197,8 @@ def _evaluated(estimator: Any, metric_name: str, eval_dir: str | None, min_steps
     for step, metrics in evaluations.items():
         if metric_name not in metrics:
             raise InputError(
-                explain(
-                    f"Training shall stop by the metric {metric_name!r}, which the evaluation of step {step} has not.",
-                    "It would never stop.",
-                    f"Write one of {', '.join(sorted(metrics))}.",
-                )
+                f"Training shall stop by the metric {metric_name!r}, which the evaluation of step {step} has not.",
+                "It would never stop.",
+                f"Write one of {', '.join(sorted(metrics))}.",
             )
     return [(step, metrics[metric_name]) for step, metrics in evaluations.items() if step >= min_steps]

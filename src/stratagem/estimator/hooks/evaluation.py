@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.estimator.checkpoints import ModelCheckpoints
 from stratagem.estimator.hooks.base import SessionRunContext, SessionRunHook, SessionRunValues
 from stratagem.estimator.log import say
@@ -62,11 +62,9 @@ class InMemoryEvaluatorHook(SessionRunHook):
     ) -> None:
         if every_n_iter is None or every_n_iter <= 0 or not hasattr(estimator, "evaluate"):
             raise InputError(
-                explain(
-                    f"InMemoryEvaluatorHook was given estimator={estimator!r} and every_n_iter={every_n_iter!r}.",
-                    "Nothing could be evaluated, or never.",
-                    "Give the Estimator that is trained, and a positive number of steps.",
-                )
+                f"InMemoryEvaluatorHook was given estimator={estimator!r} and every_n_iter={every_n_iter!r}.",
+                "Nothing could be evaluated, or never.",
+                "Give the Estimator that is trained, and a positive number of steps.",
             )
         self._estimator = estimator
         self._arguments = {"input_fn": input_fn, "steps": steps, "hooks": hooks, "name": name}

@@ -7,7 +7,7 @@ import os
 import jax
 
 from stratagem.core.clock import Clock
-from stratagem.core.errors import UsageError, explain
+from stratagem.core.errors import UsageError
 from stratagem.estimator.hooks.base import SessionRunContext, SessionRunHook, SessionRunValues
 from stratagem.estimator.hooks.timer import SecondOrStepTimer
 from stratagem.estimator.log import say
@@ -72,9 +72,7 @@ class ProfilerHook(SessionRunHook):
             jax.profiler.start_trace(self._folder)
         except RuntimeError as error:
             raise UsageError(
-                explain(
-                    f"ProfilerHook could not record a step: {error}",
-                    "JAX records one trace at a time.",
-                    "Use one ProfilerHook, and end a trace that the program has started before train().",
-                )
+                f"ProfilerHook could not record a step: {error}",
+                "JAX records one trace at a time.",
+                "Use one ProfilerHook, and end a trace that the program has started before train().",
             ) from error

@@ -5,18 +5,15 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from stratagem.checkpoint.summary import WriteScalars, scalar_writer
 from stratagem.core.clock import Clock
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.estimator.checkpoints import BASENAME, ModelCheckpoints
-from stratagem.estimator.hooks.base import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
+from stratagem.estimator.hooks.base import Session, SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
 from stratagem.estimator.hooks.timer import DueTogether, SecondOrStepTimer
 from stratagem.estimator.log import say
-from stratagem.train.summary import WriteScalars, scalar_writer
-
-if TYPE_CHECKING:
-    from stratagem.estimator.session import Session
 
 
 class CheckpointSaverListener:
@@ -193,10 +190,8 @@ def check_listeners(listeners: Sequence[CheckpointSaverListener] | None) -> tupl
     for listener in listeners or ():
         if not isinstance(listener, CheckpointSaverListener):
             raise InputError(
-                explain(
-                    f"saving_listeners has {listener!r} of type {type(listener).__name__} in it.",
-                    "It could not be told of checkpoints.",
-                    "Give a list of objects of classes derived from stratagem.estimator.CheckpointSaverListener.",
-                )
+                f"saving_listeners has {listener!r} of type {type(listener).__name__} in it.",
+                "It could not be told of checkpoints.",
+                "Give a list of objects of classes derived from stratagem.estimator.CheckpointSaverListener.",
             )
     return tuple(listeners or ())

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from stratagem.checkpoint.summary import WriteScalars
 from stratagem.core.clock import Clock
 from stratagem.estimator.hooks.base import SessionRunHook
 from stratagem.estimator.hooks.saving import CheckpointSaverHook, CheckpointSaverListener, SummarySaverHook
 from stratagem.estimator.hooks.steps import GLOBAL_STEP, LOSS, LoggingTensorHook, NanTensorHook, StepCounterHook
 from stratagem.estimator.run_config import RunConfig
-from stratagem.train.summary import WriteScalars
 
 if TYPE_CHECKING:
     from stratagem.estimator.model_function import Program

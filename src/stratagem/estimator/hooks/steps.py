@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from stratagem.core.clock import Clock
 from stratagem.core.errors import InputError, StratagemError, explain
 from stratagem.core.log import logger
-from stratagem.estimator.hooks.base import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
+from stratagem.estimator.hooks.base import (
+    Session,
+    SessionRunArgs,
+    SessionRunContext,
+    SessionRunHook,
+    SessionRunValues,
+)
 from stratagem.estimator.hooks.timer import SecondOrStepTimer
 from stratagem.estimator.log import say
-
-if TYPE_CHECKING:
-    from stratagem.estimator.model_function import StepResults
-    from stratagem.estimator.session import Session
 
 GLOBAL_STEP = "global_step"
 LOSS = "loss"
@@ -135,11 +137,9 @@ class StopAtStepHook(SessionRunHook):
     def __init__(self, num_steps: int | None = None, last_step: int | None = None) -> None:
         if (num_steps is None) == (last_step is None):
             raise InputError(
-                explain(
-                    f"StopAtStepHook was given num_steps={num_steps!r} and last_step={last_step!r}.",
-                    "When to stop is not clear.",
-                    "Give one of them.",
-                )
+                f"StopAtStepHook was given num_steps={num_steps!r} and last_step={last_step!r}.",
+                "When to stop is not clear.",
+                "Give one of them.",
             )
         self._num_steps = num_steps
         self._last_step = last_step
@@ -168,7 +168,7 @@ class NanTensorHook(SessionRunHook):
         self.loss_tensor = loss_tensor
         self._fail = fail_on_nan_loss
         self._is_loss = isinstance(loss_tensor, str) and loss_tensor == LOSS
-        self._last: tuple[StepResults | None, int] = (None, 0)
+        self._last: tuple[Any, int] = (None, 0)
 
     def begin(self) -> None:
         self._last = (None, 0)
@@ -197,7 +197,7 @@ class NanTensorHook(SessionRunHook):
         """
         return self._is_loss and any(map(self._is_nan_loss, (self._last, (session.last, session.global_step))))
 
-    def _is_nan_loss(self, step: tuple[StepResults | None, int]) -> bool:
+    def _is_nan_loss(self, step: tuple[Any, int]) -> bool:
         results, number = step
         return results is not None and self._is_nan(results.loss, number)
 

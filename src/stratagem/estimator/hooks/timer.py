@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from stratagem.core.clock import Clock
-from stratagem.core.errors import InputError, explain
-
-if TYPE_CHECKING:
-    from stratagem.estimator.session import Session
+from stratagem.core.errors import InputError
+from stratagem.estimator.hooks.base import Session
 
 
 class SecondOrStepTimer:
@@ -35,11 +31,9 @@ class SecondOrStepTimer:
     ) -> None:
         if (every_secs is None) == (every_steps is None):
             raise InputError(
-                explain(
-                    f"A hook was given {every_secs!r} seconds and {every_steps!r} steps.",
-                    "When it is due is not clear.",
-                    "Give either seconds or steps, and not both.",
-                )
+                f"A hook was given {every_secs!r} seconds and {every_steps!r} steps.",
+                "When it is due is not clear.",
+                "Give either seconds or steps, and not both.",
             )
         self.every_secs = every_secs
         self.every_steps = every_steps

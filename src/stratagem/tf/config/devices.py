@@ -16,7 +16,7 @@ import jax
 from stratagem.cluster.compat import backends_started
 from stratagem.cluster.resolver import visible_gpus
 from stratagem.core import environment
-from stratagem.core.errors import InputError, UsageError, explain
+from stratagem.core.errors import InputError, UsageError
 from stratagem.core.log import announce_once
 from stratagem.testing.devices import virtual_devices
 from stratagem.tf.config.compat import tpu_chips
@@ -119,11 +119,9 @@ def set_visible_devices(devices: Any, device_type: str | None = None) -> None:
     if device_type == "CPU":
         if not shown:
             raise InputError(
-                explain(
-                    "set_visible_devices([], 'CPU') was called.",
-                    "The program itself runs on the CPU.",
-                    "Leave the line out; name the devices of a strategy instead: MirroredStrategy(['GPU:0']).",
-                )
+                "set_visible_devices([], 'CPU') was called.",
+                "The program itself runs on the CPU.",
+                "Leave the line out; name the devices of a strategy instead: MirroredStrategy(['GPU:0']).",
             )
         return
     if len(chosen) == _count("GPU"):
@@ -160,12 +158,10 @@ def set_logical_device_configuration(
         virtual_devices(len(wanted))
     elif len(wanted) > 1:
         raise InputError(
-            explain(
-                f"{device.name} was to become {len(wanted)} devices.",
-                "JAX makes one device of a GPU; several replicas cannot share it.",
-                "Try several replicas on the CPU: set_logical_device_configuration("
-                "tf.config.list_physical_devices('CPU')[0], [tf.config.LogicalDeviceConfiguration()] * 2).",
-            )
+            f"{device.name} was to become {len(wanted)} devices.",
+            "JAX makes one device of a GPU; several replicas cannot share it.",
+            "Try several replicas on the CPU: set_logical_device_configuration("
+            "tf.config.list_physical_devices('CPU')[0], [tf.config.LogicalDeviceConfiguration()] * 2).",
         )
     elif wanted[0].memory_limit is not None:
         announce_once(
@@ -206,9 +202,7 @@ def drives_gpus() -> bool:
 def _before_start(what: str) -> None:
     if backends_started():
         raise UsageError(
-            explain(
-                f"tf.config.{what} was called after JAX had started.",
-                "JAX fixes its devices at the first operation; the program would go on with the old ones.",
-                "Call it at the top of the program, before anything computes.",
-            )
+            f"tf.config.{what} was called after JAX had started.",
+            "JAX fixes its devices at the first operation; the program would go on with the old ones.",
+            "Call it at the top of the program, before anything computes.",
         )

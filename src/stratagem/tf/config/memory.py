@@ -8,7 +8,7 @@ from typing import Any, Final
 import jax
 
 from stratagem.cluster.compat import backends_started
-from stratagem.core.errors import UsageError, explain
+from stratagem.core.errors import UsageError
 from stratagem.strategy.devices import named_device
 from stratagem.tf.config.devices import PhysicalDevice
 
@@ -30,11 +30,9 @@ def set_memory_growth(device: PhysicalDevice, enable: bool) -> None:
         return
     if backends_started():
         raise UsageError(
-            explain(
-                "set_memory_growth was called after JAX had started.",
-                "The memory has been taken already.",
-                f"Call it at the top of the program, or set {_PREALLOCATE}={wanted} in the environment.",
-            )
+            "set_memory_growth was called after JAX had started.",
+            "The memory has been taken already.",
+            f"Call it at the top of the program, or set {_PREALLOCATE}={wanted} in the environment.",
         )
     os.environ[_PREALLOCATE] = wanted
 
@@ -71,11 +69,9 @@ def reset_memory_stats(device: str) -> None:
         UsageError: Always.
     """
     raise UsageError(
-        explain(
-            f"reset_memory_stats({device!r}) was called.",
-            "JAX counts the peak of memory from the start of the process; it would not be the peak since now.",
-            "Compare get_memory_info(device)['peak'] before and after.",
-        )
+        f"reset_memory_stats({device!r}) was called.",
+        "JAX counts the peak of memory from the start of the process; it would not be the peak since now.",
+        "Compare get_memory_info(device)['peak'] before and after.",
     )
 
 

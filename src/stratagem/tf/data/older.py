@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.data.dataset import Dataset
 from stratagem.data.files.writers import TFRecordWriter as _FileWriter
 
@@ -30,11 +30,9 @@ def assert_cardinality(expected_cardinality: int) -> Step:
         found = int(dataset.cardinality())
         if found not in (expected_cardinality, -2):
             raise InputError(
-                explain(
-                    f"The dataset has {found} elements; assert_cardinality({expected_cardinality}) was written.",
-                    "Epochs would have another length than the program counts on.",
-                    "Correct the number, or leave the line out: sizes of files are found without it.",
-                )
+                f"The dataset has {found} elements; assert_cardinality({expected_cardinality}) was written.",
+                "Epochs would have another length than the program counts on.",
+                "Correct the number, or leave the line out: sizes of files are found without it.",
             )
         return dataset
 
@@ -140,11 +138,9 @@ def get_single_element(dataset: Dataset) -> Any:
     elements = list(dataset.take(2))
     if len(elements) != 1:
         raise InputError(
-            explain(
-                f"get_single_element was given a dataset with {'no element' if not elements else 'several elements'}.",
-                "Which one is meant cannot be told.",
-                "Give a dataset of one element, for example dataset.batch(n).take(1).",
-            )
+            f"get_single_element was given a dataset with {'no element' if not elements else 'several elements'}.",
+            "Which one is meant cannot be told.",
+            "Give a dataset of one element, for example dataset.batch(n).take(1).",
         )
     return elements[0]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from stratagem.cluster.resolver import ClusterResolver
 from stratagem.cluster.spec import ClusterSpec
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.tf.config.compat import tpu_chips
 
 
@@ -26,11 +26,9 @@ class TPUClusterResolver(ClusterResolver):
     def __init__(self, tpu: str | None = None, **options: Any) -> None:
         if not tpu_chips():
             raise InputError(
-                explain(
-                    "TPUClusterResolver was made, and this machine has no TPU that JAX can use.",
-                    "Training would run on the CPU without saying so.",
-                    "Install jax[tpu] on a TPU VM, or use MirroredStrategy here.",
-                )
+                "TPUClusterResolver was made, and this machine has no TPU that JAX can use.",
+                "Training would run on the CPU without saying so.",
+                "Install jax[tpu] on a TPU VM, or use MirroredStrategy here.",
             )
         self.task_type, self.task_id = "worker", 0
 

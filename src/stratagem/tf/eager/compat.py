@@ -18,8 +18,8 @@ from jax.core import Tracer
 from stratagem.core.eager import EagerArray, EagerText
 from stratagem.core.errors import UsageError, explain
 from stratagem.loop import derivatives
-from stratagem.replica.tracing import is_traced
-from stratagem.tf.tensors.making import ensure_shape, own_tensor
+from stratagem.program.tracing import is_traced
+from stratagem.tf.tensors.creation import ensure_shape, own_tensor
 from stratagem.tf.tensors.shapes import TensorShape
 
 
@@ -33,11 +33,9 @@ def _numpy_of_traced(tracer: Any) -> Any:
     if not is_traced(tracer):
         return _numpy(tracer)
     raise UsageError(
-        explain(
-            f".numpy() was called on a tensor of shape {tracer.shape} in strategy.run or a compiled function.",
-            "The function is being compiled: its tensors have no values yet.",
-            "Return the tensor and call .numpy() outside, or print it with tf.print(tensor).",
-        )
+        f".numpy() was called on a tensor of shape {tracer.shape} in strategy.run or a compiled function.",
+        "The function is being compiled: its tensors have no values yet.",
+        "Return the tensor and call .numpy() outside, or print it with tf.print(tensor).",
     )
 
 

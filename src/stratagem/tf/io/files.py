@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.data.files import decode
 from stratagem.data.files.names import paths_of
 from stratagem.tf.io import gfile
@@ -123,19 +123,15 @@ def parse_tensor(serialized: Any, out_type: Any, name: str | None = None) -> np.
         found = np.load(io.BytesIO(np.asarray(serialized, object).item()), allow_pickle=False)
     except (ValueError, EOFError, TypeError) as error:
         raise InputError(
-            explain(
-                f"parse_tensor cannot read the bytes: {error}",
-                "TensorFlow's own serialize_tensor writes another format, which only TensorFlow reads.",
-                "Write the records again with stratagem's serialize_tensor, or store tensor.tobytes() and read it with "
-                "tf.io.decode_raw.",
-            )
+            f"parse_tensor cannot read the bytes: {error}",
+            "TensorFlow's own serialize_tensor writes another format, which only TensorFlow reads.",
+            "Write the records again with stratagem's serialize_tensor, or store tensor.tobytes() and read it with "
+            "tf.io.decode_raw.",
         ) from None
     if found.dtype != wanted:
         raise InputError(
-            explain(
-                f"parse_tensor was asked for {wanted}, and the bytes hold {found.dtype}.",
-                "The numbers would not be those that were written.",
-                f"Write out_type=tf.{found.dtype}.",
-            )
+            f"parse_tensor was asked for {wanted}, and the bytes hold {found.dtype}.",
+            "The numbers would not be those that were written.",
+            f"Write out_type=tf.{found.dtype}.",
         )
     return found

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from stratagem.core import optional
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.data.files.decode import decode_image
 
 
@@ -83,11 +83,9 @@ def _encoded(image: Any, format: str, channels: tuple[int, ...], **options: Any)
     pixels = np.asarray(image)
     if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[-1] not in channels:
         raise InputError(
-            explain(
-                f"An image of shape {pixels.shape} and dtype {pixels.dtype} was to become a {format} file.",
-                f"Such a file holds uint8 of shape (height, width, {' or '.join(map(str, channels))}).",
-                "Convert it: tf.cast(tf.clip_by_value(image * 255, 0, 255), tf.uint8) of values from 0 to 1.",
-            )
+            f"An image of shape {pixels.shape} and dtype {pixels.dtype} was to become a {format} file.",
+            f"Such a file holds uint8 of shape (height, width, {' or '.join(map(str, channels))}).",
+            "Convert it: tf.cast(tf.clip_by_value(image * 255, 0, 255), tf.uint8) of values from 0 to 1.",
         )
     stream = io.BytesIO()
     pillow = optional.load("PIL.Image", "files", f"Writing a {format} file")

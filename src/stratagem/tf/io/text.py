@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 
 
 def decode_csv(
@@ -50,11 +50,9 @@ def decode_csv(
     for text, row in zip(texts, rows, strict=True):
         if len(row) <= max(wanted, default=0) or (select_cols is None and len(row) != len(record_defaults)):
             raise InputError(
-                explain(
-                    f"The line {text!r} has {len(row)} columns; {len(record_defaults)} are described.",
-                    "Values would stand in the wrong columns.",
-                    "Give a default for each column, or name the columns with select_cols.",
-                )
+                f"The line {text!r} has {len(row)} columns; {len(record_defaults)} are described.",
+                "Values would stand in the wrong columns.",
+                "Give a default for each column, or name the columns with select_cols.",
             )
     return [
         _column([row[place] for row in rows], default, na_value).reshape(lines.shape)
@@ -67,11 +65,9 @@ def _column(fields: list[str], default: Any, na_value: str) -> np.ndarray:
     values = [fallback if field in ("", na_value) else field for field in fields]
     if None in values:
         raise InputError(
-            explain(
-                "A column that needs a value in every line has none.",
-                "There is no number to take.",
-                "Give a default in record_defaults, such as 0.0.",
-            )
+            "A column that needs a value in every line has none.",
+            "There is no number to take.",
+            "Give a default in record_defaults, such as 0.0.",
         )
     if dtype.kind == "O":
         return np.array([value.encode() if isinstance(value, str) else value for value in values], object)
@@ -79,11 +75,9 @@ def _column(fields: list[str], default: Any, na_value: str) -> np.ndarray:
         return np.array(values, dtype)
     except ValueError as error:
         raise InputError(
-            explain(
-                f"A column of {dtype} cannot be read: {error}.",
-                "The line has something else there.",
-                "Correct record_defaults: their dtypes are those of the columns.",
-            )
+            f"A column of {dtype} cannot be read: {error}.",
+            "The line has something else there.",
+            "Correct record_defaults: their dtypes are those of the columns.",
         ) from None
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import keras
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 
 FILE: Final = "model.keras"
 """The file in a model's folder."""
@@ -114,19 +114,15 @@ def file_of(folder: str) -> str:
         return file
     if os.path.exists(os.path.join(folder, "saved_model.pb")):
         raise InputError(
-            explain(
-                f"{folder!r} is a SavedModel of TensorFlow.",
-                "Its graph runs in TensorFlow only.",
-                "Load it there, save its weights (model.save_weights('x.h5')), and load these into the model here.",
-            )
+            f"{folder!r} is a SavedModel of TensorFlow.",
+            "Its graph runs in TensorFlow only.",
+            "Load it there, save its weights (model.save_weights('x.h5')), and load these into the model here.",
         )
     if not os.path.exists(os.path.join(folder, "config.json")):
         raise InputError(
-            explain(
-                f"The folder {folder!r} holds no model: {sorted(os.listdir(folder))[:5]}.",
-                "There is nothing to load.",
-                f"Give the folder that model.save was given; it holds {FILE}.",
-            )
+            f"The folder {folder!r} holds no model: {sorted(os.listdir(folder))[:5]}.",
+            "There is nothing to load.",
+            f"Give the folder that model.save was given; it holds {FILE}.",
         )
     return folder
 
@@ -134,10 +130,8 @@ def file_of(folder: str) -> str:
 def _checked(folder: str) -> str:
     if os.path.isfile(folder):
         raise InputError(
-            explain(
-                f"A model is to be saved to the folder {folder!r}, and that is a file.",
-                "It would be lost.",
-                "Choose another name, or one that ends in .keras for a file.",
-            )
+            f"A model is to be saved to the folder {folder!r}, and that is a file.",
+            "It would be lost.",
+            "Choose another name, or one that ends in .keras for a file.",
         )
     return folder

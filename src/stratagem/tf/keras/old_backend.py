@@ -11,7 +11,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from stratagem.core.errors import UsageError, explain
+from stratagem.core.errors import UsageError
 from stratagem.tf.tensors import reductions
 
 
@@ -82,11 +82,9 @@ def set_value(x: Any, value: Any) -> None:
     """
     if not isinstance(x, keras.Variable):
         raise UsageError(
-            explain(
-                f"set_value was given a {type(x).__name__}, not a variable.",
-                "It would have no effect.",
-                "A learning rate that is a schedule cannot be set: make the optimizer with a number.",
-            )
+            f"set_value was given a {type(x).__name__}, not a variable.",
+            "It would have no effect.",
+            "A learning rate that is a schedule cannot be set: make the optimizer with a number.",
         )
     x.assign(value)
 
@@ -227,11 +225,9 @@ def learning_phase() -> Any:
         UsageError: Always.
     """
     raise UsageError(
-        explain(
-            "learning_phase() was asked for.",
-            "There is no global phase in Keras 3: what it returned would not be what the layers do.",
-            "Take `training` as an argument: `def call(self, inputs, training=False)`.",
-        )
+        "learning_phase() was asked for.",
+        "There is no global phase in Keras 3: what it returned would not be what the layers do.",
+        "Take `training` as an argument: `def call(self, inputs, training=False)`.",
     )
 
 
@@ -242,11 +238,9 @@ def set_learning_phase(value: Any) -> None:
         UsageError: Always.
     """
     raise UsageError(
-        explain(
-            f"set_learning_phase({value!r}) was called.",
-            "There is no global phase in Keras 3: Dropout and BatchNormalization would not hear of it.",
-            "Write model(x, training=True), or layer.trainable = False.",
-        )
+        f"set_learning_phase({value!r}) was called.",
+        "There is no global phase in Keras 3: Dropout and BatchNormalization would not hear of it.",
+        "Write model(x, training=True), or layer.trainable = False.",
     )
 
 

@@ -14,7 +14,7 @@ import keras
 import numpy as np
 
 from stratagem.core.errors import explain
-from stratagem.tf.tensors.making import constant
+from stratagem.tf.tensors.creation import constant
 from stratagem.tf.tensors.operation import integers
 
 

@@ -10,8 +10,8 @@ from typing import Any, Final
 import keras
 
 import stratagem.tf as tf
-from stratagem.core.errors import InputError, explain
-from stratagem.replica.mesh import Tree
+from stratagem.core.errors import InputError
+from stratagem.mesh.mesh import Tree
 
 
 def taking_old_arguments(original: Callable[..., None]) -> Callable[..., None]:
@@ -33,11 +33,9 @@ def taking_old_arguments(original: Callable[..., None]) -> Callable[..., None]:
         if decay:
             if callable(rate):
                 raise InputError(
-                    explain(
-                        f"{type(self).__name__} was given decay={decay!r} and a learning rate that is a schedule.",
-                        "Which of the two lets the rate fall is not said.",
-                        "Leave decay out.",
-                    )
+                    f"{type(self).__name__} was given decay={decay!r} and a learning rate that is a schedule.",
+                    "Which of the two lets the rate fall is not said.",
+                    "Leave decay out.",
                 )
             rate = keras.optimizers.schedules.InverseTimeDecay(rate, decay_steps=1, decay_rate=decay)
         original(self, rate, *args, **kwargs)
@@ -69,11 +67,9 @@ def minimize(
     if tape is None:
         if not callable(loss):
             raise InputError(
-                explain(
-                    "minimize was given a tensor, and no tape.",
-                    "How it came about is not known, so it has no gradient.",
-                    "Give the tape it was computed under: minimize(loss, variables, tape=tape).",
-                )
+                "minimize was given a tensor, and no tape.",
+                "How it came about is not known, so it has no gradient.",
+                "Give the tape it was computed under: minimize(loss, variables, tape=tape).",
             )
         with tf.GradientTape() as tape:
             value = loss()

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.data import Dataset
 
 
@@ -55,12 +55,10 @@ def timeseries_dataset_from_array(
         last = min(last, len(targets) - 1)
     if min(sequence_length, sequence_stride, sampling_rate) < 1 or not 0 <= first <= end <= len(series) or last < first:
         raise InputError(
-            explain(
-                f"Windows of {sequence_length} points, each {sampling_rate} behind the one before, were asked for, "
-                f"{sequence_stride} apart; from point {first} to {end} of {len(series)}.",
-                "There is no such window.",
-                "Give positive numbers, and a window no longer than the series.",
-            )
+            f"Windows of {sequence_length} points, each {sampling_rate} behind the one before, were asked for, "
+            f"{sequence_stride} apart; from point {first} to {end} of {len(series)}.",
+            "There is no such window.",
+            "Give positive numbers, and a window no longer than the series.",
         )
     starts = np.arange(first, last + 1, sequence_stride)
     offsets = np.arange(sequence_length) * sampling_rate

@@ -12,12 +12,12 @@ import os
 from collections.abc import Callable
 from typing import Any, Final
 
+from stratagem.checkpoint import storage
+from stratagem.checkpoint.checkpoint import append_to_folder, read_alone, write_alone
 from stratagem.cluster.bootstrap import current_peers
 from stratagem.core import optional
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.fit import seam
-from stratagem.train import storage
-from stratagem.train.checkpoint import append_to_folder, read_alone, write_alone
 
 _OF_KERAS: Final = (".weights.h5", ".weights.json", ".keras")
 _HDF5: Final = (".h5", ".hdf5")
@@ -81,11 +81,9 @@ def loading_from_any_name(original: Callable[..., None]) -> Callable[..., Any]:
     def load_weights(self: Any, filepath: str | os.PathLike[str], *args: Any, **kwargs: Any) -> Any:
         if filepath is None:
             raise InputError(
-                explain(
-                    "load_weights was given None.",
-                    "The model would keep the weights it has.",
-                    "latest_checkpoint(folder) returns None where the folder has no checkpoint: look at the folder.",
-                )
+                "load_weights was given None.",
+                "The model would keep the weights it has.",
+                "latest_checkpoint(folder) returns None where the folder has no checkpoint: look at the folder.",
             )
         path = os.fspath(filepath)
         if path.endswith((*_OF_KERAS, *_HDF5)) or not storage.file_of(path).exists():

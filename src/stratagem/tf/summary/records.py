@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.tf.summary.writer import record
 
 
@@ -30,11 +30,9 @@ def scalar(name: str, data: Any, step: Any = None, description: str | None = Non
     """
     if np.ndim(data):
         raise InputError(
-            explain(
-                f"tf.summary.scalar({name!r}) was given an array of shape {np.shape(data)}.",
-                "A curve has one number for each step.",
-                "Reduce it: tf.reduce_mean(values); or write tf.summary.histogram.",
-            )
+            f"tf.summary.scalar({name!r}) was given an array of shape {np.shape(data)}.",
+            "A curve has one number for each step.",
+            "Reduce it: tf.reduce_mean(values); or write tf.summary.histogram.",
         )
     return record(lambda events, tag, at, value: events.add_scalar(tag, float(value), at), name, step, data)
 
@@ -85,11 +83,9 @@ def image(name: str, data: Any, step: Any = None, max_outputs: int = 3, descript
     shape = np.shape(data)
     if len(shape) != 4 or not 1 <= shape[-1] <= 4:
         raise InputError(
-            explain(
-                f"tf.summary.image({name!r}) was given an array of shape {shape}.",
-                "It is no batch of images.",
-                "Give (images, height, width, channels): image[None, ...] makes a batch of one image.",
-            )
+            f"tf.summary.image({name!r}) was given an array of shape {shape}.",
+            "It is no batch of images.",
+            "Give (images, height, width, channels): image[None, ...] makes a batch of one image.",
         )
 
     def write(events: Any, tag: str, at: int, pixels: np.ndarray) -> None:

@@ -22,8 +22,8 @@ from jax.core import Tracer
 from stratagem.cluster.bootstrap import current_peers
 from stratagem.core import optional
 from stratagem.core.errors import UsageError, explain
+from stratagem.program.tracing import current_tracing
 from stratagem.replica.context import current_replica_context
-from stratagem.replica.tracing import current_tracing
 
 _numbers = itertools.count()
 
@@ -62,11 +62,9 @@ class SummaryWriter:
             return None
         if self._closed:
             raise UsageError(
-                explain(
-                    "A summary was written after close() of its writer.",
-                    "It would be lost.",
-                    "Close the writer when the last summary is written.",
-                )
+                "A summary was written after close() of its writer.",
+                "It would be lost.",
+                "Close the writer when the last summary is written.",
             )
         if self._events is None:
             library = optional.load("tensorboardX", "summaries", f"An event file in {self._logdir!r}")

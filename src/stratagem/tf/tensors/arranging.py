@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.loop.derivatives import constant
 from stratagem.tf.tensors.operation import (
     axes,
@@ -138,11 +138,9 @@ def split(value: Any, num_or_size_splits: Any, axis: int = 0, num: Any = None, n
         sizes = [length - sum(sizes) - 1 if size == -1 else size for size in sizes]
     if sum(sizes) != length:
         raise InputError(
-            explain(
-                f"split was asked for {num_or_size_splits} of an axis of size {length}.",
-                "The parts would not make up the whole.",
-                "Give a number that divides the size, or sizes that add up to it.",
-            )
+            f"split was asked for {num_or_size_splits} of an axis of size {length}.",
+            "The parts would not make up the whole.",
+            "Give a number that divides the size, or sizes that add up to it.",
         )
     return xp(x).split(x, np.cumsum(sizes)[:-1].tolist(), axis=axis)
 

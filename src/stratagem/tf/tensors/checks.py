@@ -12,9 +12,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.core.log import announce_once
-from stratagem.replica.tracing import is_traced
+from stratagem.program.tracing import is_traced
 from stratagem.tf.dtypes import as_dtype
 from stratagem.tf.tensors.operation import tensor
 
@@ -22,11 +22,9 @@ from stratagem.tf.tensors.operation import tensor
 def _failed(what: str, message: str | None, values: Sequence[Any]) -> InputError:
     shown = "; ".join(np.array2string(np.asarray(value), threshold=6) for value in values)
     return InputError(
-        explain(
-            f"{message + ': ' if message else ''}{what} does not hold: {shown}.",
-            "The program says that it relies on it.",
-            "Correct the values, or the assertion.",
-        )
+        f"{message + ': ' if message else ''}{what} does not hold: {shown}.",
+        "The program says that it relies on it.",
+        "Correct the values, or the assertion.",
     )
 
 

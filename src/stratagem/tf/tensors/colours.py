@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from stratagem.replica.tracing import is_traced
+from stratagem.program.tracing import is_traced
 from stratagem.tf.dtypes import as_dtype
 from stratagem.tf.tensors.draws import stateless_uniform, uniform
 from stratagem.tf.tensors.operation import held, operation, refusal, tensor, xp

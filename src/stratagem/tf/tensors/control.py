@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import keras
 import numpy as np
 
-from stratagem.replica.tracing import TracedVariables, is_traced
+from stratagem.program.tracing import TracedVariables, is_traced
 from stratagem.tf.tensors.operation import held, hosted, on_host, tensor
 
 Results = tuple[Any, list[Any]]

@@ -11,9 +11,9 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.loop import derivatives
-from stratagem.replica.tracing import is_traced
+from stratagem.program.tracing import is_traced
 from stratagem.tf.tensors.indexing import known
 from stratagem.tf.tensors.operation import held, operation, refusal, refuse_outside, tensor
 
@@ -113,11 +113,9 @@ def segment(data: Any, segment_ids: Any, kind: str, num_segments: Any, ascending
     x, ids = jnp.asarray(tensor(data)), jnp.asarray(tensor(segment_ids))
     if x.shape[: ids.ndim] != ids.shape:
         raise InputError(
-            explain(
-                f"Segments of shape {ids.shape} were given for data of shape {x.shape}.",
-                "Each row belongs to one segment.",
-                "Give as many numbers as there are rows.",
-            )
+            f"Segments of shape {ids.shape} were given for data of shape {x.shape}.",
+            "Each row belongs to one segment.",
+            "Give as many numbers as there are rows.",
         )
     count = int(num_segments)
     refuse_outside(ids, count, "segment_ids", "segments", negative=True)
@@ -131,11 +129,9 @@ def _sorted_segments(kind: str) -> Callable[..., Any]:
         numbers = known(ids, f"math.segment_{kind}", f"Write tf.math.unsorted_segment_{kind} with num_segments.")
         if numbers.size and (np.any(numbers[1:] < numbers[:-1]) or numbers[0] < 0):
             raise InputError(
-                explain(
-                    f"segment_{kind} was given segment_ids that do not ascend from 0: {numbers.tolist()}.",
-                    "TensorFlow refuses them too.",
-                    f"Sort them, or write tf.math.unsorted_segment_{kind} with num_segments.",
-                )
+                f"segment_{kind} was given segment_ids that do not ascend from 0: {numbers.tolist()}.",
+                "TensorFlow refuses them too.",
+                f"Sort them, or write tf.math.unsorted_segment_{kind} with num_segments.",
             )
         count = int(numbers[-1]) + 1 if numbers.size else 0
         found = segment(data, ids, kind, count, True)

@@ -15,7 +15,7 @@ import keras
 import numpy as np
 from jax.experimental import io_callback
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.data.transforms import in_element_function
 from stratagem.tf.dtypes import as_dtype
 from stratagem.tf.tensors.compat import lost_draw
@@ -133,11 +133,9 @@ def uniform(
     if as_dtype(dtype).is_integer:
         if maxval is None:
             raise InputError(
-                explain(
-                    f"random.uniform was asked for {as_dtype(dtype)!r} without maxval.",
-                    "Where the numbers end is not known.",
-                    "Give maxval.",
-                )
+                f"random.uniform was asked for {as_dtype(dtype)!r} without maxval.",
+                "Where the numbers end is not known.",
+                "Give maxval.",
             )
         return _drawn(
             seed,

@@ -15,9 +15,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.loop import derivatives
-from stratagem.replica.tracing import is_traced
+from stratagem.program.tracing import is_traced
 from stratagem.tf.tensors.operation import held, is_text, on_host, operands, operation, tensor, texts, tnp, xp
 
 _OF_ONE: Final = {
@@ -232,11 +232,9 @@ def _refuse_division_by_zero(x: Any, y: Any) -> None:
     whole = np.issubdtype(jnp.result_type(y), np.integer) and np.issubdtype(jnp.result_type(x), np.integer)
     if whole and not is_traced(y) and not np.all(np.asarray(y)):
         raise InputError(
-            explain(
-                "A whole number is divided by 0.",
-                "There is no such whole number; TensorFlow refuses it too.",
-                "Correct the divisor, or divide floating-point numbers.",
-            )
+            "A whole number is divided by 0.",
+            "There is no such whole number; TensorFlow refuses it too.",
+            "Correct the divisor, or divide floating-point numbers.",
         )
 
 
@@ -348,16 +346,12 @@ def add_n(inputs: Any, name: str | None = None) -> Any:
     """
     parts = [tensor(part) for part in inputs]
     if not parts:
-        raise InputError(
-            explain("add_n was given an empty list.", "Its shape is not known.", "Give it at least one tensor.")
-        )
+        raise InputError("add_n was given an empty list.", "Its shape is not known.", "Give it at least one tensor.")
     if len({tuple(part.shape) for part in parts}) > 1:
         raise InputError(
-            explain(
-                f"add_n was given tensors of shapes {', '.join(str(tuple(part.shape)) for part in parts)}.",
-                "It adds tensors of one shape; it does not broadcast, in TensorFlow neither.",
-                "Write a + b, or tf.reduce_sum.",
-            )
+            f"add_n was given tensors of shapes {', '.join(str(tuple(part.shape)) for part in parts)}.",
+            "It adds tensors of one shape; it does not broadcast, in TensorFlow neither.",
+            "Write a + b, or tf.reduce_sum.",
         )
     return sum(parts[1:], start=parts[0])
 
@@ -410,12 +404,10 @@ def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | 
     x, low, high = operands(tensor(t), clip_value_min, clip_value_max)
     if np.broadcast_shapes(x.shape, np.shape(low), np.shape(high)) != x.shape:
         raise InputError(
-            explain(
-                f"clip_by_value was given a tensor of shape {x.shape} and bounds of shapes {np.shape(low)} and "
-                f"{np.shape(high)}.",
-                "The result would have another shape than the tensor.",
-                "Give bounds that broadcast to the tensor's shape.",
-            )
+            f"clip_by_value was given a tensor of shape {x.shape} and bounds of shapes {np.shape(low)} and "
+            f"{np.shape(high)}.",
+            "The result would have another shape than the tensor.",
+            "Give bounds that broadcast to the tensor's shape.",
         )
     if on_host(x, low, high):
         return np.maximum(np.minimum(x, high), low).astype(x.dtype)

@@ -15,9 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from stratagem.core.eager import EagerArray
-from stratagem.core.errors import UsageError, explain
+from stratagem.core.errors import UsageError
 from stratagem.loop.derivatives import stitched
-from stratagem.replica.tracing import is_traced
+from stratagem.program.tracing import is_traced
 from stratagem.tf.tensors.operation import (
     held,
     hosted,
@@ -46,11 +46,9 @@ def known(value: Any, function: str, instead: str) -> np.ndarray:
     """
     if is_traced(value):
         raise UsageError(
-            explain(
-                f"tf.{function} was called in a compiled function on a tensor that is computed there.",
-                "The size of its result depends on values, and a compiled function needs all sizes beforehand.",
-                instead,
-            )
+            f"tf.{function} was called in a compiled function on a tensor that is computed there.",
+            "The size of its result depends on values, and a compiled function needs all sizes beforehand.",
+            instead,
         )
     return np.asarray(value)
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stratagem.loop.derivatives import constant
-from stratagem.replica.tracing import is_traced
+from stratagem.program.tracing import is_traced
 from stratagem.tf.tensors.norms import norm
 from stratagem.tf.tensors.operation import operation, refusal, tensor
 

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.loop import derivatives
 from stratagem.tf.tensors.draws import uniform
 from stratagem.tf.tensors.elementwise import rsqrt
@@ -105,7 +105,7 @@ def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | 
 
 
 def _refused(what: str) -> InputError:
-    return InputError(explain(what, "They do not belong together.", "Correct the shapes."))
+    return InputError(what, "They do not belong together.", "Correct the shapes.")
 
 
 def _of_classes(value: Any) -> Any:
@@ -312,11 +312,9 @@ def top_k(input: Any, k: Any = 1, sorted: bool = True, index_type: Any = "int32"
     x = jnp.asarray(tensor(input))
     if not x.ndim or not 0 <= int(k) <= x.shape[-1]:
         raise InputError(
-            explain(
-                f"top_k was asked for {int(k)} elements of a tensor of shape {x.shape}.",
-                "The last axis has fewer.",
-                "Give a smaller k, or a tensor with an axis.",
-            )
+            f"top_k was asked for {int(k)} elements of a tensor of shape {x.shape}.",
+            "The last axis has fewer.",
+            "Give a smaller k, or a tensor with an axis.",
         )
     ranked = jnp.where(jnp.isnan(x), -jnp.inf, x) if jnp.issubdtype(x.dtype, jnp.inexact) else x
     _, places = jax.lax.top_k(derivatives.constant(ranked), int(k))

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.tf.tensors.operation import axes, integers, operation, tensor, xp
 
 
@@ -35,11 +35,9 @@ def norm(tensor: Any, ord: Any = "euclidean", axis: Any = None, keepdims: bool =
     positive = not of_matrices and isinstance(ord, int | float | np.number) and ord > 0
     if (ord not in known and not positive) or (of_matrices and len(set(along)) != 2):
         raise InputError(
-            explain(
-                f"norm was asked for ord={ord!r} along axis {axis}.",
-                "There is no such norm.",
-                f"Write one of {', '.join(map(repr, known))}{'' if of_matrices else ', or a positive number'}.",
-            )
+            f"norm was asked for ord={ord!r} along axis {axis}.",
+            "There is no such norm.",
+            f"Write one of {', '.join(map(repr, known))}{'' if of_matrices else ', or a positive number'}.",
         )
     if of_matrices and ord == 2:
         length = numpy.max(numpy.linalg.svd(numpy.moveaxis(x, along, (-2, -1)), compute_uv=False), axis=-1)

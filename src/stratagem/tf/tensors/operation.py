@@ -17,11 +17,11 @@ import keras
 import numpy as np
 
 from stratagem.core.eager import EagerArray, EagerText
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.data.structure import as_array, encoded
 from stratagem.data.transforms import in_element_function
 from stratagem.loop.derivatives import OF_NUMPY
-from stratagem.replica.tracing import is_traced
+from stratagem.program.tracing import is_traced
 from stratagem.tf.dtypes import DType, as_dtype
 
 P = ParamSpec("P")
@@ -151,7 +151,7 @@ def refusal(
         repair: What to write.
         why: What would go wrong.
     """
-    return InputError(explain(found, why, repair))
+    return InputError(found, why, repair)
 
 
 def refuse_outside(indices: Any, size: int, what: str, of: str, *, negative: bool = False) -> None:

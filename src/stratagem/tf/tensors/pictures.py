@@ -14,9 +14,9 @@ import jax.numpy as jnp
 import keras
 import numpy as np
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.data.files.resize import resize as resized_on_host
-from stratagem.replica.tracing import is_traced
+from stratagem.program.tracing import is_traced
 from stratagem.tf.dtypes import as_dtype
 from stratagem.tf.tensors.colours import convert_image_dtype, images_of
 from stratagem.tf.tensors.draws import stateless_uniform, uniform
@@ -104,11 +104,9 @@ def resize(
     others = ("area", *_KERNELS)
     if method not in (*_METHODS, *others) or x.ndim not in (3, 4) or np.size(size) != 2:
         raise InputError(
-            explain(
-                f"method is {method!r}, the images' shape {tuple(x.shape)}, the size {size}.",
-                "Images could not be resized in this way.",
-                f"Write one of {', '.join((*_METHODS, *others))}, and (height, width) for images.",
-            )
+            f"method is {method!r}, the images' shape {tuple(x.shape)}, the size {size}.",
+            "Images could not be resized in this way.",
+            f"Write one of {', '.join((*_METHODS, *others))}, and (height, width) for images.",
         )
     height, width = integers(size)
     if preserve_aspect_ratio:
@@ -230,12 +228,10 @@ def crop_to_bounding_box(
         0 <= offset_height <= x.shape[-3] - height and 0 <= offset_width <= x.shape[-2] - width and height and width
     ):
         raise InputError(
-            explain(
-                f"A box of {height}x{width} at ({offset_height}, {offset_width}) was asked of an image of "
-                f"{x.shape[-3]}x{x.shape[-2]}.",
-                "It does not lie within the image.",
-                "Correct the box, or pad the image first: tf.image.resize_with_crop_or_pad.",
-            )
+            f"A box of {height}x{width} at ({offset_height}, {offset_width}) was asked of an image of "
+            f"{x.shape[-3]}x{x.shape[-2]}.",
+            "It does not lie within the image.",
+            "Correct the box, or pad the image first: tf.image.resize_with_crop_or_pad.",
         )
     return _cut(x, offset_height, offset_width, height, width)
 
@@ -315,11 +311,9 @@ def random_crop(value: Any, size: Any, seed: int | None = None, name: str | None
     wanted = tuple(have if want == -1 else want for have, want in zip(x.shape, integers(size), strict=True))
     if any(have < want for have, want in zip(x.shape, wanted, strict=True)):
         raise InputError(
-            explain(
-                f"random_crop was asked for {wanted} of a tensor of shape {tuple(x.shape)}.",
-                "The part would be greater than the whole.",
-                "Resize or pad the image first.",
-            )
+            f"random_crop was asked for {wanted} of a tensor of shape {tuple(x.shape)}.",
+            "The part would be greater than the whole.",
+            "Resize or pad the image first.",
         )
     return _random_place(x, wanted, lambda _, places: uniform([], 0, places, "int32", seed=seed))
 

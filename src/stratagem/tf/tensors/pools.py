@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.loop.derivatives import constant, max_pool_3d
 from stratagem.tf.tensors.operation import operation, refusal, tensor
 from stratagem.tf.tensors.windows import is_last, paddings_of, spread
@@ -119,9 +119,7 @@ def pool(
         InputError: There is no such pooling.
     """
     if pooling_type not in ("MAX", "AVG"):
-        raise InputError(
-            explain(f"pooling_type is {pooling_type!r}.", "It is not known how to pool.", 'Write "MAX" or "AVG".')
-        )
+        raise InputError(f"pooling_type is {pooling_type!r}.", "It is not known how to pool.", 'Write "MAX" or "AVG".')
     far, steps = (1 if given is None else given for given in (dilations, strides))
     if np.max(far) > 1 and (padding != "VALID" or np.max(steps) > 1):
         raise refusal(

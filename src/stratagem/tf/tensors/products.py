@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.tf.tensors.operation import held, operands, operation, tensor, xp
 
 
@@ -51,12 +51,10 @@ def matmul(
     numpy = xp(a, b)
     if a.ndim < 2 or b.ndim < 2 or (transpose_a and adjoint_a) or (transpose_b and adjoint_b):
         raise InputError(
-            explain(
-                f"matmul was given tensors of shapes {tuple(a.shape)} and {tuple(b.shape)}"
-                f"{', to be transposed twice' if a.ndim > 1 and b.ndim > 1 else ''}.",
-                "It multiplies matrices, transposed once.",
-                "Write tf.linalg.matvec for vectors, or one of transpose and adjoint.",
-            )
+            f"matmul was given tensors of shapes {tuple(a.shape)} and {tuple(b.shape)}"
+            f"{', to be transposed twice' if a.ndim > 1 and b.ndim > 1 else ''}.",
+            "It multiplies matrices, transposed once.",
+            "Write tf.linalg.matvec for vectors, or one of transpose and adjoint.",
         )
     a = numpy.conj(a) if adjoint_a else a
     b = numpy.conj(b) if adjoint_b else b
@@ -87,10 +85,8 @@ def cross(a: Any, b: Any, name: str | None = None) -> Any:
     a, b = tensor(a), tensor(b)
     if a.shape != b.shape or not a.ndim or a.shape[-1] != 3:
         raise InputError(
-            explain(
-                f"cross was given tensors of shapes {tuple(a.shape)} and {tuple(b.shape)}.",
-                "It takes vectors of three, as many of each.",
-                "Correct the shapes.",
-            )
+            f"cross was given tensors of shapes {tuple(a.shape)} and {tuple(b.shape)}.",
+            "It takes vectors of three, as many of each.",
+            "Correct the shapes.",
         )
     return xp(a, b).cross(a, b)

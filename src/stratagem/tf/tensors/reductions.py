@@ -11,7 +11,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 from stratagem.loop import derivatives
 from stratagem.tf.tensors.operation import (
     axes,
@@ -61,11 +61,9 @@ def _of_truths(of: str) -> Callable[..., Any]:
         x = tensor(input_tensor)
         if x.dtype != np.bool_:
             raise InputError(
-                explain(
-                    f"reduce_{of} was given numbers, of dtype {x.dtype}.",
-                    "Which of them count as true is not said; TensorFlow takes booleans alone.",
-                    "Write tf.cast(x, tf.bool), or a comparison.",
-                )
+                f"reduce_{of} was given numbers, of dtype {x.dtype}.",
+                "Which of them count as true is not said; TensorFlow takes booleans alone.",
+                "Write tf.cast(x, tf.bool), or a comparison.",
             )
         return getattr(xp(x), of)(x, axis=axes(axis), keepdims=bool(keepdims))
 
@@ -109,11 +107,9 @@ def reduce_variance(input_tensor: Any, axis: Any = None, keepdims: bool = False,
     x = tensor(input_tensor)
     if np.issubdtype(x.dtype, np.integer):
         raise InputError(
-            explain(
-                f"The variance of whole numbers was asked for, of dtype {x.dtype}.",
-                "Its mean would be rounded; TensorFlow refuses it too.",
-                "Write tf.cast(x, tf.float32).",
-            )
+            f"The variance of whole numbers was asked for, of dtype {x.dtype}.",
+            "Its mean would be rounded; TensorFlow refuses it too.",
+            "Write tf.cast(x, tf.float32).",
         )
     apart = x - reduce_mean(x, axis, True)
     squares = (xp(x).conj(apart) * apart).real if np.issubdtype(x.dtype, np.complexfloating) else xp(x).square(apart)
@@ -167,11 +163,9 @@ def _place_of(x: Any, axis: Any, most: bool, kind: Any) -> Any:
     axis, numpy = 0 if axis is None else int(axis), xp(x)
     if not -x.ndim <= axis < max(x.ndim, 1) or not x.shape[axis]:
         raise InputError(
-            explain(
-                f"The place of an element along axis {axis} was asked for, of a tensor of shape {tuple(x.shape)}.",
-                "There is no such axis, or it has no elements.",
-                "Correct the axis.",
-            )
+            f"The place of an element along axis {axis} was asked for, of a tensor of shape {tuple(x.shape)}.",
+            "There is no such axis, or it has no elements.",
+            "Correct the axis.",
         )
     if np.issubdtype(x.dtype, np.floating) or x.dtype == jnp.bfloat16:
         x = numpy.where(numpy.isnan(x), numpy.asarray(-np.inf if most else np.inf, x.dtype), x)
@@ -219,9 +213,7 @@ def _axis_of(x: Any, axis: Any) -> int:
     axis = int(axis)
     if not -x.ndim <= axis < x.ndim:
         raise InputError(
-            explain(
-                f"axis is {axis} of a tensor of shape {tuple(x.shape)}.", "There is no such axis.", "Correct the axis."
-            )
+            f"axis is {axis} of a tensor of shape {tuple(x.shape)}.", "There is no such axis.", "Correct the axis."
         )
     return axis
 

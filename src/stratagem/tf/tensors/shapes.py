@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 
 
 class TensorShape(tuple):
@@ -32,11 +32,9 @@ class TensorShape(tuple):
     def __new__(cls, dims: Any) -> TensorShape:
         if dims is None:
             raise InputError(
-                explain(
-                    "TensorShape(None) was asked for.",
-                    "Arrays of JAX always have a known number of axes.",
-                    "Write None for sizes: tf.TensorShape([None, 3]).",
-                )
+                "TensorShape(None) was asked for.",
+                "Arrays of JAX always have a known number of axes.",
+                "Write None for sizes: tf.TensorShape([None, 3]).",
             )
         sizes: Iterable[Any] = (dims,) if np.ndim(dims) == 0 and not isinstance(dims, list | tuple) else dims
         return super().__new__(cls, (None if size is None else int(size) for size in sizes))
@@ -83,11 +81,9 @@ class TensorShape(tuple):
         """
         if not self.is_compatible_with(other):
             raise InputError(
-                explain(
-                    f"Shapes {self} and {TensorShape(other)} are not compatible.",
-                    "No tensor has both.",
-                    "Correct one of them.",
-                )
+                f"Shapes {self} and {TensorShape(other)} are not compatible.",
+                "No tensor has both.",
+                "Correct one of them.",
             )
 
     def assert_has_rank(self, rank: int) -> None:

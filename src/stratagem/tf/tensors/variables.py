@@ -12,11 +12,11 @@ from typing import Any, Final
 import jax
 import keras
 
-from stratagem.core.errors import UsageError, explain
+from stratagem.core.errors import UsageError
 from stratagem.core.types import ReduceOp
+from stratagem.program.tracing import is_traced
 from stratagem.replica.context import current_replica_context, current_strategy
 from stratagem.replica.on_read import OnReadVariable
-from stratagem.replica.tracing import is_traced
 from stratagem.tf.tensors.operation import held, tensor
 
 
@@ -113,12 +113,10 @@ def _made(
         value = None if initial_value is None else tensor(initial_value, dtype)
         if value is None or is_traced(value):
             raise UsageError(
-                explain(
-                    f"The initial_value of tf.Variable is {'missing' if value is None else 'computed'} "
-                    f"{'' if value is None else 'in the function that is being compiled'}.",
-                    "A variable needs a first value that is known when it is made.",
-                    "Write tf.Variable(0.0), or give a function: tf.Variable(lambda: tf.zeros([2])).",
-                )
+                f"The initial_value of tf.Variable is {'missing' if value is None else 'computed'} "
+                f"{'' if value is None else 'in the function that is being compiled'}.",
+                "A variable needs a first value that is known when it is made.",
+                "Write tf.Variable(0.0), or give a function: tf.Variable(lambda: tf.zeros([2])).",
             )
         shape, kind = value.shape, value.dtype
 

@@ -12,7 +12,7 @@ import pytest
 
 from stratagem.core.errors import InputError
 from stratagem.data import Dataset, NumpyDataset, TensorSpec
-from stratagem.data.recent import Recent
+from stratagem.data.lru import Recent
 
 draw = np.random.default_rng(0)
 

@@ -14,7 +14,7 @@ import pytest
 
 from stratagem.core.errors import InputError
 from stratagem.data import Dataset, ParquetDataset, TensorSpec
-from stratagem.data.recent import Recent
+from stratagem.data.lru import Recent
 
 
 def write(path: Path, rows_in_group: int | None = None, **columns: Any) -> Path:

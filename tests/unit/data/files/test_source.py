@@ -14,8 +14,8 @@ import pytest
 from stratagem.core.errors import InputError
 from stratagem.data.dataset import Dataset
 from stratagem.data.files.source import Files, FileSource, StreamedFiles
+from stratagem.data.lru import Recent
 from stratagem.data.options import Options
-from stratagem.data.recent import Recent
 from stratagem.data.specs import TensorSpec
 from stratagem.data.structure import objects
 

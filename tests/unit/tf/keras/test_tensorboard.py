@@ -11,8 +11,8 @@ import pytest
 import tensorboardX  # noqa: F401  # sets a variable of the environment when it is first imported
 
 import stratagem.tf as tf
+from stratagem.checkpoint.summary import read_scalars
 from stratagem.core.errors import InputError
-from stratagem.train.summary import read_scalars
 
 X = np.random.default_rng(0).normal(size=(12, 3)).astype("float32")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import keras
 
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 
 
 class ModelCheckpoint(keras.callbacks.ModelCheckpoint):
@@ -54,11 +54,9 @@ class ModelCheckpoint(keras.callbacks.ModelCheckpoint):
     ) -> None:
         if others.pop("load_weights_on_restart", False) or others:
             raise InputError(
-                explain(
-                    f"ModelCheckpoint was asked for {', '.join(others) or 'load_weights_on_restart'}.",
-                    "It saves, and does not restore: a restarted program would begin anew.",
-                    "Give fit a tf.keras.callbacks.BackupAndRestore(folder) beside it.",
-                )
+                f"ModelCheckpoint was asked for {', '.join(others) or 'load_weights_on_restart'}.",
+                "It saves, and does not restore: a restarted program would begin anew.",
+                "Give fit a tf.keras.callbacks.BackupAndRestore(folder) beside it.",
             )
         # Keras 3 wants certain endings; `Model.save` and `save_weights` here take any.
         allowed: Any = ".weights.h5" if save_weights_only else ".keras"

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 
 import stratagem.tf as tf
-from stratagem.core.errors import InputError, explain
+from stratagem.core.errors import InputError
 
 
 class TensorBoard(keras.callbacks.TensorBoard):
@@ -52,11 +52,9 @@ class TensorBoard(keras.callbacks.TensorBoard):
     ) -> None:
         if embeddings_freq or embeddings_metadata:
             raise InputError(
-                explain(
-                    f"TensorBoard was given embeddings_freq={embeddings_freq}.",
-                    "The projector reads checkpoints of TensorFlow.",
-                    "Leave it out, and write the embedding with tensorboardX's SummaryWriter.add_embedding.",
-                )
+                f"TensorBoard was given embeddings_freq={embeddings_freq}.",
+                "The projector reads checkpoints of TensorFlow.",
+                "Leave it out, and write the embedding with tensorboardX's SummaryWriter.add_embedding.",
             )
         super().__init__(
             log_dir=os.fspath(log_dir),

@@ -1,0 +1,328 @@
+"""Save the state of a program's objects, and restore it into the same or other objects."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import keras
+import numpy as np
+
+from stratagem.checkpoint import objects, restoration, storage
+from stratagem.checkpoint.background import Background, HostCopies, failure_of, host_views
+from stratagem.checkpoint.collective_io import finish_together, read_together, take_turn
+from stratagem.checkpoint.restoration import CheckpointLoadStatus, Restoration
+from stratagem.checkpoint.state_file import FolderState, read_state, write_state
+from stratagem.core.errors import InputError, UsageError
+from stratagem.mesh.parts import make_whole
+from stratagem.program.tracing import is_traced
+from stratagem.replica.context import current_replica_context
+
+
+@dataclass(frozen=True)
+class CheckpointOptions:
+    """How a checkpoint is saved (`tf.train.CheckpointOptions`).
+
+    Args:
+        enable_async: Copy the values at the call and write the file in the background. What goes wrong
+            there is raised by the next `save`, `write`, `restore`, `read` or `sync`.
+
+    Example:
+        >>> CheckpointOptions(enable_async=True).enable_async
+        True
+    """
+
+    enable_async: bool = False
+
+
+class Checkpoint(objects.Holder):
+    """Named objects whose state is saved and restored together (`tf.train.Checkpoint`).
+
+    It holds Keras models, layers, optimizers and metrics (built or not), variables, seed generators, iterators
+    with `get_state` and `set_state`, dictionaries, lists and tuples of these, other Checkpoints, and numbers,
+    strings and None as attributes or in dictionaries and lists. Objects are matched by their place in the
+    program (attribute, index), not by the names that Keras counts up. Values are stored as plain arrays: a
+    checkpoint opens under any strategy, on any number of devices, or under none.
+
+    With several workers, all call `save` and `restore` at the same points. One file appears: a worker that saves
+    to the same place as the chief writes nothing and returns when the chief's file is complete; one that saves
+    to a place of its own (TensorFlow's tutorials use a temporary folder there) writes its own. A worker that
+    cannot see the file to restore gets it from the chief.
+
+    Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/train/Checkpoint
+
+    Args:
+        root: An object whose parts become those of the checkpoint, beside those that are named.
+        **named: What to save, by name. Each is an attribute of the checkpoint too.
+
+    Example:
+        >>> import tempfile
+        >>> from stratagem import keras
+        >>> from stratagem.train import Checkpoint
+        >>> step = keras.Variable(3, dtype="int32", trainable=False)
+        >>> path = Checkpoint(step=step).save(tempfile.mkdtemp() + "/ckpt")
+        >>> path[-7:]
+        '/ckpt-1'
+        >>> step.assign(9) is not None
+        True
+        >>> status = Checkpoint(step=step).restore(path).assert_consumed()
+        >>> int(step)
+        3
+    """
+
+    def __init__(self, root: Any = None, **named: Any) -> None:
+        if root is not None:
+            _check_root(root)
+        self._root = root
+        for name, value in named.items():
+            self._check_name(name)
+            setattr(self, name, value)
+        self.save_counter = keras.Variable(0, dtype="int32", trainable=False, name=restoration.COUNTER)
+        self._background = Background()
+        self._host = HostCopies()
+
+    def save(self, file_prefix: str | os.PathLike[str], options: CheckpointOptions | None = None) -> str:
+        """Save under the next number, and list the checkpoint as the newest of its folder.
+
+        Args:
+            file_prefix: Folder and beginning of the name, such as "folder/ckpt".
+            options: How to save.
+
+        Returns:
+            The path to restore from: the prefix, "-" and `save_counter`, which counts from 1.
+
+        Raises:
+            CheckpointError: The file cannot be written, here or on another worker.
+            InputError: An object cannot be saved.
+            PeerError: A worker did not come.
+            UsageError: Called inside `strategy.run`.
+        """
+        return self.save_numbered(os.fspath(file_prefix), int(self.save_counter) + 1, options, append_to_folder)
+
+    def write(self, file_prefix: str | os.PathLike[str], options: CheckpointOptions | None = None) -> str:
+        """Save to exactly this path, without a number and without listing it.
+
+        Args:
+            file_prefix: What the checkpoint is called.
+            options: How to save.
+
+        Returns:
+            The path, to give to `read`.
+
+        Raises:
+            CheckpointError: The file cannot be written, here or on another worker.
+            InputError: An object cannot be saved.
+            PeerError: A worker did not come.
+            UsageError: Called inside `strategy.run`.
+        """
+        path = storage.path_of(file_prefix)
+        return self._commit(path, path, options, _leave_unlisted)
+
+    def restore(
+        self, save_path: str | os.PathLike[str] | None, options: CheckpointOptions | None = None
+    ) -> CheckpointLoadStatus:
+        """Give all objects the values they had when a checkpoint was saved.
+
+        Objects that are not built yet get theirs when they are. Either all values fit, or none is changed.
+
+        Args:
+            save_path: What `save` or `latest_checkpoint` returned. None restores nothing.
+            options: Accepted as in TensorFlow.
+
+        Returns:
+            A status: `assert_consumed()`, `assert_existing_objects_matched()` or `expect_partial()`.
+
+        Raises:
+            CheckpointError: The checkpoint is missing or damaged.
+            InputError: A shape or dtype does not fit; the message names the variables.
+            PeerError: A worker did not come.
+        """
+        status, _ = self.restore_from_chief(save_path)
+        return status
+
+    def read(self, save_path: str | os.PathLike[str], options: CheckpointOptions | None = None) -> CheckpointLoadStatus:
+        """Restore what `write` wrote; see `restore`.
+
+        Args:
+            save_path: What `write` returned.
+            options: Accepted as in TensorFlow.
+        """
+        return self.restore(save_path, options)
+
+    def sync(self) -> None:
+        """Wait until all that was saved in the background is written. All workers call it.
+
+        Raises:
+            CheckpointError: It could not be written, here or on another worker.
+        """
+        finish_together(self._background.join())
+
+    def restore_from_chief(self, save_path: str | os.PathLike[str] | None) -> tuple[CheckpointLoadStatus, str | None]:
+        """Restore, and say which checkpoint it was: the chief's, which another worker may not see."""
+        _refuse_inside_run("restore")
+        self.sync()
+        found = read_together(None if save_path is None else storage.path_of(save_path))
+        if found is None:
+            return CheckpointLoadStatus(None), None
+        blob, path = found
+        restored = Restoration(storage.decode(blob, path), path, self)
+        _update_trained_models(objects.graph_of(self))
+        restored.restore(self)
+        return CheckpointLoadStatus(restored), path
+
+    def save_numbered(
+        self, prefix: str, number: int, options: CheckpointOptions | None, list_it: Callable[[str], None]
+    ) -> str:
+        """Save as `prefix-number`.
+
+        Args:
+            prefix: Folder and beginning of the name.
+            number: The number.
+            options: How to save.
+            list_it: What the worker that writes does once the file is complete, given its path.
+        """
+        before = int(self.save_counter)
+        # The file says its own number, so that a restored program goes on with the next one.
+        self.save_counter.assign(before + 1)
+        try:
+            return self._commit(prefix, f"{prefix}-{number}", options, list_it)
+        except BaseException:
+            self.save_counter.assign(before)
+            raise
+
+    def parts(self) -> dict[str, Any]:
+        """Return the objects by name, those of the root among them."""
+        root = {} if self._root is None else objects.parts_of(self._root, "")
+        return {**root, **super().parts()}
+
+    def _commit(
+        self,
+        place: str,
+        path: str,
+        options: CheckpointOptions | None,
+        list_it: Callable[[str], None],
+    ) -> str:
+        """Write the file where it is this worker's turn, and list it."""
+        _refuse_inside_run("save")
+        # All workers look at their objects: what cannot be saved is then an error on all of them alike.
+        nodes = objects.graph_of(self)
+        description = restoration.describe(nodes)
+        turn = take_turn(place, path, self._background.join())
+        _update_trained_models(nodes)  # all workers are here: it may be collective
+        in_background = options is not None and options.enable_async
+        if turn.writes and in_background:
+            arrays = self._host.copies(_values(nodes))
+            self._background.start(lambda: _write_and_list(turn.path, description, arrays, list_it))
+        elif turn.writes:
+            finish_together(
+                failure_of(lambda: _write_and_list(turn.path, description, host_views(_values(nodes)), list_it))
+            )
+        elif not in_background:
+            finish_together(None)
+        return turn.path
+
+    def _check_name(self, name: str) -> None:
+        if name.startswith("_") or hasattr(type(self), name) or name == restoration.COUNTER:
+            raise InputError(
+                f"Checkpoint was given an object under the name {name!r}.",
+                "Names with an underscore are its own, and its methods could no longer be called.",
+                "Choose another name.",
+            )
+
+
+def write_alone(root: Any, path: str) -> None:
+    """Write the parts of an object to exactly this path, without the other workers.
+
+    Args:
+        root: A model or another object with parts, whole on this worker.
+        path: What the checkpoint is called.
+
+    Raises:
+        CheckpointError: The file cannot be written.
+        InputError: An object cannot be saved.
+    """
+    nodes = objects.graph_of(Checkpoint(root))
+    storage.write(path, restoration.describe(nodes), host_views(_values(nodes)))
+
+
+def read_alone(root: Any, path: str, *, optimizers: bool = True) -> CheckpointLoadStatus:
+    """Give the parts of an object the values of a checkpoint, without the other workers.
+
+    Args:
+        root: As for `write_alone`, built or not.
+        path: What the checkpoint is called.
+        optimizers: Whether to its optimizers too.
+
+    Raises:
+        CheckpointError: The checkpoint is missing or damaged.
+        InputError: A shape or dtype does not fit; the message names the variables.
+    """
+    holder = Checkpoint(root) if optimizers else _WithoutOptimizers(root)
+    restored = Restoration(storage.decode(storage.read(path), path), path, holder)
+    restored.restore(holder)
+    return CheckpointLoadStatus(restored)
+
+
+def _values(nodes: list[objects.Node]) -> dict[str, jax.Array]:
+    """Return the values of a graph's variables by name."""
+    values = {node.name: node.value.value for node in nodes if objects.is_variable(node.value)}
+    for name, value in values.items():
+        if is_traced(value):
+            raise UsageError(
+                f"Checkpoint.save was called while a function is being compiled: {name} has no value yet.",
+                "There is nothing to save.",
+                "Call save outside the compiled function.",
+            )
+    return values
+
+
+def _write_and_list(path: str, description: str, arrays: dict[str, np.ndarray], list_it: Callable[[str], None]) -> None:
+    storage.write(path, description, arrays)
+    list_it(path)
+
+
+class _WithoutOptimizers(Checkpoint):
+    def parts(self) -> dict[str, Any]:
+        return {name: part for name, part in super().parts().items() if not isinstance(part, keras.Optimizer)}
+
+
+def append_to_folder(path: str) -> None:
+    """Let `latest_checkpoint` of its folder find a checkpoint that was written."""
+    folder = os.path.dirname(path) or "."
+    state = read_state(folder)
+    saved = {other: when for other, when in state.saved.items() if os.path.abspath(other) != os.path.abspath(path)}
+    write_state(folder, FolderState({**saved, path: time.time()}, state.last_preserved))
+
+
+def _leave_unlisted(path: str) -> None:
+    """Do nothing: `write` does not list."""
+
+
+def _update_trained_models(nodes: list[objects.Node]) -> None:
+    """Fetch what a running `fit` holds of its model's state; Keras does the same when a callback names its model."""
+    for node in nodes:
+        if isinstance(node.value, keras.Model):
+            node.value.jax_state_sync()
+            make_whole(node.value)
+
+
+def _check_root(root: Any) -> None:
+    if not objects.can_be_saved(root) or objects.is_leaf(root):
+        raise InputError(
+            f"Checkpoint was given {str(root)[:80]!r} of type {type(root).__name__} as root.",
+            "It has no parts to save.",
+            "Name what is to be saved: Checkpoint(model=model, optimizer=optimizer).",
+        )
+
+
+def _refuse_inside_run(what: str) -> None:
+    if current_replica_context() is not None:
+        raise UsageError(
+            f"Checkpoint.{what} was called inside a function that strategy.run is running.",
+            "Variables have no values there: the function is being compiled.",
+            f"Call {what} outside, after strategy.run has returned.",
+        )

@@ -1,0 +1,266 @@
+"""Save before the machine is taken away: all workers stop behind the same step, save once, and leave."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import keras
+
+from stratagem.checkpoint.checkpoint import Checkpoint
+from stratagem.checkpoint.manager import CheckpointManager
+from stratagem.cluster.bootstrap import current_peers
+from stratagem.cluster.stopping import CommonStop
+from stratagem.core.clock import Clock
+from stratagem.core.errors import InputError, UsageError
+from stratagem.core.exits import PREEMPTED
+from stratagem.core.log import announce
+
+_STEPS_OF_RESERVE: Final = 3
+"""How many steps before the end of the grace period training stops, as in TensorFlow."""
+
+_RUNS: Final = "total_run_calls"
+"""Under which name a checkpoint holds the number of runs."""
+
+_POLL_SECONDS: Final = 1.0
+"""How often a `termination_watcher_fn` is asked, as in TensorFlow."""
+
+
+@dataclass(frozen=True)
+class TerminationConfig:
+    """What tells of a preemption, and what to do then (`tf.distribute.experimental.TerminationConfig`).
+
+    Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/distribute/experimental/TerminationConfig
+
+    Args:
+        termination_watcher_fn: Asked once a second, in a thread, whether this worker is about to be preempted. None
+            for the signal SIGTERM.
+        exit_fn: Called when all is saved; None for `sys.exit(42)`.
+        grace_period: Seconds between the notice and the end of the machine. Training goes on for most of
+            them; with 0 or None it stops at once.
+        save_fn: Saves, with the arguments of `save_checkpoint_if_preempted`; None for the manager's `save`.
+
+    Example:
+        >>> TerminationConfig(grace_period=120.0).grace_period
+        120.0
+    """
+
+    termination_watcher_fn: Callable[[], bool] | None = None
+    exit_fn: Callable[[], object] | None = None
+    grace_period: float | None = None
+    save_fn: Callable[..., object] | None = None
+
+
+class PreemptionWatch:
+    """Waits for a preemption, and lets all workers stop behind the same step. All make one at the same point.
+
+    Args:
+        config: What tells of it.
+        step_seconds: Returns how long a step takes, where that is known.
+        clock: Where time comes from.
+    """
+
+    def __init__(
+        self,
+        config: TerminationConfig,
+        step_seconds: Callable[[], float] = lambda: 0.0,
+        clock: Clock | None = None,
+    ) -> None:
+        grace = config.grace_period or 0.0
+        self._stop = CommonStop(current_peers(), lambda: grace - _STEPS_OF_RESERVE * step_seconds())
+        self._watcher = config.termination_watcher_fn
+        self._clock = clock or Clock()
+        self._closed = threading.Event()
+        self._before: Any = None
+        if self._watcher is None:
+            self._before = _take_sigterm(self._on_sigterm)
+        else:
+            self._thread = threading.Thread(target=self._poll, name="stratagem-preemption", daemon=True)
+            self._thread.start()
+
+    def may_begin_step(self) -> bool:
+        """Whether the next step is to be done; if not, all workers stand here, behind the same one.
+
+        Raises:
+            PeerError: A worker did not tell how far it is.
+        """
+        return self._stop.may_begin()
+
+    def close(self) -> None:
+        """Watch no longer; SIGTERM does what it did before."""
+        if self._closed.is_set():
+            return
+        self._closed.set()
+        if self._watcher is None:
+            _give_sigterm_back(self._on_sigterm, self._before)
+        else:
+            self._thread.join(_POLL_SECONDS)
+        self._stop.close()
+
+    def _on_sigterm(self, number: int, frame: object) -> None:
+        _give_sigterm_back(self._on_sigterm, self._before)  # a second one ends the process, as ever
+        self._stop.request("SIGTERM: all workers save behind the same step, and leave")
+
+    def _poll(self) -> None:
+        assert self._watcher is not None, "there is something to ask"
+        while not self._closed.is_set():
+            if self._watcher():
+                self._stop.request("A preemption was told of: all workers save behind the same step, and leave")
+                return
+            self._clock.wait(_POLL_SECONDS)
+
+
+def _take_sigterm(handler: Callable[[int, Any], None]) -> Any:
+    if threading.current_thread() is not threading.main_thread():
+        raise UsageError(
+            "Preemption is watched for outside the main thread.",
+            "Python lets only the main thread listen to signals: SIGTERM would end the program unsaved.",
+            "Call it in the main thread, or give a TerminationConfig with a termination_watcher_fn.",
+        )
+    return signal.signal(signal.SIGTERM, handler)
+
+
+def _give_sigterm_back(handler: Callable[[int, Any], None], before: Any) -> None:
+    on_main = threading.current_thread() is threading.main_thread()
+    if on_main and signal.getsignal(signal.SIGTERM) == handler:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)
+
+
+class PreemptionCheckpointHandler:
+    """Saves a checkpoint before workers are preempted (`tf.distribute.experimental.PreemptionCheckpointHandler`).
+
+    Made, it restores the newest checkpoint, so that a restarted program goes on where it was:
+    `total_run_calls` says how many steps were done. When any worker is told to end, all stop behind the same call
+    of `run`, save once, and exit with code 42, which says that another start will go on. A second
+    SIGTERM ends the process unsaved.
+    Source of the semantics:
+    https://www.tensorflow.org/api_docs/python/tf/distribute/experimental/PreemptionCheckpointHandler
+
+    Args:
+        cluster_resolver: Accepted as in TensorFlow; the strategy knows the cluster.
+        checkpoint_or_checkpoint_manager: What to save.
+        checkpoint_dir: Where to, for a Checkpoint.
+        termination_config: What tells of a preemption, and what to do then.
+        clock: Where time comes from.
+
+    Raises:
+        InputError: There is a Checkpoint and no `checkpoint_dir`, or it is neither Checkpoint nor manager.
+
+    Example:
+        >>> import tempfile
+        >>> from stratagem import keras
+        >>> from stratagem.train import Checkpoint, PreemptionCheckpointHandler
+        >>> total = keras.Variable(0.0, trainable=False)
+        >>> handler = PreemptionCheckpointHandler(None, Checkpoint(total=total), tempfile.mkdtemp())
+        >>> while handler.total_run_calls < 3:
+        ...     _ = handler.run(total.assign_add, 2.0)
+        >>> float(total)
+        6.0
+        >>> handler.close()
+    """
+
+    def __init__(
+        self,
+        cluster_resolver: Any,
+        checkpoint_or_checkpoint_manager: Checkpoint | CheckpointManager,
+        checkpoint_dir: str | os.PathLike[str] | None = None,
+        termination_config: TerminationConfig | None = None,
+        *,
+        clock: Clock | None = None,
+    ) -> None:
+        self._config = termination_config or TerminationConfig()
+        self._manager = _manager(checkpoint_or_checkpoint_manager, checkpoint_dir)
+        self._clock = clock or Clock()
+        self._seconds = 0.0
+        self._timed = 0
+        self._runs = keras.Variable(0, dtype="int32", trainable=False, name=_RUNS)
+        setattr(self._manager.checkpoint, _RUNS, self._runs)  # a part of the checkpoint
+        self._manager.restore_or_initialize()
+        self._watch = PreemptionWatch(self._config, self._step_seconds, clock)
+        atexit.register(self.close)  # before JAX's own, at which a waiting thread would find no service
+
+    def run(self, distributed_train_function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call a training function; then, if this is where all workers stop, save and exit.
+
+        So the arguments may be taken from an iterator that is saved too: `handler.run(step, next(iterator))`.
+
+        Args:
+            distributed_train_function: Usually one step. All workers call `run` alike.
+            *args: Its arguments.
+            **kwargs: Its keyword arguments.
+
+        Returns:
+            What it returns.
+
+        Raises:
+            CheckpointError: The checkpoint cannot be written, here or on another worker.
+            PeerError: A worker did not come.
+        """
+        begin = self._clock.now()
+        result = distributed_train_function(*args, **kwargs)
+        self._seconds, self._timed = self._seconds + self._clock.now() - begin, self._timed + 1
+        self._runs.assign_add(1)
+        self.save_checkpoint_if_preempted()
+        return result
+
+    @property
+    def total_run_calls(self) -> int:
+        """How often `run` has called its function, those before a restart among them."""
+        return int(self._runs)
+
+    def save_checkpoint_if_preempted(self, *args: Any, **kwargs: Any) -> None:
+        """Save and exit, if this is where all workers stop. Call it behind each step that `run` does not make.
+
+        Args:
+            *args: Arguments of `save_fn`, or of the manager's `save`.
+            **kwargs: Keyword arguments of the same.
+        """
+        if self._watch.may_begin_step():
+            return
+        save = self._config.save_fn or functools.partial(self._manager.save, check_interval=False)
+        save(*args, **kwargs)
+        self.close()
+        announce(f"Preempted: saved behind step {self.total_run_calls}" if self._timed else "Preempted: saved")
+        leave(self._config.exit_fn)
+
+    @contextlib.contextmanager
+    def watch_preemption_scope(self) -> Iterator[None]:
+        """Save and exit at the end of the block, if a preemption was told of. For blocks without calls of `run`."""
+        yield
+        self.save_checkpoint_if_preempted()
+
+    def close(self) -> None:
+        """Watch no longer: SIGTERM does what it did before the handler was made."""
+        self._watch.close()
+        atexit.unregister(self.close)
+
+    def _step_seconds(self) -> float:
+        return self._seconds / max(1, self._timed)
+
+
+def leave(exit_fn: Callable[[], object] | None = None) -> None:
+    """End this process as one that was preempted and has saved."""
+    if exit_fn is not None:
+        exit_fn()
+    else:
+        sys.exit(PREEMPTED)
+
+
+def _manager(given: Checkpoint | CheckpointManager, folder: str | os.PathLike[str] | None) -> CheckpointManager:
+    if isinstance(given, CheckpointManager):
+        return given
+    if not isinstance(given, Checkpoint) or folder is None:
+        raise InputError(
+            f"PreemptionCheckpointHandler was given {type(given).__name__} and checkpoint_dir={folder!r}.",
+            "What to save, or where to, is not said.",
+            "Give it a CheckpointManager, or a Checkpoint and the folder to save to.",
+        )
+    return CheckpointManager(given, folder, max_to_keep=1)

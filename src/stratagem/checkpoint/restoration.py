@@ -1,0 +1,283 @@
+"""Give saved values back to a program's objects: now to those that are there, later to those that are not built yet."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import json
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from stratagem.checkpoint import objects
+from stratagem.checkpoint.compat import give
+from stratagem.checkpoint.storage import Contents
+from stratagem.core.errors import InputError, UnmatchedError
+from stratagem.core.log import logger
+
+COUNTER = "save_counter"
+"""Part of every checkpoint; a file made by `write` and a program that uses `read` need not have it."""
+
+_SHOWN = 5
+
+
+def describe(nodes: list[objects.Node]) -> str:
+    """Return a graph as JSON: of each node its name, its parts, and its value where that is not an array.
+
+    Raises:
+        InputError: The state of an iterator is not plain data.
+    """
+    return json.dumps({"nodes": [_describe(node) for node in nodes]})
+
+
+def _describe(node: objects.Node) -> dict[str, Any]:
+    description = {"name": node.name, "parts": node.parts, **_value(node.value)}
+    try:
+        json.dumps(description)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"get_state() of {node.name}, a {type(node.value).__name__}, returned what JSON cannot hold: {error}.",
+            "Its state cannot be saved.",
+            "Return dictionaries, lists, strings, numbers, or bytes.",
+        ) from error
+    return description
+
+
+def _value(value: Any) -> dict[str, Any]:
+    if objects.is_variable(value):
+        return {"array": True}
+    if isinstance(value, objects.PlainValue):
+        return {"value": value.get()}
+    if not objects.is_leaf(value):
+        return {}
+    state = value.get_state()
+    return {"bytes": base64.b64encode(state).decode()} if isinstance(state, bytes) else {"state": state}
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """An object of the program and the node that was saved of it."""
+
+    value: Any
+    node: int
+
+
+class Restoration:
+    """A checkpoint on its way into a program.
+
+    An object that is not built yet gets its values when it is: Keras has no event for that, so `build` is wrapped on
+    the instance (as Keras itself wraps it), and unwrapped once it has run.
+
+    Args:
+        contents: What the checkpoint holds.
+        path: What programs call it, for messages.
+        root: Where the program's graph begins.
+    """
+
+    def __init__(self, contents: Contents, path: str, root: objects.Holder) -> None:
+        self.path = path
+        self.root = root
+        self.quiet = False
+        self._contents: Contents | None = contents
+        self._nodes: list[dict[str, Any]] = contents.metadata["nodes"]
+        self._unused = {number for number, node in enumerate(self._nodes) if _is_saved(node)}
+        self._restored: dict[Any, Any] = {}
+        # The objects stand beside the numbers so that no new object gets the identity of one that is gone.
+        self._claims: dict[Any, _Pair] = {}
+        self._waiting: set[Any] = set()
+
+    def restore(self, value: Any, node: int = 0) -> None:
+        """Give an object and its parts their values, where they have not got them yet: all of them, or none.
+
+        Args:
+            value: The object.
+            node: What was saved of it.
+
+        Raises:
+            InputError: A value does not fit; the message names it.
+        """
+        pairs = self._pairs(_Pair(value, node))
+        leaves = [pair for pair in pairs if objects.is_leaf(pair.value)]
+        self._check(leaves)
+        # What can still fail comes first: setting the state of an iterator.
+        for pair in sorted(leaves, key=lambda pair: objects.is_variable(pair.value)):
+            self._apply(pair)
+        for pair in pairs:
+            if objects.is_unbuilt(pair.value) and objects.identity(pair.value) not in self._waiting:
+                self._waiting.add(objects.identity(pair.value))
+                self._restore_when_built(pair)
+        if not self._unused:
+            self._contents = None
+
+    def missing(self) -> list[str]:
+        """Return the names of the program's values that the checkpoint gave nothing to."""
+        leaves = [node for node in objects.graph_of(self.root) if objects.is_leaf(node.value)]
+        return [
+            node.name for node in leaves if node.name != COUNTER and objects.identity(node.value) not in self._restored
+        ]
+
+    def unused(self) -> list[str]:
+        """Return the names of the checkpoint's values that no object of the program took."""
+        return [
+            self._nodes[number]["name"] for number in sorted(self._unused) if self._nodes[number]["name"] != COUNTER
+        ]
+
+    def _pairs(self, start: _Pair) -> list[_Pair]:
+        """Walk the program's objects and the saved ones in step."""
+        pairs, seen, queue = [], set(), deque([start])
+        while queue:
+            pair = queue.popleft()
+            key = objects.identity(pair.value)
+            # An object that two saved ones claim (two layers were one, or were two) goes to the first.
+            if key in seen or self._claims.setdefault(key, pair).node != pair.node:
+                continue
+            seen.add(key)
+            if key not in self._restored:
+                pairs.append(pair)
+            saved = self._nodes[pair.node]
+            for name, part in objects.parts_of(pair.value, saved["name"]).items():
+                if name in saved["parts"]:
+                    queue.append(_Pair(part, saved["parts"][name]))
+        return [pair for pair in pairs if _fits(pair.value, self._nodes[pair.node])]
+
+    def _check(self, leaves: Iterable[_Pair]) -> None:
+        faults = []
+        for pair in leaves:
+            if not objects.is_variable(pair.value):
+                continue
+            variable, array = pair.value, self._array(pair.node)
+            # JAX holds a variable of int64 as int32 unless it is told otherwise, and the file has what it held.
+            dtypes = {str(variable.dtype), jax.dtypes.canonicalize_dtype(variable.dtype).name}
+            if tuple(variable.shape) != array.shape or array.dtype.name not in dtypes:
+                faults.append(
+                    f"{self._nodes[pair.node]['name']} ({variable.path}) is {variable.dtype}{list(variable.shape)}, "
+                    f"the checkpoint has {array.dtype.name}{list(array.shape)}"
+                )
+        if faults:
+            raise InputError(
+                f"{self.path!r} does not fit the program: {some(faults)}.",
+                "The program is not the one that was saved. None of these objects was changed.",
+                "Make the objects as they were made when the checkpoint was saved, or leave those that "
+                "differ out of the Checkpoint.",
+            )
+
+    def _apply(self, pair: _Pair) -> None:
+        saved, value = self._nodes[pair.node], pair.value
+        if objects.is_variable(value):
+            give(value, self._array(pair.node))
+        elif isinstance(value, objects.PlainValue):
+            value.set(saved["value"])
+        else:
+            value.set_state(base64.b64decode(saved["bytes"]) if "bytes" in saved else saved["state"])
+        self._restored[objects.identity(value)] = value
+        self._unused.discard(pair.node)
+
+    def _array(self, node: int) -> np.ndarray:
+        assert self._contents is not None, "a node that is used up is not looked up again"
+        return self._contents.arrays[self._nodes[node]["name"]]
+
+    def _restore_when_built(self, pair: _Pair) -> None:
+        owner, build = pair.value, pair.value.build
+
+        @functools.wraps(build)
+        def build_and_restore(*args: Any, **kwargs: Any) -> Any:
+            owner.build = build
+            try:
+                result = build(*args, **kwargs)
+            except BaseException:
+                owner.build = build_and_restore
+                raise
+            self.restore(owner, pair.node)
+            return result
+
+        owner.build = build_and_restore
+
+    def __del__(self) -> None:
+        if not self.quiet and (unused := self.unused()):
+            logger.warning(
+                "%r: no object of the program took %s. status.expect_partial() says that this is meant.",
+                self.path,
+                some(unused),
+            )
+
+
+class CheckpointLoadStatus:
+    """What became of a restore (`tf.train.Checkpoint.restore` returns the same).
+
+    Args:
+        restoration: The checkpoint; None where there was none to restore.
+    """
+
+    def __init__(self, restoration: Restoration | None) -> None:
+        self._restoration = restoration
+
+    def assert_consumed(self) -> CheckpointLoadStatus:
+        """Check that every value of the checkpoint was taken, and every value of the program given.
+
+        Raises:
+            UnmatchedError: Some were not, or are not yet because a model or optimizer is not built.
+        """
+        self.assert_existing_objects_matched()
+        unused = self._checked().unused()
+        if unused:
+            raise UnmatchedError(
+                f"{self._checked().path!r}: no object of the program took {some(unused)}.",
+                "Part of the saved state is lost, or belongs to objects that are not built yet.",
+                "Build the model and the optimizer first, or write expect_partial() if that part is not needed.",
+            )
+        return self
+
+    def assert_existing_objects_matched(self) -> CheckpointLoadStatus:
+        """Check that every value of the program that is there now was given one of the checkpoint.
+
+        Raises:
+            UnmatchedError: Some were not.
+        """
+        missing = self._checked().missing()
+        if missing:
+            raise UnmatchedError(
+                f"{self._checked().path!r} has nothing for {some(missing)}.",
+                "They keep the values they had, and training does not go on from where it was saved.",
+                "Restore a checkpoint of the same objects, or leave these out of the Checkpoint.",
+            )
+        return self
+
+    def expect_partial(self) -> CheckpointLoadStatus:
+        """Say that the program does not need all of the checkpoint: no warning about the rest."""
+        if self._restoration is not None:
+            self._restoration.quiet = True
+        return self
+
+    def _checked(self) -> Restoration:
+        if self._restoration is None:
+            raise UnmatchedError(
+                "There was no checkpoint to restore: the path was None.",
+                "The program goes on with the values it made itself.",
+                "Check that latest_checkpoint(folder) returned a path before asserting.",
+            )
+        return self._restoration
+
+
+def some(names: list[str]) -> str:
+    """Return the first few of many names in one line."""
+    more = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def _is_saved(node: dict[str, Any]) -> bool:
+    return bool({"array", "value", "state", "bytes"} & node.keys())
+
+
+def _fits(value: Any, saved: dict[str, Any]) -> bool:
+    """Whether an object is of the kind that was saved."""
+    if objects.is_variable(value):
+        return "array" in saved
+    if isinstance(value, objects.PlainValue):
+        return "value" in saved
+    if objects.is_leaf(value):
+        return bool({"state", "bytes"} & saved.keys())
+    return not _is_saved(saved)

@@ -1,0 +1,162 @@
+"""The file `checkpoint` in a folder: which checkpoints are there, oldest first, and when they were saved.
+
+It is the file that TensorFlow keeps, a `CheckpointState` as text, so that people and scripts read it as they do there.
+Paths are relative to the folder, so that the folder can be moved. It is written after the checkpoint it names: what it
+names is whole.
+Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/train/latest_checkpoint
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from stratagem.checkpoint import storage
+from stratagem.core.errors import explain
+
+NAME: Final = "checkpoint"
+"""Name of the file, as in TensorFlow."""
+
+
+_NEWEST: Final = "model_checkpoint_path"
+EMPTY: Final = b'model_checkpoint_path: ""\n'
+"""What the file of a folder without checkpoints says."""
+
+_PATHS: Final = "all_model_checkpoint_paths"
+_TIMES: Final = "all_model_checkpoint_timestamps"
+_PRESERVED: Final = "last_preserved_timestamp"
+
+
+@dataclass(frozen=True)
+class FolderState:
+    """The checkpoints of a folder.
+
+    Args:
+        saved: When each was saved, in seconds since 1970, by path; oldest first.
+        last_preserved: When the last one was saved that is kept for good; None for none yet.
+    """
+
+    saved: Mapping[str, float] = field(default_factory=dict)
+    last_preserved: float | None = None
+
+
+def read_state(folder: str) -> FolderState:
+    """Return what the folder's file says; nothing where there is none.
+
+    A file that cannot be understood brings a warning, and the checkpoints that lie in the folder count in the order
+    of their numbers.
+    """
+    file = Path(folder, NAME)
+    try:
+        text = file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return FolderState()
+    except (OSError, UnicodeDecodeError) as error:
+        return _found(folder, str(error))
+    try:
+        return _parsed(text, folder)
+    except ValueError as error:
+        return _found(folder, str(error))
+
+
+def write_state(folder: str, state: FolderState) -> None:
+    """Write the folder's file.
+
+    Args:
+        folder: The folder.
+        state: Its checkpoints; those whose file is gone are left out.
+
+    Raises:
+        CheckpointError: The file cannot be written.
+    """
+    saved = {path: time for path, time in state.saved.items() if storage.file_of(path).exists()}
+    names = [json.dumps(os.path.relpath(path, folder), ensure_ascii=False) for path in saved]
+    lines = [f"{_NEWEST}: {name}" for name in names[-1:]] or [EMPTY.decode().strip()]
+    lines += [f"{_PATHS}: {name}" for name in names]
+    lines += [f"{_TIMES}: {time!r}" for time in saved.values()]
+    lines += [] if state.last_preserved is None else [f"{_PRESERVED}: {state.last_preserved!r}"]
+    with storage.replacing(Path(folder, NAME)) as file:
+        file.write("".join(f"{line}\n" for line in lines).encode())
+
+
+def latest_checkpoint(checkpoint_dir: str | os.PathLike[str]) -> str | None:
+    """Return the path of the newest checkpoint in a folder that is whole; None where there is none.
+
+    A newest one that is damaged or missing brings a warning that names it, and the one before it is taken.
+    Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/train/latest_checkpoint
+
+    Args:
+        checkpoint_dir: The folder that checkpoints were saved to.
+
+    Example:
+        >>> import tempfile
+        >>> latest_checkpoint(tempfile.mkdtemp()) is None
+        True
+    """
+    for path in reversed(list(read_state(os.fspath(checkpoint_dir)).saved)):
+        if is_loadable(path):
+            return path
+    return None
+
+
+def is_loadable(path: str) -> bool:
+    """Whether a checkpoint is there and whole; a warning names it where it is not."""
+    try:
+        blob = storage.file_of(path).read_bytes()
+        fault = None if storage.is_whole(blob) else f"is damaged ({len(blob)} bytes, the checksum does not fit)"
+    except OSError as error:
+        fault = f"cannot be read ({error})"
+    if fault is None:
+        return True
+    warnings.warn(
+        explain(
+            f"The checkpoint {path!r} {fault}.",
+            "Work since the checkpoint before it is lost.",
+            "Look at the disk; the newest checkpoint that is whole is used instead.",
+        ),
+        stacklevel=3,
+    )
+    return False
+
+
+def _parsed(text: str, folder: str) -> FolderState:
+    """Return what the text says.
+
+    Raises:
+        ValueError: It does not say which checkpoint is the newest.
+    """
+    said: dict[str, list[Any]] = {name: [] for name in (_NEWEST, _PATHS, _TIMES, _PRESERVED)}
+    for line in text.splitlines():
+        name, _, value = line.partition(": ")
+        if name in said:
+            said[name].append(json.loads(value))
+    if not any(said.values()):
+        raise ValueError(f"it does not say {_NEWEST}")
+    times = dict(zip(said[_PATHS], said[_TIMES], strict=False))
+    names = [*(name for name in said[_PATHS] if name not in said[_NEWEST]), *filter(None, said[_NEWEST])]
+    saved = {os.path.join(folder, str(name)): float(times.get(name, 0)) for name in names}  # times may be left out
+    return FolderState(saved, float(said[_PRESERVED][-1]) if said[_PRESERVED] else None)
+
+
+def _found(folder: str, fault: str) -> FolderState:
+    warnings.warn(
+        explain(
+            f"{Path(folder, NAME)} cannot be understood ({fault}).",
+            "It says which checkpoint is the newest.",
+            "The checkpoints that lie in the folder are used, the one with the highest number as the newest.",
+        ),
+        stacklevel=4,
+    )
+    files = sorted(Path(folder).glob(f"*{storage.SUFFIX}"), key=lambda file: (_number(file.name), file.name))
+    return FolderState({os.path.join(folder, storage.path_of(file.name)): file.stat().st_mtime for file in files})
+
+
+def _number(name: str) -> int:
+    found = re.search(rf"-(\d+){re.escape(storage.SUFFIX)}$", name)
+    return int(found[1]) if found else -1

@@ -1,0 +1,1 @@
+"""Processes that read and map elements for a dataset."""

@@ -1,0 +1,260 @@
+"""Reader processes: they read batches for one worker, beside its own Python. They are no tasks of the cluster.
+
+A block goes to the process as a pickle, and its rows come back. The program that is running is not imported there, so
+that it needs no `if __name__ == "__main__":`; functions travel by `cloudpickle`, once in a pass over the data. A
+process ends when its worker does, however that ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import weakref
+from typing import Any, Final, Protocol
+
+import cloudpickle
+
+from stratagem.core import environment
+from stratagem.core.errors import InputError, ReaderError
+from stratagem.data.blocks import Block, ColumnsBlock
+from stratagem.data.processes import messages
+from stratagem.data.processes.messages import Message
+from stratagem.data.structure import Tree
+
+_END_SECONDS = 1.0
+"""A process whose worker has closed the connection ends at once; after this time it is killed."""
+
+_MOST_CONSTANTS: Final = 1000
+"""Functions and sources that a process remembers."""
+
+_CLUSTER: Final = (
+    environment.TF_CONFIG,
+    environment.SLURM_PROCID,
+    environment.OMPI_SIZE,
+    environment.SM_HOSTS,
+    environment.LAUNCHED,
+    environment.GENERATION,
+    environment.STEP_FILE,
+    environment.NUM_CPU_DEVICES,
+    environment.KEYS,
+)
+"""Variables that make a process a task of a cluster."""
+
+
+class BlockReader(Protocol):
+    """Reads blocks, here or elsewhere."""
+
+    def inside(self, element: Block, batch: int) -> Block:
+        """Return the rows of the only element of a block, which is a batch; `batch` is its number."""
+        ...
+
+    def gather(self, rows: Block, batch: int) -> Tree:
+        """Read the rows of a batch."""
+        ...
+
+
+class ReadsHere:
+    """Reads blocks in the thread that asks."""
+
+    def inside(self, element: Block, batch: int) -> Block:
+        return element.inside()
+
+    def gather(self, rows: Block, batch: int) -> Tree:
+        return rows.gather()
+
+
+class ReaderPool:
+    """Some reader processes. Each starts with the first block that it is to read; all end with this object.
+
+    Args:
+        count: How many.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.processes = [ReaderProcess(number, count) for number in range(count)]
+        self._finalizer = weakref.finalize(self, _close, self.processes, os.getpid())
+
+    def begin_pass(self) -> None:
+        """Let functions travel anew: what they refer to may have changed since the last pass."""
+        for process in self.processes:
+            process.begins_pass = True
+
+    def close(self) -> None:
+        """End the processes, also in the midst of a function of the user. A second call does nothing."""
+        self._finalizer()
+
+
+def _close(processes: list[ReaderProcess], owner: int) -> None:
+    if os.getpid() == owner:  # a copy of the worker that os.fork() made must leave the worker's processes alone
+        for process in processes:
+            process.disconnect()
+        for process in processes:
+            process.close()
+
+
+class ReaderProcess:
+    """One reader process, and this side's end of the connection.
+
+    Attributes:
+        begins_pass: Whether the next block is the first of a pass.
+
+    Args:
+        number: Which of the pool.
+        count: How many there are.
+    """
+
+    def __init__(self, number: int, count: int) -> None:
+        self._name = f"Reader process {number + 1} of {count}"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._end: socket.socket | None = None
+        self._sent: dict[int, tuple[int, object]] = {}
+        self._closed = False
+        self.begins_pass = True
+        # A thread of a pass that was closed may still wait for its answer when the next pass begins.
+        self._turn = threading.Lock()
+
+    def inside(self, element: Block, batch: int) -> Block:
+        if element.in_batches or element.local:
+            return element.inside()
+        return ColumnsBlock(self._ask("inside", element, batch))
+
+    def gather(self, rows: Block, batch: int) -> Tree:
+        return rows.gather() if rows.local else self._ask("gather", rows, batch)
+
+    def _ask(self, method: str, block: Block, batch: int) -> Tree:
+        with self._turn:
+            request, sent = self._request(method, block)
+            try:
+                end = self._connection()
+                messages.send(end, request, self._check)
+                answer = messages.receive(end, self._check)
+            except (EOFError, OSError):
+                raise self._ended(batch) from None
+            good, value = pickle.loads(answer.pickled, buffers=answer.buffers)
+            if good:
+                self._sent = sent
+                return value
+        error, text = value
+        if error is None:
+            raise ReaderError(
+                f"Batch {batch} could not be read. {self._name} shows:\n{text}",
+                "The exception itself could not be sent to the worker.",
+                "Mend the function that the traceback names.",
+            )
+        error.add_note(f"In {self._name[0].lower()}{self._name[1:]}, at batch {batch}:\n{text}")
+        raise error
+
+    def _request(self, method: str, block: Block) -> tuple[Message, dict[int, tuple[int, object]]]:
+        file, buffers = io.BytesIO(), []
+        pickler = _Pickler(file, protocol=5, buffer_callback=buffers.append)
+        # Datasets that interleave makes bring new functions for ever. Number 0 tells the process to forget the rest.
+        forgets, self.begins_pass = self.begins_pass or len(self._sent) > _MOST_CONSTANTS, False
+        pickler.sent, pickler.new = {} if forgets else dict(self._sent), {}
+        pickler.dump(block.portable())
+        return Message(pickle.dumps((method, pickler.new, file.getvalue())), buffers), pickler.sent
+
+    def _connection(self) -> socket.socket:
+        if self._closed:
+            raise EOFError
+        if self._end is None:
+            self._end, theirs = socket.socketpair()
+            self._end.settimeout(messages.CHECK_SECONDS)
+            with theirs:
+                # Not the interpreter's own multiprocessing: its children run the main program again.
+                self._process = subprocess.Popen(
+                    [sys.executable, "-c", _PROGRAM.format(path=sys.path, fd=theirs.fileno())],
+                    pass_fds=[theirs.fileno()],
+                    stdin=subprocess.DEVNULL,
+                    env=_environment(),
+                )
+        return self._end
+
+    def _check(self) -> None:
+        if self._closed or (self._process is not None and self._process.poll() is not None):
+            raise EOFError
+
+    def _ended(self, batch: int) -> ReaderError:
+        self.disconnect()
+        code = self._wait()
+        how = f"exit code {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"
+        memory = " The system's memory may have been full." if code == -signal.SIGKILL else ""
+        return ReaderError(
+            f"{self._name} ended ({how}) while it read batch {batch}.{memory}",
+            "The batch cannot be had, and training cannot go on without it.",
+            "Look at what the process printed last; or write options.reader_processes = 0, and the functions of "
+            "the dataset run in the worker, where a debugger sees them.",
+        )
+
+    def disconnect(self) -> None:
+        """Close this end: the process ends by itself."""
+        self._closed = True
+        if self._end is not None:
+            with contextlib.suppress(OSError):  # the other side is gone
+                self._end.shutdown(socket.SHUT_RDWR)  # wakes a thread that waits for an answer; close would not
+
+    def close(self) -> None:
+        """End the process, and wait for it."""
+        self.disconnect()
+        self._wait()
+        if self._end is not None:
+            self._end.close()
+
+    def _wait(self) -> int:
+        if self._process is None:
+            return 0
+        try:
+            return self._process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            return self._process.wait()
+
+
+_PROGRAM: Final = (
+    "import sys; sys.path[:] = {path!r}; from stratagem.data.processes.reader_main import main; main({fd})"
+)
+
+
+def _environment() -> dict[str, str]:
+    variables = {name: value for name, value in os.environ.items() if name not in _CLUSTER}
+    # A process may end at any moment, and what its functions print must not be in a buffer then.
+    variables |= {environment.JAX_PLATFORMS: "cpu", environment.PYTHONUNBUFFERED: "1"}
+    # One thread each: there are as many processes as cores that the program wants to give them.
+    return variables | dict.fromkeys(environment.THREAD_COUNTS, "1")
+
+
+class _Pickler(cloudpickle.Pickler):
+    """Pickles a block, and apart from it, once, what many blocks refer to."""
+
+    sent: dict[int, tuple[int, object]]
+    """By the id of an object: its number, and the object, which keeps the id from being used again."""
+
+    new: dict[int, bytes]
+
+    def persistent_id(self, obj: Any) -> int | None:
+        if isinstance(obj, Block):
+            for constant in obj.constants:
+                self._send_once(constant)
+        known = self.sent.get(id(obj))
+        return None if known is None else known[0]
+
+    def _send_once(self, constant: object) -> None:
+        if id(constant) in self.sent:
+            return
+        number = len(self.sent)
+        try:
+            self.new[number] = cloudpickle.dumps(constant)
+        except Exception as error:
+            raise InputError(
+                f"{constant} cannot go to a reader process: {type(error).__name__}: {error}",
+                "The process could not read a batch.",
+                "Let the function make what cannot be pickled (an open file, a lock, a connection) when it is "
+                "called first; or write options.reader_processes = 0.",
+            ) from error
+        self.sent[id(constant)] = number, constant

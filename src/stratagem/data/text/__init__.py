@@ -1,0 +1,1 @@
+"""Layers that turn text into numbers."""

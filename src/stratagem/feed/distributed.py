@@ -1,0 +1,300 @@
+"""Datasets for custom loops: every element is one per-replica batch for each replica.
+
+Source of the semantics: https://www.tensorflow.org/tutorials/distribute/input
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+
+from stratagem.core.errors import InputError, OutOfRangeError, UsageError, explain
+from stratagem.core.types import InputOptions, InputReplicationMode
+from stratagem.data.batches import RowsOf, State
+from stratagem.data.dataset import Cardinality, Dataset
+from stratagem.data.nodes import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
+from stratagem.data.specs import TensorSpec
+from stratagem.feed import compat
+from stratagem.feed.keras_input import WholeBatches
+from stratagem.feed.kinds.choose import input_of
+from stratagem.feed.reading import Steps, begin
+from stratagem.feed.sources import DatasetSource, Source
+from stratagem.mesh.blocks import per_replica
+from stratagem.mesh.mesh import ReplicaMesh, Tree
+from stratagem.program.untraced import AdvancedByPython, leave_tracing
+from stratagem.replica.context import StrategyLike
+
+
+class TransformationError(UsageError, AttributeError):
+    """A distributed dataset cannot be transformed. An AttributeError, so that `hasattr` answers no."""
+
+
+class DistributedDataset(AdvancedByPython):
+    """A dataset shared by the replicas of a strategy (`tf.distribute.DistributedDataset`).
+
+    Made by `strategy.experimental_distribute_dataset` and `strategy.distribute_datasets_from_function`.
+    Iterate over it again and again; each pass begins anew. An element is the dataset's own structure with a
+    `PerReplica` in place of each array, for `strategy.run`; with one replica, the arrays themselves. In a
+    batch that does not divide, the first replicas have one row more, and `PerReplica.values` shows each
+    replica exactly its rows. All workers iterate together: no more transformations, and no pass of one alone.
+
+    Args:
+        mesh: Where elements go.
+        element_spec: Structure of `TensorSpec` of a batch.
+        cardinality: Number of elements, -1 for no end, -2 for unknown.
+        begin: Begins a pass, at a position or at the start.
+
+    Example:
+        >>> import stratagem
+        >>> strategy = stratagem.OneDeviceStrategy("cpu:0")
+        >>> dataset = stratagem.data.Dataset.range(5).batch(2)
+        >>> [batch.tolist() for batch in strategy.experimental_distribute_dataset(dataset)]
+        [[0, 1], [2, 3], [4]]
+    """
+
+    def __init__(
+        self, mesh: ReplicaMesh, element_spec: Tree, cardinality: int, begin: Callable[[State | None], Steps]
+    ) -> None:
+        self._mesh = mesh
+        self._element_spec = jax.tree.map(_on_replica, element_spec, is_leaf=_is_spec)
+        self._cardinality = cardinality
+        self._begin = begin
+
+    def __iter__(self) -> DistributedIterator:
+        leave_tracing()  # a loop over data would be unrolled
+        return DistributedIterator(self._mesh, self._element_spec, self._begin)
+
+    @property
+    def element_spec(self) -> Tree:
+        """Structure of `TensorSpec` of one replica's batch, its number of rows unknown.
+
+        TensorFlow wraps these in one `PerReplicaSpec` for each replica; here one stands for all.
+        """
+        return self._element_spec
+
+    def cardinality(self) -> Cardinality:
+        """Return the number of elements, -1 (`INFINITE_CARDINALITY`) or -2 (`UNKNOWN_CARDINALITY`)."""
+        return Cardinality(self._cardinality)
+
+    def __len__(self) -> int:
+        if self._cardinality < 0:
+            raise TypeError(
+                explain(
+                    f"The distributed dataset has {'no end' if self._cardinality == -1 else 'an unknown length'}.",
+                    "len() cannot answer.",
+                    "Use cardinality(), which returns -1 for no end and -2 for unknown, and count the steps yourself.",
+                )
+            )
+        return self._cardinality
+
+    def __bool__(self) -> bool:
+        return True
+
+    def reduce(self, initial_state: Any, reduce_func: Callable[[Any, Tree], Any]) -> Any:
+        """Combine the elements of one pass: `reduce_func(state, element)` for each, from `initial_state` on.
+
+        Args:
+            initial_state: The first state.
+            reduce_func: Returns the next state.
+        """
+        return functools.reduce(reduce_func, self, initial_state)
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("_") and hasattr(Dataset, name):
+            raise TransformationError(
+                explain(
+                    f"{name}() was called on a distributed dataset.",
+                    "Its elements lie on the devices of all replicas already.",
+                    f"Call {name}() on the dataset first: "
+                    f"strategy.experimental_distribute_dataset(dataset.{name}(...)).",
+                )
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+
+class DistributedIterator(AdvancedByPython):
+    """One pass over a distributed dataset (`tf.distribute.DistributedIterator`).
+
+    Example:
+        >>> import stratagem
+        >>> strategy = stratagem.OneDeviceStrategy("cpu:0")
+        >>> dataset = stratagem.data.Dataset.range(3).batch(2)
+        >>> iterator = iter(strategy.experimental_distribute_dataset(dataset))
+        >>> next(iterator).tolist(), iterator.get_next().tolist(), next(iterator, None)
+        ([0, 1], [2], None)
+    """
+
+    def __init__(self, mesh: ReplicaMesh, element_spec: Tree, begin: Callable[[State | None], Steps]) -> None:
+        self._mesh = mesh
+        self._element_spec = element_spec
+        self._begin = begin
+        self._steps = begin(None)
+
+    def __iter__(self) -> DistributedIterator:
+        return self
+
+    def __next__(self) -> Tree:
+        leave_tracing()  # its element would be a constant of the program
+        shares, local = next(self._steps)
+        return per_replica(self._mesh, shares, local)
+
+    def get_next(self) -> Tree:
+        """Return the next element.
+
+        Raises:
+            OutOfRangeError: There is none. `next(iterator)` raises StopIteration instead, as in TensorFlow; the
+                two are apart, because a StopIteration that escapes ends any generator above it in silence.
+        """
+        return self.get_next_as_optional().get_value()
+
+    def get_next_as_optional(self) -> OptionalElement:
+        """Return the next element, or an empty optional at the end.
+
+        Example:
+            >>> import stratagem
+            >>> strategy = stratagem.OneDeviceStrategy("cpu:0")
+            >>> dataset = stratagem.data.Dataset.range(2).batch(2)
+            >>> iterator = iter(strategy.experimental_distribute_dataset(dataset))
+            >>> iterator.get_next_as_optional().get_value().tolist()
+            [0, 1]
+            >>> iterator.get_next_as_optional().has_value()
+            False
+        """
+        for element in self:
+            return OptionalElement(element)
+        return OptionalElement()
+
+    @property
+    def element_spec(self) -> Tree:
+        """Structure of `TensorSpec` of one replica's batch, its number of rows unknown."""
+        return self._element_spec
+
+    def get_state(self) -> State:
+        """Return the position after the last element, as plain JSON, the same on every worker.
+
+        What was read ahead does not count. For a dataset that all workers share it is a position in the
+        global dataset, and restores on another number of workers or replicas.
+        """
+        return self._steps.get_state()
+
+    def set_state(self, state: State) -> None:
+        """Go to a position. Every worker must call it; later passes over the dataset follow that pass.
+
+        Args:
+            state: What `get_state` returned, here or in an earlier run of the program.
+
+        Raises:
+            InputError: It is no state of such a dataset.
+            UsageError: The input can be read from its beginning only, such as a generator, and was read already: make
+                it anew. What comes before the position is read again.
+        """
+        steps = self._begin(state)
+        self._steps.close()
+        self._steps = steps
+
+    def close(self) -> None:
+        """End the pass now, and the thread that reads ahead. Forgetting the iterator does it too."""
+        self._steps.close()
+
+
+class OptionalElement:
+    """An element, or none (`tf.experimental.Optional`).
+
+    Args:
+        elements: The element, if there is one.
+    """
+
+    def __init__(self, *elements: Tree) -> None:
+        self._elements = elements
+
+    def has_value(self) -> bool:
+        """Whether there is an element: a Python bool, equal on all workers."""
+        return bool(self._elements)
+
+    def get_value(self) -> Tree:
+        """Return the element.
+
+        Raises:
+            OutOfRangeError: There is none.
+        """
+        if not self._elements:
+            raise OutOfRangeError(
+                "The distributed dataset has no more elements in this pass.",
+                "There is no batch to run on.",
+                "Iterate with `for`, ask get_next_as_optional().has_value(), or begin anew with iter(dataset).",
+            )
+        return self._elements[0]
+
+
+def _is_spec(leaf: object) -> bool:
+    return isinstance(leaf, TensorSpec)
+
+
+def _on_replica(spec: TensorSpec) -> TensorSpec:
+    """Return what is left of a batch's spec on a replica: any number of rows, in a dtype that JAX has."""
+    shape = None if spec.shape is None else (None, *spec.shape[1:])
+    return TensorSpec(shape, jax.dtypes.canonicalize_dtype(spec.dtype), spec.name)
+
+
+def shared_dataset(strategy: StrategyLike, dataset: Any, options: InputOptions | None) -> DistributedDataset:
+    """Share a global dataset among the replicas (`Strategy.experimental_distribute_dataset`)."""
+    options = options or InputOptions()
+    if options.experimental_replication_mode is InputReplicationMode.PER_REPLICA:
+        raise InputError(
+            "experimental_distribute_dataset was given InputReplicationMode.PER_REPLICA.",
+            "There is one dataset here, and nothing to call once for each replica.",
+            "Use strategy.distribute_datasets_from_function, or leave the option out.",
+        )
+    mesh, ahead = strategy.mesh, options.experimental_per_replica_buffer_size
+    if isinstance(dataset, Dataset):
+        source: Source = DatasetSource(dataset, strategy)
+        count = int(dataset.cardinality())
+    else:
+        source = whole_batches(dataset, strategy, mesh.local_rows, strategy.worker_count)
+        count = cardinality_of(source)
+    spec = source.element_spec
+    strategy.check_agreement("distributed dataset", {**kinds(spec), "batches": count})
+    return DistributedDataset(
+        mesh, spec, cardinality_of(source), lambda state: begin(source, strategy, read_ahead=ahead, state=state)
+    )
+
+
+def cardinality_of(source: Source) -> int:
+    """Return the number of batches of a source, or which number stands for none."""
+    if source.num_batches is not None:
+        return source.num_batches
+    return UNKNOWN_CARDINALITY if source.may_end else INFINITE_CARDINALITY
+
+
+def kinds(spec: Tree) -> dict[str, str | int]:
+    """Return what the workers' batches must have in common: a line for each array."""
+    leaves = jax.tree.leaves(spec, is_leaf=_is_spec)
+    return {f"component {i}": f"{leaf.dtype}{list(leaf.shape or ())[1:]}" for i, leaf in enumerate(leaves)}
+
+
+def whole_batches(dataset: Any, strategy: StrategyLike, rows_of: RowsOf, worker_count: int) -> WholeBatches:
+    """Return how an input that is no `Dataset` is read.
+
+    Args:
+        dataset: The input.
+        strategy: Whose workers read it.
+        rows_of: Which rows of a batch this worker needs.
+        worker_count: How many workers read the same.
+    """
+    if isinstance(dataset, DistributedDataset):
+        raise InputError(
+            "The dataset is distributed already.",
+            "Its batches lie on the devices, and would be shared a second time.",
+            "Give the dataset itself, or iterate over the distributed one.",
+        )
+    arrays = isinstance(dataset, dict | list | tuple | str)
+    if arrays or (not isinstance(dataset, Iterator) and compat.is_array_input(dataset, None, None)):
+        raise InputError(
+            f"A dataset was expected, and {type(dataset).__name__} was given.",
+            "How many rows make a global batch is not said.",
+            "Write stratagem.data.Dataset.from_tensor_slices(arrays).batch(GLOBAL_BATCH_SIZE).",
+        )
+    return WholeBatches(input_of(dataset, strategy.from_chief, worker_count), rows_of, pass_is_epoch=True)

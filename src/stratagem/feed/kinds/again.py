@@ -1,0 +1,87 @@
+"""Inputs that can only be read from their beginning: generators, any other iterables, `tf.data`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+
+from stratagem.core.errors import UsageError
+from stratagem.core.log import logger
+from stratagem.feed.kinds.base import Input, Pass, Peekable
+from stratagem.mesh.mesh import Tree
+
+
+class ReadAgain(Input):
+    """An input of which nothing is known but how to begin a pass.
+
+    A restarted program reads again, and throws away, all that was read before: the order of a pass may depend
+    on how far the earlier ones came.
+
+    Args:
+        batches: What is read.
+        begin_pass: Begins the next pass.
+        num_batches: Batches in a pass; None if unknown or endless.
+        may_end: Whether a pass ends at a batch that no number tells beforehand.
+        alike: What to write so that all workers read the same.
+    """
+
+    def __init__(
+        self,
+        batches: Iterable[Tree],
+        *,
+        begin_pass: Callable[[], Iterator[Tree]] | None = None,
+        num_batches: int | None = None,
+        may_end: bool = True,
+        alike: str = "Give every worker the same dataset or generator, with the same seed.",
+    ) -> None:
+        self.num_batches, self.may_end, self.alike = num_batches, may_end, alike
+        self._kind = type(batches).__name__
+        self._once = isinstance(batches, Iterator)
+        # A generator expression, because the end of a pass is not the end of an iterator, which must not be closed.
+        self._begin_pass = begin_pass or (lambda: (batch for batch in batches) if self._once else iter(batches))
+        self._begun = 0
+        self._opened: Peekable | None = None  # the pass that comes next, its first batch looked at
+
+    def begin(self, earlier: Sequence[int], first: int) -> Pass:
+        batches = self._open(earlier, first)
+        self._opened, self._begun = None, len(earlier) + 1
+        return _not_used_up(batches, self._kind) if self._once else batches
+
+    def sample(self, earlier: Sequence[int], first: int) -> Tree:
+        return self._open(earlier, first).peek()
+
+    def _open(self, earlier: Sequence[int], first: int) -> Peekable:
+        if len(earlier) < self._begun or (self._opened is not None and self._opened.taken > first):
+            raise UsageError(
+                f"A position in the pass {len(earlier)} of a {self._kind} was to be restored, of which "
+                f"{self._begun} passes were begun in this program.",
+                "It can only be read from its beginning, and has gone too far.",
+                "Make it anew, and restore the position before anything is read.",
+            )
+        missing = list(earlier[self._begun :])
+        skipped = 0 if self._opened is None else self._opened.taken
+        if missing or first > skipped:
+            logger.info("Reading %d batches of the input again, to go on from there", sum(missing) + first - skipped)
+        for count in missing:
+            again = self._next_pass()
+            for _ in range(count):
+                next(again, None)
+            again.close()
+            self._opened, self._begun = None, self._begun + 1
+        self._opened = self._next_pass()
+        self._opened.skip_to(first)
+        return self._opened
+
+    def _next_pass(self) -> Peekable:
+        return self._opened or Peekable(self._begin_pass())
+
+
+def _not_used_up(batches: Peekable, kind: str) -> Generator[Tree, None, None]:
+    """Yield what a pass takes of an iterator, which must have something left."""
+    yield from batches
+    if not batches.taken:
+        raise UsageError(
+            f"A pass over a {kind} found it used up.",
+            "An iterator can be read once; this epoch would have no batch at all.",
+            "Use stratagem.data.Dataset.from_generator(make_batches), which begins anew for every pass, "
+            "or let it go on without end and write steps_per_epoch.",
+        )

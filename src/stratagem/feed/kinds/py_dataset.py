@@ -1,0 +1,122 @@
+"""`keras.utils.PyDataset`: batches by number, in an order that depends on a seed and the number of the pass alone."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import keras
+import numpy as np
+
+from stratagem.core.errors import UsageError
+from stratagem.data.batches import State
+from stratagem.feed.kinds.ahead import Ahead, Processes, Submit, telling_of_death
+from stratagem.feed.kinds.base import ChiefSeed, Input, Pass, no_batch
+from stratagem.mesh.mesh import Tree
+
+
+class PyDatasetInput(Input):
+    """A PyDataset, read with its own `workers`, `use_multiprocessing` and `max_queue_size`.
+
+    Keras draws the order of a shuffled PyDataset from Python's `random` at each pass: workers would each have
+    their own, and a restarted program another one. Its processes are forks, which hang or fail beside JAX's
+    threads; here they are spawned, once for all epochs.
+
+    Args:
+        dataset: The user's.
+        shuffle: Whether the order of its batches is random.
+        chief_seed: Makes the workers agree on a seed.
+    """
+
+    alike = "Let __getitem__ return the same batch for the same index on every worker; seed what it draws by the index."
+
+    def __init__(self, dataset: keras.utils.PyDataset, shuffle: bool, chief_seed: ChiefSeed) -> None:
+        self._dataset = dataset
+        # Python's generator follows keras.utils.set_random_seed, as Keras's own shuffle does.
+        self._seed = chief_seed("order of a PyDataset", random.getrandbits(31)) if shuffle else None
+        self._epochs = 0
+        self._reading: Ahead | None = None
+        self._processes: Processes | None = None
+        self._threads: ThreadPoolExecutor | None = None
+
+    @property
+    def num_batches(self) -> int | None:  # pyright: ignore[reportIncompatibleVariableOverride]  it may change
+        try:
+            return self._dataset.num_batches
+        except NotImplementedError:  # it says nothing of its length
+            return None
+
+    def begin(self, earlier: Sequence[int], first: int) -> Pass:
+        numbers = self._numbers(len(earlier), first)
+        workers = self._dataset.workers
+        if workers > 1 or (workers > 0 and self._dataset.use_multiprocessing):
+            self._reading = Ahead(self._start, numbers, self._dataset.max_queue_size)
+            return telling_of_death(self._reading, type(self._dataset).__name__)
+        return (self._dataset[number] for number in numbers)
+
+    def sample(self, earlier: Sequence[int], first: int) -> Tree:
+        # Not the pass's own batch: on_epoch_begin, which comes in between, may change it.
+        for number in self._numbers(len(earlier), 0):
+            return self._dataset[number]
+        raise no_batch()
+
+    def note(self, *, in_pass: bool) -> State:
+        return {"seed": self._seed, "epochs": self._epochs}
+
+    def recall(self, note: State) -> None:
+        """Take the seed, and let the dataset hear of the epochs before.
+
+        Raises:
+            UsageError: The dataset has heard of later ones, which it cannot take back.
+        """
+        kind, epochs = type(self._dataset), int(note["epochs"])
+        hears = kind.on_epoch_begin, kind.on_epoch_end
+        if epochs < self._epochs and hears != (
+            keras.utils.PyDataset.on_epoch_begin,
+            keras.utils.PyDataset.on_epoch_end,
+        ):
+            raise UsageError(
+                f"A position in epoch {epochs} of a {kind.__name__} was to be restored, which has heard of "
+                f"{self._epochs} epochs.",
+                "What it changed in on_epoch_end cannot be taken back.",
+                "Make it anew, and restore the position before anything is read.",
+            )
+        while self._epochs < epochs:
+            self._dataset.on_epoch_begin()
+            self.on_epoch_end()
+        self._seed, self._epochs = note["seed"], epochs
+
+    def on_epoch_begin(self) -> None:
+        self._dataset.on_epoch_begin()
+
+    def on_epoch_end(self) -> None:
+        if self._reading is not None:
+            self._reading.pause()  # what the dataset changes now must not be read at the same time, nor before
+        self._dataset.on_epoch_end()
+        self._epochs += 1
+
+    def close(self) -> None:
+        if self._threads is not None:
+            self._threads.shutdown(cancel_futures=True)
+        if self._processes is not None:
+            self._processes.close()
+        self._threads = self._processes = self._reading = None
+
+    def _start(self) -> Submit:
+        if self._dataset.use_multiprocessing:
+            self._processes = self._processes or Processes(self._dataset.workers)
+            return self._processes.send(self._dataset)
+        threads = self._threads = self._threads or ThreadPoolExecutor(self._dataset.workers)
+        return lambda number: threads.submit(self._dataset.__getitem__, number)
+
+    def _numbers(self, number: int, first: int) -> Iterator[int]:
+        """Return the indices of a pass from a batch on."""
+        count = self.num_batches
+        if count is None:
+            return itertools.count(first)
+        if self._seed is None:
+            return iter(range(first, count))
+        bits = np.random.Philox(np.random.SeedSequence(self._seed, spawn_key=(number,)))
+        return iter(np.argsort(bits.random_raw(count), kind="stable")[first:].tolist())

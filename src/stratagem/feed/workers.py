@@ -1,0 +1,165 @@
+"""Datasets of `fit` that workers make and read themselves: no batch passes through the chief."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from typing import Any
+
+from stratagem.core.errors import UsageError
+from stratagem.core.types import InputOptions
+from stratagem.data.batches import State
+from stratagem.feed.adapter import ShareAdapter, ShareIterator
+from stratagem.feed.batch import count_rows
+from stratagem.feed.dataset_creator import DatasetCreator
+from stratagem.feed.reading import Steps
+from stratagem.feed.sources import HasState, batch_spec_of, example_of, with_class_weight
+from stratagem.mesh.mesh import Tree
+from stratagem.ps.coordinator import ClusterCoordinator, PerWorkerValues
+from stratagem.replica.context import StrategyLike
+
+
+class WorkerSource:
+    """The datasets of all workers, as the chief sees them: it knows what a batch is like, and reads none.
+
+    Where the workers stand in them is not known, as nobody knows which batches a lost worker had trained on; a `fit`
+    that is resumed begins them anew.
+
+    Args:
+        strategy: A `ParameterServerStrategy`.
+        creator: Makes a worker's dataset.
+        class_weight: Weight of each class, turned into sample weights; or None.
+    """
+
+    num_batches: int | None = None
+
+    def __init__(self, strategy: Any, creator: DatasetCreator, class_weight: dict[int, float] | None) -> None:
+        self.class_weight = class_weight
+        self._strategy = strategy
+        self._coordinator = ClusterCoordinator(strategy)
+        options: InputOptions | None = creator.input_options
+
+        @functools.wraps(creator.dataset_fn)  # so that it travels like the user's function
+        def make() -> Any:
+            return strategy.distribute_datasets_from_function(creator, options)
+
+        self._dataset = self._coordinator.create_per_worker_dataset(make)
+        self._first: Tree = None
+
+    def first(self) -> Tree:
+        """Return arrays like those of a batch: some worker knows."""
+        if self._first is None:
+            batch = self._coordinator.schedule(_like_a_batch, args=(self._dataset,)).fetch()
+            count_rows(batch)
+            self._first = batch if self.class_weight is None else with_class_weight(batch, self.class_weight)
+        return self._first
+
+    @property
+    def element_spec(self) -> Tree:
+        return batch_spec_of(self.first())
+
+    def begin(self) -> PerWorkerValues:
+        """Begin a pass on each worker: return its iterators."""
+        return iter(self._dataset)
+
+    @property
+    def workers_up(self) -> int:
+        """How many workers there are at present."""
+        return self._strategy.crew.counts()["workers up"]
+
+    def position(self, reading: HasState | None) -> State:
+        return {}
+
+    def resume(self, state: State) -> None:
+        return
+
+    def close(self) -> None:
+        return
+
+
+class WorkerPass(ShareIterator):
+    """One pass over the datasets of all workers. It ends when each worker that is there has come to the end of its own.
+
+    Args:
+        source: The datasets.
+        strategy: A `ParameterServerStrategy`.
+        taken: Steps of this pass that were done before the program was restarted.
+
+    Attributes:
+        iterators: What steps are scheduled with.
+        class_weight: The same.
+        had_batch: Whether any step has had a batch.
+    """
+
+    def __init__(self, source: WorkerSource, strategy: StrategyLike, taken: int) -> None:
+        super().__init__(source, strategy, _nothing_here, taken)
+        self.class_weight = source.class_weight
+        self._workers = source
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        self.iterators = self._workers.begin()
+        self.had_batch = False
+        self._at_end: set[int] = set()
+        self._undone = 0
+
+    def begins_anew(self) -> bool:
+        """Begin another pass in the place of this one, if this one had any batch."""
+        had_batch = self.had_batch
+        if had_batch:
+            self._begin_anew()
+        return had_batch
+
+    def begin_steps(self, count: int) -> None:
+        """Hear that so many steps are about to begin.
+
+        Raises:
+            StopIteration: All workers have come to the ends of their datasets.
+        """
+        if self._undone:
+            self._undone = 0  # Keras tells the user
+            raise StopIteration
+        self.taken += count
+
+    def goes_on_without(self, worker: int) -> bool:
+        """Hear that a worker had no batch for a step; return whether another may have one."""
+        self._at_end.add(worker)
+        is_over = len(self._at_end) >= max(1, self._workers.workers_up)
+        self._undone += is_over
+        return not is_over
+
+    def end_steps(self) -> None:
+        """Hear that all steps have ended that were begun; tell what is undone, and begin another pass then."""
+        if self._undone:
+            warnings.warn(
+                f"The datasets of all workers ended too early: {self._undone} step(s) found no batch. Let "
+                "dataset_fn return dataset.repeat(), or ask for fewer steps.",
+                stacklevel=2,
+            )
+            self._begin_anew()
+
+
+class WorkerAdapter(ShareAdapter):
+    """Keras's view of the workers' datasets.
+
+    Args:
+        source: The datasets.
+        strategy: A `ParameterServerStrategy`.
+        steps_per_epoch: Steps in an epoch, of all workers together.
+    """
+
+    source: WorkerSource
+
+    def __init__(self, source: WorkerSource, strategy: StrategyLike, steps_per_epoch: int) -> None:
+        super().__init__(source, strategy, steps_per_epoch=steps_per_epoch)
+
+    def new_pass(self, taken: int) -> ShareIterator:
+        return WorkerPass(self.source, self.strategy, taken)
+
+
+def _nothing_here() -> Steps:
+    raise UsageError("The datasets of workers are read on the workers, in the steps that they run.")
+
+
+def _like_a_batch(dataset: Any) -> Tree:
+    return example_of(dataset.element_spec)

@@ -1,0 +1,1 @@
+"""Sums over the processes of one host, through memory that they share."""

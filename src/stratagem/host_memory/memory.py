@@ -1,0 +1,246 @@
+"""Sums over the workers of one host, through memory that they have in common.
+
+Each worker copies its arrays to its slot, tells the others, waits for them, and combines what lies in all slots into
+its own results. So every byte is read and written once or twice by the processor, where a socket on the same host
+(Gloo's way) copies it through the kernel, and stalls for 50 to 190 ms at some sizes.
+
+The workers wake each other with semaphores that lie in the memory (`sem_overview(7)`). The memory has no name and is
+gone with its last process. Each process holds a lock on one byte of it, which the system drops when the process dies,
+however it dies: so who waits finds out. A worker that lives but does not come is a matter for the watchdog
+(`cluster.watchdog`), which knows what each of them is doing.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import mmap
+import threading
+import time
+from collections.abc import Sequence
+from io import FileIO
+from typing import Final
+
+import numpy as np
+
+from stratagem.core.errors import PeerError
+from stratagem.host_memory.hosts import Hosts
+from stratagem.host_memory.lanes import Slots
+from stratagem.host_memory.plan import Plan
+
+CAPACITY: Final = 16 << 20
+"""Bytes of a slot. Memory that no exchange needs is never taken from the system."""
+
+SPIN_SECONDS: Final = 1e-4
+"""How long a worker with a core of its own looks out for another one before it sleeps."""
+
+SLICE_SECONDS: Final = 0.05
+"""How often a sleeping worker looks whether those it waits for still live."""
+
+_SEMAPHORE: Final = 64
+_TEXT: Final = 1024 - 24
+_HEAD: Final = np.dtype([("turn", "<i8"), ("signature", "<i8"), ("length", "<i8"), ("text", "S1", (_TEXT,))])
+_PAGE: Final = 1 << 21
+"""Slots begin at pages of this size, which the system may use for them."""
+
+
+class _Time(ctypes.Structure):
+    _fields_ = [("seconds", ctypes.c_long), ("nanoseconds", ctypes.c_long)]
+
+
+class _System:
+    """Functions of the C library. Looked up when there is memory to use them on: not all systems have them all."""
+
+    def __init__(self) -> None:
+        # These keep the interpreter's lock, as those of `host_slots` do.
+        quick = ctypes.PyDLL(None)
+        self.begin, self.post, self.trial = quick.sem_init, quick.sem_post, quick.sem_trywait
+        self.begin.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_uint]
+        self.post.argtypes = self.trial.argtypes = [ctypes.c_void_p]
+        self.wait = ctypes.CDLL(None).sem_timedwait
+        self.wait.argtypes = [ctypes.c_void_p, ctypes.POINTER(_Time)]
+
+
+def needed_bytes(workers: int, capacity: int = CAPACITY) -> int:
+    """Return the size of the memory.
+
+    Args:
+        workers: How many have it in common.
+        capacity: Bytes of a slot.
+    """
+    return _control_bytes(workers) + 2 * workers * capacity
+
+
+def _control_bytes(workers: int) -> int:
+    control = workers * workers * _SEMAPHORE + 2 * workers * _HEAD.itemsize
+    return -(-control // _PAGE) * _PAGE
+
+
+class HostMemory:
+    """One worker's view of the memory.
+
+    The memory lasts as long as the process. Exchanges must be made by all workers in the same order; who makes
+    another one than the others is told so.
+
+    Args:
+        file: The memory, `needed_bytes` large, full of zeros when the first worker gets it.
+        index: Which worker this is. The first one must have made its view before the others use theirs.
+        names: What to call each worker in messages.
+        spins: Whether each worker has a core of its own.
+        capacity: Bytes of a slot.
+        hosts: All workers by host, where there are others than these.
+    """
+
+    def __init__(
+        self,
+        file: FileIO,
+        index: int,
+        names: Sequence[str],
+        *,
+        spins: bool = True,
+        capacity: int = CAPACITY,
+        hosts: Hosts | None = None,
+    ) -> None:
+        self.index = index
+        self.workers = len(names)
+        self.capacity = capacity
+        self.hosts = hosts or Hosts((tuple(range(self.workers)),))
+        self._names = tuple(names)
+        self._spin_seconds = SPIN_SECONDS if spins else 0.0
+        self._file = file
+        self._system = _System()
+        self._turn = 0
+        self._lock = threading.Lock()
+        self._failure: str | None = None
+        self._plans: dict[int, Plan] = {}
+        size = needed_bytes(self.workers, capacity)
+        mapping = mmap.mmap(file.fileno(), size)
+        try:
+            mapping.madvise(mmap.MADV_HUGEPAGE)
+        except OSError:  # a system without
+            pass
+        self._bytes = np.frombuffer(mapping, np.uint8)
+        self._begin = int(self._bytes.ctypes.data)
+        heads = self.workers**2 * _SEMAPHORE
+        self._heads = self._bytes[heads : heads + 2 * self.workers * _HEAD.itemsize].view(_HEAD)
+        self._heads = self._heads.reshape(2, self.workers)
+        self._slots = Slots(self._bytes[_control_bytes(self.workers) :], index, self.workers, capacity)
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, index)
+        if index == 0:
+            for i in range(self.workers**2):
+                self._system.begin(self._begin + i * _SEMAPHORE, 1, 0)
+
+    def add(self, plan: Plan) -> None:
+        """Let programs call an exchange by its signature."""
+        self._plans.setdefault(plan.signature, plan)
+
+    def run(self, signature: int, operands: Sequence[int], results: Sequence[int]) -> None:
+        """Make an exchange that was added: the target of programs (`ffi.register`).
+
+        Args:
+            signature: Which exchange.
+            operands: Where the arrays lie in memory, and behind them the shares that are to be collected. More than
+                the exchange has are left alone.
+            results: Where the combined arrays are to lie: there too, or elsewhere; and behind them what is scattered.
+
+        Raises:
+            PeerError: A worker is gone, or makes another exchange.
+        """
+        with self._lock:
+            if self._failure is not None:
+                raise PeerError(self._failure)
+            try:
+                self._exchange(self._plans[signature], operands, results)
+            except PeerError as error:
+                self._failure = str(error)
+                raise
+
+    def _exchange(self, plan: Plan, operands: Sequence[int], results: Sequence[int]) -> None:
+        if plan.phase == "collect" and not plan.parts:
+            return
+        for number, runs in enumerate(plan.rounds):
+            turn, side = self._turn, self._turn % 2
+            # Whoever still reads this side of the slots, from two turns ago, has not told the others of the last one.
+            self._slots.lay(plan, runs, side, operands)
+            if number == 0:
+                self._say(plan, turn, side)
+            self._meet()
+            if number == 0:
+                self._check(plan, turn, side)
+            if plan.phase == "combine":
+                self._slots.combine(plan, runs, side, operands, results, self._meet)
+            elif plan.phase == "scatter":
+                self._slots.scatter(plan, runs, side, operands, results)
+            else:
+                self._slots.collect(runs, side, results)
+            self._turn += 1
+
+    # Meeting -------------------------------------------------------------------------------------
+
+    def _meet(self) -> None:
+        """Tell the others that this worker is here, and wait for them."""
+        others = [worker for worker in range(self.workers) if worker != self.index]
+        for worker in others:
+            self._system.post(self._semaphore(self.index, worker))
+        for worker in others:
+            self._await(worker)
+
+    def _semaphore(self, sender: int, receiver: int) -> int:
+        return self._begin + (sender * self.workers + receiver) * _SEMAPHORE
+
+    def _await(self, worker: int) -> None:
+        semaphore = self._semaphore(worker, self.index)
+        if self._system.trial(semaphore) == 0:
+            return
+        limit = time.perf_counter() + self._spin_seconds
+        while time.perf_counter() < limit:
+            if self._system.trial(semaphore) == 0:
+                return
+        until = _Time()
+        while True:
+            # Of POSIX's waits with a limit the one that all systems have goes by the time of day. If that is set back
+            # the sleep is longer, but it still ends when the other worker comes.
+            nanoseconds = time.time_ns() + int(1e9 * SLICE_SECONDS)
+            until.seconds, until.nanoseconds = divmod(nanoseconds, 10**9)
+            if self._system.wait(semaphore, until) == 0:
+                return
+            if not self._lives(worker):
+                raise PeerError(
+                    f"{self._names[worker]} has ended while {self._names[self.index]} waited for it in a step.",
+                    "Values of all workers could not be combined.",
+                    "Look at its output, and start the group again (`stratagem run --max-restarts` does).",
+                )
+
+    def _lives(self, worker: int) -> bool:
+        try:
+            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, worker)
+        except OSError:
+            return True
+        fcntl.lockf(self._file, fcntl.LOCK_UN, 1, worker)
+        return False
+
+    def _say(self, plan: Plan, turn: int, side: int) -> None:
+        """Write down which exchange this worker makes."""
+        head = self._heads[side, self.index]
+        text = plan.text.encode()[:_TEXT]
+        head["turn"], head["signature"], head["length"] = turn, plan.signature, len(text)
+        head["text"][: len(text)] = np.frombuffer(text, "S1")
+
+    def _check(self, plan: Plan, turn: int, side: int) -> None:
+        """Compare what the others have written down.
+
+        Raises:
+            PeerError: They make other exchanges.
+        """
+        heads = self._heads[side]
+        if (heads["signature"] == plan.signature).all() and (heads["turn"] == turn).all():
+            return
+        lines = []
+        for name, head in zip(self._names, heads, strict=True):
+            text = head["text"][: head["length"]].tobytes().decode(errors="replace")
+            lines.append(f"\n    {name}: exchange {head['turn'] + 1}, {text}")
+        raise PeerError(
+            f"The workers combine different values in the same step:{''.join(lines)}",
+            "Gradients of one variable would be added to those of another.",
+            "Run the same program with the same model and data on every worker.",
+        )

@@ -1,0 +1,108 @@
+"""This worker's rows of a batch, put on its devices in blocks of equal size.
+
+Arrays have one shape on all replicas, so short shares are filled up with copies of a row; whatever
+runs on the blocks cuts them off again before it computes anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, cast
+
+import jax
+import numpy as np
+
+from stratagem.core.errors import InputError
+from stratagem.mesh.mesh import ReplicaMesh, Tree
+from stratagem.mesh.values import PerReplica
+
+_NOT_COMPUTABLE: Final = "OSUTMm"
+"""Kinds of NumPy dtypes that no device holds: objects, bytes, text, dates, durations."""
+
+
+def in_blocks(shares: Sequence[int], block: int) -> Callable[[Any], np.ndarray]:
+    """Return a function that puts the rows of an array into blocks of equal size, one for each share, valid rows first.
+
+    Args:
+        shares: Rows of each share.
+        block: Rows of each block, at least the largest share.
+
+    Returns:
+        Function of an array that holds the shares one after another; its result has `len(shares) * block` rows.
+    """
+    if all(share == block for share in shares):
+        return np.asarray
+    slots = _slots(shares, block)
+    return lambda rows: _gathered(np.asarray(rows), slots)
+
+
+def _slots(shares: Sequence[int], block: int) -> np.ndarray:
+    """Return, for each slot of the blocks, which row goes there."""
+    last = max(sum(shares) - 1, 0)
+    slots: list[int] = []
+    start = 0
+    for share in shares:
+        stop = start + share
+        filler = min(max(stop - 1, 0), last)
+        slots.extend([*range(start, stop), *([filler] * (block - share))])
+        start = stop
+    return np.array(slots, dtype=np.intp)
+
+
+def _gathered(rows: np.ndarray, slots: np.ndarray) -> np.ndarray:
+    """Return the rows in their slots; zeros where there is none to copy."""
+    if len(rows) == 0:
+        return np.zeros((len(slots), *rows.shape[1:]), rows.dtype)
+    return rows[slots]
+
+
+def per_replica(mesh: ReplicaMesh, shares: Sequence[int], local: Tree) -> Tree:
+    """Put this worker's rows of a batch on its devices as per-replica values.
+
+    Args:
+        mesh: Where to.
+        shares: Rows of each replica of all workers.
+        local: Structure of NumPy arrays that hold the rows of this worker's replicas one after another.
+
+    Returns:
+        A structure of `PerReplica` values; with one replica, of arrays.
+
+    Raises:
+        InputError: An array holds text or objects.
+    """
+    if mesh.size == 1:
+        return jax.device_put(jax.tree.map(lambda leaf: _computable(np.asarray(leaf)), local), mesh.replicated)
+    block = max(1, *shares)
+    uneven = tuple(shares) if any(share != block for share in shares) else None
+    arranged = in_blocks([shares[replica] for replica in mesh.local_replicas], block)
+
+    def placed(leaf: Any) -> PerReplica:
+        rows = arranged(leaf)
+        return stacked(mesh, rows.reshape(len(mesh.local_replicas), block, *rows.shape[1:]), uneven)
+
+    return jax.tree.map(placed, local)
+
+
+def stacked(mesh: ReplicaMesh, components: np.ndarray, shares: tuple[int, ...] | None = None) -> PerReplica:
+    """Put the components of this worker's replicas on its devices as one per-replica value.
+
+    Args:
+        mesh: Where to.
+        components: Array whose first axis is the local replica.
+        shares: Valid rows of each replica's component where they differ.
+
+    Raises:
+        InputError: The array holds text or objects.
+    """
+    # Only on a mesh of one replica do blocks stay on the host, and there values are plain arrays.
+    return PerReplica(cast(jax.Array, mesh.shard_blocks(_computable(components))), mesh, shares)
+
+
+def _computable(leaf: np.ndarray) -> np.ndarray:
+    if leaf.dtype.kind in _NOT_COMPUTABLE:
+        raise InputError(
+            f"A component of the batch has dtype {leaf.dtype} and shape {leaf.shape}.",
+            "No device can hold it.",
+            "Turn it into numbers before the strategy gets it, for example text into ids, or leave it out.",
+        )
+    return leaf

@@ -1,0 +1,95 @@
+"""The collectives of a replica, and the derivatives of their answers."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from stratagem.core.errors import InputError
+from stratagem.mesh.exchange import Ragged
+from stratagem.mesh.mesh import AXIS
+
+
+def is_floating(value: jax.Array) -> bool:
+    """Whether values of this kind have derivatives."""
+    return jnp.issubdtype(value.dtype, jnp.inexact)
+
+
+def bounds(value: jax.Array) -> tuple[Any, Any]:
+    """Return the least and the greatest value of a dtype."""
+    if is_floating(value):
+        return -jnp.inf, jnp.inf
+    if value.dtype == jnp.bool_:
+        return False, True
+    facts = jnp.iinfo(value.dtype)
+    return facts.min, facts.max
+
+
+def linked(values: Sequence[jax.Array], answers: Sequence[jax.Array], pull: Callable[..., list[jax.Array]]) -> Any:
+    """Return answers of an exchange, with a derivative by the values that were exchanged.
+
+    The exchange itself cannot be differentiated: on an uneven batch its answer is put in from outside.
+
+    Args:
+        values: What went into the exchange.
+        answers: What came out, one for each value.
+        pull: Function of (values, answers, cotangents of the answers) that returns the cotangents of the
+            values; it is given the floating-point ones only.
+    """
+
+    @jax.custom_vjp
+    def link(values: list[jax.Array], answers: list[jax.Array]) -> list[jax.Array]:
+        return answers
+
+    def forward(values: list[jax.Array], answers: list[jax.Array]) -> tuple[list[jax.Array], tuple]:
+        return link(values, answers), (values, answers)  # the link itself, so that it can be differentiated again
+
+    def backward(known: tuple, cotangents: list[jax.Array]) -> tuple[list[jax.Array], list[jax.Array]]:
+        return pull(*known, cotangents), [jnp.zeros_like(ct) for ct in cotangents]
+
+    link.defvjp(forward, backward)
+    floating = [i for i, value in enumerate(values) if is_floating(value)]
+    answered = iter(link([values[i] for i in floating], [answers[i] for i in floating]))
+    return [next(answered) if i in floating else answer for i, answer in enumerate(answers)]
+
+
+def checked_axis(array: jax.Array, axis: int) -> int:
+    """Return an axis as a number from 0.
+
+    Raises:
+        InputError: The array has no such axis.
+    """
+    if not -array.ndim <= axis < array.ndim:
+        raise InputError(
+            f"all_gather was given axis={axis} and a value of shape {array.shape}.",
+            "There is no such axis to concatenate along.",
+            "Give values of rank 1 or more, for example `value[None]`, and one of their axes.",
+        )
+    return axis % array.ndim
+
+
+def gathered(operands: list[Ragged]) -> list[Ragged]:
+    """Concatenate the valid parts of every replica's arrays."""
+    return [dataclasses.replace(operand, value=_gathered_leaf(operand)) for operand in operands]
+
+
+def _gathered_leaf(operand: Ragged) -> jax.Array:
+    value, axis = operand.value, operand.axis
+    if operand.sizes is None:
+        return lax.all_gather(value, AXIS, axis=axis, tiled=True)
+    parts = lax.all_gather(value, AXIS)
+    return jnp.concatenate(
+        [lax.slice_in_dim(parts[i], 0, size, axis=axis) for i, size in enumerate(operand.sizes)], axis
+    )
+
+
+def own_part(whole: jax.Array, size: int, gathered: Ragged) -> jax.Array:
+    """Return this replica's part of something as large as what was gathered."""
+    sizes = gathered.sizes or (size,) * (whole.shape[gathered.axis] // size)
+    starts = jnp.cumsum(jnp.asarray([0, *sizes[:-1]]))
+    return lax.dynamic_slice_in_dim(whole, starts[lax.axis_index(AXIS)], size, gathered.axis)

@@ -1,0 +1,138 @@
+"""What crosses replicas in the middle of a step.
+
+A step is written for one replica. Where it needs the others (a sum of gradients, the number of
+unmasked entries) it calls `Exchange.call`. On an even batch that is a plain collective; on a batch that
+does not divide, `replica.uneven` answers it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from stratagem.mesh.mesh import AXIS, Tree
+from stratagem.mesh.split import Split
+
+Crossing = Callable[..., Tree]
+"""A function of one replica's operands that uses collectives; equal on all replicas."""
+
+
+@dataclass(frozen=True)
+class Ragged:
+    """An array whose size along one axis may differ between replicas.
+
+    Args:
+        value: The array; on an uneven batch as large as the largest replica's, the own part first.
+        axis: The axis, 0 or more.
+        sizes: The size on each replica, 0 where one has no rows; None where all are equal.
+    """
+
+    value: Any
+    axis: int
+    sizes: tuple[int, ...] | None = None
+
+
+jax.tree_util.register_dataclass(Ragged, data_fields=["value"], meta_fields=["axis", "sizes"])
+
+
+@dataclass(frozen=True)
+class Share:
+    """One replica's part of the batch, as the code inside a step sees it.
+
+    Args:
+        rows: Rows that the step runs on; a Python number, because shapes depend on it.
+        global_rows: Rows over all replicas.
+        weight: This replica's share of a mean over the batch: a number, or traced where shares differ.
+        present: Whether the replica has any rows: True, or traced where some have none.
+        first: The first replica that has rows.
+        empty: Whether a replica without rows runs on zero rows, as in TensorFlow: what it computes counts, but for
+            numbers that are none, such as a mean over no rows. Else it runs on a stand-in, and counts for nothing.
+    """
+
+    rows: int
+    global_rows: int
+    weight: Any
+    present: Any = True
+    first: int = 0
+    empty: bool = False
+
+    def masked(self, value: jax.Array, otherwise: Any = 0) -> jax.Array:
+        """Return `value`, or zeros where it does not count.
+
+        Args:
+            value: Any array.
+            otherwise: What to return in place of zeros.
+        """
+        if self.present is True:
+            return value
+        return jnp.where(self.counts(value), value, jnp.asarray(otherwise, value.dtype))
+
+    def counts(self, value: jax.Array) -> Any:
+        """Return whether a value counts: for all of it, or for each of its elements."""
+        if not self.empty or self.present is True:
+            return self.present
+        return jnp.logical_or(self.present, value == value)
+
+
+def own_share(split: Split, *, empty: bool = False) -> Share:
+    """Return this replica's share of a batch. Only inside a step on the mesh.
+
+    Args:
+        split: The shares of all replicas.
+        empty: Whether a replica without rows runs on zero rows.
+    """
+    if split.even:
+        return Share(rows=split.block, global_rows=split.rows, weight=1.0 / split.replicas)
+    rows = jnp.asarray(split.shares)[lax.axis_index(AXIS)]
+    weight = rows.astype(jnp.result_type(float)) / split.rows
+    return Share(
+        rows=split.block,
+        global_rows=split.rows,
+        weight=weight,
+        present=True if min(split.shares) else rows > 0,
+        first=next(i for i, share in enumerate(split.shares) if share),
+        empty=empty,
+    )
+
+
+class Exchange:
+    """The collectives of an even batch: run where they stand.
+
+    Attributes:
+        position: How many calls were answered since the step began; counts only where calls are replayed.
+    """
+
+    position = 0
+
+    def begin(self) -> None:
+        """Note that the step begins, or is traced again from its start."""
+        self.position = 0
+
+    def skip(self, calls: int) -> None:
+        """Note that something is not computed again that made so many calls."""
+        self.position += calls
+
+    def call(self, crossing: Crossing, *operands: Tree) -> Tree:
+        """Run `crossing` on this replica's operands together with the other replicas.
+
+        Args:
+            crossing: Function of `operands` that uses collectives. It must not close over values of
+                the step.
+            operands: Nested structures of arrays.
+        """
+        return crossing(*operands)
+
+
+class CompiledExchange(Exchange):
+    """The collectives of a step that is not compiled itself: each crossing is one program.
+
+    JAX compiles operation by operation what runs uncompiled on several devices, anew each time.
+    """
+
+    def call(self, crossing: Crossing, *operands: Tree) -> Tree:
+        return jax.jit(crossing)(*operands)

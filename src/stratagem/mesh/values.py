@@ -1,0 +1,122 @@
+"""Values that hold one component for each replica."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from stratagem.core.eager import EagerArray
+from stratagem.core.errors import UsageError
+from stratagem.mesh.mesh import ReplicaMesh, Tree
+
+
+class DistributedValues:
+    """One value for each replica (`tf.distribute.DistributedValues`).
+
+    The components lie side by side on the mesh: component `i` is on device `i`.
+
+    Args:
+        stacked: Global array whose first axis is the replica.
+        mesh: The mesh it lies on.
+        shares: Valid rows of each component where they differ, else None.
+        empty: Which replicas had no rows of the batch that it was computed from; None where all had some. What is no
+            number there, such as a mean over no rows, does not count where components are combined.
+    """
+
+    def __init__(
+        self,
+        stacked: jax.Array,
+        mesh: ReplicaMesh,
+        shares: tuple[int, ...] | None = None,
+        empty: tuple[bool, ...] | None = None,
+    ) -> None:
+        self.stacked = stacked
+        self.mesh = mesh
+        self.shares = shares
+        self.empty = empty
+
+    @property
+    def values(self) -> tuple[EagerArray, ...]:
+        """The components of this worker's replicas, in order."""
+        pieces = sorted(self.stacked.addressable_shards, key=lambda shard: shard.index[0].start or 0)
+        components = [np.asarray(piece.data)[0] for piece in pieces]
+        if self.shares is not None:
+            components = [
+                component[: self.shares[replica]]
+                for component, replica in zip(components, self.mesh.local_replicas, strict=True)
+            ]
+        return tuple(np.asarray(component).view(EagerArray) for component in components)
+
+    def __repr__(self) -> str:
+        lines = [
+            f"  {replica}: {component.numpy()!r}"
+            for replica, component in zip(self.mesh.local_replicas, self.values, strict=True)
+        ]
+        return "\n".join([f"{type(self).__name__}:{{", *lines, "}"])
+
+
+class PerReplica(DistributedValues):
+    """Components that may differ between replicas."""
+
+
+jax.tree_util.register_pytree_node(
+    PerReplica,
+    lambda value: ((value.stacked,), (value.mesh, value.shares, value.empty)),
+    lambda facts, children: PerReplica(children[0], *facts),
+)
+
+
+class Component:
+    """A per-replica value inside `merge_call`: this replica's component, which stands for those of all.
+
+    Args:
+        own: The component, traced.
+        context: The replica context that merges.
+    """
+
+    def __init__(self, own: jax.Array, context: Any) -> None:
+        self.own = own
+        self.context = context
+
+    def __jax_array__(self) -> jax.Array:
+        raise UsageError(
+            f"A per-replica value of shape {tuple(self.own.shape)} was used as one array inside merge_call.",
+            "Each replica holds another component of it, and there is no replica whose turn it is.",
+            "Combine it first, strategy.reduce(stratagem.ReduceOp.SUM, value, axis=None); or compute before "
+            "merge_call, where each replica has its own.",
+        )
+
+    def __repr__(self) -> str:
+        return f"Component({self.own!r})"
+
+
+def local_results(value: Tree) -> tuple[Any, ...]:
+    """Return this worker's components of a value (`Strategy.experimental_local_results`).
+
+    Args:
+        value: A `DistributedValues`, a structure of them, or a plain value.
+
+    Returns:
+        One entry for each local replica; a plain value gives a tuple of itself.
+
+    Raises:
+        UsageError: Called on a per-replica value inside `merge_call`.
+    """
+    leaves, structure = jax.tree.flatten(value, is_leaf=lambda leaf: isinstance(leaf, DistributedValues))
+    if any(isinstance(leaf, Component) for leaf in leaves):
+        raise UsageError(
+            "experimental_local_results was called on a per-replica value inside merge_call.",
+            "The components of the other replicas are not at hand while a step runs.",
+            "Combine them with strategy.reduce or strategy.gather.",
+        )
+    spread = [leaf.values for leaf in leaves if isinstance(leaf, DistributedValues)]
+    if not spread:
+        return (value,)
+    rows = []
+    for i in range(len(spread[0])):
+        rows.append(
+            structure.unflatten([leaf.values[i] if isinstance(leaf, DistributedValues) else leaf for leaf in leaves])
+        )
+    return tuple(rows)

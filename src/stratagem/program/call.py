@@ -1,0 +1,81 @@
+"""The call of a traced function: which of its arguments are inputs of a program, and which part of its signature."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.core import Tracer
+
+from stratagem.mesh.mesh import Tree
+from stratagem.mesh.values import DistributedValues
+from stratagem.program.captured_names import is_equal_by_value
+from stratagem.program.guards import Place, is_number
+
+
+class Call:
+    """A function with its arguments, the arrays among them taken out.
+
+    Attributes:
+        arrays: The arrays among the arguments.
+        numbers: Where the numbers among them stand.
+        objects: What else is among them and counts by what it is, not by its value: a model, a configuration.
+        plain: All arguments that are no arrays.
+
+    Args:
+        fn: The function.
+        args: Positional arguments.
+        kwargs: Keyword arguments.
+        whole: What stands for one array, though JAX would look into it.
+    """
+
+    def __init__(
+        self,
+        fn: Callable[..., Tree],
+        args: Sequence[Tree],
+        kwargs: Mapping[str, Tree],
+        whole: Callable[[object], bool] | None = None,
+    ) -> None:
+        leaves, self._structure = jax.tree.flatten((tuple(args), dict(kwargs)), is_leaf=whole)
+        leaves: list[Any] = [leaf.full_lower() if isinstance(leaf, Tracer) else leaf for leaf in leaves]
+        self.fn = fn
+        self._places = [i for i, leaf in enumerate(leaves) if _is_array(leaf)]
+        self._leaves = [None if _is_array(leaf) else leaf for leaf in leaves]
+        self.plain = [leaf for leaf in leaves if not _is_array(leaf)]
+        self.arrays = [leaves[i] for i in self._places]
+        self.numbers = [
+            Place((i, self._structure), self._leaves, i) for i, leaf in enumerate(self._leaves) if is_number(leaf)
+        ]
+        self.objects = [leaf for leaf in self.plain if not is_number(leaf) and not is_equal_by_value(leaf)]
+
+    @property
+    def name(self) -> str:
+        """The function's name, for messages."""
+        return getattr(self.fn, "__qualname__", None) or type(self.fn).__name__
+
+    @property
+    def signature(self) -> Hashable:
+        """What a program depends on, besides the function, objects, and the values of numbers."""
+        plain = tuple([_fact(leaf) for leaf in self._leaves])
+        arrays = [array.stacked if isinstance(array, DistributedValues) else array for array in self.arrays]
+        shapes = tuple([(array.shape, str(array.dtype)) for array in arrays])
+        return (self._structure, plain, tuple(self._places), shapes)
+
+    def on(self, arrays: Sequence[jax.Array]) -> Tree:
+        """Call the function with `arrays` in their places."""
+        leaves = list(self._leaves)
+        for place, array in zip(self._places, arrays, strict=True):
+            leaves[place] = array
+        args, kwargs = self._structure.unflatten(leaves)
+        return self.fn(*args, **kwargs)
+
+
+def _is_array(leaf: object) -> bool:
+    return isinstance(leaf, DistributedValues | jax.Array | np.ndarray | np.generic)
+
+
+def _fact(leaf: Any) -> Hashable:
+    """Return what of a plain argument is part of the signature: its type, and its value where that is what it is."""
+    return (type(leaf), leaf) if not is_number(leaf) and is_equal_by_value(leaf) else type(leaf)

@@ -1,0 +1,1 @@
+"""Changes to the program of a step before XLA compiles it, one module each."""

@@ -1,0 +1,148 @@
+"""One tracing of a user's function: which variables it touches, and how to run it again.
+
+A function given to `run` or `function` looks stateful: it reads and assigns Keras variables. While
+it is traced, a `TracedVariables` scope gives each variable its value and notes reads and
+assignments. `Replayable` can run the function again from its start, which is how a gradient tape
+obtains the function that it differentiates.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
+
+import jax
+import keras
+from jax.core import Tracer
+
+from stratagem.core.errors import UsageError
+from stratagem.program.compat import enclosing_scope, stored_dtype, stored_value
+from stratagem.program.python_values import explaining_tensors_as_python_values
+
+
+class ReadHook(Protocol):
+    """Something that sees, and may replace, the value of a variable that is read."""
+
+    def on_read(self, variable: Any, value: Any) -> Any: ...
+
+
+class TracedVariables(keras.StatelessScope):
+    """Gives variables given values while a function is traced, and notes which it touches.
+
+    Args:
+        values: Pairs of a variable and its value.
+        discovering: Whether the function may make variables; None for a part of a function.
+    """
+
+    def __init__(self, values: Sequence[tuple[Any, Any]] = (), *, discovering: bool | None = None) -> None:
+        super().__init__(state_mapping=list(values), collect_losses=True)  # for `model.losses`
+        self.discovering = discovering
+        self.read: dict[int, Any] = {}
+        self.assigned: dict[int, Any] = {}
+        self.hooks: list[ReadHook] = []
+
+    def get_current_value(self, variable: Any) -> Any:
+        """Return the value that a read of `variable` gives."""
+        self.read[id(variable)] = variable
+        value = super().get_current_value(variable)
+        outer = enclosing_scope(self)
+        if value is None and self.discovering is False and stored_value(variable) is None:
+            raise _made_each_time(variable)
+        if value is None and outer is not None:
+            value = outer.get_current_value(variable)
+        if value is None and stored_value(variable) is None:
+            # Made in this very trace and initialised after it: until then only its shape matters.
+            value = keras.ops.zeros(variable.shape, stored_dtype(variable))
+            super().add_update((variable, value))
+        if value is None:  # not None: Keras gives what it finds here to regularizers
+            value = stored_value(variable)
+        for hook in self.hooks:
+            value = hook.on_read(variable, value)
+        return value
+
+    def add_update(self, update: tuple[Any, Any]) -> None:
+        """Note an assignment: (variable, value)."""
+        variable, value = update
+        self.assigned[id(variable)] = variable
+        if self.hooks:  # a tape sees reads; what is assigned is a constant to it, as in TensorFlow
+            value = jax.lax.stop_gradient(value)
+        super().add_update((variable, value))
+
+    @property
+    def touched(self) -> list[Any]:
+        """The variables that were read or assigned, in order."""
+        return list({**self.read, **self.assigned}.values())
+
+
+class Replayable:
+    """A function that is being traced and can be traced again from its start.
+
+    Args:
+        body: The function, with its arguments filled in.
+        values: The variables' values at its start.
+        discovering: Whether only the variables it touches matter, not what it computes.
+    """
+
+    def __init__(
+        self, body: Callable[[], Any], values: Sequence[tuple[Any, Any]] = (), *, discovering: bool = False
+    ) -> None:
+        self.body = body
+        self.values = list(values)
+        self.discovering = discovering
+        self.scope = TracedVariables(self.values, discovering=discovering)
+        self.again = False
+        """Whether this repeats a tracing that goes on: what a tracing does besides computing is done already."""
+        self.notes: dict[str, list[Any]] = {}
+        """What users of replays keep for one tracing, in the order in which it happened."""
+
+    def run(self) -> Any:
+        """Trace the function from its start."""
+        with explaining_tensors_as_python_values(), self.scope, _current(self):
+            return self.body()
+
+
+_stack = threading.local()
+
+
+@contextlib.contextmanager
+def _current(replayable: Replayable) -> Iterator[None]:
+    stack = _stack.__dict__.setdefault("tracings", [])
+    stack.append(replayable)
+    try:
+        yield
+    finally:
+        stack.pop()
+
+
+def current_tracing() -> Replayable | None:
+    """Return the innermost function that is being traced, or None outside all."""
+    stack = _stack.__dict__.get("tracings")
+    return stack[-1] if stack else None
+
+
+def _made_each_time(variable: Any) -> UsageError:
+    return UsageError(
+        f"A function that is being compiled makes a variable each time it runs: {variable.path!r}, of shape "
+        f"{tuple(variable.shape)}.",
+        "A compiled function runs without Python: the variable would not be made anew, and has no value yet.",
+        "Make layers, optimizers and variables outside the function, or keep them where the next call finds them: "
+        "`if self.dense is None: self.dense = keras.layers.Dense(3)`.",
+    )
+
+
+def is_traced(value: Any) -> bool:
+    """Whether a value is not known yet, because what computes it is being compiled."""
+    return isinstance(value, Tracer) and value.to_concrete_value() is None
+
+
+def note_updated_alike(variables: Sequence[Any]) -> None:
+    """Note that every replica gives these variables the same new value, so that they need no combining.
+
+    Args:
+        variables: What an optimizer updates, and the optimizer's own.
+    """
+    tracing = current_tracing()
+    if tracing is not None:
+        tracing.notes.setdefault("updated alike", []).extend(variables)

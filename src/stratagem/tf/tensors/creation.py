@@ -1,0 +1,379 @@
+"""Tensors from nothing: `tf.constant`, `tf.zeros`, `tf.range`, `tf.one_hot`; and what is known of one: `tf.shape`.
+
+Source of the semantics: https://www.tensorflow.org/api_docs/python/tf
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import keras
+import numpy as np
+
+from stratagem.core.eager import EagerArray, EagerText
+from stratagem.core.errors import InputError, explain
+from stratagem.loop import derivatives
+from stratagem.program.tracing import current_tracing, is_traced
+from stratagem.tf.dtypes import as_dtype
+from stratagem.tf.tensors.operation import held, hosted, integers, is_text, operation, tensor, xp
+from stratagem.tf.tensors.shapes import TensorShape
+
+
+def constant(value: Any, dtype: Any = None, shape: Any = None, name: str | None = "Const") -> Any:
+    """Return a tensor of a value (`tf.constant`).
+
+    Args:
+        value: A number, text, an array, or nested lists of them.
+        dtype: The dtype; None for the value's: int32 and float32 for numbers of Python.
+        shape: The shape; a single value fills it.
+        name: No effect.
+
+    Raises:
+        TypeError: Numbers with a point are to become whole ones.
+
+    Example:
+        >>> constant([1, 2, 3]).numpy()
+        array([1, 2, 3], dtype=int32)
+        >>> constant(0.5, shape=(2,)).numpy()
+        array([0.5, 0.5], dtype=float32)
+    """
+    made = tensor(value, dtype)
+    _refuse_fractions(value, made)
+    if shape is None:
+        return made
+    numpy = np if isinstance(made, np.ndarray) else jnp
+    wanted = integers(shape)
+    return numpy.full(wanted, made) if made.size == 1 else numpy.reshape(made, wanted)
+
+
+def _refuse_fractions(value: Any, made: Any) -> None:
+    """Refuse numbers of Python that are no whole ones, where whole ones are asked for.
+
+    Raises:
+        TypeError: There is one.
+    """
+    of_python = isinstance(value, int | float | list | tuple) and np.issubdtype(made.dtype, np.integer)
+    if of_python and any(isinstance(leaf, float) for leaf in jax.tree.leaves(value)):
+        raise TypeError(
+            explain(
+                f"{value!r} was to become a tensor of {made.dtype}.",
+                "Fractions would be cut off; TensorFlow refuses it too.",
+                "Write tf.cast(value, dtype), or whole numbers.",
+            )
+        )
+
+
+def convert_to_tensor(value: Any, dtype: Any = None, dtype_hint: Any = None, name: str | None = None) -> Any:
+    """Return a tensor of a value (`tf.convert_to_tensor`); a tensor must have the dtype that is asked for.
+
+    Raises:
+        InputError: The value is a tensor of another dtype.
+    """
+    if dtype is not None and isinstance(value, jax.Array) and value.dtype != held(dtype):
+        raise InputError(
+            f"convert_to_tensor was given a tensor of {value.dtype} and dtype {as_dtype(dtype)!r}.",
+            "TensorFlow does not change the dtype of a tensor here.",
+            "Write tf.cast(value, dtype).",
+        )
+    made = tensor(value, dtype)
+    return own_tensor(made) if isinstance(value, keras.Variable) else made
+
+
+def own_tensor(value: Any) -> Any:
+    """Return a tensor with the same values that no other is: a tape can differentiate by it, and not by the other."""
+    has_derivative = isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jnp.inexact)
+    return jnp.copy(value) if has_derivative else value
+
+
+@operation
+def identity(input: Any, name: str | None = None) -> Any:
+    """Return a tensor with the same values (`tf.identity`); in a `model_fn` hooks find it by its name."""
+    calls = sys.modules.get("stratagem.estimator.running_call")  # not loaded for who uses no Estimator
+    value = own_tensor(tensor(input))
+    return value if calls is None else calls.identity(value, name)
+
+
+@operation
+def cast(x: Any, dtype: Any, name: str | None = None) -> Any:
+    """Return a tensor of another dtype (`tf.cast`); fractions are cut off, and of a complex number its imaginary part.
+
+    Args:
+        x: A tensor, or what becomes one.
+        dtype: The dtype; JAX holds int64 as int32 and float64 as float32.
+        name: No effect.
+
+    Example:
+        >>> cast([1.8, 2.2], "int32").numpy()
+        array([1, 2], dtype=int32)
+    """
+    x, kind = tensor(x), held(dtype)
+    if np.iscomplexobj(x) and not np.issubdtype(kind, np.complexfloating) and kind != np.bool_:
+        x = x.real  # NumPy and JAX warn of what is lost
+    return x.astype(kind)
+
+
+@operation
+def saturate_cast(value: Any, dtype: Any, name: str | None = None) -> Any:
+    """Return a tensor of another dtype, values beyond its bounds brought to them (`tf.saturate_cast`)."""
+    x, kind = tensor(value), as_dtype(held(dtype))
+    return xp(x).clip(x, kind.min, kind.max).astype(held(dtype))
+
+
+@operation
+def bitcast(input: Any, type: Any, name: str | None = None) -> Any:
+    """Return the same bits as another dtype (`tf.bitcast`)."""
+    return jax.lax.bitcast_convert_type(jnp.asarray(tensor(input)), held(type))
+
+
+def _filled(shape: Any, value: Any, dtype: Any) -> Any:
+    if as_dtype(dtype) == "string":
+        return hosted(np.full(integers(shape), b"", object))
+    return xp().full(integers(shape), value, held(dtype))
+
+
+def zeros(shape: Any, dtype: Any = "float32", name: str | None = None, layout: Any = None) -> Any:
+    """Return a tensor of zeros (`tf.zeros`).
+
+    Example:
+        >>> zeros([2, 1], "int32").tolist()
+        [[0], [0]]
+    """
+    return hosted_or_not(_filled(shape, 0, dtype))
+
+
+def ones(shape: Any, dtype: Any = "float32", name: str | None = None, layout: Any = None) -> Any:
+    """Return a tensor of ones (`tf.ones`)."""
+    return hosted_or_not(_filled(shape, 1, dtype))
+
+
+def hosted_or_not(value: Any) -> Any:
+    """Return NumPy's arrays as tensors of functions of datasets, and JAX's as they are."""
+    return value if isinstance(value, jax.Array) else hosted(value)
+
+
+@operation
+def fill(dims: Any, value: Any, name: str | None = None, layout: Any = None) -> Any:
+    """Return a tensor of one value (`tf.fill`).
+
+    Example:
+        >>> fill([2], 7).tolist()
+        [7, 7]
+    """
+    x = tensor(value)
+    return xp(x).full(integers(dims), x, x.dtype)
+
+
+@operation
+def zeros_like(input: Any, dtype: Any = None, name: str | None = None, layout: Any = None) -> Any:
+    """Return zeros of a tensor's shape and dtype, empty texts for text (`tf.zeros_like`)."""
+    x = tensor(input)
+    if is_text(x) and dtype is None:
+        return hosted(np.full(np.shape(x), b"", object))
+    return xp(x).zeros_like(x, dtype=x.dtype if dtype is None else held(dtype))
+
+
+@operation
+def ones_like(input: Any, dtype: Any = None, name: str | None = None, layout: Any = None) -> Any:
+    """Return ones of a tensor's shape and dtype (`tf.ones_like`)."""
+    x = tensor(input)
+    return xp(x).ones_like(x, dtype=x.dtype if dtype is None else held(dtype))
+
+
+def eye(
+    num_rows: Any, num_columns: Any = None, batch_shape: Any = None, dtype: Any = "float32", name: str | None = None
+) -> Any:
+    """Return an identity matrix, or a batch of them (`tf.eye`)."""
+    numpy = xp()
+    matrix = numpy.eye(int(num_rows), None if num_columns is None else int(num_columns), dtype=held(dtype))
+    return matrix if batch_shape is None else numpy.broadcast_to(matrix, (*integers(batch_shape), *matrix.shape))
+
+
+def range(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name: str = "range") -> Any:
+    """Return numbers at equal distances (`tf.range`).
+
+    The bounds must be known, as a shape must: in a compiled function no results of computations. A loop
+    `for i in tf.range(n)` there is unrolled.
+
+    Args:
+        start: The first number; alone, the limit.
+        limit: Where it ends, not included.
+        delta: The distance.
+        dtype: The dtype; None for that of the numbers.
+        name: No effect.
+
+    Raises:
+        InputError: A bound is the result of a computation in a compiled function, or the steps lead away from it.
+
+    Example:
+        >>> range(3).tolist(), range(3, 18, 3).tolist()
+        ([0, 1, 2], [3, 6, 9, 12, 15])
+    """
+    if limit is None:
+        start, limit = 0, start
+    bounds = [start, limit, delta]
+    if any(is_traced(bound) for bound in bounds):
+        raise InputError(
+            "tf.range was given a number that the compiled function computes.",
+            "How many numbers it makes must be known when the function is compiled.",
+            "Give a number of Python or of a shape; a loop of unknown length is tf.while_loop(condition, body, "
+            "loop_vars).",
+        )
+    numbers = [np.asarray(tensor(bound)) for bound in bounds]
+    if numbers[2] == 0 or (numbers[1] - numbers[0]) * np.sign(numbers[2]) < 0:
+        raise InputError(
+            f"tf.range was asked to go from {numbers[0]} to {numbers[1]} in steps of {numbers[2]}.",
+            "It never arrives; TensorFlow refuses it too.",
+            "Correct the bounds, or the sign of the step.",
+        )
+    kind = np.result_type(*numbers) if dtype is None else np.dtype(as_dtype(dtype).as_numpy_dtype)
+    made = np.arange(*(number.item() for number in numbers)).astype(kind)
+    if current_tracing() is not None:  # of NumPy, so that `for i in tf.range(3)` gives numbers that are known
+        return hosted(made.astype(held(kind)))
+    return tensor(made)
+
+
+@operation
+def linspace(start: Any, stop: Any, num: Any, name: str | None = None, axis: int = 0) -> Any:
+    """Return numbers at equal distances, both ends among them (`tf.linspace`)."""
+    start, stop = (derivatives.constant(x) if isinstance(x, jax.Array) else x for x in (tensor(start), tensor(stop)))
+    kind = start.dtype if jnp.issubdtype(start.dtype, jnp.inexact) else np.dtype(np.float32)
+    return xp(start, stop).linspace(start, stop, int(num), axis=axis).astype(kind)
+
+
+@operation
+def one_hot(
+    indices: Any,
+    depth: Any,
+    on_value: Any = None,
+    off_value: Any = None,
+    axis: Any = None,
+    dtype: Any = None,
+    name: str | None = None,
+) -> Any:
+    """Return a 1 at each index among zeros (`tf.one_hot`).
+
+    Args:
+        indices: Whole numbers; those outside 0 to `depth` - 1 give no 1.
+        depth: How many there are.
+        on_value: What stands instead of 1.
+        off_value: What stands instead of 0.
+        axis: Where the new axis goes; None for last.
+        dtype: The dtype; None for float32, or that of the values.
+        name: No effect.
+
+    Example:
+        >>> one_hot([0, 2, -1], 3).tolist()
+        [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, 0.0, 0.0]]
+    """
+    x = tensor(indices)
+    axis = -1 if axis is None else int(axis)
+    given = [value for value in (on_value, off_value) if value is not None]
+    kind = held(dtype) if dtype is not None else tensor(given[0]).dtype if given else np.dtype(np.float32)
+    numpy = xp(x)
+    hot = numpy.expand_dims(x, axis) == numpy.arange(int(depth)).reshape(
+        [-1 if a == axis % (x.ndim + 1) else 1 for a in np.arange(x.ndim + 1)]
+    )
+    on, off = (
+        derivatives.constant(x) if isinstance(x, jax.Array) else x
+        for x in (1 if on_value is None else on_value, 0 if off_value is None else off_value)
+    )
+    return numpy.where(hot, numpy.asarray(on, kind), numpy.asarray(off, kind))
+
+
+def shape(input: Any, out_type: Any = "int32", name: str | None = None) -> Any:
+    """Return a tensor's shape as a tensor, of NumPy, so that it can be used as a shape again (`tf.shape`).
+
+    Of a symbolic tensor of Keras it is a tuple, with None where the size is not known; so it is in a layer that Keras
+    calls to see what shape comes out, with symbols in place of None.
+
+    Example:
+        >>> shape(zeros([2, 3])).numpy().tolist()
+        [2, 3]
+    """
+    if isinstance(input, keras.KerasTensor):
+        return keras.ops.shape(input)
+    sizes = _shaped(input).shape
+    if not all(isinstance(size, int) for size in sizes):
+        return sizes
+    return hosted(np.asarray(sizes, as_dtype(out_type).as_numpy_dtype))
+
+
+def size(input: Any, out_type: Any = "int32", name: str | None = None) -> Any:
+    """Return how many elements a tensor has (`tf.size`), as `shape` does."""
+    return hosted(np.asarray(_shaped(input).size, as_dtype(out_type).as_numpy_dtype))
+
+
+def rank(input: Any, name: str | None = None) -> Any:
+    """Return how many axes a tensor has (`tf.rank`), as `shape` does."""
+    return hosted(np.asarray(len(input.shape if hasattr(input, "shape") else _shaped(input).shape), np.int32))
+
+
+def _shaped(value: Any) -> Any:
+    if isinstance(value, bytes | str) or is_text(value):
+        return np.asarray(value, object)
+    return value if hasattr(value, "shape") and hasattr(value, "size") else tensor(value)
+
+
+def is_tensor(x: Any) -> bool:
+    """Return whether something is a tensor or a variable (`tf.is_tensor`)."""
+    return isinstance(x, (keras.Variable, *_TENSORS))
+
+
+_TENSORS: tuple[type, ...] = (jax.Array, EagerArray, EagerText, keras.KerasTensor)
+
+
+class _TensorKind(type):
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, _TENSORS)
+
+
+class Tensor(metaclass=_TensorKind):
+    """What `isinstance(x, tf.Tensor)` asks: arrays of JAX, traced or not, are; so are elements of datasets."""
+
+
+def ensure_shape(x: Any, shape: Any, name: str | None = None) -> Any:
+    """Return a tensor whose shape has been checked (`tf.ensure_shape`).
+
+    Args:
+        x: The tensor.
+        shape: Its shape; None where the size may be any.
+        name: No effect.
+
+    Raises:
+        InputError: It has another shape.
+    """
+    x = tensor(x)
+    wanted = TensorShape(shape)
+    if not wanted.is_compatible_with(x.shape):
+        raise InputError(
+            f"The tensor's shape is {tuple(x.shape)}, not {wanted}.",
+            "What follows expects the other shape.",
+            "Correct the shape given to tf.ensure_shape, or what made the tensor.",
+        )
+    return x
+
+
+def make_ndarray(tensor: Any) -> np.ndarray:
+    """Return a tensor as NumPy (`tf.make_ndarray`)."""
+    return np.asarray(tensor)
+
+
+def get_static_value(tensor: Any, partial: bool = False) -> Any:
+    """Return a tensor's value if it is known, else None (`tf.get_static_value`)."""
+    return None if is_traced(tensor) or isinstance(tensor, keras.KerasTensor) else np.asarray(tensor)
+
+
+guarantee_const = identity
+
+
+def identity_n(input: Any, name: str | None = None) -> list[Any]:
+    """Return tensors with the same values (`tf.identity_n`)."""
+    return [own_tensor(tensor(each)) for each in input]
+
+
+def shape_n(input: Any, out_type: Any = "int32", name: str | None = None) -> list[Any]:
+    """Return the shapes of several tensors (`tf.shape_n`), as `shape` does."""
+    return [shape(each, out_type) for each in input]

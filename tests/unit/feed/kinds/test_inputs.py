@@ -1,0 +1,99 @@
+"""Every kind of input: its batches, the same on any number of workers, and going on after a restart."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.unit.feed.kinds.kinds import BATCH, KINDS, ROWS
+
+from stratagem.data.batches import whole
+from stratagem.feed.keras_input import WholeBatches
+from stratagem.feed.kinds.choose import input_of
+from stratagem.mesh.split import Split
+
+LONGEST = 5
+"""Batches that are read of a pass without end."""
+
+
+def source_of(value: Any, *, seed: int = 1, rows_of: Any = whole, shuffle: bool = True) -> WholeBatches:
+    """Return the source as a program sees it whose chief draws `seed`."""
+    return WholeBatches(input_of(value, lambda _, __: seed, 1, shuffle=shuffle), rows_of, pass_is_epoch=True)
+
+
+def _part(rows: int, workers: int, worker: int) -> slice:
+    before = np.cumsum([0, *Split(rows, workers).shares])
+    return slice(int(before[worker]), int(before[worker + 1]))
+
+
+def targets(rows: Any) -> list[int]:
+    (x, y), count = rows.data, len(rows.data[1])
+    np.testing.assert_array_equal(x[:, 0], y) if count else None
+    return y.tolist()
+
+
+def read(source: WholeBatches, reader: Any = None) -> list[list[int]]:
+    """Read a pass, or what is left of one."""
+    return [targets(rows) for rows in itertools.islice(reader or source.open(), LONGEST)]
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    KINDS[request.param]()  # skips, where the library is missing
+    return request.param
+
+
+def test_finite_passes_hold_each_example_once(kind: str) -> None:
+    if kind in ("generator", "torch with a sampler") or "endless" in kind or "repeated" in kind:
+        pytest.skip("examples come several times")
+    source = source_of(KINDS[kind]())
+    passes = [list(itertools.chain(*read(source))) for _ in range(2)]
+    source.close()
+    whole_batches_only = "filtered" in kind or "drop_last" in kind
+    for one_pass in passes:
+        assert len(set(one_pass)) == len(one_pass) == (ROWS // BATCH * BATCH if whole_batches_only else ROWS)
+
+
+def test_batches_are_the_global_ones_whatever_the_share(kind: str) -> None:
+    expected = source_of(KINDS[kind]())
+    batches = read(expected)
+    expected.close()
+    for workers in (2, 3):
+        shares = []
+        for worker in range(workers):
+            source = source_of(KINDS[kind](), rows_of=lambda rows, w=worker, n=workers: _part(rows, n, w))
+            shares.append(read(source))
+            source.close()
+        assert [list(itertools.chain(*parts)) for parts in zip(*shares, strict=True)] == batches
+
+
+@pytest.mark.parametrize("place", [(0, 0), (0, 2), (1, 0), (1, 1)], ids=str)
+def test_a_restarted_program_goes_on(kind: str, place: tuple[int, int]) -> None:
+    passes, taken = place
+    if kind == "repeated tf.data" and passes:
+        pytest.skip("how far TensorFlow read ahead in a pass that was left decides on the order of the next")
+    first = source_of(KINDS[kind]())
+    first.first()
+    for _ in range(passes):
+        read(first)
+    reader = first.open() if taken else None
+    for _ in range(taken):
+        next(reader)  # type: ignore[arg-type]
+    state = json.loads(json.dumps(first.position(reader)))
+    further = 0 if kind == "repeated tf.data" else 1
+    rest = [read(first, reader), *(read(first) for _ in range(further))]
+    first.close()
+
+    again = source_of(KINDS[kind](), seed=99)
+    again.resume(state)
+    assert again.position(None) == state
+    again.first()
+    third = source_of(KINDS[kind](), seed=98)  # which is interrupted before it reads anything
+    third.resume(again.position(None))
+    length = len(rest[0])
+    for source in (again, third):
+        assert [read(source)[:length], *(read(source) for _ in range(further))] == rest
+        source.close()

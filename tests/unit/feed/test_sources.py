@@ -1,0 +1,254 @@
+"""Which rows each worker reads at each step, under each policy."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.group import Group
+
+import stratagem
+from stratagem.core.errors import InputError
+from stratagem.data import AutoShardPolicy, Dataset, Options
+from stratagem.data.experimental import SHARD_HINT
+from stratagem.data.files.source import Files, FileSource
+from stratagem.data.sharding.autoshard import choose_policy
+from stratagem.data.specs import TensorSpec
+from stratagem.feed.adapter import make_adapter
+from stratagem.feed.reading import begin
+from stratagem.feed.sources import DatasetSource
+
+Shares = list[list[list[int]]]
+"""At each step, the rows of each worker."""
+
+
+def _with_policy(dataset: Dataset, policy: AutoShardPolicy) -> Dataset:
+    options = Options()
+    options.experimental_distribute.auto_shard_policy = policy
+    return dataset.with_options(options)
+
+
+def _read(dataset: Dataset, workers: int, replicas_each: int = 1) -> Shares:
+    """Read a pass on a group of workers; check that all see the same shares, as many steps as were announced."""
+
+    def read(worker: Any) -> tuple[int | None, list[tuple[tuple[int, ...], list[int]]]]:
+        source = DatasetSource(dataset, worker)
+        steps = [(step.shares, np.ravel(step.local).tolist()) for step in begin(source, worker)]
+        for shares, local in steps:
+            assert sum(shares[replica] for replica in worker.mesh.local_replicas) == len(local)
+        return source.num_batches, steps
+
+    told = Group(workers, replicas_each).run(read)
+    assert len({(announced, tuple(shares for shares, _ in steps)) for announced, steps in told}) == 1
+    announced, steps = told[0]
+    assert announced in (None, len(steps))
+    return [[steps[step][1] for _, steps in told] for step in range(len(steps))]
+
+
+def _rows(shares: Shares) -> list[int]:
+    return [row for step in shares for own in step for row in own]
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 4])
+def test_shares_put_together_are_the_global_batches(workers: int) -> None:
+    def shuffled() -> Dataset:
+        return Dataset.range(10).shuffle(10).with_random_seeds([7]).batch(4)
+
+    batches = [[row for own in step for row in own] for step in _read(shuffled(), workers)]
+    assert batches == [batch.data.tolist() for batch in shuffled().batches()]
+
+
+def test_all_workers_take_the_order_of_the_chief() -> None:
+    orders = Group(3).run(lambda worker: DatasetSource(Dataset.range(9).shuffle(9).batch(3), worker).dataset)
+    assert len({tuple(dataset.random_seeds()) for dataset in orders}) == 1
+
+
+def test_policy_off_gives_every_worker_everything() -> None:
+    dataset = _with_policy(Dataset.range(8).batch(4), AutoShardPolicy.OFF)
+    assert _read(dataset, 2) == [[[0, 1]] * 2, [[2, 3]] * 2, [[4, 5]] * 2, [[6, 7]] * 2]
+
+
+def test_a_piece_that_does_not_divide_is_shared_by_the_workers_own_replicas() -> None:
+    dataset = _with_policy(Dataset.range(6).batch(6), AutoShardPolicy.OFF)
+    assert _read(dataset, 2, replicas_each=2) == [[[0, 1, 2]] * 2, [[3, 4, 5]] * 2]
+
+
+def test_policy_hint_gives_each_worker_its_shard() -> None:
+    dataset = _with_policy(Dataset.range(8).shard(SHARD_HINT, SHARD_HINT).batch(4), AutoShardPolicy.HINT)
+    assert _read(dataset, 2) == [[[0, 2], [1, 3]], [[4, 6], [5, 7]]]
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 4])
+@pytest.mark.parametrize("rows", [1, 3, 12, 13, 23])
+def test_policy_hint_reads_every_row_once(rows: int, workers: int) -> None:
+    dataset = _with_policy(Dataset.range(rows).shard(SHARD_HINT, SHARD_HINT).batch(4), AutoShardPolicy.HINT)
+    assert sorted(_rows(_read(dataset, workers))) == list(range(rows))
+
+
+class _Numbers:
+    """Files that hold their numbers, one after another, in int64."""
+
+    def scan(self, path: str) -> tuple[int, Any]:
+        return Path(path).stat().st_size // 8, None
+
+    def open(self, path: str, layout: Any) -> Any:
+        return np.fromfile(path, np.int64)
+
+    def spec(self, path: str) -> TensorSpec:
+        return TensorSpec((), np.int64)
+
+
+def _files(folder: Path, *counts: int) -> Dataset:
+    """Return the dataset of files with so many rows each, which are 0, 1, 2 ... in their order."""
+    ends = np.cumsum(counts).tolist()
+    for number, (count, end) in enumerate(zip(counts, ends, strict=True)):
+        np.arange(end - count, end).tofile(folder / f"{number}")
+    return Dataset(Files(FileSource([str(folder / f"{k}") for k in range(len(counts))], _Numbers())), Options())
+
+
+def test_policy_file_gives_each_worker_its_files(tmp_path: Path) -> None:
+    dataset = _with_policy(_files(tmp_path, 4, 4, 4, 4).batch(4), AutoShardPolicy.FILE)
+    assert _read(dataset, 2) == [
+        [[0, 1], [4, 5]],
+        [[2, 3], [6, 7]],
+        [[8, 9], [12, 13]],
+        [[10, 11], [14, 15]],
+    ]
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 4])
+@pytest.mark.parametrize("counts", [(3, 3, 3, 3), (5, 0, 1, 9, 2), (0, 0, 0, 1), (1, 1, 1, 1), (40, 1, 2, 3, 4, 5)])
+def test_policy_file_reads_every_row_once(counts: tuple[int, ...], workers: int, tmp_path: Path) -> None:
+    dataset = _files(tmp_path, *counts).map(lambda row: row).shuffle(7, seed=1).batch(4)
+    assert sorted(_rows(_read(_with_policy(dataset, AutoShardPolicy.FILE), workers))) == list(range(sum(counts)))
+
+
+@pytest.mark.parametrize("policy", [AutoShardPolicy.DATA, AutoShardPolicy.AUTO])
+def test_rows_of_files_are_those_of_the_global_batches(policy: AutoShardPolicy, tmp_path: Path) -> None:
+    dataset = _with_policy(_files(tmp_path, 5, 0, 1, 9, 2).shuffle(17, seed=3).batch(4), policy)
+    expected = [batch.data.tolist() for batch in dataset.batches()]
+    for workers in (1, 2, 3, 4):
+        again = dataset.with_random_seeds(dataset.random_seeds())
+        assert [[row for own in step for row in own] for step in _read(again, workers)] == expected
+
+
+def _in_turn(folder: Path, *counts: int) -> Dataset:
+    _files(folder, *counts)
+    names = Dataset.list_files([str(folder / f"{number}") for number in range(len(counts))], shuffle=False)
+    return names.interleave(lambda name: Dataset(Files(FileSource([name.decode()], _Numbers())), Options()))
+
+
+@pytest.mark.parametrize("rows", [8, 6, 7])
+def test_auto_divides_by_files_where_no_batch_changes(rows: int, tmp_path: Path) -> None:
+    """Also with a last batch that is not full; with 7 rows in each file it has 4 rows, one of each."""
+    dataset = _in_turn(tmp_path, *[rows] * 4).map(lambda row: row).batch(8)
+    expected = [batch.data.tolist() for batch in dataset.batches()]
+    for workers in (1, 2, 4):
+        shares = _read(dataset, workers)
+        assert [sorted(row for own in step for row in own) for step in shares] == [sorted(batch) for batch in expected]
+        for worker in range(workers):
+            files = {row // rows for step in shares for row in step[worker]}
+            assert files == set(range(worker, 4, workers))
+
+
+@pytest.mark.parametrize(
+    ("change", "workers", "reason"),
+    [
+        (lambda dataset: dataset.batch(8), 3, "4 files do not divide by 3 workers"),
+        (lambda dataset: dataset.batch(6), 2, "a batch of 6 does not take as many records of each of 4 files"),
+        (lambda dataset: dataset.shuffle(9, seed=1).batch(8), 2, "shuffle\\(\\) mixes the rows of the files"),
+        (lambda dataset: dataset.batch(8).map(lambda rows: rows), 2, "batch\\(\\) is not the last step"),
+    ],
+)
+def test_auto_says_why_it_does_not_divide_by_files(change: Any, workers: int, reason: str, tmp_path: Path) -> None:
+    dataset = change(_in_turn(tmp_path, 6, 6, 6, 6))
+    choice = choose_policy(dataset.options(), dataset, workers)
+    assert choice.policy is AutoShardPolicy.DATA
+    assert re.search(rf"auto-shard DATA \(AUTO, as {reason}\)", choice.reason)
+    assert [[row for own in step for row in own] for step in _read(dataset, workers)] == [
+        batch.data.tolist() for batch in dataset.batches(iteration=0)
+    ]
+
+
+def test_files_of_unequal_length_are_divided_by_rows(tmp_path: Path) -> None:
+    dataset = _in_turn(tmp_path, 6, 5).batch(4)
+    assert "the files have from 5 to 6 records" in choose_policy(dataset.options(), dataset, 2).reason
+
+
+def test_a_position_by_files_is_one_by_rows(tmp_path: Path) -> None:
+    """Two workers read by files, three go on by rows."""
+    dataset = _in_turn(tmp_path, 6, 6, 6, 6).batch(4)
+
+    def begun(worker: Any) -> Any:
+        steps = begin(DatasetSource(dataset, worker), worker)
+        next(steps)
+        next(steps)
+        return steps.get_state()
+
+    state, _ = Group(2).run(begun)
+
+    def rest(worker: Any) -> list[list[int]]:
+        source = DatasetSource(dataset, worker)
+        source.resume(state)
+        return [step.local.tolist() for step in begin(source, worker)]
+
+    shares = Group(3).run(rest)
+    expected = [batch.data.tolist() for batch in dataset.batches(iteration=0)][2:]
+    assert [[row for own in step for row in own] for step in zip(*shares, strict=True)] == expected
+
+
+def test_fewer_files_than_workers_is_an_error(tmp_path: Path) -> None:
+    dataset = _with_policy(_files(tmp_path, 4, 4).batch(4), AutoShardPolicy.FILE)
+    with pytest.raises(InputError, match=r"FILE, but 3 workers share 2 file\(s\)"):
+        _read(dataset, 3)
+
+
+@pytest.mark.parametrize("policy", [AutoShardPolicy.OFF, AutoShardPolicy.HINT, AutoShardPolicy.FILE])
+@pytest.mark.parametrize("taken", [0, 1, 2, 5, 7])
+def test_streams_of_unequal_length_go_on_where_they_were(policy: AutoShardPolicy, taken: int, tmp_path: Path) -> None:
+    """The chief's position is stored, and its stream is the shorter one."""
+    dataset = _files(tmp_path, 2, 20).map(lambda row: row)
+    if policy is AutoShardPolicy.HINT:
+        dataset = dataset.shard(SHARD_HINT, SHARD_HINT)
+    dataset = _with_policy(dataset.batch(3), policy)
+
+    def read(worker: Any) -> tuple[Any, Any]:
+        source = DatasetSource(dataset, worker)
+        steps = begin(source, worker)
+        for _ in range(taken):
+            next(steps)
+        state = worker.from_chief("state", steps.get_state())
+        again = DatasetSource(dataset, worker)
+        again.resume(state)
+        assert again.position(None) == state
+        return [step.local.tolist() for step in steps], [step.local.tolist() for step in begin(again, worker)]
+
+    for rest, resumed in Group(2).run(read):
+        assert resumed == rest
+
+
+def test_class_weight_becomes_sample_weight() -> None:
+    x, y = np.arange(6, dtype="float32")[:, None], np.array([0, 1, 2, 0, 1, 2])
+    dataset = Dataset.from_tensor_slices((x, y)).batch(3)
+    (source,) = Group(1).run(lambda worker: DatasetSource(dataset, worker, {0: 1.0, 1: 0.5, 2: 4.0}))
+    (_, first), _ = source.open()
+    np.testing.assert_array_equal(first[2], [1.0, 0.5, 4.0])
+
+
+def test_iterators_that_are_not_read_do_not_change_the_order() -> None:
+    """Keras asks for a new iterator at the end of an epoch, and for another at the start of the next."""
+
+    def shuffled() -> Dataset:
+        return Dataset.range(12).shuffle(12, seed=5).batch(4)
+
+    expected = shuffled()
+    passes = [[batch.data.tolist() for batch in expected.batches()] for _ in range(2)]
+    strategy = stratagem.OneDeviceStrategy("cpu:0")
+    adapter = make_adapter(strategy, {"x": shuffled(), "shuffle": False})
+    for one_pass in passes:
+        adapter.get_jax_iterator()
+        iterator = adapter.get_jax_iterator()
+        assert [np.asarray(batch).tolist() for batch in iterator] == one_pass

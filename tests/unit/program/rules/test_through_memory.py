@@ -1,0 +1,206 @@
+"""Programs whose collectives go through memory: their order, and what they compute.
+
+The other worker is a twin here, with the same values: a sum is twice the own part.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+from jax.sharding import Mesh, PartitionSpec
+
+from stratagem.core.errors import PeerError
+from stratagem.host_memory import ffi
+from stratagem.host_memory.hosts import Hosts
+from stratagem.host_memory.plan import Plan
+from stratagem.program.rules import between_hosts
+from stratagem.program.rules.through_memory import MemoryProgram
+from stratagem.program.tracing import Replayable
+
+TARGET = "stratagem_twins"
+CROSSING = ("ffi_call", "psum", "pmax", "all_gather")
+WORKERS = 2
+
+
+class Twins:
+    """In place of `HostMemory`: two workers with equal values."""
+
+    workers = WORKERS
+    hosts = Hosts(((0, 1),))
+    capacity = 1 << 20
+
+    def __init__(self) -> None:
+        self.plans: dict[int, Plan] = {}
+        self.calls: list[int] = []
+        self.error: Exception | None = None
+
+    def add(self, plan: Plan) -> None:
+        self.plans[plan.signature] = plan
+
+    def run(self, signature: int, operands: list[int], results: list[int]) -> None:
+        if self.error is not None:
+            raise self.error
+        self.calls.append(signature)
+        for part, operand, result in zip(self.plans[signature].parts, operands, results, strict=False):
+            count = WORKERS if part.operation == "gather" else 1
+            if part.nbytes:
+                own = np.frombuffer(ctypes.string_at(operand, part.nbytes), part.dtype)
+                made = np.frombuffer(
+                    memoryview((ctypes.c_char * (count * part.nbytes)).from_address(result)), part.dtype
+                )
+                made[:] = own * WORKERS if part.operation == "sum" else np.tile(own, count)
+
+
+_current: list[Twins] = []
+
+
+@pytest.fixture(scope="module")
+def target() -> str:
+    """Register the target once: XLA knows it for the life of the process."""
+    ffi.register(TARGET, lambda *call: _current[-1].run(*call))
+    return TARGET
+
+
+@pytest.fixture
+def twins(target: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Twins]:
+    monkeypatch.setattr(between_hosts, "_TARGET", target)
+    _current.append(Twins())
+    yield _current[-1]
+    _current.pop()
+
+
+def through(function: Callable[..., Any], twins: Any) -> Callable[..., Any]:
+    """Compile a function of one replica, on one device that believes that it has a twin."""
+    mesh = Mesh(np.array(jax.devices()[:1]), ("replica",))
+    spec = PartitionSpec()
+    arguments = len(inspect.signature(function).parameters)
+    return MemoryProgram(mesh, function, (spec,) * arguments, spec, twins, donated=False)
+
+
+def by_jax(function: Callable[..., Any], *args: Any) -> Any:
+    """Run it on two replicas, as JAX does, and return what the first one has."""
+    twice = jax.vmap(function, axis_name="replica", axis_size=WORKERS, in_axes=None)
+    return jax.tree.map(lambda leaf: leaf[0], twice(*args))
+
+
+def total(value: Any) -> Any:
+    return lax.psum(value, "replica")
+
+
+def step(weights: jax.Array, counts: jax.Array, flags: jax.Array) -> Any:
+    """Everything that a step may ask of the other replicas."""
+    gradients = [jnp.sin(weights), counts * 2, weights.astype(jnp.bfloat16)]
+    loss = total(weights.sum())
+    first = total(gradients)
+    most = lax.pmax((weights, flags), "replica")
+    least = lax.pmin(counts, "replica")
+    stacked = lax.all_gather(weights, "replica", axis=1)
+    side_by_side = lax.all_gather(weights, "replica", axis=1, tiled=True)
+    second = total(first[0] * loss)  # needs the first exchange
+    third = jax.jit(lambda x: total(x + 1))(second)
+    chosen = lax.cond(loss > 0, lambda x: total(x) + 1, lambda x: x, third)
+
+    def body(carry: jax.Array, row: jax.Array) -> Any:
+        carry = carry / 2 + total(row)
+        return carry, total(carry)
+
+    last, rows = lax.scan(body, chosen[0], chosen)
+    nothing = total(jnp.zeros((0, 3)))
+    return loss, first, most, least, stacked, side_by_side, second, third, chosen, last, rows, nothing
+
+
+ARGS = (jnp.arange(6.0).reshape(2, 3) + 1, jnp.arange(4, dtype=jnp.int32), jnp.array([True, False]))
+
+
+def test_a_program_computes_the_same(twins: Twins) -> None:
+    program = through(step, twins)
+    expected = by_jax(step, *ARGS)
+    for _ in range(2):
+        found = program(*ARGS)
+        assert jax.tree.structure(found) == jax.tree.structure(expected)
+        for own, wanted in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+            assert (own.shape, own.dtype) == (wanted.shape, wanted.dtype)
+            np.testing.assert_allclose(np.asarray(own, float), np.asarray(wanted, float), rtol=1e-6)
+
+
+def test_what_does_not_need_another_exchange_goes_into_the_same(twins: Twins) -> None:
+    through(step, twins)(*ARGS)
+    # first; second; in the jitted function; in the branch; two for each of the two rows of the loop
+    assert len(twins.calls) == 8
+    parts = [len(twins.plans[signature].parts) for signature in twins.calls]
+    assert parts == [10, 1, 1, 1, 1, 1, 1, 1]
+
+
+def test_a_sum_that_nobody_needs_is_left_out(twins: Twins) -> None:
+    def wasteful(x: jax.Array) -> jax.Array:
+        total(x + total(x))
+        return x
+
+    through(wasteful, twins)(ARGS[0])
+    assert twins.calls == []
+
+
+def test_other_axes_and_groups_stay_with_xla(twins: Twins) -> None:
+    def other(x: jax.Array) -> jax.Array:
+        return jax.vmap(lambda row: lax.psum(row, "rows"), axis_name="rows")(x)
+
+    np.testing.assert_array_equal(through(other, twins)(ARGS[0]), by_jax(other, ARGS[0]))
+    assert twins.calls == []
+
+
+def test_between_hosts_xla_works_between_two_calls_of_the_memory(twins: Twins) -> None:
+    """Only traced: XLA's collectives wait for the first call, the second one waits for them; on every worker alike."""
+    twins.hosts = Hosts(((0, 2), (1, 3)))
+
+    def step(x: jax.Array) -> Any:
+        return total(x), lax.pmax(x, "replica"), lax.all_gather(x, "replica"), total(x.astype(jnp.int32)), total(2 * x)
+
+    mesh = Mesh(np.array(jax.devices()[:4]), ("replica",))
+    program: Any = MemoryProgram(mesh, step, (PartitionSpec(),), PartitionSpec(), twins, donated=False)
+    [spmd] = [eqn for eqn in program.trace(ARGS[0]).jaxpr.eqns if eqn.primitive.name == "shard_map"]
+    first, *between, last = [eqn for eqn in spmd.params["jaxpr"].eqns if eqn.primitive.name in CROSSING]
+    assert (first.primitive.name, last.primitive.name) == ("ffi_call", "ffi_call")
+    groups = {eqn.primitive.name: eqn.params["axis_index_groups"] for eqn in between}
+    assert groups == {"psum": ((0, 1), (2, 3)), "pmax": ((0, 1), (2, 3)), "all_gather": None}
+    assert sorted(eqn.invars[0].aval.dtype.name for eqn in between) == ["float32"] * 3 + ["int32"]
+    for eqn in between:
+        assert eqn.invars[0] in first.outvars
+        assert eqn.outvars[0] in last.invars
+
+
+def test_programs_in_a_traced_function_keep_their_order(twins: Twins) -> None:
+    program = through(lambda x: total(x), twins)
+
+    def function(x: jax.Array) -> Any:
+        first, second = program(x), program(x + 1)  # neither needs the other
+        looped = lax.scan(lambda c, _: (c + program(x), None), x, None, length=2)[0]
+        return first, second, looped, program(x)
+
+    def traced(x: jax.Array) -> Any:
+        return Replayable(lambda: function(x)).run()
+
+    found = jax.jit(traced)(ARGS[0])
+    np.testing.assert_array_equal(found[1], 2 * (ARGS[0] + 1))
+    assert len(twins.calls) == 3
+    equations = [eqn for eqn in jax.make_jaxpr(traced)(ARGS[0]).jaxpr.eqns if eqn.primitive.name == "shard_map"]
+    assert [len(eqn.outvars) for eqn in equations] == [2, 2, 2]
+    assert [eqn.invars[0] for eqn in equations[1:]] == [eqn.outvars[0] for eqn in equations[:-1]]
+    assert "psum" in str(jax.make_jaxpr(traced)(ARGS[0]))  # in the loop
+
+
+def test_an_exception_fails_the_program_with_its_words(twins: Twins) -> None:
+    program = through(lambda x: total(x), twins)
+    program(ARGS[0])
+    twins.error = PeerError("worker 1 has ended, 10 °C")
+    with pytest.raises((ValueError, jax.errors.JaxRuntimeError), match="ABORTED: worker 1 has ended, 10 °C"):
+        jax.block_until_ready(program(ARGS[0]))
+    twins.error = None
+    np.testing.assert_array_equal(program(ARGS[0]), 2 * ARGS[0])
