@@ -108,12 +108,9 @@ _READ_APART = ("uneven", "sample_weight", "shuffled dataset", "generator", "vali
 
 
 QUICK = (
-    "averaged weights, schedule, weight decay",
     "binary metrics",
-    "built by fit",
     "cnn",
     "generator",
-    "accumulation, uneven",
     "masked lstm, sample_weight",
     "mixed_float16",
     "own train_step, uneven",
@@ -124,7 +121,7 @@ QUICK = (
     "uneven",
     "validation_data",
 )
-"""The rows that `make test` runs in this process: every kind of model, step and data once."""
+"""The rows that `make test` runs in this process: each kind of model, step and data once."""
 
 
 def in_tiers(names: Iterable[str]) -> list[Any]:
@@ -132,8 +129,8 @@ def in_tiers(names: Iterable[str]) -> list[Any]:
     return [name if name in QUICK else pytest.param(name, marks=pytest.mark.thorough) for name in names]
 
 
-CHOSEN = ("uneven", "regularised", "two outputs, sample_weight", "synchronized batch norm, uneven")
-"""Rows that `make test` runs on two workers: shares that differ, penalties, several losses, sums within the step."""
+CHOSEN = ("uneven", "synchronized batch norm, uneven")
+"""Rows that `make test` runs on two workers: shares that differ, sums within the step."""
 
 
 def is_chosen(workers: int, name: str) -> bool:

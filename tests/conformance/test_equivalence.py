@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from tests.conformance.runs import (
+    QUICK,
     Outcome,
     central,
     check,
@@ -44,8 +45,17 @@ def test_one_replica_is_plain_keras_in_every_bit(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "replicas"),
     [
-        *((row.name, replicas) for row in ROWS.values() if not row.float64 for replicas in (2, 3, 4)),
-        *((row.name, 3) for row in ROWS.values() if row.on_batch),
+        *(
+            pytest.param(row.name, replicas, marks=() if replicas == 3 and row.name in QUICK else pytest.mark.thorough)
+            for row in ROWS.values()
+            if not row.float64
+            for replicas in (2, 3, 4)
+        ),
+        *(
+            pytest.param(row.name, 3, marks=() if row.name in QUICK else pytest.mark.thorough)
+            for row in ROWS.values()
+            if row.on_batch
+        ),
     ],
 )
 def test_virtual_devices(name: str, replicas: int) -> None:

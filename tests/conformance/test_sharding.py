@@ -35,6 +35,7 @@ from stratagem.feed.sources import DatasetSource
 
 BATCH = 6
 FILES = 4
+WORKERS = [pytest.param(1, marks=pytest.mark.thorough), 2, 3, pytest.param(4, marks=pytest.mark.thorough)]
 ROWS = {"divides": 4 * BATCH, "does not divide": 3 * BATCH + 5, "fewer than workers": 2}
 ENDLESS_STEPS = 13
 """Steps that are read of a dataset without end: every worker reads its part twice."""
@@ -161,7 +162,7 @@ def _of_worker(shares: Shares, worker: int) -> list[int]:
     return [row for step in shares for row in step[worker]]
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3, 4])
+@pytest.mark.parametrize("workers", WORKERS)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("size", ROWS)
 def test_batches_do_not_depend_on_the_workers(size: str, kind: str, workers: int, tmp_path: Path) -> None:
@@ -182,7 +183,7 @@ def test_batches_do_not_depend_on_the_workers(size: str, kind: str, workers: int
             assert sorted(itertools.chain(*expected)) == list(range(rows))
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3, 4])
+@pytest.mark.parametrize("workers", WORKERS)
 @pytest.mark.parametrize("kind", OF_FILES)
 @pytest.mark.parametrize("size", ROWS)
 def test_each_worker_reads_its_files(size: str, kind: str, workers: int, tmp_path: Path) -> None:
@@ -201,7 +202,7 @@ def test_each_worker_reads_its_files(size: str, kind: str, workers: int, tmp_pat
             assert sorted(again[len(own) : 2 * len(own)]) == own
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3, 4])
+@pytest.mark.parametrize("workers", WORKERS)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("size", ROWS)
 def test_each_worker_reads_everything_or_its_shard(size: str, kind: str, workers: int, tmp_path: Path) -> None:

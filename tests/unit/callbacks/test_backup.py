@@ -198,6 +198,7 @@ def test_at_the_end_of_each_epoch(tmp_path: Path, at: tuple[int, int | None], ar
     assert told == history
 
 
+@pytest.mark.thorough
 def test_gradients_accumulated_on_several_replicas(tmp_path: Path) -> None:
     def run(seed: int, callbacks: list[Any]) -> keras.Model:
         keras.utils.set_random_seed(seed)
@@ -311,6 +312,7 @@ def stateful_callbacks() -> list[Any]:
     ]
 
 
+@pytest.mark.thorough
 def test_other_callbacks_go_on(tmp_path: Path) -> None:
     """Early stopping ends epoch 3 of 9 and restores the weights of epoch 1, in which the program was interrupted."""
     arguments: dict[str, Any] = {"data": INPUTS["arrays"], "epochs": 9}

@@ -386,6 +386,7 @@ def test_saving_in_the_background_keeps_the_values_of_the_call(tmp_path: Path) -
         assert set(np.asarray(x.value).tolist()) == {number - 1.0}
 
 
+@pytest.mark.thorough
 def test_interpreter_waits_for_the_background(tmp_path: Path) -> None:
     program = (
         "import sys, keras, numpy\n"
@@ -462,7 +463,9 @@ def _accumulators(folder: Path, replicas: int | None) -> tuple[list[list[np.ndar
     return saved, [np.asarray(v.value) for v in model.variables]
 
 
-@pytest.mark.parametrize("replicas", [1, 2, 4])
+@pytest.mark.parametrize(
+    "replicas", [pytest.param(1, marks=pytest.mark.thorough), 2, pytest.param(4, marks=pytest.mark.thorough)]
+)
 def test_gradients_accumulated_so_far_are_saved_whole(tmp_path: Path, replicas: int) -> None:
     """One replica's part would be a fraction of them, and the training that goes on must not count them twice."""
     saved, weights = _accumulators(tmp_path / "replicas", replicas)

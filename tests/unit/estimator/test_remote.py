@@ -116,6 +116,7 @@ def test_one_step_at_a_time_has_the_numbers_of_one_process(name: str, tmp_path: 
         )
 
 
+@pytest.mark.thorough
 def test_words_travel_to_workers(tmp_path: Path, strategy: Any) -> None:
     """A wide and deep model with two optimizers, one with a rate of the step, has the numbers of one process."""
     colors = np.array(["red", "blue", "", "green"])[np.arange(24) % 4]
@@ -146,6 +147,7 @@ def test_words_travel_to_workers(tmp_path: Path, strategy: Any) -> None:
         np.testing.assert_allclose(there[name], value, rtol=2e-5, atol=2e-6, err_msg=name)
 
 
+@pytest.mark.thorough
 def test_two_workers_beside_each_other(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     strategy, hook = stratagem.ParameterServerStrategy(), Losses()
     caplog.set_level(logging.INFO, "stratagem")
@@ -235,6 +237,7 @@ def held(strategy: Any) -> list[str]:
     ]
 
 
+@pytest.mark.thorough
 def test_session_after_session_leaves_nothing_behind(tmp_path: Path, strategy: Any, compiled: list[str]) -> None:
     class Looks(SessionRunHook):
         def end(self, session: Any) -> None:

@@ -105,7 +105,13 @@ def expected() -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    "replicas", [None, pytest.param(1, marks=pytest.mark.thorough), 2, pytest.param(4, marks=pytest.mark.thorough)]
+    "replicas",
+    [
+        pytest.param(None, marks=pytest.mark.thorough),
+        pytest.param(1, marks=pytest.mark.thorough),
+        2,
+        pytest.param(4, marks=pytest.mark.thorough),
+    ],
 )
 def test_a_step_by_hand_gives_the_numbers_of_keras(replicas: int | None, expected: list[Any]) -> None:
     check(outcome(AsInTensorFlow, replicas), expected)

@@ -110,6 +110,7 @@ def trained() -> Trained:
         return Trained(fitted(at_centre(), watch), watch, copied)
 
 
+@pytest.mark.thorough
 def test_between_steps_only_the_centre_holds_variables(trained: Trained) -> None:
     model, watch, copied = trained
     state = sizes([*model.variables, *model.optimizer.variables, *model.metrics_variables])

@@ -272,6 +272,7 @@ def test_a_worker_reads_its_own_dataset_as_keras_would() -> None:
             assert_alike(program(), (expected, plain.get_weights()), repr(strategy))
 
 
+@pytest.mark.thorough
 def test_two_workers_see_each_example_once(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     strategy = stratagem.ParameterServerStrategy()
     coordinator = stratagem.coordinator.ClusterCoordinator(strategy)

@@ -126,8 +126,10 @@ def trained(strategy: stratagem.Strategy, steps_per_execution: int = 1) -> list[
     return model.get_weights()
 
 
-@pytest.mark.parametrize("replicas", [1, 2])
-@pytest.mark.parametrize("steps_per_execution", [1, 2])
+@pytest.mark.parametrize(
+    ("steps_per_execution", "replicas"),
+    [*(pytest.param(*case, marks=pytest.mark.thorough) for case in [(1, 1), (1, 2), (2, 1)]), (2, 2)],
+)
 def test_fit_gives_the_same_weights_without_it(
     replicas: int, steps_per_execution: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
