@@ -110,7 +110,7 @@ def test_dropout_is_reproducible() -> None:
     assert not np.array_equal(_dropped(4, seed=11), _dropped(4, seed=12))
 
 
-@pytest.mark.parametrize("name", ["dropout", "dropout, uneven"])
+@pytest.mark.parametrize("name", [pytest.param("dropout", marks=pytest.mark.thorough), "dropout, uneven"])
 def test_training_with_dropout_is_reproducible(name: str) -> None:
     first = run(EXCEPTIONS[name], mirrored(3))
     assert differences(run(EXCEPTIONS[name], mirrored(3)), first, None) == []

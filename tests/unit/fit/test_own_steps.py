@@ -104,15 +104,7 @@ def expected() -> list[Any]:
     return outcome(Plain, None)
 
 
-@pytest.mark.parametrize(
-    "replicas",
-    [
-        pytest.param(None, marks=pytest.mark.thorough),
-        pytest.param(1, marks=pytest.mark.thorough),
-        2,
-        pytest.param(4, marks=pytest.mark.thorough),
-    ],
-)
+@pytest.mark.parametrize("replicas", [2, *(pytest.param(each, marks=pytest.mark.thorough) for each in (None, 1, 4))])
 def test_a_step_by_hand_gives_the_numbers_of_keras(replicas: int | None, expected: list[Any]) -> None:
     check(outcome(AsInTensorFlow, replicas), expected)
 
