@@ -103,7 +103,7 @@ def trained() -> Trained:
         copied.append(sum(np.asarray(value).nbytes for value, spec in zip(values, specs, strict=True) if not spec))
         return original(mesh, values, specs)
 
-    original = at_centre._on_mesh
+    original = rule._on_mesh
     watch = Watch()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rule, "_on_mesh", noting)
