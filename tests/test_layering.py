@@ -56,8 +56,8 @@ CORE: tuple[dict[str, str], ...] = (
 """The core: a folder imports from itself and from the layers before its own."""
 
 RING: tuple[dict[str, str], ...] = (
-    {"estimator": "`model_fn` as a compiled step for each mode, its checkpoints, hooks, `train_and_evaluate`"},
     {"tf": "TensorFlow's names, in tables that are read when a name is first used"},
+    {"estimator": "`model_fn` as a compiled step for each mode, its checkpoints, hooks, `train_and_evaluate`"},
     {"migrate": "`stratagem migrate`: a program's syntax tree, its names, and whether `tf` has them"},
 )
 """The ring round the core: TensorFlow's older interfaces. Nothing in the core imports it."""

@@ -17,7 +17,7 @@ import keras
 from stratagem.core.errors import InputError
 from stratagem.estimator.spec import EstimatorSpec, ModeKeys
 from stratagem.estimator.text import Names, Text, Vocabulary, as_bytes
-from stratagem.loop.derivatives import sigmoid_cross_entropy
+from stratagem.tf.derivatives import sigmoid_cross_entropy
 
 _MEANS = ("sum_over_batch_size", "weighted_sum_over_batch_size", "auto", "mean", "weighted_sum_by_nonzero_weights")
 _SUMS = ("sum", "weighted_sum")

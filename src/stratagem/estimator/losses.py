@@ -13,7 +13,7 @@ import keras
 
 from stratagem.core.errors import InputError
 from stratagem.estimator.running_call import current_call, running_call
-from stratagem.loop import derivatives
+from stratagem.tf import derivatives
 
 LOSSES: Final = "losses"
 """The collection that every loss of this module goes to."""

@@ -17,8 +17,8 @@ from jax.core import Tracer
 
 from stratagem.core.eager import EagerArray, EagerText
 from stratagem.core.errors import UsageError, explain
-from stratagem.loop import derivatives
 from stratagem.program.tracing import is_traced
+from stratagem.tf import derivatives
 from stratagem.tf.tensors.creation import ensure_shape, own_tensor
 from stratagem.tf.tensors.shapes import TensorShape
 

@@ -62,7 +62,7 @@ def minimize(
         InputError: `loss` is a tensor, and `tape` is not given.
     """
     estimator = sys.modules.get("stratagem.estimator")  # not loaded for who uses none
-    if estimator is not None and estimator.calls.running_call() is not None:
+    if estimator is not None and estimator.running_call.running_call() is not None:
         return estimator.updates.minimize(optimizer, loss, var_list, grad_loss=grad_loss, name=name, tape=tape)
     if tape is None:
         if not callable(loss):

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stratagem.core.errors import InputError
-from stratagem.loop.derivatives import constant
+from stratagem.tf.derivatives import constant
 from stratagem.tf.tensors.operation import (
     axes,
     held,

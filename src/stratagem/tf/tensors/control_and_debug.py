@@ -16,8 +16,8 @@ import numpy as np
 
 from stratagem.core.errors import UsageError
 from stratagem.core.log import announce_once
-from stratagem.loop.derivatives import constant
 from stratagem.program.tracing import current_tracing, is_traced
+from stratagem.tf.derivatives import constant
 from stratagem.tf.dtypes import as_dtype
 from stratagem.tf.tensors.operation import hosted, is_text, on_host, operation, tensor
 from stratagem.tf.tensors.texts import shown_tensor

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from stratagem.core.errors import InputError
-from stratagem.loop import derivatives
 from stratagem.program.tracing import is_traced
+from stratagem.tf import derivatives
 from stratagem.tf.tensors.indexing import known
 from stratagem.tf.tensors.operation import held, operation, refusal, refuse_outside, tensor
 

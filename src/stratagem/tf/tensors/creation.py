@@ -15,8 +15,8 @@ import numpy as np
 
 from stratagem.core.eager import EagerArray, EagerText
 from stratagem.core.errors import InputError, explain
-from stratagem.loop import derivatives
 from stratagem.program.tracing import current_tracing, is_traced
+from stratagem.tf import derivatives
 from stratagem.tf.dtypes import as_dtype
 from stratagem.tf.tensors.operation import held, hosted, integers, is_text, operation, tensor, xp
 from stratagem.tf.tensors.shapes import TensorShape

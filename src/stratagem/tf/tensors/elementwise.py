@@ -1,7 +1,7 @@
 """Functions of numbers, element by element: `tf.abs`, `tf.math.log`, `tf.add`, `tf.equal`.
 
 What NumPy and JAX have under another name stands in a table; what they lack is written below it. Where JAX's derivative
-is not TensorFlow's, the function of `stratagem.loop.derivatives` is taken (`tnp` and `xp` do so by themselves).
+is not TensorFlow's, the function of `stratagem.tf.derivatives` is taken (`tnp` and `xp` do so by themselves).
 Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/math
 """
 
@@ -16,8 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from stratagem.core.errors import InputError
-from stratagem.loop import derivatives
 from stratagem.program.tracing import is_traced
+from stratagem.tf import derivatives
 from stratagem.tf.tensors.operation import held, is_text, on_host, operands, operation, tensor, texts, tnp, xp
 
 _OF_ONE: Final = {

@@ -16,8 +16,8 @@ import numpy as np
 
 from stratagem.core.eager import EagerArray
 from stratagem.core.errors import UsageError
-from stratagem.loop.derivatives import stitched
 from stratagem.program.tracing import is_traced
+from stratagem.tf.derivatives import stitched
 from stratagem.tf.tensors.operation import (
     held,
     hosted,

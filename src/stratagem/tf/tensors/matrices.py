@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stratagem.loop.derivatives import constant
 from stratagem.program.tracing import is_traced
+from stratagem.tf.derivatives import constant
 from stratagem.tf.tensors.norms import norm
 from stratagem.tf.tensors.operation import operation, refusal, tensor
 

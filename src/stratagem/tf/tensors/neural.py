@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stratagem.core.errors import InputError
-from stratagem.loop import derivatives
+from stratagem.tf import derivatives
 from stratagem.tf.tensors.draws import uniform
 from stratagem.tf.tensors.elementwise import rsqrt
 from stratagem.tf.tensors.indexing import gather

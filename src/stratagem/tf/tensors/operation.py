@@ -20,8 +20,8 @@ from stratagem.core.eager import EagerArray, EagerText
 from stratagem.core.errors import InputError
 from stratagem.data.structure import as_array, encoded
 from stratagem.data.transforms import in_element_function
-from stratagem.loop.derivatives import OF_NUMPY
 from stratagem.program.tracing import is_traced
+from stratagem.tf.derivatives import OF_NUMPY
 from stratagem.tf.dtypes import DType, as_dtype
 
 P = ParamSpec("P")

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stratagem.core.errors import InputError
-from stratagem.loop.derivatives import constant, max_pool_3d
+from stratagem.tf.derivatives import constant, max_pool_3d
 from stratagem.tf.tensors.operation import operation, refusal, tensor
 from stratagem.tf.tensors.windows import is_last, paddings_of, spread
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stratagem.core.errors import InputError
-from stratagem.loop import derivatives
+from stratagem.tf import derivatives
 from stratagem.tf.tensors.operation import (
     axes,
     held,

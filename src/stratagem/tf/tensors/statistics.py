@@ -10,7 +10,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from stratagem.loop import derivatives
+from stratagem.tf import derivatives
 from stratagem.tf.tensors.operation import integers, on_host, operation, tensor, xp
 
 

@@ -1,7 +1,7 @@
 """TensorFlow's derivatives in Keras's losses, activations, regularisers and layers, for programs that use `tf.keras`.
 
 These are Keras's own objects, made by name ("mae", "leaky_relu", "l1") or by hand, and all compute through a few
-functions of Keras's backend on JAX. So these functions get the rules of `stratagem.loop.derivatives`, when
+functions of Keras's backend on JAX. So these functions get the rules of `stratagem.tf.derivatives`, when
 `stratagem.tf.keras` is first used. Each stays what it was and its values the same, bit for bit; only its derivative is
 another. A program that imports keras and stratagem alone keeps Keras's on JAX.
 
@@ -21,8 +21,8 @@ import jax.numpy as jnp
 import keras
 from keras.src.backend import jax as keras_on_jax
 
-from stratagem.loop import derivatives
-from stratagem.loop.derivatives import Function, Rule, ruled
+from stratagem.tf import derivatives
+from stratagem.tf.derivatives import Function, Rule, ruled
 
 _OPERATIONS: Final[Any] = getattr(keras_on_jax, "ops", keras_on_jax)  # the first since Keras 3.16
 core, math, nn, numpy = _OPERATIONS.core, _OPERATIONS.math, _OPERATIONS.nn, _OPERATIONS.numpy

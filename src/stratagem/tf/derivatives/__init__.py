@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from stratagem.loop.derivatives.axes import cumprod, cumsum, logcumsumexp, max_pool_3d, prod, segments, stitched
-from stratagem.loop.derivatives.losses import (
+from stratagem.tf.derivatives.axes import cumprod, cumsum, logcumsumexp, max_pool_3d, prod, segments, stitched
+from stratagem.tf.derivatives.losses import (
     sigmoid_cross_entropy,
     softmax_cross_entropy,
     softmax_cross_entropy_rules,
 )
-from stratagem.loop.derivatives.numbers import (
+from stratagem.tf.derivatives.numbers import (
     POWER_RULES,
     absolute,
     acos,
@@ -50,8 +50,8 @@ from stratagem.loop.derivatives.numbers import (
     xlog1py,
     xlogy,
 )
-from stratagem.loop.derivatives.rules import Function, Rule, constant, ruled
-from stratagem.loop.derivatives.special import (
+from stratagem.tf.derivatives.rules import Function, Rule, constant, ruled
+from stratagem.tf.derivatives.special import (
     bessel_i0,
     bessel_i0e,
     bessel_i1,

@@ -10,7 +10,7 @@ from typing import Any, Final
 import jax
 import jax.numpy as jnp
 
-from stratagem.loop.derivatives.rules import Rule, constant, ruled
+from stratagem.tf.derivatives.rules import Rule, constant, ruled
 
 
 def softmax_cross_entropy_rules(axis: int) -> tuple[Rule, ...]:

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from stratagem.loop.derivatives.rules import Function, Rule, constant, no_change_times, ruled, where
+from stratagem.tf.derivatives.rules import Function, Rule, constant, no_change_times, ruled, where
 
 absolute: Final = ruled(jnp.abs, lambda t, y, x: t * jnp.sign(x))
 """`Abs`: 0 at 0, NaN at NaN."""

@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from stratagem.loop.derivatives.numbers import reciprocal, sign, xlog1py, xlogy
-from stratagem.loop.derivatives.rules import Function, ruled
+from stratagem.tf.derivatives.numbers import reciprocal, sign, xlog1py, xlogy
+from stratagem.tf.derivatives.rules import Function, ruled
 
 ndtri: Final = ruled(jax.scipy.special.ndtri, lambda t, y, x: t * math.sqrt(2 * math.pi) * jnp.exp(jnp.square(y) / 2))
 """`Ndtri`: infinite at 0 and 1."""

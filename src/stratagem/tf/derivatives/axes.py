@@ -14,8 +14,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from stratagem.loop.derivatives.numbers import divide_no_nan
-from stratagem.loop.derivatives.rules import Function, ruled, where
+from stratagem.tf.derivatives.numbers import divide_no_nan
+from stratagem.tf.derivatives.rules import Function, ruled, where
 
 
 def _cumulative(along: Function, x: Any, axis: int, exclusive: bool, reverse: bool, neutral: float) -> Any:
