@@ -162,3 +162,10 @@ def test_every_page_and_example_is_in_the_index() -> None:
     names = [page.name for page in (ROOT / "docs").glob("*.md") if page.name != "README.md"]
     examples = [f"../examples/{file.name}" for file in (ROOT / "examples").glob("*.py") if file.name != "digits.py"]
     assert [name for name in [*names, *examples] if f"({name})" not in index] == []
+
+
+def test_files_named_in_the_architecture_exist() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    named = re.findall(r"`(?!benchmarks/|tests/)((?:\w+/)+\w+\.py)`", text)
+    assert len(named) > 20
+    assert [file for file in named if not (ROOT / "src" / "stratagem" / file).is_file()] == []
