@@ -21,14 +21,17 @@ ROOT: Final = Path(__file__).parents[2]
 CACHE: Final = ROOT / ".venv-versions"
 """Where the environments stay for the next run; `make clean` removes them."""
 
-_UNITS: Final = ("callbacks", "core", "estimator", "fit", "keras", "loop", "ps", "replica", "strategy", "testing")
+_UNITS: Final = (
+    *("callbacks", "checkpoint", "compression", "core", "estimator", "feed", "fit", "keras", "loop", "mesh"),
+    *("program", "ps", "replica", "strategy", "testing", "tf"),
+)
 SUITE: Final = (
     "tests/conformance",
     "tests/multiprocess",
     "tests/faults",
     "tests/examples",
     "tests/programs",
-    *(f"tests/unit/{folder}" for folder in (*_UNITS, "tf", "train")),
+    *(f"tests/unit/{folder}" for folder in _UNITS),
     "tests/test_conftest.py",
     "tests/test_docs.py",
 )

@@ -17,7 +17,7 @@ import pytest
 from stratagem.core.errors import PeerError
 from stratagem.host_memory import memory
 from stratagem.host_memory.memory import HostMemory, needed_bytes
-from stratagem.host_memory.plan import LARGE, Part, Plan
+from stratagem.host_memory.plan import ALIGNMENT, LARGE, Part, Plan
 from stratagem.transport.memory import make_file
 
 CAPACITY = 1 << 18
@@ -217,7 +217,7 @@ def test_no_two_pieces_of_a_round_overlap() -> None:
     for runs in plan.rounds:
         end = 0
         for run in runs:
-            assert run.place % plan.ALIGNMENT == 0
+            assert run.place % ALIGNMENT == 0
             for piece in run.pieces:
                 assert piece.place >= end
                 assert piece.start == covered[piece.index]
