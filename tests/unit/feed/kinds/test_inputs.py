@@ -10,18 +10,21 @@ import numpy as np
 import pytest
 from tests.unit.feed.kinds.kinds import BATCH, KINDS, ROWS
 
+import stratagem
 from stratagem.data.batches import whole
-from stratagem.feed.keras_input import WholeBatches
 from stratagem.feed.kinds.choose import input_of
+from stratagem.feed.whole_batches import WholeBatches
 from stratagem.mesh.split import Split
 
+ALONE = stratagem.OneDeviceStrategy("cpu:0")
 LONGEST = 5
 """Batches that are read of a pass without end."""
 
 
 def source_of(value: Any, *, seed: int = 1, rows_of: Any = whole, shuffle: bool = True) -> WholeBatches:
     """Return the source as a program sees it whose chief draws `seed`."""
-    return WholeBatches(input_of(value, lambda _, __: seed, 1, shuffle=shuffle), rows_of, pass_is_epoch=True)
+    batches = input_of(value, lambda _, __: seed, 1, shuffle=shuffle)
+    return WholeBatches(batches, ALONE, rows_of=rows_of, pass_is_epoch=True)
 
 
 def _part(rows: int, workers: int, worker: int) -> slice:
@@ -37,7 +40,7 @@ def targets(rows: Any) -> list[int]:
 
 def read(source: WholeBatches, reader: Any = None) -> list[list[int]]:
     """Read a pass, or what is left of one."""
-    return [targets(rows) for rows in itertools.islice(reader or source.open(), LONGEST)]
+    return [targets(rows) for rows in itertools.islice(reader or source.batches(), LONGEST)]
 
 
 @pytest.fixture(params=KINDS)
@@ -79,20 +82,20 @@ def test_a_restarted_program_goes_on(kind: str, place: tuple[int, int]) -> None:
     first.first()
     for _ in range(passes):
         read(first)
-    reader = first.open() if taken else None
+    reader = first.batches() if taken else None
     for _ in range(taken):
         next(reader)  # type: ignore[arg-type]
-    state = json.loads(json.dumps(first.position(reader)))
+    state = json.loads(json.dumps(reader.get_state() if reader else first.position()))
     further = 0 if kind == "repeated tf.data" else 1
     rest = [read(first, reader), *(read(first) for _ in range(further))]
     first.close()
 
     again = source_of(KINDS[kind](), seed=99)
     again.resume(state)
-    assert again.position(None) == state
+    assert again.position() == state
     again.first()
     third = source_of(KINDS[kind](), seed=98)  # which is interrupted before it reads anything
-    third.resume(again.position(None))
+    third.resume(again.position())
     length = len(rest[0])
     for source in (again, third):
         assert [read(source)[:length], *(read(source) for _ in range(further))] == rest

@@ -15,8 +15,10 @@ from stratagem.core.errors import InputError, UsageError
 from stratagem.data.batches import whole
 from stratagem.feed.adapter import make_adapter
 from stratagem.feed.batch import as_numpy
-from stratagem.feed.keras_input import WholeBatches
 from stratagem.feed.kinds.choose import input_of
+from stratagem.feed.whole_batches import WholeBatches
+
+ALONE = stratagem.OneDeviceStrategy("cpu:0")
 
 
 def model(**compile_arguments: Any) -> Any:
@@ -27,9 +29,9 @@ def model(**compile_arguments: Any) -> Any:
 
 
 def read(value: Any, *, seed: int = 1, count: int = 9) -> list[list[int]]:
-    source = WholeBatches(input_of(value, lambda _, __: seed, 2), whole)
+    source = WholeBatches(input_of(value, lambda _, __: seed, 2), ALONE, rows_of=whole)
     try:
-        return [rows.data[1].tolist() for rows in itertools.islice(source.open(), count)]
+        return [rows.data[1].tolist() for rows in itertools.islice(source.batches(), count)]
     finally:
         source.close()
 
@@ -75,14 +77,14 @@ def test_a_pydataset_cannot_unhear_an_epoch() -> None:
         __len__, __getitem__ = Sequence.__len__, Sequence.__getitem__
 
     for made, unheard in ((Plain(), True), (Sequence(), False)):
-        source = WholeBatches(input_of(made, lambda _, __: 1, 1), whole, pass_is_epoch=True)
-        state = source.position(None)
-        assert [len(rows.data[1]) for rows in source.open()] == [4, 4, 2]
+        source = WholeBatches(input_of(made, lambda _, __: 1, 1), ALONE, rows_of=whole, pass_is_epoch=True)
+        state = source.position()
+        assert [len(rows.data[1]) for rows in source.batches()] == [4, 4, 2]
         if unheard:
-            assert len(list(source.open(state=state))) == 3
+            assert len(list(source.batches(state=state))) == 3
         else:
             with pytest.raises(UsageError, match="has heard of 1 epochs"):
-                source.open(state=state)
+                source.batches(state=state)
 
 
 def test_what_a_thread_raises_ends_fit_and_the_threads() -> None:
@@ -123,12 +125,12 @@ def test_class_weight_for_a_generator() -> None:
 
 
 def test_a_position_behind_what_was_read_cannot_be_restored() -> None:
-    source = WholeBatches(input_of(generator(), lambda _, seed: seed, 1), whole)
-    reader = source.open()
-    state = source.position(reader)
+    source = WholeBatches(input_of(generator(), lambda _, seed: seed, 1), ALONE, rows_of=whole)
+    reader = source.batches()
+    state = reader.get_state()
     next(reader)
     with pytest.raises(UsageError, match="Make it anew"):
-        next(source.open(state=state))
+        next(source.batches(state=state))
     with pytest.raises(InputError, match="is 3"):
         source.resume(3)
 
@@ -166,8 +168,8 @@ def test_the_order_of_torch_is_the_chiefs_and_another_one_in_each_pass() -> None
     loader = torch_loader(shuffle=True)
     sampler, state = loader.sampler, torch.get_rng_state()
     assert read(loader, seed=3) == read(torch_loader(shuffle=True), seed=3) != read(loader, seed=4)
-    source = WholeBatches(input_of(loader, lambda _, __: 3, 2), whole)
-    passes = [[rows.data[1].tolist() for rows in source.open()] for _ in range(2)]
+    source = WholeBatches(input_of(loader, lambda _, __: 3, 2), ALONE, rows_of=whole)
+    passes = [[rows.data[1].tolist() for rows in source.batches()] for _ in range(2)]
     assert passes[0] == read(loader, seed=3) != passes[1]
     assert loader.sampler is sampler
     assert sampler.generator is None
@@ -182,9 +184,9 @@ def test_the_order_of_torch_is_the_chiefs_and_another_one_in_each_pass() -> None
 def test_a_generator_of_the_users_gives_torchs_own_order() -> None:
     torch = pytest.importorskip("torch")
     loaders = [torch_loader(shuffle=True, generator=torch.Generator().manual_seed(8)) for _ in range(2)]
-    source = WholeBatches(input_of(loaders[0], lambda _, __: 1, 2), whole)
+    source = WholeBatches(input_of(loaders[0], lambda _, __: 1, 2), ALONE, rows_of=whole)
     for _ in range(2):
-        assert [rows.data[1].tolist() for rows in source.open()] == [y.tolist() for _, y in loaders[1]]
+        assert [rows.data[1].tolist() for rows in source.batches()] == [y.tolist() for _, y in loaders[1]]
 
 
 def test_a_resumed_torch_loader_decodes_nothing_twice() -> None:
@@ -198,9 +200,10 @@ def test_a_resumed_torch_loader_decodes_nothing_twice() -> None:
             return super().__getitem__(index)
 
     examples = Noting(batch(row) for row in range(ROWS))
-    source = WholeBatches(input_of(data.DataLoader(examples, batch_size=BATCH), lambda _, __: 1, 1), whole)
+    batches = input_of(data.DataLoader(examples, batch_size=BATCH), lambda _, __: 1, 1)
+    source = WholeBatches(batches, ALONE, rows_of=whole)
     source.resume({"passes": [3, 3], "batches": 2, "seed": 1, "generators": []})
-    assert [rows.data[1].tolist() for rows in source.open()] == [[8, 9]]
+    assert [rows.data[1].tolist() for rows in source.batches()] == [[8, 9]]
     assert examples.read == [8, 9]
 
 
