@@ -26,6 +26,7 @@ from stratagem.core.errors import InputError, ReaderError
 from stratagem.data.blocks import Block, ColumnsBlock
 from stratagem.data.processes import messages
 from stratagem.data.processes.messages import Message
+from stratagem.data.processes.numbered import NumberedBatch
 from stratagem.data.structure import Tree
 
 _END_SECONDS = 1.0
@@ -75,10 +76,11 @@ class ReaderPool:
 
     Args:
         count: How many.
+        without: What to write so that none are used, for messages.
     """
 
-    def __init__(self, count: int) -> None:
-        self.processes = [ReaderProcess(number, count) for number in range(count)]
+    def __init__(self, count: int, without: str = "options.reader_processes = 0") -> None:
+        self.processes = [ReaderProcess(number, count, without) for number in range(count)]
         self._finalizer = weakref.finalize(self, _close, self.processes, os.getpid())
 
     def begin_pass(self) -> None:
@@ -108,9 +110,11 @@ class ReaderProcess:
     Args:
         number: Which of the pool.
         count: How many there are.
+        without: What to write so that none are used, for messages.
     """
 
-    def __init__(self, number: int, count: int) -> None:
+    def __init__(self, number: int, count: int, without: str) -> None:
+        self._without = without
         self._name = f"Reader process {number + 1} of {count}"
         self._process: subprocess.Popen[bytes] | None = None
         self._end: socket.socket | None = None
@@ -125,10 +129,10 @@ class ReaderProcess:
             return element.inside()
         return ColumnsBlock(self._ask("inside", element, batch))
 
-    def gather(self, rows: Block, batch: int) -> Tree:
+    def gather(self, rows: Block | NumberedBatch, batch: int) -> Tree:
         return rows.gather() if rows.local else self._ask("gather", rows, batch)
 
-    def _ask(self, method: str, block: Block, batch: int) -> Tree:
+    def _ask(self, method: str, block: Block | NumberedBatch, batch: int) -> Tree:
         with self._turn:
             request, sent = self._request(method, block)
             try:
@@ -151,7 +155,7 @@ class ReaderProcess:
         error.add_note(f"In {self._name[0].lower()}{self._name[1:]}, at batch {batch}:\n{text}")
         raise error
 
-    def _request(self, method: str, block: Block) -> tuple[Message, dict[int, tuple[int, object]]]:
+    def _request(self, method: str, block: Block | NumberedBatch) -> tuple[Message, dict[int, tuple[int, object]]]:
         file, buffers = io.BytesIO(), []
         pickler = _Pickler(file, protocol=5, buffer_callback=buffers.append)
         # Datasets that interleave makes bring new functions for ever. Number 0 tells the process to forget the rest.
@@ -187,9 +191,8 @@ class ReaderProcess:
         memory = " The system's memory may have been full." if code == -signal.SIGKILL else ""
         return ReaderError(
             f"{self._name} ended ({how}) while it read batch {batch}.{memory}",
-            "The batch cannot be had, and training cannot go on without it.",
-            "Look at what the process printed last; or write options.reader_processes = 0, and the functions of "
-            "the dataset run in the worker, where a debugger sees them.",
+            f"Look at what the process printed last; or write {self._without}, and the functions of the dataset run "
+            "in the worker, where a debugger sees them.",
         )
 
     def disconnect(self) -> None:
@@ -238,7 +241,7 @@ class _Pickler(cloudpickle.Pickler):
     new: dict[int, bytes]
 
     def persistent_id(self, obj: Any) -> int | None:
-        if isinstance(obj, Block):
+        if isinstance(obj, Block | NumberedBatch):
             for constant in obj.constants:
                 self._send_once(constant)
         known = self.sent.get(id(obj))
@@ -253,7 +256,6 @@ class _Pickler(cloudpickle.Pickler):
         except Exception as error:
             raise InputError(
                 f"{constant} cannot go to a reader process: {type(error).__name__}: {error}",
-                "The process could not read a batch.",
                 "Let the function make what cannot be pickled (an open file, a lock, a connection) when it is "
                 "called first; or write options.reader_processes = 0.",
             ) from error

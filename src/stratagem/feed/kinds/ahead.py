@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import multiprocessing.connection
-import os
-import pickle
+import queue
 import re
-import shutil
-import tempfile
-import threading
-import weakref
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor, wait
-from multiprocessing.reduction import ForkingPickler
-from pathlib import Path
+from concurrent.futures import Future, wait
 from typing import Any
 
-import jax
+import cloudpickle
 
 from stratagem.core.errors import InputError, UsageError
+from stratagem.data.processes.numbered import Copy, NumberedBatch
+from stratagem.data.processes.readers import ReaderPool, ReaderProcess
 from stratagem.mesh.mesh import Tree
 
 Submit = Callable[[int], "Future[Tree]"]
@@ -75,24 +68,21 @@ class Ahead:
 
 
 class Processes:
-    """Processes that read batches of an object, begun with `spawn`: JAX does not survive a fork.
-
-    Each has a copy of the object, and gets a new one when the object has changed. Nothing may be being read then.
+    """Reader processes for the batches of an object. Each has a copy of it, a new one when the object has changed.
 
     Args:
         count: How many processes.
     """
 
     def __init__(self, count: int) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="stratagem-readers-"))
-        # A custom loop forgets its dataset, and closes nothing; the processes end by themselves then.
-        self._remove = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
-        self._executor = ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), _begin_reading)
-        self._copies = 0
-        self._pickled = b""
+        self._pool = ReaderPool(count, without="use_multiprocessing=False")
+        self._idle: queue.SimpleQueue[ReaderProcess] = queue.SimpleQueue()
+        for process in self._pool.processes:
+            self._idle.put(process)
+        self._copy = Copy(b"")
 
-    def send(self, value: Any) -> Submit:
-        """Return what begins to read from a copy of the object as it is now.
+    def send(self, value: Any) -> None:
+        """Let the processes read from the object as it is now. Nothing may be being read.
 
         Args:
             value: Has batches by number, and pickles.
@@ -101,61 +91,39 @@ class Processes:
             InputError: It does not pickle.
         """
         try:
-            pickled = bytes(ForkingPickler.dumps(value))
+            pickled = cloudpickle.dumps(value)
         except Exception as error:
             raise InputError(
                 f"{type(value).__name__} cannot be sent to other processes: {error}",
                 "With use_multiprocessing=True each process reads from a copy, made by pickling.",
-                "Keep open files, locks and lambdas out of its attributes, or use threads: "
-                "use_multiprocessing=False with workers.",
+                "Keep open files and locks out of its attributes, or use threads: use_multiprocessing=False with "
+                "workers.",
             ) from error
-        if pickled != self._pickled:
-            self._path.unlink(missing_ok=True)
-            self._pickled, self._copies = pickled, self._copies + 1
-            self._path.write_bytes(pickled)
-        path = str(self._path)
-        return lambda number: self._executor.submit(_read, path, number)
+        if pickled != self._copy.pickled:
+            self._copy = Copy(pickled)
+            self._pool.begin_pass()
 
-    @property
-    def _path(self) -> Path:
-        return self._folder / str(self._copies)
+    def read(self, number: int) -> Tree:
+        """Read a batch. Several threads may call this at once, one for each process."""
+        process = self._idle.get()
+        try:
+            return process.gather(NumberedBatch(self._copy, number), number)
+        finally:
+            self._idle.put(process)
 
     def close(self) -> None:
         """End the processes, and wait for them."""
-        self._executor.shutdown(cancel_futures=True)
-        self._remove()
+        self._pool.close()
 
 
-_copy: tuple[str, Any] = ("", None)
 _DEATH = re.compile("terminated abruptly|terminated unexpectedly|exited unexpectedly")
-
-
-def _begin_reading() -> None:
-    """Prepare a process that reads: the devices are those of the program, and so is its life."""
-    jax.config.update("jax_platforms", "cpu")
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
-
-
-def _end_with(sentinel: int) -> None:
-    # The queue that a process waits at has no end when a killed program leaves it behind: it would stay for ever.
-    multiprocessing.connection.wait([sentinel])
-    os._exit(1)
-
-
-def _read(path: str, number: int) -> Tree:
-    global _copy
-    if _copy[0] != path:
-        _copy = path, pickle.loads(Path(path).read_bytes())
-    return _copy[1][number]
 
 
 def telling_of_death(batches: Iterator[Tree], kind: str) -> Generator[Tree, None, None]:
     """Yield batches; explain when a process that reads them has died.
 
     Args:
-        batches: A pass. Its errors are those of `concurrent.futures`, of Grain or of torch.
+        batches: A pass of Grain's or of torch's.
         kind: Whose, for the error.
 
     Raises:

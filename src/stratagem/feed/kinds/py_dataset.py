@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import random
 from collections.abc import Iterator, Sequence
@@ -12,7 +13,7 @@ import numpy as np
 
 from stratagem.core.errors import UsageError
 from stratagem.data.batches import State
-from stratagem.feed.kinds.ahead import Ahead, Processes, Submit, telling_of_death
+from stratagem.feed.kinds.ahead import Ahead, Processes, Submit
 from stratagem.feed.kinds.base import ChiefSeed, Input, Pass, no_batch
 from stratagem.mesh.mesh import Tree
 
@@ -22,7 +23,7 @@ class PyDatasetInput(Input):
 
     Keras draws the order of a shuffled PyDataset from Python's `random` at each pass: workers would each have
     their own, and a restarted program another one. Its processes are forks, which hang or fail beside JAX's
-    threads; here they are spawned, once for all epochs.
+    threads; here they are those of `stratagem.data.processes`, once for all epochs.
 
     Args:
         dataset: The user's.
@@ -53,7 +54,7 @@ class PyDatasetInput(Input):
         workers = self._dataset.workers
         if workers > 1 or (workers > 0 and self._dataset.use_multiprocessing):
             self._reading = Ahead(self._start, numbers, self._dataset.max_queue_size)
-            return telling_of_death(self._reading, type(self._dataset).__name__)
+            return self._reading
         return (self._dataset[number] for number in numbers)
 
     def sample(self, earlier: Sequence[int], first: int) -> Tree:
@@ -98,18 +99,20 @@ class PyDatasetInput(Input):
         self._epochs += 1
 
     def close(self) -> None:
-        if self._threads is not None:
-            self._threads.shutdown(cancel_futures=True)
         if self._processes is not None:
             self._processes.close()
+        if self._threads is not None:
+            self._threads.shutdown(cancel_futures=True)
         self._threads = self._processes = self._reading = None
 
     def _start(self) -> Submit:
+        threads = self._threads = self._threads or ThreadPoolExecutor(self._dataset.workers)
+        read = self._dataset.__getitem__
         if self._dataset.use_multiprocessing:
             self._processes = self._processes or Processes(self._dataset.workers)
-            return self._processes.send(self._dataset)
-        threads = self._threads = self._threads or ThreadPoolExecutor(self._dataset.workers)
-        return lambda number: threads.submit(self._dataset.__getitem__, number)
+            self._processes.send(self._dataset)
+            read = self._processes.read
+        return functools.partial(threads.submit, read)
 
     def _numbers(self, number: int, first: int) -> Iterator[int]:
         """Return the indices of a pass from a batch on."""

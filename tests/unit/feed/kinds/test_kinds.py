@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from typing import Any, ClassVar
 
 import keras
@@ -100,7 +101,7 @@ def test_what_a_thread_raises_ends_fit_and_the_threads() -> None:
 
 def test_a_pydataset_that_does_not_pickle() -> None:
     data = Sequence(workers=1, use_multiprocessing=True)
-    data.callback = lambda: None
+    data.lock = threading.Lock()
     with pytest.raises(InputError, match=r"Sequence cannot be sent(.|\n)*use_multiprocessing=False"):
         read(data)
 
