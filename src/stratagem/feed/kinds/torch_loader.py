@@ -14,9 +14,8 @@ import numpy as np
 
 from stratagem.core.errors import InputError
 from stratagem.data.batches import State
-from stratagem.feed.kinds.again import ReadAgain
-from stratagem.feed.kinds.ahead import telling_of_death
-from stratagem.feed.kinds.base import ChiefSeed, Input, Pass, Peekable
+from stratagem.feed.kinds.again import Peekable, ReadAgain
+from stratagem.feed.kinds.base import ChiefSeed, Input, Pass, telling_of_death
 from stratagem.mesh.mesh import Tree
 
 

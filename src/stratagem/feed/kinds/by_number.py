@@ -1,19 +1,22 @@
-"""Batches that have numbers, read ahead by several threads or processes and handed out in order."""
+"""Batches that have numbers: read ahead by several threads or processes, and handed out in order."""
 
 from __future__ import annotations
 
+import functools
+import itertools
 import queue
-import re
+from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import Future, wait
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
 import cloudpickle
 
-from stratagem.core.errors import InputError, UsageError
+from stratagem.core.errors import InputError
 from stratagem.data.processes.numbered import Copy, NumberedBatch
 from stratagem.data.processes.readers import ReaderPool, ReaderProcess
+from stratagem.feed.kinds.base import Input, Pass, no_batch
 from stratagem.mesh.mesh import Tree
 
 Submit = Callable[[int], "Future[Tree]"]
@@ -67,6 +70,54 @@ class Ahead:
         self._numbers = iter(())
 
 
+class NumberedInput(Input):
+    """An input whose batches are read by their numbers.
+
+    Args:
+        batches: Has them by number.
+    """
+
+    def __init__(self, batches: Any) -> None:
+        self._batches = batches
+        self._reading: Ahead | None = None
+        self._threads: ThreadPoolExecutor | None = None
+
+    def begin(self, earlier: Sequence[int], first: int) -> Pass:
+        numbers = self._numbers(len(earlier), first)
+        threads, window = self._at_once()
+        if not threads:
+            return (self._batches[number] for number in numbers)
+        self._reading = Ahead(functools.partial(self._start, threads), numbers, window)
+        return self._reading
+
+    def sample(self, earlier: Sequence[int], first: int) -> Tree:
+        # Not the pass's own batch: on_epoch_begin, which comes in between, may change it.
+        for number in self._numbers(len(earlier), 0):
+            return self._batches[number]
+        raise no_batch()
+
+    def close(self) -> None:
+        if self._threads is not None:
+            self._threads.shutdown(cancel_futures=True)
+        self._threads = self._reading = None
+
+    @abstractmethod
+    def _at_once(self) -> tuple[int, int]:
+        """Return how many threads read, 0 for none but the caller's, and how many batches are held ready."""
+
+    def _numbers(self, number: int, first: int) -> Iterator[int]:
+        """Return the numbers of the batches of a pass, from one of them on."""
+        return itertools.count(first) if self.num_batches is None else iter(range(first, self.num_batches))
+
+    def _read_by(self) -> Callable[[int], Tree]:
+        """Return what reads a batch, in one of the threads."""
+        return self._batches.__getitem__
+
+    def _start(self, threads: int) -> Submit:
+        self._threads = self._threads or ThreadPoolExecutor(threads)
+        return functools.partial(self._threads.submit, self._read_by())
+
+
 class Processes:
     """Reader processes for the batches of an object. Each has a copy of it, a new one when the object has changed.
 
@@ -114,29 +165,3 @@ class Processes:
     def close(self) -> None:
         """End the processes, and wait for them."""
         self._pool.close()
-
-
-_DEATH = re.compile("terminated abruptly|terminated unexpectedly|exited unexpectedly")
-
-
-def telling_of_death(batches: Iterator[Tree], kind: str) -> Generator[Tree, None, None]:
-    """Yield batches; explain when a process that reads them has died.
-
-    Args:
-        batches: A pass of Grain's or of torch's.
-        kind: Whose, for the error.
-
-    Raises:
-        UsageError: A process has ended.
-    """
-    try:
-        yield from batches
-    except RuntimeError as error:
-        if not _DEATH.search(str(error)):
-            raise
-        raise UsageError(
-            f"A process that reads batches of a {kind} has ended: {error}",
-            "Such a process imports the program once more, and what stands at its top level is done again: a "
-            "strategy made, a training begun. Or it was killed, as for want of memory.",
-            'Put all but imports and definitions under `if __name__ == "__main__":`, and look at the output above.',
-        ) from None

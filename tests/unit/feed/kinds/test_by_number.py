@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from stratagem.core.errors import InputError, ReaderError
-from stratagem.feed.kinds.ahead import Ahead, Processes
+from stratagem.feed.kinds.by_number import Ahead, Processes
 
 
 def done(number: int) -> Future[int]:
