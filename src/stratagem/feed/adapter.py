@@ -47,8 +47,8 @@ class ShareAdapter(compat.DataAdapter):
         feed: The kind of pass, where it is a special one.
     """
 
-    has_partial_batch = False
-    partial_batch_size = None
+    has_partial_batch = False  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+    partial_batch_size = None  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
 
     def __init__(
         self,

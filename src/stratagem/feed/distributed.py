@@ -79,7 +79,6 @@ class DistributedDataset(AdvancedByPython):
             raise TypeError(
                 explain(
                     f"The distributed dataset has {'no end' if self._cardinality == -1 else 'an unknown length'}.",
-                    "len() cannot answer.",
                     "Use cardinality(), which returns -1 for no end and -2 for unknown, and count the steps yourself.",
                 )
             )
@@ -218,7 +217,6 @@ class OptionalElement:
         if not self._elements:
             raise OutOfRangeError(
                 "The distributed dataset has no more elements in this pass.",
-                "There is no batch to run on.",
                 "Iterate with `for`, ask get_next_as_optional().has_value(), or begin anew with iter(dataset).",
             )
         return self._elements[0]
@@ -281,7 +279,6 @@ def whole_batches(
     if arrays or (not isinstance(dataset, Iterator) and compat.is_array_input(dataset, None, None)):
         raise InputError(
             f"A dataset was expected, and {type(dataset).__name__} was given.",
-            "How many rows make a global batch is not said.",
             "Write stratagem.data.Dataset.from_tensor_slices(arrays).batch(GLOBAL_BATCH_SIZE).",
         )
     batches = input_of(dataset, strategy.from_chief, worker_count)

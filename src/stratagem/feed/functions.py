@@ -146,7 +146,6 @@ def _states(state: State, count: int) -> list[State]:
     if not isinstance(streams, list) or len(streams) != count:
         raise InputError(
             f"The state of a distributed dataset is {state!r}; this worker reads {count} stream(s).",
-            "Where to go on is not known; examples would be repeated or lost.",
             "Give set_state what get_state returned, for a dataset that was distributed in the same way.",
         )
     return streams

@@ -86,7 +86,6 @@ class WholeBatches(Source):
         except (KeyError, TypeError, ValueError):
             raise InputError(
                 f"The state of an input is {state!r}.",
-                "Where to go on is not known; examples would be repeated or lost.",
                 "Give set_state what get_state returned, for an input of the same kind.",
             ) from None
         self._end_pass()

@@ -33,15 +33,9 @@ class NumberedBatch:
         number: Its index there.
     """
 
-    local = False
-
     def __init__(self, copy: Copy, number: int) -> None:
         self.constants = (copy,)
         self._number = number
-
-    def portable(self) -> NumberedBatch:
-        """Return it as it is."""
-        return self
 
     def gather(self) -> Tree:
         """Read the batch."""

@@ -127,14 +127,24 @@ class ReaderProcess:
     def inside(self, element: Block, batch: int) -> Block:
         if element.in_batches or element.local:
             return element.inside()
-        return ColumnsBlock(self._ask("inside", element, batch))
+        return ColumnsBlock(self.ask("inside", element.portable(), batch))
 
-    def gather(self, rows: Block | NumberedBatch, batch: int) -> Tree:
-        return rows.gather() if rows.local else self._ask("gather", rows, batch)
+    def gather(self, rows: Block, batch: int) -> Tree:
+        return rows.gather() if rows.local else self.ask("gather", rows.portable(), batch)
 
-    def _ask(self, method: str, block: Block | NumberedBatch, batch: int) -> Tree:
+    def ask(self, method: str, rows: Block | NumberedBatch, batch: int) -> Tree:
+        """Return what a method of some rows returns in the process.
+
+        Args:
+            method: Its name.
+            rows: The rows.
+            batch: Number of the batch, for messages.
+
+        Raises:
+            ReaderError: The process ended, or raised what does not travel; any other exception as it is.
+        """
         with self._turn:
-            request, sent = self._request(method, block)
+            request, sent = self._request(method, rows)
             try:
                 end = self._connection()
                 messages.send(end, request, self._check)
@@ -155,13 +165,13 @@ class ReaderProcess:
         error.add_note(f"In {self._name[0].lower()}{self._name[1:]}, at batch {batch}:\n{text}")
         raise error
 
-    def _request(self, method: str, block: Block | NumberedBatch) -> tuple[Message, dict[int, tuple[int, object]]]:
+    def _request(self, method: str, rows: Block | NumberedBatch) -> tuple[Message, dict[int, tuple[int, object]]]:
         file, buffers = io.BytesIO(), []
         pickler = _Pickler(file, protocol=5, buffer_callback=buffers.append)
         # Datasets that interleave makes bring new functions for ever. Number 0 tells the process to forget the rest.
         forgets, self.begins_pass = self.begins_pass or len(self._sent) > _MOST_CONSTANTS, False
         pickler.sent, pickler.new = {} if forgets else dict(self._sent), {}
-        pickler.dump(block.portable())
+        pickler.dump(rows)
         return Message(pickle.dumps((method, pickler.new, file.getvalue())), buffers), pickler.sent
 
     def _connection(self) -> socket.socket:

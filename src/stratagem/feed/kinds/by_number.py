@@ -158,7 +158,7 @@ class Processes:
         """Read a batch. Several threads may call this at once, one for each process."""
         process = self._idle.get()
         try:
-            return process.gather(NumberedBatch(self._copy, number), number)
+            return process.ask("gather", NumberedBatch(self._copy, number), number)
         finally:
             self._idle.put(process)
 

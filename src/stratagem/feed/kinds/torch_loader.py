@@ -46,7 +46,8 @@ class TorchInput(Input):
         self._order = _Order(loader.batch_sampler if loader.batch_sampler is not None else loader.sampler)
         self._loader = self._copy()
         self.num_batches = len(loader)
-        self._generators = [g for g in _unique(self._order.given, loader.generator) if g is not None]
+        given = [g for g in (*self._order.given, loader.generator) if g is not None]
+        self._generators = list({id(g): g for g in given}.values())
         self._states: list[str] = []  # of the user's generators, where the present pass began
         self._recalled: list[str] = []
         self._opened: Peekable | None = None
@@ -197,7 +198,3 @@ def _check_order(loader: Any, worker_count: int) -> None:
             "It gives each worker a part of the data, of which the worker would take its part again.",
             "Leave the sampler out, with shuffle=True and the global batch size: Stratagem gives each worker its rows.",
         )
-
-
-def _unique(generators: Sequence[Any], other: Any) -> list[Any]:
-    return list({id(generator): generator for generator in [*generators, other]}.values())
