@@ -182,6 +182,7 @@ def _check_length(dataset: Dataset, steps: int | None) -> None:
     if steps is None and dataset.cardinality() == INFINITE_CARDINALITY:
         raise InputError(
             "The dataset has no end, and how many steps to run is not said.",
+            "The first epoch would last for ever.",
             "Write steps_per_epoch=... in fit, validation_steps=... for its validation_data, steps=... in evaluate "
             "and predict; or leave out repeat().",
         )

@@ -29,7 +29,10 @@ READ_AHEAD: Final = 2
 _ENDED: Final = -1
 """Stands for the row count of a replica whose stream has ended; 0 is an empty batch."""
 
-_PAD: Final = "Pad the examples to one length before they are batched."
+_PAD: Final = (
+    "One compiled step runs on all replicas, so arrays have one shape but for the rows.",
+    "Pad the examples to one length before they are batched.",
+)
 
 
 class Rows(NamedTuple):
@@ -305,7 +308,7 @@ def _told_by_all(strategy: StrategyLike, counts: Sequence[int], local: Tree) -> 
     kinds = {worker: shapes for worker, (counts, shapes) in enumerate(told) if max(counts) > 0}
     if any(shapes != next(iter(kinds.values())) for shapes in kinds.values()):
         listed = "; ".join(f"worker {worker}: {', '.join(shapes)}" for worker, shapes in kinds.items())
-        raise PeerError(f"The workers read rows of different shapes ({listed}).", _PAD)
+        raise PeerError(f"The workers read rows of different shapes ({listed}).", *_PAD)
     return [count for counts, _ in told for count in counts]
 
 
@@ -316,7 +319,7 @@ def _joined(batches: Sequence[Tree]) -> Tree:
         return jax.tree.map(lambda *leaves: np.concatenate(leaves), *batches)
     except ValueError as error:
         raise InputError(
-            f"The batches of two replicas differ in more than their number of rows: {error}.", _PAD
+            f"The batches of two replicas differ in more than their number of rows: {error}.", *_PAD
         ) from None
 
 

@@ -84,6 +84,7 @@ def no_batch() -> InputError:
     """Return the error for an input without batches."""
     return InputError(
         "The input yields no batch at all.",
+        "There is nothing to train on, or to build the model from.",
         "Make a generator that was used up anew; see what filter(), take() and skip() leave of a dataset, and that "
         "batch(..., drop_remainder=True) leaves nothing of fewer rows than a batch has.",
     )
