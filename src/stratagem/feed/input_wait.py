@@ -20,7 +20,7 @@ class InputWait:
 
     A wait is the time between two steps in which the loop has no batch: for what reads ahead, or, where nothing does,
     for reading itself. It counts where no step was running any more when it ended: a step on an accelerator goes on
-    while the loop waits. One that such a step hides in part counts whole.
+    while the loop waits. A wait that such a step hides in part counts in full.
 
     Args:
         progress: Whose phases are measured.

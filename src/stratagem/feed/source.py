@@ -114,11 +114,11 @@ class Source(ABC):
         return
 
     def on_epoch_begin(self) -> None:
-        """Hear that Keras begins an epoch."""
+        """Called when Keras begins an epoch."""
         return
 
     def on_epoch_end(self) -> None:
-        """Hear that Keras has ended an epoch."""
+        """Called when Keras has ended an epoch."""
         return
 
     def advice(self) -> str:

@@ -105,7 +105,7 @@ class WorkerPass(Feed):
         return had_batch
 
     def begin_steps(self, count: int) -> None:
-        """Hear that so many steps are about to begin.
+        """Note that so many steps are about to begin.
 
         Raises:
             StopIteration: All workers have come to the ends of their datasets.
@@ -116,14 +116,14 @@ class WorkerPass(Feed):
         self.taken += count
 
     def goes_on_without(self, worker: int) -> bool:
-        """Hear that a worker had no batch for a step; return whether another may have one."""
+        """Note that a worker had no batch for a step; return whether another may have one."""
         self._at_end.add(worker)
         is_over = len(self._at_end) >= max(1, self._workers.workers_up)
         self._undone += is_over
         return not is_over
 
     def end_steps(self) -> None:
-        """Hear that all steps have ended that were begun; tell what is undone, and begin another pass then."""
+        """Note that all steps have ended. If some found no batch, warn, and begin another pass."""
         if self._undone:
             warnings.warn(
                 f"The datasets of all workers ended too early: {self._undone} step(s) found no batch. Let "

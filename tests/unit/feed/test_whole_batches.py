@@ -8,15 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.unit.feed.kinds.kinds import BATCH, KINDS, ROWS
+from tests.unit.feed.kinds.kinds import ALONE, BATCH, KINDS, ROWS
 
-import stratagem
 from stratagem.data.batches import whole
 from stratagem.feed.kinds.choose import input_of
 from stratagem.feed.whole_batches import WholeBatches
 from stratagem.mesh.split import Split
 
-ALONE = stratagem.OneDeviceStrategy("cpu:0")
 LONGEST = 5
 """Batches that are read of a pass without end."""
 

@@ -1,8 +1,8 @@
 """Reader processes: they read batches for one worker, beside its own Python. They are no tasks of the cluster.
 
 A block goes to the process as a pickle, and its rows come back. The program that is running is not imported there, so
-that it needs no `if __name__ == "__main__":`; functions travel by `cloudpickle`, once in a pass over the data. A
-process ends when its worker does, however that ends.
+that it needs no `if __name__ == "__main__":`; functions travel by `cloudpickle`, once in a pass over the data. So do
+objects that have batches by number (`data.processes.numbered`). A process ends when its worker does, however that ends.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _END_SECONDS = 1.0
 """A process whose worker has closed the connection ends at once; after this time it is killed."""
 
 _MOST_CONSTANTS: Final = 1000
-"""Functions and sources that a process remembers."""
+"""The most functions and sources that a process remembers."""
 
 _CLUSTER: Final = (
     environment.TF_CONFIG,
@@ -84,7 +84,7 @@ class ReaderPool:
         self._finalizer = weakref.finalize(self, _close, self.processes, os.getpid())
 
     def begin_pass(self) -> None:
-        """Let functions travel anew: what they refer to may have changed since the last pass."""
+        """Send functions again: what they refer to may have changed since the last pass."""
         for process in self.processes:
             process.begins_pass = True
 
@@ -108,7 +108,7 @@ class ReaderProcess:
         begins_pass: Whether the next block is the first of a pass.
 
     Args:
-        number: Which of the pool.
+        number: Its number in the pool, from 0.
         count: How many there are.
         without: What to write so that none are used, for messages.
     """
@@ -243,7 +243,7 @@ def _environment() -> dict[str, str]:
 
 
 class _Pickler(cloudpickle.Pickler):
-    """Pickles a block, and apart from it, once, what many blocks refer to."""
+    """Pickles a block. What many blocks refer to is pickled apart from it, and once."""
 
     sent: dict[int, tuple[int, object]]
     """By the id of an object: its number, and the object, which keeps the id from being used again."""

@@ -67,7 +67,7 @@ class Peekable:
 
 
 class ReadAgain(Input):
-    """An input of which nothing is known but how to begin a pass.
+    """An input that can do no more than begin a pass.
 
     A restarted program reads again, and throws away, all that was read before: the order of a pass may depend
     on how far the earlier ones came.
@@ -132,7 +132,7 @@ class ReadAgain(Input):
 
 
 def _not_used_up(batches: Peekable, kind: str) -> Generator[Tree, None, None]:
-    """Yield what a pass takes of an iterator, which must have something left."""
+    """Yield the batches of a pass over an iterator, which must not be used up."""
     yield from batches
     if not batches.taken:
         raise UsageError(

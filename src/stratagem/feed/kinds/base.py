@@ -30,7 +30,7 @@ class Pass(Protocol):
 class Input(ABC):
     """Whole batches, pass after pass: all workers read the same ones in the same order.
 
-    A place is the number of batches that were read in each earlier pass, and in the present one.
+    A position is the number of batches that were read in each earlier pass, and in the present one.
     """
 
     num_batches: int | None = None
@@ -56,7 +56,7 @@ class Input(ABC):
         """Return a batch like those of the pass that `begin` would begin there, which yields all the same ones."""
 
     def note(self, *, in_pass: bool) -> State:
-        """Return what a later run must know beside the place, as plain JSON.
+        """Return what a later run must know beside the position, as plain JSON.
 
         Args:
             in_pass: Whether it goes on in the pass that was begun last, or begins the next one.
@@ -68,11 +68,11 @@ class Input(ABC):
         return
 
     def on_epoch_begin(self) -> None:
-        """Hear that Keras begins an epoch."""
+        """Called when Keras begins an epoch."""
         return
 
     def on_epoch_end(self) -> None:
-        """Hear that Keras has ended an epoch."""
+        """Called when Keras has ended an epoch."""
         return
 
     def close(self) -> None:

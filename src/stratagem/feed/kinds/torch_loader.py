@@ -104,7 +104,7 @@ class TorchInput(Input):
 
 
 class _Order:
-    """Stands where the loader looks for indices: those of its own sampler, from one of them on.
+    """Takes the place of a loader's sampler, and gives the same indices, from one of them on.
 
     Args:
         sampler: A sampler of indices or of batches of them.

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
+from tests.unit.feed.kinds.kinds import ALONE, ROWS, generator, model
 
 from stratagem.core.errors import InputError, UsageError
+from stratagem.data.batches import whole
 from stratagem.feed.kinds.again import Peekable, ReadAgain
+from stratagem.feed.kinds.choose import input_of
+from stratagem.feed.whole_batches import WholeBatches
 
 
 def test_a_batch_that_was_looked_at_stays_the_next() -> None:
@@ -47,3 +52,30 @@ def test_an_iterator_goes_on_from_pass_to_pass_and_is_not_closed() -> None:
     assert list(once.begin([1], 0)) == [1, 2]
     with pytest.raises(UsageError, match="generator found it used up"):
         list(once.begin([1, 2], 0))
+
+
+@pytest.mark.filterwarnings("ignore:Your input ran out of data")
+def test_a_generator_that_is_used_up_is_not_an_empty_epoch() -> None:
+    with pytest.raises(UsageError, match=r"found it used up(.|\n)*steps_per_epoch"):
+        model().fit(itertools.islice(generator(), 4), epochs=2, verbose=0)
+
+
+@pytest.mark.filterwarnings("ignore:Your input ran out of data")
+def test_class_weight_for_a_generator() -> None:
+    history = [
+        model().fit(itertools.islice(generator(), 2), class_weight=weights, verbose=0).history["loss"][0]
+        for weights in (None, dict.fromkeys(range(ROWS), 0.0))
+    ]
+    assert history[0] > 0
+    assert history[1] == 0
+
+
+def test_a_position_behind_what_was_read_cannot_be_restored() -> None:
+    source = WholeBatches(input_of(generator(), lambda _, seed: seed, 1), ALONE, rows_of=whole)
+    reader = source.batches()
+    state = reader.get_state()
+    next(reader)
+    with pytest.raises(UsageError, match="Make it anew"):
+        next(source.batches(state=state))
+    with pytest.raises(InputError, match="is 3"):
+        source.resume(3)
