@@ -99,12 +99,9 @@ class DistributedDataset(AdvancedByPython):
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("_") and hasattr(Dataset, name):
             raise TransformationError(
-                explain(
-                    f"{name}() was called on a distributed dataset.",
-                    "Its elements lie on the devices of all replicas already.",
-                    f"Call {name}() on the dataset first: "
-                    f"strategy.experimental_distribute_dataset(dataset.{name}(...)).",
-                )
+                f"{name}() was called on a distributed dataset.",
+                "Its elements lie on the devices of all replicas already.",
+                f"Call {name}() on the dataset first: strategy.experimental_distribute_dataset(dataset.{name}(...)).",
             )
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 

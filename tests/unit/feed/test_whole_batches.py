@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.unit.feed.kinds.kinds import ALONE, BATCH, KINDS, ROWS
+from tests.group import Group
+from tests.unit.feed.kinds.kinds import ALONE, BATCH, KINDS, ROWS, batch
 
 from stratagem.data.batches import whole
+from stratagem.data.specs import TensorSpec
 from stratagem.feed.kinds.choose import input_of
 from stratagem.feed.whole_batches import WholeBatches
 from stratagem.mesh.split import Split
@@ -98,3 +100,37 @@ def test_a_restarted_program_goes_on(kind: str, place: tuple[int, int]) -> None:
     for source in (again, third):
         assert [read(source)[:length], *(read(source) for _ in range(further))] == rest
         source.close()
+
+
+def test_a_position_counts_the_batches_before_a_restart() -> None:
+    again = source_of(KINDS["iterable"]())
+    again.resume({"passes": [3], "batches": 1})
+    reader = again.batches()
+    assert reader.get_state() == {"passes": [3], "batches": 1}
+    assert targets(next(reader)) == [4, 5, 6, 7]
+    assert reader.get_state() == {"passes": [3], "batches": 2}
+    reader.close()
+    assert list(reader) == []
+    assert reader.get_state() == {"passes": [3], "batches": 2}
+    assert again.position() == {"passes": [3, 2], "batches": 0}
+
+
+def test_each_worker_gets_its_rows_and_the_first_batch_is_compared() -> None:
+    def steps(worker: Any) -> Any:
+        batches = input_of(KINDS["iterable"](), lambda _, seed: seed, 2)
+        source = WholeBatches(batches, worker, lambda data: {"y": data[1]})
+        return source.element_spec, [(rows.shares, rows.local["y"].tolist()) for rows in source.open()]
+
+    (spec, one), (_, other) = Group(2).run(steps)
+    assert spec == {"y": TensorSpec((None,), "int32")}
+    assert one == [((2, 2), [0, 1]), ((2, 2), [4, 5]), ((1, 1), [8])]
+    assert other == [((2, 2), [2, 3]), ((2, 2), [6, 7]), ((1, 1), [9])]
+
+    def apart(worker: Any) -> None:
+        later = np.arange(4) + worker.worker_index
+        batches = input_of(iter([batch(range(4)), batch(later)]), lambda _, seed: seed, 2)
+        reader = WholeBatches(batches, worker).open()
+        next(reader)
+        next(reader)  # only the first is compared
+
+    Group(2).run(apart)

@@ -38,12 +38,12 @@ def test_what_was_read_ahead_of_a_pause_is_read_again() -> None:
         starts.append(len(begun))
         return lambda number: (begun.append(number), done(number))[1]
 
-    ahead = Ahead(start, iter(range(4)), 2)
+    ahead = Ahead(start, iter(range(4)), 3)
     assert next(ahead) == 0
     ahead.pause()
     assert list(ahead) == [10, 20, 30]
-    assert begun == [0, 1, 1, 2, 3]
-    assert starts == [0, 2], "each start may read from another copy"
+    assert begun == [0, 1, 2, 1, 2, 3]
+    assert starts == [0, 3], "each start may read from another copy"
     ahead.close()
     assert list(ahead) == []
 
