@@ -23,7 +23,7 @@ import stratagem
 from stratagem import keras
 from stratagem.data import Dataset
 from stratagem.feed import adapter
-from stratagem.feed.reading import StepRows
+from stratagem.feed.source import Rows
 
 
 def digits() -> tuple[np.ndarray, np.ndarray]:
@@ -52,18 +52,18 @@ def make_model() -> keras.Model:
     return model
 
 
-class OneBatch(adapter.ShareIterator):
+class OneBatch(adapter.Feed):
     """Reads one batch and hands it out for ever."""
 
-    _held: StepRows | None = None
+    _held: Rows | None = None
 
-    def _read(self) -> StepRows | None:
+    def _read(self) -> Rows | None:
         if self._held is None:
             self._held = super()._read()
         return self._held
 
 
-def turn(model: keras.Model, dataset: Any, steps: int, iterator: type[adapter.ShareIterator]) -> float:
+def turn(model: keras.Model, dataset: Any, steps: int, iterator: type[adapter.Feed]) -> float:
     """Return milliseconds a step, from the first step's end to the last one's."""
     ends: list[float] = []
 
@@ -71,11 +71,11 @@ def turn(model: keras.Model, dataset: Any, steps: int, iterator: type[adapter.Sh
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
             ends.append(time.perf_counter())
 
-    original, adapter.ShareIterator = adapter.ShareIterator, iterator
+    original, adapter.Feed = adapter.Feed, iterator
     try:
         model.fit(dataset, steps_per_epoch=steps, verbose=0, callbacks=[Clock()])
     finally:
-        adapter.ShareIterator = original
+        adapter.Feed = original
     return (ends[-1] - ends[0]) / (len(ends) - 1) * 1e3
 
 
@@ -100,8 +100,8 @@ def measured(rounds: int, steps: int, rows: int) -> Measured:
     dataset = Dataset.from_tensor_slices((x, y)).shuffle(len(x), seed=0).repeat().batch(rows)
     with stratagem.MirroredStrategy(["cpu:0"]).scope():
         model = make_model()
-    kinds = [adapter.ShareIterator, OneBatch]
-    times: dict[type[adapter.ShareIterator], list[float]] = {kind: [] for kind in kinds}
+    kinds = [adapter.Feed, OneBatch]
+    times: dict[type[adapter.Feed], list[float]] = {kind: [] for kind in kinds}
     for kind in kinds:
         turn(model, dataset, steps, kind)
     for number in range(rounds):

@@ -30,8 +30,7 @@ from stratagem.data import (
     write_tfrecord,
 )
 from stratagem.data.experimental import SHARD_HINT
-from stratagem.feed.reading import begin
-from stratagem.feed.sources import DatasetSource
+from stratagem.feed.dataset_source import DatasetSource
 
 BATCH = 6
 FILES = 4
@@ -139,7 +138,7 @@ def _read(dataset: Dataset, workers: int, steps: int | None) -> Shares:
 
     def read(worker: Any) -> tuple[Any, list[list[int]]]:
         source = DatasetSource(dataset, worker)
-        reading = begin(source, worker)
+        reading = source.open()
         taken = list(itertools.islice(reading, steps))
         reading.close()
         if steps is None:

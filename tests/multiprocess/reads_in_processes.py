@@ -1,4 +1,4 @@
-"""A program whose PyDataset reads in processes of its own. Its argument tells whether it forgets the main guard."""
+"""A program whose input reads in processes of its own. Its arguments: `unguarded` without main guard, `grain`."""
 
 from __future__ import annotations
 
@@ -27,6 +27,14 @@ class Batches(keras.utils.PyDataset):
         self.epochs += 1
 
 
+def grain_loader() -> Any:
+    import grain
+
+    rows = [(np.ones(1, "float32"), np.ones((), "float32"))] * 8
+    order = grain.samplers.IndexSampler(8, grain.sharding.NoSharding(), num_epochs=1, seed=0)
+    return grain.DataLoader(data_source=rows, sampler=order, operations=[grain.transforms.Batch(4)], worker_count=1)
+
+
 class Sums(keras.callbacks.Callback):
     """Says what an epoch has seen."""
 
@@ -40,7 +48,7 @@ def main() -> None:
         model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1, kernel_initializer="ones")])
         seen = keras.metrics.MeanMetricWrapper(lambda y_true, y_pred: y_pred[:, 0], name="seen")
         model.compile(keras.optimizers.SGD(0.0), "mse", metrics=[seen])
-    data = Batches(workers=1, use_multiprocessing=True, max_queue_size=2)
+    data = grain_loader() if "grain" in sys.argv else Batches(workers=1, use_multiprocessing=True, max_queue_size=2)
     model.fit(data, epochs=2, verbose=0, shuffle=False, callbacks=[Sums()])
 
 

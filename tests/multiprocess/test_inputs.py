@@ -129,8 +129,9 @@ def test_every_kind_is_alike_on_two_workers() -> None:
 PROGRAM = Path(__file__).parent / "reads_in_processes.py"
 
 
-def test_processes_that_read_are_no_workers() -> None:
-    for result in run_workers(PROGRAM, 2):
+@pytest.mark.parametrize("args", [[], ["unguarded"]], ids=["guarded", "unguarded"])
+def test_processes_that_read_are_no_workers(args: list[str]) -> None:
+    for result in run_workers(PROGRAM, 2, args=args):
         # 0 + 1 + ... + 15 = 120; in the second epoch twice as much, by processes that hear of it.
         assert [line for line in result.output.splitlines() if line.startswith("epoch")] == [
             "epoch 0: 120",
@@ -139,9 +140,10 @@ def test_processes_that_read_are_no_workers() -> None:
 
 
 def test_a_program_without_a_main_guard_is_told_so() -> None:
-    results = run_workers(PROGRAM, 2, args=["unguarded"], check=False)
+    pytest.importorskip("grain")
+    results = run_workers(PROGRAM, 2, args=["unguarded", "grain"], check=False)
     assert {result.returncode for result in results} <= {1, 43}
     said = "".join(result.output for result in results)
     assert "A strategy is made while process" in said  # by the process that reads
-    assert "A process that reads batches of a Batches has ended" in said  # by the worker that started it
+    assert "A process that reads batches of a Grain dataset has ended" in said  # by the worker that started it
     assert 'if __name__ == "__main__":' in said

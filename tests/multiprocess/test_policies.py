@@ -85,8 +85,7 @@ def _without_number(x: Any, y: Any, number: Any) -> Any:
 def train(folder: str) -> dict[str, Any]:
     """Train on every input as one worker."""
     import stratagem
-    from stratagem.feed.reading import begin
-    from stratagem.feed.sources import DatasetSource
+    from stratagem.feed.dataset_source import DatasetSource
 
     strategy = stratagem.MultiWorkerMirroredStrategy()
     own = Path(folder) / f"worker{strategy.worker_index}"
@@ -96,7 +95,7 @@ def train(folder: str) -> dict[str, Any]:
         source = DatasetSource(make(own), strategy)
         epochs = []
         for _ in range(EPOCHS):
-            steps = [strategy.from_all("rows", [int(row) for row in step.local[2]]) for step in begin(source, strategy)]
+            steps = [strategy.from_all("rows", [int(row) for row in step.local[2]]) for step in source.open()]
             epochs.append([list(itertools.chain(*told)) for told in steps])
         data, validation, evaluated = (make(own).map(_without_number) for _ in range(3))
         with strategy.scope():

@@ -16,7 +16,7 @@ from stratagem.callbacks.states import CallbackStates
 from stratagem.checkpoint.storage import Contents
 from stratagem.compression.residuals import is_in_parts
 from stratagem.core.errors import CheckpointError, InputError
-from stratagem.feed.adapter import Place
+from stratagem.feed.adapter import FitPosition
 from stratagem.fit.own_steps import own_step
 from stratagem.fit.resuming import Session
 from stratagem.fit.step_kinds import TRAIN, group_variables
@@ -88,7 +88,7 @@ class Snapshot:
             )
         self._metadata, self._arrays, self._path = contents.metadata, contents.arrays, path
         self.progress = Progress(**self._metadata["backup"])
-        self.inputs = [Place(**place) for place in self._metadata["inputs"]]
+        self.inputs = [FitPosition(**place) for place in self._metadata["inputs"]]
 
     def check_steps(self, steps_per_execution: int) -> None:
         """See that training can begin at the batch where it was.

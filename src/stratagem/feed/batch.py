@@ -1,9 +1,10 @@
-"""A global batch on the devices, and its rows on the way back."""
+"""Arrays of a batch: in host memory, as blocks on the devices, and as rows on the way back."""
 
 from __future__ import annotations
 
+import functools
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,9 +14,14 @@ import keras
 import numpy as np
 
 from stratagem.core.errors import InputError
+from stratagem.data.specs import TensorSpec
+from stratagem.feed import compat
 from stratagem.mesh.blocks import in_blocks
 from stratagem.mesh.mesh import ReplicaMesh, Tree
 from stratagem.mesh.split import Split
+
+Adapt = Callable[[Tree], Tree]
+"""What is done to the arrays of each batch."""
 
 
 @dataclass(frozen=True)
@@ -62,11 +68,10 @@ def place_together(mesh: ReplicaMesh, splits: Sequence[Split], parts: Sequence[T
     Returns:
         The batches as one; None if they are not alike, or some replica would get more rows than another.
     """
-    split, first = splits[0], parts[0]
+    split = splits[0]
     if not split.even or any(other != split for other in splits):
         return None
-    shapes = _shapes(first)
-    if any(_shapes(local) != shapes for local in parts):  # rows of one batch may be longer than those of another
+    if any(_shapes(local) != _shapes(parts[0]) for local in parts):  # text may be padded batch by batch
         return None
     data = jax.tree.map(lambda *leaves: mesh.shard_blocks(_stacked(leaves), steps=True), *parts)
     return GlobalBatch(data, split, len(splits))
@@ -80,9 +85,8 @@ def _stacked(leaves: Sequence[Any]) -> np.ndarray:
     begin = first.ctypes.data
     for i, leaf in enumerate(leaves):
         same = isinstance(leaf, np.ndarray) and leaf.base is first.base
-        if not same or leaf.dtype != first.dtype or leaf.strides != first.strides:
-            return np.stack(leaves)
-        if leaf.ctypes.data != begin + i * first.nbytes:
+        alike = same and (leaf.dtype, leaf.strides) == (first.dtype, first.strides)
+        if not alike or leaf.ctypes.data != begin + i * first.nbytes:
             return np.stack(leaves)
     shape, strides = (len(leaves), *first.shape), (first.nbytes, *first.strides)
     return np.lib.stride_tricks.as_strided(first, shape, strides, writeable=False)
@@ -140,18 +144,59 @@ def count_rows(data: Tree) -> int:
     Raises:
         InputError: An array has no dimension, or the arrays differ in it.
     """
-    shapes = [np.shape(leaf) for leaf in jax.tree.leaves(data)]
+    shapes = _shapes(data)
     if not shapes or any(len(shape) == 0 for shape in shapes):
         raise InputError(
             f"A batch of shapes {shapes} was given: not every array has a batch dimension.",
-            "The rows could not be shared by the replicas.",
             "Batch the dataset with the global batch size: `dataset.batch(GLOBAL_BATCH_SIZE)`.",
         )
     if len({shape[0] for shape in shapes}) > 1:
         raise InputError(
             f"The arrays of a batch have shapes {shapes}: their first dimensions differ.",
-            "Inputs and targets would be paired wrongly.",
             "Give arrays with the same number of rows. A dataset of single examples has to be batched first: "
             "`dataset.batch(GLOBAL_BATCH_SIZE)`.",
         )
     return shapes[0][0]
+
+
+def example_of(element_spec: Tree, rows: int = 1) -> Tree:
+    """Return zeros like an element of a structure of `TensorSpec`.
+
+    Args:
+        element_spec: The structure.
+        rows: The first size where it is not known; other sizes that are not known are 1.
+    """
+
+    def zeros(spec: TensorSpec) -> np.ndarray:
+        sizes = [rows, *[1] * len(spec.shape or ())]
+        shape = [other if size is None else size for size, other in zip(spec.shape or (), sizes, strict=False)]
+        return np.zeros(shape, spec.dtype)
+
+    return jax.tree.map(zeros, element_spec, is_leaf=lambda leaf: hasattr(leaf, "shape"))
+
+
+def batch_spec_of(batch: Tree) -> Tree:
+    """Return the structure of `TensorSpec` of batches like one, of any number of rows."""
+    return jax.tree.map(lambda leaf: TensorSpec((None, *np.shape(leaf)[1:]), leaf.dtype), batch)
+
+
+def no_rows(batch: Tree) -> Tree:
+    """Return arrays like those of a batch with no rows."""
+    return jax.tree.map(lambda leaf: np.empty((0, *leaf.shape[1:]), leaf.dtype), batch)
+
+
+def weighing(class_weight: dict[int, float] | None) -> Adapt:
+    """Return a function that multiplies the weights of classes into the sample weights of a batch, if there are any."""
+    return as_it_is if class_weight is None else functools.partial(with_class_weight, class_weight=class_weight)
+
+
+def with_class_weight(data: Tree, class_weight: dict[int, float]) -> Tree:
+    """Return a batch with the weights of classes multiplied into its sample weights."""
+    x, y, sample_weight = compat.unpack(data)
+    weights = np.asarray(compat.class_weight_to_sample_weights(y, class_weight))
+    return x, y, weights if sample_weight is None else weights * np.asarray(sample_weight)
+
+
+def as_it_is(data: Tree) -> Tree:
+    """Return a batch as it is."""
+    return data

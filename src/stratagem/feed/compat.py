@@ -34,7 +34,6 @@ def array_inputs(x: Any, y: Any, sample_weight: Any, batch_size: int | None, ste
             raise
         raise InputError(
             f"An array has a dtype of pandas' own: {error}.",
-            "It cannot become an array of numbers as it is.",
             'Write series.cat.codes for categories, series.astype("float32") or astype("int32") for numbers.',
         ) from None
     return arrays, adapter.batch_size

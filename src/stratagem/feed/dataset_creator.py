@@ -58,7 +58,6 @@ class DatasetCreator:
         if input_options is not None and not isinstance(input_options, InputOptions):
             raise InputError(
                 f"DatasetCreator was given input_options={input_options!r}.",
-                "How to read the datasets is not said.",
                 "Give a stratagem.InputOptions, or leave it out.",
             )
         self.dataset_fn = dataset_fn

@@ -15,13 +15,12 @@ from stratagem.core.errors import InputError, OutOfRangeError, UsageError, expla
 from stratagem.core.types import InputOptions, InputReplicationMode
 from stratagem.data.batches import RowsOf, State
 from stratagem.data.dataset import Cardinality, Dataset
-from stratagem.data.nodes import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from stratagem.data.specs import TensorSpec
 from stratagem.feed import compat
-from stratagem.feed.keras_input import WholeBatches
+from stratagem.feed.dataset_source import DatasetSource
 from stratagem.feed.kinds.choose import input_of
-from stratagem.feed.reading import Steps, begin
-from stratagem.feed.sources import DatasetSource, Source
+from stratagem.feed.source import Source
+from stratagem.feed.whole_batches import WholeBatches
 from stratagem.mesh.blocks import per_replica
 from stratagem.mesh.mesh import ReplicaMesh, Tree
 from stratagem.program.untraced import AdvancedByPython, leave_tracing
@@ -43,9 +42,7 @@ class DistributedDataset(AdvancedByPython):
 
     Args:
         mesh: Where elements go.
-        element_spec: Structure of `TensorSpec` of a batch.
-        cardinality: Number of elements, -1 for no end, -2 for unknown.
-        begin: Begins a pass, at a position or at the start.
+        source: Where they come from.
 
     Example:
         >>> import stratagem
@@ -55,17 +52,15 @@ class DistributedDataset(AdvancedByPython):
         [[0, 1], [2, 3], [4]]
     """
 
-    def __init__(
-        self, mesh: ReplicaMesh, element_spec: Tree, cardinality: int, begin: Callable[[State | None], Steps]
-    ) -> None:
+    def __init__(self, mesh: ReplicaMesh, source: Source) -> None:
         self._mesh = mesh
-        self._element_spec = jax.tree.map(_on_replica, element_spec, is_leaf=_is_spec)
-        self._cardinality = cardinality
-        self._begin = begin
+        self._source = source
+        self._element_spec = jax.tree.map(_on_replica, source.element_spec, is_leaf=_is_spec)
+        self._cardinality = source.cardinality
 
     def __iter__(self) -> DistributedIterator:
         leave_tracing()  # a loop over data would be unrolled
-        return DistributedIterator(self._mesh, self._element_spec, self._begin)
+        return DistributedIterator(self._mesh, self._element_spec, self._source)
 
     @property
     def element_spec(self) -> Tree:
@@ -84,7 +79,6 @@ class DistributedDataset(AdvancedByPython):
             raise TypeError(
                 explain(
                     f"The distributed dataset has {'no end' if self._cardinality == -1 else 'an unknown length'}.",
-                    "len() cannot answer.",
                     "Use cardinality(), which returns -1 for no end and -2 for unknown, and count the steps yourself.",
                 )
             )
@@ -105,12 +99,9 @@ class DistributedDataset(AdvancedByPython):
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("_") and hasattr(Dataset, name):
             raise TransformationError(
-                explain(
-                    f"{name}() was called on a distributed dataset.",
-                    "Its elements lie on the devices of all replicas already.",
-                    f"Call {name}() on the dataset first: "
-                    f"strategy.experimental_distribute_dataset(dataset.{name}(...)).",
-                )
+                f"{name}() was called on a distributed dataset.",
+                "Its elements lie on the devices of all replicas already.",
+                f"Call {name}() on the dataset first: strategy.experimental_distribute_dataset(dataset.{name}(...)).",
             )
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
@@ -127,18 +118,18 @@ class DistributedIterator(AdvancedByPython):
         ([0, 1], [2], None)
     """
 
-    def __init__(self, mesh: ReplicaMesh, element_spec: Tree, begin: Callable[[State | None], Steps]) -> None:
+    def __init__(self, mesh: ReplicaMesh, element_spec: Tree, source: Source) -> None:
         self._mesh = mesh
         self._element_spec = element_spec
-        self._begin = begin
-        self._steps = begin(None)
+        self._source = source
+        self._reader = source.open()
 
     def __iter__(self) -> DistributedIterator:
         return self
 
     def __next__(self) -> Tree:
         leave_tracing()  # its element would be a constant of the program
-        shares, local = next(self._steps)
+        shares, local = next(self._reader)
         return per_replica(self._mesh, shares, local)
 
     def get_next(self) -> Tree:
@@ -178,7 +169,7 @@ class DistributedIterator(AdvancedByPython):
         What was read ahead does not count. For a dataset that all workers share it is a position in the
         global dataset, and restores on another number of workers or replicas.
         """
-        return self._steps.get_state()
+        return self._reader.get_state()
 
     def set_state(self, state: State) -> None:
         """Go to a position. Every worker must call it; later passes over the dataset follow that pass.
@@ -191,13 +182,13 @@ class DistributedIterator(AdvancedByPython):
             UsageError: The input can be read from its beginning only, such as a generator, and was read already: make
                 it anew. What comes before the position is read again.
         """
-        steps = self._begin(state)
-        self._steps.close()
-        self._steps = steps
+        reader = self._source.open(state)
+        self._reader.close()
+        self._reader = reader
 
     def close(self) -> None:
         """End the pass now, and the thread that reads ahead. Forgetting the iterator does it too."""
-        self._steps.close()
+        self._reader.close()
 
 
 class OptionalElement:
@@ -223,7 +214,6 @@ class OptionalElement:
         if not self._elements:
             raise OutOfRangeError(
                 "The distributed dataset has no more elements in this pass.",
-                "There is no batch to run on.",
                 "Iterate with `for`, ask get_next_as_optional().has_value(), or begin anew with iter(dataset).",
             )
         return self._elements[0]
@@ -248,25 +238,15 @@ def shared_dataset(strategy: StrategyLike, dataset: Any, options: InputOptions |
             "There is one dataset here, and nothing to call once for each replica.",
             "Use strategy.distribute_datasets_from_function, or leave the option out.",
         )
-    mesh, ahead = strategy.mesh, options.experimental_per_replica_buffer_size
     if isinstance(dataset, Dataset):
-        source: Source = DatasetSource(dataset, strategy)
+        read_ahead = options.experimental_per_replica_buffer_size
+        source: Source = DatasetSource(dataset, strategy, read_ahead=read_ahead)
         count = int(dataset.cardinality())
     else:
-        source = whole_batches(dataset, strategy, mesh.local_rows, strategy.worker_count)
-        count = cardinality_of(source)
-    spec = source.element_spec
-    strategy.check_agreement("distributed dataset", {**kinds(spec), "batches": count})
-    return DistributedDataset(
-        mesh, spec, cardinality_of(source), lambda state: begin(source, strategy, read_ahead=ahead, state=state)
-    )
-
-
-def cardinality_of(source: Source) -> int:
-    """Return the number of batches of a source, or which number stands for none."""
-    if source.num_batches is not None:
-        return source.num_batches
-    return UNKNOWN_CARDINALITY if source.may_end else INFINITE_CARDINALITY
+        source = whole_batches(dataset, strategy, strategy.worker_count)
+        count = source.cardinality
+    strategy.check_agreement("distributed dataset", {**kinds(source.element_spec), "batches": count})
+    return DistributedDataset(strategy.mesh, source)
 
 
 def kinds(spec: Tree) -> dict[str, str | int]:
@@ -275,14 +255,16 @@ def kinds(spec: Tree) -> dict[str, str | int]:
     return {f"component {i}": f"{leaf.dtype}{list(leaf.shape or ())[1:]}" for i, leaf in enumerate(leaves)}
 
 
-def whole_batches(dataset: Any, strategy: StrategyLike, rows_of: RowsOf, worker_count: int) -> WholeBatches:
+def whole_batches(
+    dataset: Any, strategy: StrategyLike, worker_count: int, rows_of: RowsOf | None = None
+) -> WholeBatches:
     """Return how an input that is no `Dataset` is read.
 
     Args:
         dataset: The input.
         strategy: Whose workers read it.
-        rows_of: Which rows of a batch this worker needs.
         worker_count: How many workers read the same.
+        rows_of: Which rows of a batch this worker needs, where these are not its share of a global batch.
     """
     if isinstance(dataset, DistributedDataset):
         raise InputError(
@@ -294,7 +276,7 @@ def whole_batches(dataset: Any, strategy: StrategyLike, rows_of: RowsOf, worker_
     if arrays or (not isinstance(dataset, Iterator) and compat.is_array_input(dataset, None, None)):
         raise InputError(
             f"A dataset was expected, and {type(dataset).__name__} was given.",
-            "How many rows make a global batch is not said.",
             "Write stratagem.data.Dataset.from_tensor_slices(arrays).batch(GLOBAL_BATCH_SIZE).",
         )
-    return WholeBatches(input_of(dataset, strategy.from_chief, worker_count), rows_of, pass_is_epoch=True)
+    batches = input_of(dataset, strategy.from_chief, worker_count)
+    return WholeBatches(batches, strategy, rows_of=rows_of, pass_is_epoch=True)

@@ -1,4 +1,4 @@
-"""Datasets that each worker makes by itself: of a function that is told which worker it is."""
+"""Datasets that each worker makes by itself, of a function that is told which worker it is."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from stratagem.core.types import InputContext, InputOptions, InputReplicationMod
 from stratagem.data.batches import State, whole
 from stratagem.data.dataset import Dataset
 from stratagem.data.nodes import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
-from stratagem.feed.adapter import ShareAdapter, ShareIterator
-from stratagem.feed.distributed import DistributedDataset, cardinality_of, kinds, whole_batches
-from stratagem.feed.keras_input import WholeBatches
-from stratagem.feed.reading import OneBatchForEach, OwnSteps, Steps, no_rows
-from stratagem.feed.sources import DatasetReader, HasState, Reader, example_of, resumed, with_class_weight
+from stratagem.feed.batch import example_of, no_rows, weighing
+from stratagem.feed.dataset_source import resumed
+from stratagem.feed.distributed import DistributedDataset, kinds, whole_batches
+from stratagem.feed.source import Batches, Reader, Source, read_streams
+from stratagem.feed.whole_batches import WholeBatches
 from stratagem.mesh.mesh import Tree
 from stratagem.replica.context import StrategyLike
 
@@ -23,11 +23,10 @@ def datasets_from_function(
     strategy: StrategyLike, dataset_fn: Callable[[InputContext], Any], options: InputOptions | None
 ) -> DistributedDataset:
     """Read each worker's own dataset (`Strategy.distribute_datasets_from_function`)."""
-    source = FunctionSource(strategy, dataset_fn, options)
-    return DistributedDataset(strategy.mesh, source.element_spec, source.cardinality, source.begin)
+    return DistributedDataset(strategy.mesh, FunctionSource(strategy, dataset_fn, options))
 
 
-class FunctionSource:
+class FunctionSource(Source):
     """What an input function returned on this worker: batches for its replicas. All workers make it together.
 
     Args:
@@ -46,8 +45,7 @@ class FunctionSource:
     ) -> None:
         options = options or InputOptions()
         mesh, ahead = strategy.mesh, options.experimental_per_replica_buffer_size
-        self._strategy = strategy
-        self._replicas = replicas = len(mesh.local_replicas)
+        replicas = len(mesh.local_replicas)
         pipelines = [(strategy.worker_count, strategy.worker_index)]
         if options.experimental_replication_mode is InputReplicationMode.PER_REPLICA:
             if mesh.multi_process:
@@ -57,31 +55,32 @@ class FunctionSource:
                     "Leave the option out: the function is called once on each worker.",
                 )
             pipelines = [(replicas, replica) for replica in range(replicas)]
+        self._strategy, self._adapt = strategy, weighing(class_weight)
         self._streams = [
-            _Stream(dataset_fn(InputContext(count, index, mesh.size)), strategy, ahead * replicas, class_weight)
+            _stream(dataset_fn(InputContext(count, index, mesh.size)), strategy, ahead * replicas)
             for count, index in pipelines
         ]
         self._resumed_at: State | None = None
-        self.element_spec = self._streams[0].element_spec
         strategy.check_agreement("datasets from function", kinds(self.element_spec))
-        self.cardinality = _common_cardinality(strategy, self._streams, replicas)
-        self.num_batches = self.cardinality if self.cardinality >= 0 else None
+        cardinality = _common_cardinality(strategy, [stream.cardinality for stream in self._streams], replicas)
+        self.num_batches = cardinality if cardinality >= 0 else None
+        self.may_end = cardinality == UNKNOWN_CARDINALITY
 
-    def begin(self, state: State | None = None) -> Steps:
-        """Begin a pass, at a position or at the start. All workers begin together."""
+    @property
+    def element_spec(self) -> Tree:
+        return self._streams[0].element_spec
+
+    def open(self, state: State | None = None) -> Reader:
         if state is None:
             state, self._resumed_at = self._resumed_at, None
         states = [None] * len(self._streams) if state is None else _states(state, len(self._streams))
-        readers = [stream.open(at) for stream, at in zip(self._streams, states, strict=True)]
-        rows = OneBatchForEach(readers, self._replicas)
-        return OwnSteps(rows, self._strategy, no_rows(self.first()), asks=True)
+        streams = [stream.batches(at) for stream, at in zip(self._streams, states, strict=True)]
+        return read_streams(streams, self._strategy, self._adapt, no_rows(self.first()))
 
     def first(self) -> Tree:
-        return self._streams[0].first()
+        return self._adapt(self._streams[0].first())
 
-    def position(self, reading: HasState | None) -> State:
-        if reading is not None:
-            return reading.get_state()
+    def position(self) -> State:
         return self._resumed_at or {"streams": [stream.position() for stream in self._streams]}
 
     def resume(self, state: State) -> None:
@@ -93,74 +92,53 @@ class FunctionSource:
             stream.close()
 
 
-class FunctionAdapter(ShareAdapter):
-    """Keras's view of the datasets that the workers make by themselves.
+class _OwnDataset:
+    """A `stratagem.data.Dataset` of this worker alone.
 
     Args:
-        source: This worker's.
-        strategy: Where its batches go.
-        steps_per_epoch: Steps in an epoch.
+        dataset: The dataset, with the order that it has on this worker.
+        read_ahead: Batches to read in the background.
     """
 
-    source: FunctionSource
-
-    def __init__(self, source: FunctionSource, strategy: StrategyLike, steps_per_epoch: int) -> None:
-        super().__init__(source, strategy, steps_per_epoch=steps_per_epoch)
-
-    def new_pass(self, taken: int) -> ShareIterator:
-        return ShareIterator(self.source, self.strategy, self.source.begin, taken)
-
-
-class _Stream:
-    """One dataset of an input function: batches for this worker alone, whole."""
-
-    def __init__(
-        self, dataset: Any, strategy: StrategyLike, read_ahead: int, class_weight: dict[int, float] | None
-    ) -> None:
+    def __init__(self, dataset: Dataset, read_ahead: int) -> None:
+        self._dataset = dataset
         self._read_ahead = read_ahead
-        self._class_weight = class_weight
-        # All workers take the chief's seeds where they can: then `shuffle(...).shard(...)` gives disjoint parts,
-        # which TensorFlow leaves to chance, and the chief's stored position fits all.
-        seeds = strategy.from_all("seeds", dataset.random_seeds() if isinstance(dataset, Dataset) else [])
-        if isinstance(dataset, Dataset):
-            alike = all(len(other) == len(seeds[0]) for other in seeds)
-            self._source: Dataset | WholeBatches = dataset.with_random_seeds(seeds[0]) if alike else dataset
-            self._readers = dataset.reader_pool()
-            self.cardinality = int(dataset.cardinality())
-        else:
-            self._source = whole_batches(dataset, strategy, whole, worker_count=1)
-            self.cardinality = cardinality_of(self._source)
-        self.element_spec = self._source.element_spec
+        self._processes = dataset.reader_pool()
+        self.cardinality = int(dataset.cardinality())
+        self.element_spec = dataset.element_spec
 
-    def open(self, state: State | None) -> Reader:
-        """Begin a pass."""
-        if isinstance(self._source, WholeBatches):
-            return self._source.open(state=state)
+    def batches(self, state: State | None) -> Batches:
+        """Begin a pass, at a position or at the start."""
         if state is not None:
-            self._source = resumed(self._source, state)
-        batches = self._source.batches(whole, prefetch=self._read_ahead, readers=self._readers)
+            self._dataset = resumed(self._dataset, state)
+        batches = self._dataset.batches(whole, prefetch=self._read_ahead, readers=self._processes)
         if state is not None:
             batches.set_state(state)
-        return DatasetReader(batches, self._adapted)
+        return batches
 
     def first(self) -> Tree:
         """Return arrays like those of a batch, with one row where their number is not known."""
-        return self._adapted(example_of(self.element_spec))
+        return example_of(self.element_spec)
 
     def position(self) -> State:
         """Return where the next pass begins, as plain JSON."""
-        if isinstance(self._source, WholeBatches):
-            return self._source.position(None)
-        return self._source.next_pass()
+        return self._dataset.next_pass()
 
     def close(self) -> None:
-        if isinstance(self._source, WholeBatches):
-            self._source.close()
-        elif self._readers is not None:
-            self._readers.close()
+        """End the reader processes."""
+        if self._processes is not None:
+            self._processes.close()
 
-    def _adapted(self, data: Tree) -> Tree:
-        return data if self._class_weight is None else with_class_weight(data, self._class_weight)
+
+def _stream(dataset: Any, strategy: StrategyLike, read_ahead: int) -> _OwnDataset | WholeBatches:
+    """Return what reads one dataset of an input function: batches for this worker alone, whole."""
+    # All workers take the chief's seeds where they can: then `shuffle(...).shard(...)` gives disjoint parts,
+    # which TensorFlow leaves to chance, and the chief's stored position fits all.
+    seeds = strategy.from_all("seeds", dataset.random_seeds() if isinstance(dataset, Dataset) else [])
+    if not isinstance(dataset, Dataset):
+        return whole_batches(dataset, strategy, worker_count=1, rows_of=whole)
+    alike = all(len(other) == len(seeds[0]) for other in seeds)
+    return _OwnDataset(dataset.with_random_seeds(seeds[0]) if alike else dataset, read_ahead)
 
 
 def _states(state: State, count: int) -> list[State]:
@@ -168,17 +146,15 @@ def _states(state: State, count: int) -> list[State]:
     if not isinstance(streams, list) or len(streams) != count:
         raise InputError(
             f"The state of a distributed dataset is {state!r}; this worker reads {count} stream(s).",
-            "Where to go on is not known; examples would be repeated or lost.",
             "Give set_state what get_state returned, for a dataset that was distributed in the same way.",
         )
     return streams
 
 
-def _common_cardinality(strategy: StrategyLike, streams: list[_Stream], replicas: int) -> int:
+def _common_cardinality(strategy: StrategyLike, own: list[int], replicas: int) -> int:
     """Return the number of steps: until the last stream of all workers ends."""
-    own = [stream.cardinality for stream in streams]
     counts = [count for worker in strategy.from_all("number of batches", own) for count in worker]
     if UNKNOWN_CARDINALITY in counts:
         return UNKNOWN_CARDINALITY
-    each = replicas // len(streams)
+    each = replicas // len(own)
     return INFINITE_CARDINALITY if INFINITE_CARDINALITY in counts else max(-(-count // each) for count in counts)

@@ -1,4 +1,4 @@
-"""How long training stands still for its input, and what to do about it."""
+"""Time that training spends waiting for its input, and how to reduce it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Final
 import jax
 
 from stratagem.core.progress import Progress
-from stratagem.feed.sources import DatasetSource, Resumable
+from stratagem.feed.source import Source
 from stratagem.mesh.mesh import Tree
 
 _SHARE: Final = 0.2
@@ -20,7 +20,7 @@ class InputWait:
 
     A wait is the time between two steps in which the loop has no batch: for what reads ahead, or, where nothing does,
     for reading itself. It counts where no step was running any more when it ended: a step on an accelerator goes on
-    while the loop waits. One that such a step hides in part counts whole.
+    while the loop waits. A wait that such a step hides in part counts in full.
 
     Args:
         progress: Whose phases are measured.
@@ -62,19 +62,10 @@ class InputWait:
         """Whether the epoch waited for a large part of its time."""
         return self.waited > _SECONDS and self.waited > _SHARE * self.seconds
 
-    def report(self, epoch: int, source: Resumable) -> str:
+    def report(self, epoch: int, source: Source) -> str:
         """Return a line for a person: how much of an epoch was lost, and what to write."""
         each = 1e3 / self.steps
         return (
             f"input: {self.waited / self.seconds:.0%} of epoch {epoch + 1} was spent waiting for data "
-            f"({self.waited * each:.1f} ms of {self.seconds * each:.1f} ms a step); {_advice(source)}"
+            f"({self.waited * each:.1f} ms of {self.seconds * each:.1f} ms a step); {source.advice()}"
         )
-
-
-def _advice(source: Resumable) -> str:
-    if isinstance(source, DatasetSource):
-        return source.dataset.faster()
-    return (
-        "it makes its batches when they are asked for: a stratagem.data.Dataset reads ahead in several threads or "
-        "processes, a keras.utils.PyDataset with workers=2 and use_multiprocessing=True"
-    )

@@ -1,4 +1,4 @@
-"""Whether workers that each read whole batches read the same ones: else each takes its rows of another batch."""
+"""Check that workers which read whole batches read the same ones: else each takes its rows of another batch."""
 
 from __future__ import annotations
 

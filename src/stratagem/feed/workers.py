@@ -1,4 +1,4 @@
-"""Datasets of `fit` that workers make and read themselves: no batch passes through the chief."""
+"""Datasets of `fit` that workers make and read themselves. No batch passes through the chief."""
 
 from __future__ import annotations
 
@@ -7,19 +7,16 @@ import warnings
 from typing import Any
 
 from stratagem.core.errors import UsageError
-from stratagem.core.types import InputOptions
 from stratagem.data.batches import State
-from stratagem.feed.adapter import ShareAdapter, ShareIterator
-from stratagem.feed.batch import count_rows
+from stratagem.feed.batch import batch_spec_of, count_rows, example_of, weighing
 from stratagem.feed.dataset_creator import DatasetCreator
-from stratagem.feed.reading import Steps
-from stratagem.feed.sources import HasState, batch_spec_of, example_of, with_class_weight
-from stratagem.mesh.mesh import Tree
+from stratagem.feed.feed import Feed
+from stratagem.feed.source import Reader, Source
+from stratagem.mesh.mesh import ReplicaMesh, Tree
 from stratagem.ps.coordinator import ClusterCoordinator, PerWorkerValues
-from stratagem.replica.context import StrategyLike
 
 
-class WorkerSource:
+class WorkerSource(Source):
     """The datasets of all workers, as the chief sees them: it knows what a batch is like, and reads none.
 
     Where the workers stand in them is not known, as nobody knows which batches a lost worker had trained on; a `fit`
@@ -31,17 +28,14 @@ class WorkerSource:
         class_weight: Weight of each class, turned into sample weights; or None.
     """
 
-    num_batches: int | None = None
-
     def __init__(self, strategy: Any, creator: DatasetCreator, class_weight: dict[int, float] | None) -> None:
         self.class_weight = class_weight
         self._strategy = strategy
         self._coordinator = ClusterCoordinator(strategy)
-        options: InputOptions | None = creator.input_options
 
         @functools.wraps(creator.dataset_fn)  # so that it travels like the user's function
         def make() -> Any:
-            return strategy.distribute_datasets_from_function(creator, options)
+            return strategy.distribute_datasets_from_function(creator, creator.input_options)
 
         self._dataset = self._coordinator.create_per_worker_dataset(make)
         self._first: Tree = None
@@ -51,7 +45,7 @@ class WorkerSource:
         if self._first is None:
             batch = self._coordinator.schedule(_like_a_batch, args=(self._dataset,)).fetch()
             count_rows(batch)
-            self._first = batch if self.class_weight is None else with_class_weight(batch, self.class_weight)
+            self._first = weighing(self.class_weight)(batch)
         return self._first
 
     @property
@@ -67,22 +61,22 @@ class WorkerSource:
         """How many workers there are at present."""
         return self._strategy.crew.counts()["workers up"]
 
-    def position(self, reading: HasState | None) -> State:
+    def open(self, state: State | None = None) -> Reader:
+        raise UsageError("The datasets of workers are read on the workers, in the steps that they run.")
+
+    def position(self) -> State:
         return {}
 
     def resume(self, state: State) -> None:
         return
 
-    def close(self) -> None:
-        return
 
-
-class WorkerPass(ShareIterator):
+class WorkerPass(Feed):
     """One pass over the datasets of all workers. It ends when each worker that is there has come to the end of its own.
 
     Args:
         source: The datasets.
-        strategy: A `ParameterServerStrategy`.
+        mesh: That of a `ParameterServerStrategy`.
         taken: Steps of this pass that were done before the program was restarted.
 
     Attributes:
@@ -91,8 +85,8 @@ class WorkerPass(ShareIterator):
         had_batch: Whether any step has had a batch.
     """
 
-    def __init__(self, source: WorkerSource, strategy: StrategyLike, taken: int) -> None:
-        super().__init__(source, strategy, _nothing_here, taken)
+    def __init__(self, source: WorkerSource, mesh: ReplicaMesh, taken: int = 0) -> None:
+        super().__init__(source, mesh, taken)
         self.class_weight = source.class_weight
         self._workers = source
         self._begin_anew()
@@ -111,7 +105,7 @@ class WorkerPass(ShareIterator):
         return had_batch
 
     def begin_steps(self, count: int) -> None:
-        """Hear that so many steps are about to begin.
+        """Note that so many steps are about to begin.
 
         Raises:
             StopIteration: All workers have come to the ends of their datasets.
@@ -122,14 +116,14 @@ class WorkerPass(ShareIterator):
         self.taken += count
 
     def goes_on_without(self, worker: int) -> bool:
-        """Hear that a worker had no batch for a step; return whether another may have one."""
+        """Note that a worker had no batch for a step; return whether another may have one."""
         self._at_end.add(worker)
         is_over = len(self._at_end) >= max(1, self._workers.workers_up)
         self._undone += is_over
         return not is_over
 
     def end_steps(self) -> None:
-        """Hear that all steps have ended that were begun; tell what is undone, and begin another pass then."""
+        """Note that all steps have ended. If some found no batch, warn, and begin another pass."""
         if self._undone:
             warnings.warn(
                 f"The datasets of all workers ended too early: {self._undone} step(s) found no batch. Let "
@@ -137,28 +131,6 @@ class WorkerPass(ShareIterator):
                 stacklevel=2,
             )
             self._begin_anew()
-
-
-class WorkerAdapter(ShareAdapter):
-    """Keras's view of the workers' datasets.
-
-    Args:
-        source: The datasets.
-        strategy: A `ParameterServerStrategy`.
-        steps_per_epoch: Steps in an epoch, of all workers together.
-    """
-
-    source: WorkerSource
-
-    def __init__(self, source: WorkerSource, strategy: StrategyLike, steps_per_epoch: int) -> None:
-        super().__init__(source, strategy, steps_per_epoch=steps_per_epoch)
-
-    def new_pass(self, taken: int) -> ShareIterator:
-        return WorkerPass(self.source, self.strategy, taken)
-
-
-def _nothing_here() -> Steps:
-    raise UsageError("The datasets of workers are read on the workers, in the steps that they run.")
 
 
 def _like_a_batch(dataset: Any) -> Tree:

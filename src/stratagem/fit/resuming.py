@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 from stratagem.core.errors import UsageError
-from stratagem.feed.adapter import Place, ShareAdapter
+from stratagem.feed.adapter import FitPosition, ShareAdapter
 from stratagem.feed.input_wait import InputWait
 from stratagem.fit import compat
 from stratagem.fit.step_kinds import KIND_OF, StepKind
@@ -34,7 +34,7 @@ class Session:
     method: str
     strategy: StrategyLike
     adapters: list[ShareAdapter] = field(default_factory=list)
-    resumed_at: Sequence[Place] = ()
+    resumed_at: Sequence[FitPosition] = ()
     skipped: int = 0
     wait: InputWait = field(init=False)
 
@@ -58,7 +58,7 @@ class Session:
         self.model.jax_state_sync()
         make_whole(self.model)
 
-    def places(self, *, epoch_ended: bool) -> list[Place]:
+    def places(self, *, epoch_ended: bool) -> list[FitPosition]:
         """Return where reading goes on in each input.
 
         Args:
@@ -66,7 +66,7 @@ class Session:
         """
         # Each validation begins a new pass, also where it does not read all of it.
         return [
-            adapter.place(epoch_ended=epoch_ended) if index == 0 else Place(adapter.source.position(None), 0)
+            adapter.place(epoch_ended=epoch_ended) if index == 0 else FitPosition(adapter.source.position(), 0)
             for index, adapter in enumerate(self.adapters)
         ]
 

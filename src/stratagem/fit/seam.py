@@ -26,9 +26,10 @@ from stratagem.core.errors import UsageError
 from stratagem.core.progress import Phase
 from stratagem.data.batches import DatasetIterator
 from stratagem.data.dataset import Dataset
-from stratagem.feed.adapter import ShareAdapter, ShareIterator
+from stratagem.feed.adapter import ShareAdapter
 from stratagem.feed.batch import GlobalBatch, as_numpy, count_rows, place_batch, valid_rows
 from stratagem.feed.compat import DataAdapter
+from stratagem.feed.feed import Feed
 from stratagem.fit import compat, gradients, losses, own_steps
 from stratagem.fit.callbacks import for_this_worker, with_own
 from stratagem.fit.metrics import as_returned
@@ -138,7 +139,7 @@ class StepFunction(StepOfStrategy):
         state = self._without_beyond(state)
         if session is not None:
             session.wait.stepped(results)
-        if isinstance(iterator, ShareIterator) and iterator.fetches_ahead:
+        if isinstance(iterator, Feed) and iterator.fetches_ahead:
             with self.mesh.progress.during(Phase.INPUT) as phase:
                 iterator.fetch_ahead(self.steps_per_execution)
             if session is not None:
@@ -174,7 +175,7 @@ class StepFunction(StepOfStrategy):
         return batches, session
 
     def _take(self, iterator: Iterator[Tree]) -> list[GlobalBatch]:
-        if isinstance(iterator, ShareIterator):
+        if isinstance(iterator, Feed):
             return iterator.take(self.steps_per_execution)
         batch = as_numpy(next(iterator))
         rows = count_rows(batch)

@@ -19,7 +19,7 @@ from stratagem.core.types import CommunicationOptions, InputContext, InputOption
 from stratagem.feed.adapter import ShareAdapter, make_adapter
 from stratagem.feed.dataset_creator import creator_among
 from stratagem.feed.distributed import DistributedDataset, shared_dataset
-from stratagem.feed.functions import FunctionAdapter, FunctionSource, datasets_from_function
+from stratagem.feed.functions import FunctionSource, datasets_from_function
 from stratagem.fit import seam
 from stratagem.fit.step_kinds import StepKind
 from stratagem.mesh.mesh import ReplicaMesh, Tree
@@ -373,7 +373,7 @@ class Strategy:
         if creator is None:
             return make_adapter(self, arguments, in_order=in_order)
         source = FunctionSource(self, creator, creator.input_options, arguments.get("class_weight"))
-        return FunctionAdapter(source, self, arguments["steps_per_epoch"])
+        return ShareAdapter(source, self, steps_per_epoch=arguments["steps_per_epoch"])
 
     def build(self, model: Any, kind: StepKind, batch: Tree) -> None:
         """Create all variables that a step of a model uses.

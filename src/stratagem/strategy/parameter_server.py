@@ -20,7 +20,7 @@ from stratagem.core.types import InputContext, InputOptions
 from stratagem.feed.adapter import ShareAdapter
 from stratagem.feed.dataset_creator import creator_among
 from stratagem.feed.distributed import DistributedDataset
-from stratagem.feed.workers import WorkerAdapter, WorkerSource
+from stratagem.feed.workers import WorkerPass, WorkerSource
 from stratagem.fit.compat import build_from_batch
 from stratagem.fit.step_kinds import PREDICT, StepKind
 from stratagem.mesh.mesh import ReplicaMesh, Tree
@@ -207,7 +207,7 @@ class ParameterServerStrategy(Strategy, HasWorkers):
         if creator is None:
             return super().make_adapter(arguments, in_order=in_order)
         source = WorkerSource(self, creator, arguments.get("class_weight"))
-        return WorkerAdapter(source, self, arguments["steps_per_epoch"])
+        return ShareAdapter(source, self, steps_per_epoch=arguments["steps_per_epoch"], feed=WorkerPass)
 
     def finish_steps(self, model: Any) -> bool:
         """Wait for all scheduled functions; the variables live on the servers."""

@@ -18,8 +18,8 @@ from typing import Any, Final, NamedTuple
 import jax
 import numpy as np
 
-from stratagem.feed.adapter import ShareIterator
 from stratagem.feed.batch import as_numpy
+from stratagem.feed.feed import Feed
 from stratagem.feed.kinds.base import no_batch
 from stratagem.feed.workers import WorkerPass
 from stratagem.fit.metrics import as_returned
@@ -114,7 +114,7 @@ class RemoteStep(StepOfStrategy):
             self._pass.end_steps()
 
     def _batches(self, iterator: Iterator[Tree]) -> list[Tree]:
-        if isinstance(iterator, ShareIterator):
+        if isinstance(iterator, Feed):
             data = [next(iterator), *itertools.islice(iterator, self._steps_per_execution - 1)]
             return [jax.tree.map(np.asarray, each) for each in data]
         return [as_numpy(next(iterator))]

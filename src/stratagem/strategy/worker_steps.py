@@ -13,8 +13,7 @@ from typing import Any
 
 import keras
 
-from stratagem.feed.batch import count_rows
-from stratagem.feed.sources import with_class_weight
+from stratagem.feed.batch import count_rows, with_class_weight
 from stratagem.fit.metrics import ResultWatch
 from stratagem.fit.own_steps import on_data_alone, on_variables, takes_data_alone
 from stratagem.fit.step_kinds import StepKind

@@ -16,10 +16,9 @@ from tests.clock import HandClock
 import stratagem
 from stratagem.core.progress import Phase, Progress
 from stratagem.data import Dataset, Options
-from stratagem.feed.adapter import ShareIterator
+from stratagem.feed.dataset_source import DatasetSource
+from stratagem.feed.feed import Feed
 from stratagem.feed.input_wait import InputWait
-from stratagem.feed.reading import begin
-from stratagem.feed.sources import DatasetSource
 
 
 def _line(inputs: int = 1) -> keras.Model:
@@ -129,9 +128,8 @@ def test_position_does_not_count_what_was_fetched_ahead() -> None:
     strategy.mesh.fetches_ahead = True
     read: list[int] = []
     dataset = Dataset.from_tensor_slices(np.arange(6)).batch(2)
-    source = DatasetSource(dataset.map(lambda rows: (read.append(int(rows[0])), rows)[1]), strategy)
-    source.open = lambda **_: DatasetSource.open(source, read_ahead=0)  # so that it is known what was read
-    batches = ShareIterator(source, strategy, lambda: begin(source, strategy))
+    noting = dataset.map(lambda rows: (read.append(int(rows[0])), rows)[1])
+    batches = Feed(DatasetSource(noting, strategy, read_ahead=0), strategy.mesh)  # so that it is known what was read
     for expected in ([0, 1], [2, 3], [4, 5]):
         assert np.asarray(next(batches)).tolist() == expected
         place = batches.position()

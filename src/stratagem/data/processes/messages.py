@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 CHECK_SECONDS: Final = 0.5
-"""How often a side that waits looks whether the other lives: a copy of the other's end may be open somewhere."""
+"""How often a waiting side checks that the other lives. A closed socket does not tell: a copy may be open elsewhere."""
 
 _SIZE: Final = struct.Struct("<Q")
 _JOINED: Final = 1 << 16

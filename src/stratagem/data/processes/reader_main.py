@@ -1,6 +1,7 @@
-"""What runs in a reader process: it reads the blocks that its worker sends, one after another.
+"""The program of a reader process, which reads what its worker sends, one request after another.
 
-It imports neither JAX nor Keras (a function of the user may), is no task of the cluster, and ends with its worker.
+It imports neither JAX nor Keras (the user's functions and datasets may). It is no task of the cluster, and ends with
+its worker.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Reader processes: they read batches for one worker, beside its own Python. They are no tasks of the cluster.
 
 A block goes to the process as a pickle, and its rows come back. The program that is running is not imported there, so
-that it needs no `if __name__ == "__main__":`; functions travel by `cloudpickle`, once in a pass over the data. A
-process ends when its worker does, however that ends.
+that it needs no `if __name__ == "__main__":`; functions travel by `cloudpickle`, once in a pass over the data. So do
+objects that have batches by number (`data.processes.numbered`). A process ends when its worker does, however that ends.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ from stratagem.core.errors import InputError, ReaderError
 from stratagem.data.blocks import Block, ColumnsBlock
 from stratagem.data.processes import messages
 from stratagem.data.processes.messages import Message
+from stratagem.data.processes.numbered import NumberedBatch
 from stratagem.data.structure import Tree
 
 _END_SECONDS = 1.0
 """A process whose worker has closed the connection ends at once; after this time it is killed."""
 
 _MOST_CONSTANTS: Final = 1000
-"""Functions and sources that a process remembers."""
+"""The most functions and sources that a process remembers."""
 
 _CLUSTER: Final = (
     environment.TF_CONFIG,
@@ -75,14 +76,15 @@ class ReaderPool:
 
     Args:
         count: How many.
+        without: What to write so that none are used, for messages.
     """
 
-    def __init__(self, count: int) -> None:
-        self.processes = [ReaderProcess(number, count) for number in range(count)]
+    def __init__(self, count: int, without: str = "options.reader_processes = 0") -> None:
+        self.processes = [ReaderProcess(number, count, without) for number in range(count)]
         self._finalizer = weakref.finalize(self, _close, self.processes, os.getpid())
 
     def begin_pass(self) -> None:
-        """Let functions travel anew: what they refer to may have changed since the last pass."""
+        """Send functions again: what they refer to may have changed since the last pass."""
         for process in self.processes:
             process.begins_pass = True
 
@@ -106,11 +108,13 @@ class ReaderProcess:
         begins_pass: Whether the next block is the first of a pass.
 
     Args:
-        number: Which of the pool.
+        number: Its number in the pool, from 0.
         count: How many there are.
+        without: What to write so that none are used, for messages.
     """
 
-    def __init__(self, number: int, count: int) -> None:
+    def __init__(self, number: int, count: int, without: str) -> None:
+        self._without = without
         self._name = f"Reader process {number + 1} of {count}"
         self._process: subprocess.Popen[bytes] | None = None
         self._end: socket.socket | None = None
@@ -123,14 +127,24 @@ class ReaderProcess:
     def inside(self, element: Block, batch: int) -> Block:
         if element.in_batches or element.local:
             return element.inside()
-        return ColumnsBlock(self._ask("inside", element, batch))
+        return ColumnsBlock(self.ask("inside", element.portable(), batch))
 
     def gather(self, rows: Block, batch: int) -> Tree:
-        return rows.gather() if rows.local else self._ask("gather", rows, batch)
+        return rows.gather() if rows.local else self.ask("gather", rows.portable(), batch)
 
-    def _ask(self, method: str, block: Block, batch: int) -> Tree:
+    def ask(self, method: str, rows: Block | NumberedBatch, batch: int) -> Tree:
+        """Return what a method of some rows returns in the process.
+
+        Args:
+            method: Its name.
+            rows: The rows.
+            batch: Number of the batch, for messages.
+
+        Raises:
+            ReaderError: The process ended, or raised what does not travel; any other exception as it is.
+        """
         with self._turn:
-            request, sent = self._request(method, block)
+            request, sent = self._request(method, rows)
             try:
                 end = self._connection()
                 messages.send(end, request, self._check)
@@ -151,13 +165,13 @@ class ReaderProcess:
         error.add_note(f"In {self._name[0].lower()}{self._name[1:]}, at batch {batch}:\n{text}")
         raise error
 
-    def _request(self, method: str, block: Block) -> tuple[Message, dict[int, tuple[int, object]]]:
+    def _request(self, method: str, rows: Block | NumberedBatch) -> tuple[Message, dict[int, tuple[int, object]]]:
         file, buffers = io.BytesIO(), []
         pickler = _Pickler(file, protocol=5, buffer_callback=buffers.append)
         # Datasets that interleave makes bring new functions for ever. Number 0 tells the process to forget the rest.
         forgets, self.begins_pass = self.begins_pass or len(self._sent) > _MOST_CONSTANTS, False
         pickler.sent, pickler.new = {} if forgets else dict(self._sent), {}
-        pickler.dump(block.portable())
+        pickler.dump(rows)
         return Message(pickle.dumps((method, pickler.new, file.getvalue())), buffers), pickler.sent
 
     def _connection(self) -> socket.socket:
@@ -187,9 +201,8 @@ class ReaderProcess:
         memory = " The system's memory may have been full." if code == -signal.SIGKILL else ""
         return ReaderError(
             f"{self._name} ended ({how}) while it read batch {batch}.{memory}",
-            "The batch cannot be had, and training cannot go on without it.",
-            "Look at what the process printed last; or write options.reader_processes = 0, and the functions of "
-            "the dataset run in the worker, where a debugger sees them.",
+            f"Look at what the process printed last; or write {self._without}, and the functions of the dataset run "
+            "in the worker, where a debugger sees them.",
         )
 
     def disconnect(self) -> None:
@@ -230,7 +243,7 @@ def _environment() -> dict[str, str]:
 
 
 class _Pickler(cloudpickle.Pickler):
-    """Pickles a block, and apart from it, once, what many blocks refer to."""
+    """Pickles a block. What many blocks refer to is pickled apart from it, and once."""
 
     sent: dict[int, tuple[int, object]]
     """By the id of an object: its number, and the object, which keeps the id from being used again."""
@@ -238,7 +251,7 @@ class _Pickler(cloudpickle.Pickler):
     new: dict[int, bytes]
 
     def persistent_id(self, obj: Any) -> int | None:
-        if isinstance(obj, Block):
+        if isinstance(obj, Block | NumberedBatch):
             for constant in obj.constants:
                 self._send_once(constant)
         known = self.sent.get(id(obj))
@@ -253,7 +266,6 @@ class _Pickler(cloudpickle.Pickler):
         except Exception as error:
             raise InputError(
                 f"{constant} cannot go to a reader process: {type(error).__name__}: {error}",
-                "The process could not read a batch.",
                 "Let the function make what cannot be pickled (an open file, a lock, a connection) when it is "
                 "called first; or write options.reader_processes = 0.",
             ) from error

@@ -2,16 +2,72 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
-from stratagem.core.errors import UsageError
+from stratagem.core.errors import InputError, UsageError
 from stratagem.core.log import logger
-from stratagem.feed.kinds.base import Input, Pass, Peekable
+from stratagem.feed.kinds.base import Input, Pass, no_batch
 from stratagem.mesh.mesh import Tree
 
 
+class Peekable:
+    """A pass whose next batch can be looked at.
+
+    Args:
+        batches: The pass.
+    """
+
+    def __init__(self, batches: Iterator[Tree]) -> None:
+        self._batches = batches
+        self._seen: list[Tree] = []
+        self._last: Tree = None
+        self.taken = 0
+        """Batches that were handed out or skipped."""
+
+    def __iter__(self) -> Iterator[Tree]:
+        return self
+
+    def __next__(self) -> Tree:
+        batch = self._seen.pop() if self._seen else next(self._batches)
+        self.taken += 1
+        return batch
+
+    def peek(self) -> Tree:
+        """Return the next batch, which stays the next; at the end the last one that was skipped.
+
+        Raises:
+            InputError: There is none.
+        """
+        if not self._seen:
+            self._seen.extend(itertools.islice(self._batches, 1))
+        if not self._seen and self._last is None:
+            raise no_batch()
+        return self._seen[0] if self._seen else self._last
+
+    def skip_to(self, batch: int) -> None:
+        """Pass over the batches before a number.
+
+        Raises:
+            InputError: The pass ends before it.
+        """
+        while self.taken < batch:
+            self._last = next(self, None)
+            if self._last is None:
+                raise InputError(
+                    f"The input ended before batch {batch}, where training was interrupted.",
+                    "It is not the input that was trained on, and training cannot go on from there.",
+                    "Give `fit` the same input as before, a generator anew from its beginning.",
+                )
+
+    def close(self) -> None:
+        close = getattr(self._batches, "close", None)
+        if close is not None:
+            close()
+
+
 class ReadAgain(Input):
-    """An input of which nothing is known but how to begin a pass.
+    """An input that can do no more than begin a pass.
 
     A restarted program reads again, and throws away, all that was read before: the order of a pass may depend
     on how far the earlier ones came.
@@ -36,8 +92,8 @@ class ReadAgain(Input):
         self.num_batches, self.may_end, self.alike = num_batches, may_end, alike
         self._kind = type(batches).__name__
         self._once = isinstance(batches, Iterator)
-        # A generator expression, because the end of a pass is not the end of an iterator, which must not be closed.
-        self._begin_pass = begin_pass or (lambda: (batch for batch in batches) if self._once else iter(batches))
+        # A chain cannot be closed: the end of a pass is not the end of an iterator.
+        self._begin_pass = begin_pass or (lambda: itertools.chain(batches) if self._once else iter(batches))
         self._begun = 0
         self._opened: Peekable | None = None  # the pass that comes next, its first batch looked at
 
@@ -76,7 +132,7 @@ class ReadAgain(Input):
 
 
 def _not_used_up(batches: Peekable, kind: str) -> Generator[Tree, None, None]:
-    """Yield what a pass takes of an iterator, which must have something left."""
+    """Yield the batches of a pass over an iterator, which must not be used up."""
     yield from batches
     if not batches.taken:
         raise UsageError(

@@ -1,13 +1,13 @@
-"""What every kind of input has in common: passes over whole batches, that a restarted program can go on with."""
+"""`Input`, the base of all kinds: passes over whole batches, with which a restarted program can go on."""
 
 from __future__ import annotations
 
-import itertools
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import Protocol
 
-from stratagem.core.errors import InputError
+from stratagem.core.errors import InputError, UsageError
 from stratagem.data.batches import State
 from stratagem.mesh.mesh import Tree
 
@@ -30,7 +30,7 @@ class Pass(Protocol):
 class Input(ABC):
     """Whole batches, pass after pass: all workers read the same ones in the same order.
 
-    A place is the number of batches that were read in each earlier pass, and in the present one.
+    A position is the number of batches that were read in each earlier pass, and in the present one.
     """
 
     num_batches: int | None = None
@@ -56,7 +56,7 @@ class Input(ABC):
         """Return a batch like those of the pass that `begin` would begin there, which yields all the same ones."""
 
     def note(self, *, in_pass: bool) -> State:
-        """Return what a later run must know beside the place, as plain JSON.
+        """Return what a later run must know beside the position, as plain JSON.
 
         Args:
             in_pass: Whether it goes on in the pass that was begun last, or begins the next one.
@@ -68,67 +68,16 @@ class Input(ABC):
         return
 
     def on_epoch_begin(self) -> None:
-        """Hear that Keras begins an epoch."""
+        """Called when Keras begins an epoch."""
         return
 
     def on_epoch_end(self) -> None:
-        """Hear that Keras has ended an epoch."""
+        """Called when Keras has ended an epoch."""
         return
 
     def close(self) -> None:
         """End what lasts longer than a pass; a next pass may begin all the same."""
         return
-
-
-class Peekable:
-    """A pass whose next batch can be looked at.
-
-    Args:
-        batches: The pass.
-    """
-
-    def __init__(self, batches: Iterator[Tree]) -> None:
-        self._batches = batches
-        self._seen: list[Tree] = []
-        self._last: Tree = None
-        self.taken = 0
-        """Batches that were handed out or skipped."""
-
-    def __iter__(self) -> Iterator[Tree]:
-        return self
-
-    def __next__(self) -> Tree:
-        batch = self._seen.pop() if self._seen else next(self._batches)
-        self.taken += 1
-        return batch
-
-    def peek(self) -> Tree:
-        """Return the next batch, which stays the next; at the end the last one that was skipped.
-
-        Raises:
-            InputError: There is none.
-        """
-        if not self._seen:
-            self._seen.extend(itertools.islice(self._batches, 1))
-        if not self._seen and self._last is None:
-            raise no_batch()
-        return self._seen[0] if self._seen else self._last
-
-    def skip_to(self, batch: int) -> None:
-        """Pass over the batches before a number.
-
-        Raises:
-            InputError: The pass ends before it.
-        """
-        while self.taken < batch:
-            self._last = next(self, None)
-            if self._last is None:
-                raise ended_before(batch)
-
-    def close(self) -> None:
-        close = getattr(self._batches, "close", None)
-        if close is not None:
-            close()
 
 
 def no_batch() -> InputError:
@@ -141,23 +90,27 @@ def no_batch() -> InputError:
     )
 
 
-def ended_before(batch: int) -> InputError:
-    """Return the error for an input that has become shorter."""
-    return InputError(
-        f"The input ended before batch {batch}, where training was interrupted.",
-        "It is not the input that was trained on, and training cannot go on from there.",
-        "Give `fit` the same input as before, a generator anew from its beginning.",
-    )
+_DEATH = re.compile("terminated abruptly|terminated unexpectedly|exited unexpectedly")
 
 
-def is_instance(value: Any, module: str, *names: str) -> bool:
-    """Whether a value is of one of these classes, of a library that need not be installed.
+def telling_of_death(batches: Iterator[Tree], kind: str) -> Generator[Tree, None, None]:
+    """Yield batches; explain when a process that reads them has died.
 
     Args:
-        value: Anything.
-        module: Where the classes are defined, or a package above.
-        names: Their names.
+        batches: A pass of Grain's or of torch's.
+        kind: Whose, for the error.
+
+    Raises:
+        UsageError: A process has ended.
     """
-    return any(
-        base.__name__ in names and f"{base.__module__}.".startswith(f"{module}.") for base in type(value).__mro__
-    )
+    try:
+        yield from batches
+    except RuntimeError as error:
+        if not _DEATH.search(str(error)):
+            raise
+        raise UsageError(
+            f"A process that reads batches of a {kind} has ended: {error}",
+            "Such a process imports the program once more, and what stands at its top level is done again: a "
+            "strategy made, a training begun. Or it was killed, as for want of memory.",
+            'Put all but imports and definitions under `if __name__ == "__main__":`, and look at the output above.',
+        ) from None

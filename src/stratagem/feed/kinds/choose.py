@@ -1,4 +1,4 @@
-"""Which kind of input it is."""
+"""The choice of how an input is read, by its kind."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import keras
 
 from stratagem.core.errors import InputError
 from stratagem.feed.kinds.again import ReadAgain
-from stratagem.feed.kinds.base import ChiefSeed, Input, is_instance
+from stratagem.feed.kinds.base import ChiefSeed, Input
 from stratagem.feed.kinds.grain_data import GrainIteratorInput, GrainMapInput
 from stratagem.feed.kinds.py_dataset import PyDatasetInput
 from stratagem.feed.kinds.tf_data import tf_data_input
@@ -30,16 +30,16 @@ def input_of(value: Any, chief_seed: ChiefSeed, worker_count: int, *, shuffle: b
     """
     if isinstance(value, keras.utils.PyDataset):
         return PyDatasetInput(value, shuffle, chief_seed)
-    if is_instance(value, "torch.utils.data", "DataLoader"):
+    if _is_instance(value, "torch.utils.data", "DataLoader"):
         return torch_input(value, chief_seed, worker_count)
-    if is_instance(value, "tensorflow", "DatasetV2"):
+    if _is_instance(value, "tensorflow", "DatasetV2"):
         return tf_data_input(value, worker_count)
-    if is_instance(value, "grain", "MapDataset"):
+    if _is_instance(value, "grain", "MapDataset"):
         # A filter leaves holes, so that numbers of elements and of batches differ: Grain's iterator knows how.
         return GrainIteratorInput(value.to_iter_dataset()) if _is_filtered(value) else GrainMapInput(value)
-    if is_instance(value, "grain", "IterDataset", "DataLoader"):
+    if _is_instance(value, "grain", "IterDataset", "DataLoader"):
         return GrainIteratorInput(value)
-    if is_instance(value, "datasets", "Dataset"):
+    if _is_instance(value, "datasets", "Dataset"):
         raise InputError(
             "A Hugging Face dataset was given as it is.",
             "It yields single examples, and how many make a global batch is not said.",
@@ -57,3 +57,16 @@ def input_of(value: Any, chief_seed: ChiefSeed, worker_count: int, *, shuffle: b
 
 def _is_filtered(dataset: Any) -> bool:
     return type(dataset).__name__ == "FilterMapDataset" or any(map(_is_filtered, dataset.parents))
+
+
+def _is_instance(value: Any, module: str, *names: str) -> bool:
+    """Whether a value is of one of these classes, of a library that need not be installed.
+
+    Args:
+        value: Anything.
+        module: Where the classes are defined, or a package above.
+        names: Their names.
+    """
+    return any(
+        base.__name__ in names and f"{base.__module__}.".startswith(f"{module}.") for base in type(value).__mro__
+    )

@@ -6,12 +6,11 @@ import base64
 import itertools
 import sys
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from stratagem.data.batches import State
-from stratagem.feed.kinds.ahead import Ahead, telling_of_death
-from stratagem.feed.kinds.base import Input, Pass, no_batch
+from stratagem.feed.kinds.base import Input, Pass, no_batch, telling_of_death
+from stratagem.feed.kinds.by_number import NumberedInput
 from stratagem.mesh.mesh import Tree
 
 _THREADS = 2
@@ -23,7 +22,7 @@ _ALIKE = (
 )
 
 
-class GrainMapInput(Input):
+class GrainMapInput(NumberedInput):
     """A `grain.MapDataset` of batches, each read by its number.
 
     Args:
@@ -33,26 +32,12 @@ class GrainMapInput(Input):
     alike = _ALIKE
 
     def __init__(self, dataset: Any) -> None:
-        self._dataset = dataset
+        super().__init__(dataset)
         endless = len(dataset) == sys.maxsize  # how Grain writes repeat()
         self.num_batches = None if endless else len(dataset)
-        self._threads: ThreadPoolExecutor | None = None
 
-    def begin(self, earlier: Sequence[int], first: int) -> Pass:
-        count = self.num_batches
-        numbers = itertools.count(first) if count is None else iter(range(first, count))
-        threads = self._threads = self._threads or ThreadPoolExecutor(_THREADS)
-        return Ahead(lambda: lambda number: threads.submit(self._dataset.__getitem__, number), numbers, _THREADS)
-
-    def sample(self, earlier: Sequence[int], first: int) -> Tree:
-        if self.num_batches == 0:
-            raise no_batch()
-        return self._dataset[0]
-
-    def close(self) -> None:
-        if self._threads is not None:
-            self._threads.shutdown(cancel_futures=True)
-        self._threads = None
+    def _at_once(self) -> tuple[int, int]:
+        return _THREADS, _THREADS
 
 
 class GrainIteratorInput(Input):

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import itertools
 import random
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 
 import keras
 import numpy as np
 
 from stratagem.core.errors import UsageError
 from stratagem.data.batches import State
-from stratagem.feed.kinds.ahead import Ahead, Processes, Submit, telling_of_death
-from stratagem.feed.kinds.base import ChiefSeed, Input, Pass, no_batch
+from stratagem.feed.kinds.base import ChiefSeed
+from stratagem.feed.kinds.by_number import NumberedInput, Processes
 from stratagem.mesh.mesh import Tree
 
 
-class PyDatasetInput(Input):
+class PyDatasetInput(NumberedInput):
     """A PyDataset, read with its own `workers`, `use_multiprocessing` and `max_queue_size`.
 
     Keras draws the order of a shuffled PyDataset from Python's `random` at each pass: workers would each have
     their own, and a restarted program another one. Its processes are forks, which hang or fail beside JAX's
-    threads; here they are spawned, once for all epochs.
+    threads; here they are those of `stratagem.data.processes`, once for all epochs.
 
     Args:
         dataset: The user's.
@@ -33,13 +31,12 @@ class PyDatasetInput(Input):
     alike = "Let __getitem__ return the same batch for the same index on every worker; seed what it draws by the index."
 
     def __init__(self, dataset: keras.utils.PyDataset, shuffle: bool, chief_seed: ChiefSeed) -> None:
+        super().__init__(dataset)
         self._dataset = dataset
         # Python's generator follows keras.utils.set_random_seed, as Keras's own shuffle does.
         self._seed = chief_seed("order of a PyDataset", random.getrandbits(31)) if shuffle else None
         self._epochs = 0
-        self._reading: Ahead | None = None
         self._processes: Processes | None = None
-        self._threads: ThreadPoolExecutor | None = None
 
     @property
     def num_batches(self) -> int | None:  # pyright: ignore[reportIncompatibleVariableOverride]  it may change
@@ -47,20 +44,6 @@ class PyDatasetInput(Input):
             return self._dataset.num_batches
         except NotImplementedError:  # it says nothing of its length
             return None
-
-    def begin(self, earlier: Sequence[int], first: int) -> Pass:
-        numbers = self._numbers(len(earlier), first)
-        workers = self._dataset.workers
-        if workers > 1 or (workers > 0 and self._dataset.use_multiprocessing):
-            self._reading = Ahead(self._start, numbers, self._dataset.max_queue_size)
-            return telling_of_death(self._reading, type(self._dataset).__name__)
-        return (self._dataset[number] for number in numbers)
-
-    def sample(self, earlier: Sequence[int], first: int) -> Tree:
-        # Not the pass's own batch: on_epoch_begin, which comes in between, may change it.
-        for number in self._numbers(len(earlier), 0):
-            return self._dataset[number]
-        raise no_batch()
 
     def note(self, *, in_pass: bool) -> State:
         return {"seed": self._seed, "epochs": self._epochs}
@@ -98,25 +81,25 @@ class PyDatasetInput(Input):
         self._epochs += 1
 
     def close(self) -> None:
-        if self._threads is not None:
-            self._threads.shutdown(cancel_futures=True)
         if self._processes is not None:
             self._processes.close()
-        self._threads = self._processes = self._reading = None
+        self._processes = None
+        super().close()
 
-    def _start(self) -> Submit:
-        if self._dataset.use_multiprocessing:
-            self._processes = self._processes or Processes(self._dataset.workers)
-            return self._processes.send(self._dataset)
-        threads = self._threads = self._threads or ThreadPoolExecutor(self._dataset.workers)
-        return lambda number: threads.submit(self._dataset.__getitem__, number)
+    def _at_once(self) -> tuple[int, int]:
+        workers = self._dataset.workers
+        return 0 if workers == 1 and not self._dataset.use_multiprocessing else workers, self._dataset.max_queue_size
 
     def _numbers(self, number: int, first: int) -> Iterator[int]:
-        """Return the indices of a pass from a batch on."""
         count = self.num_batches
-        if count is None:
-            return itertools.count(first)
-        if self._seed is None:
-            return iter(range(first, count))
+        if count is None or self._seed is None:
+            return super()._numbers(number, first)
         bits = np.random.Philox(np.random.SeedSequence(self._seed, spawn_key=(number,)))
         return iter(np.argsort(bits.random_raw(count), kind="stable")[first:].tolist())
+
+    def _read_by(self) -> Callable[[int], Tree]:
+        if not self._dataset.use_multiprocessing:
+            return super()._read_by()
+        self._processes = self._processes or Processes(self._dataset.workers)
+        self._processes.send(self._dataset)
+        return self._processes.read

@@ -14,9 +14,8 @@ import numpy as np
 
 from stratagem.core.errors import InputError
 from stratagem.data.batches import State
-from stratagem.feed.kinds.again import ReadAgain
-from stratagem.feed.kinds.ahead import telling_of_death
-from stratagem.feed.kinds.base import ChiefSeed, Input, Pass, Peekable
+from stratagem.feed.kinds.again import Peekable, ReadAgain
+from stratagem.feed.kinds.base import ChiefSeed, Input, Pass, telling_of_death
 from stratagem.mesh.mesh import Tree
 
 
@@ -47,7 +46,8 @@ class TorchInput(Input):
         self._order = _Order(loader.batch_sampler if loader.batch_sampler is not None else loader.sampler)
         self._loader = self._copy()
         self.num_batches = len(loader)
-        self._generators = [g for g in _unique(self._order.given, loader.generator) if g is not None]
+        given = [g for g in (*self._order.given, loader.generator) if g is not None]
+        self._generators = list({id(g): g for g in given}.values())
         self._states: list[str] = []  # of the user's generators, where the present pass began
         self._recalled: list[str] = []
         self._opened: Peekable | None = None
@@ -104,7 +104,7 @@ class TorchInput(Input):
 
 
 class _Order:
-    """Stands where the loader looks for indices: those of its own sampler, from one of them on.
+    """Takes the place of a loader's sampler, and gives the same indices, from one of them on.
 
     Args:
         sampler: A sampler of indices or of batches of them.
@@ -198,7 +198,3 @@ def _check_order(loader: Any, worker_count: int) -> None:
             "It gives each worker a part of the data, of which the worker would take its part again.",
             "Leave the sampler out, with shuffle=True and the global batch size: Stratagem gives each worker its rows.",
         )
-
-
-def _unique(generators: Sequence[Any], other: Any) -> list[Any]:
-    return list({id(generator): generator for generator in [*generators, other]}.values())

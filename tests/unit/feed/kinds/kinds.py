@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -9,6 +10,12 @@ import keras
 import numpy as np
 import pytest
 
+import stratagem
+from stratagem.data.batches import whole
+from stratagem.feed.kinds.choose import input_of
+from stratagem.feed.whole_batches import WholeBatches
+
+ALONE = stratagem.OneDeviceStrategy("cpu:0")
 ROWS = 10
 BATCH = 4
 
@@ -157,3 +164,20 @@ KINDS: dict[str, Callable[[], Any]] = {
     "tf.data": tensorflow,
     "repeated tf.data": lambda: tensorflow().repeat(),
 }
+
+
+def model(**compile_arguments: Any) -> Any:
+    """Return a compiled model of two replicas."""
+    with stratagem.MirroredStrategy(["cpu:0", "cpu:1"]).scope():
+        made = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+        made.compile("sgd", "mse", **compile_arguments)
+    return made
+
+
+def read(value: Any, *, seed: int = 1, count: int = 9) -> list[list[int]]:
+    """Return the targets of some batches, as a worker of two reads them."""
+    source = WholeBatches(input_of(value, lambda _, __: seed, 2), ALONE, rows_of=whole)
+    try:
+        return [rows.data[1].tolist() for rows in itertools.islice(source.batches(), count)]
+    finally:
+        source.close()

@@ -1,17 +1,30 @@
-"""Batches of several steps as one, for `steps_per_execution`."""
+"""Arrays of a batch: on the devices, those of several steps as one, and counted, weighed and made dense before."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+import jax.numpy as jnp
 import keras
 import numpy as np
 import pytest
 
 import stratagem
+from stratagem.core.errors import InputError
 from stratagem.data import Dataset, TensorSpec
 from stratagem.feed.adapter import make_adapter
-from stratagem.feed.batch import GlobalBatch, place_together
+from stratagem.feed.batch import (
+    GlobalBatch,
+    as_numpy,
+    batch_spec_of,
+    count_rows,
+    example_of,
+    no_rows,
+    place_batch,
+    place_together,
+    valid_rows,
+    weighing,
+)
 from stratagem.mesh.split import Split
 
 ROWS = np.arange(48, dtype=np.float32).reshape(24, 2)
@@ -83,3 +96,47 @@ def test_batches_of_different_widths_train_one_by_one() -> None:
     for together, alone in zip(trained(2), trained(1), strict=True):
         np.testing.assert_array_equal(together, alone)
         assert np.all(together != 0.25)
+
+
+def test_rows_of_uneven_shares_lie_first_in_blocks_of_equal_size() -> None:
+    strategy = stratagem.MirroredStrategy(["cpu:0", "cpu:1"])
+    split = Split(3, 2)
+    batch = place_batch(strategy.mesh, split, {"x": np.arange(3)})
+    assert np.asarray(batch.data["x"]).tolist() == [0, 1, 2, 2]
+    assert valid_rows(split).tolist() == [0, 1, 2]
+    assert valid_rows(Split.of((1, 3))).tolist() == [0, 3, 4, 5]
+
+
+def test_rows_are_counted_where_all_arrays_agree() -> None:
+    assert count_rows((np.zeros((3, 2)), None, {"y": np.zeros(3)})) == 3
+    with pytest.raises(InputError, match=r"shapes \[\(\)\] was given: not every array has a batch dimension"):
+        count_rows(np.float32(1))
+    with pytest.raises(InputError, match=r"shapes \[\(3,\), \(2,\)\]: their first dimensions differ"):
+        count_rows((np.zeros(3), np.zeros(2)))
+
+
+def test_examples_and_specs_of_a_batch() -> None:
+    specs = (TensorSpec((None, 2, None), "float32"), TensorSpec(None, "int8"))
+    long, scalar = example_of(specs, rows=4)
+    assert (long.shape, scalar.shape, scalar.dtype) == ((4, 2, 1), (), np.int8)
+    assert batch_spec_of(long) == TensorSpec((None, 2, 1), "float32")
+    empty = no_rows(long)
+    assert (empty.shape, empty.dtype) == ((0, 2, 1), np.float32)
+
+
+def test_weights_of_classes_are_multiplied_into_those_of_rows() -> None:
+    x, y = np.zeros((3, 1)), np.array([0, 1, 1])
+    weigh = weighing({0: 1.0, 1: 0.5})
+    assert weigh((x, y))[2].tolist() == [1, 0.5, 0.5]
+    assert weigh((x, y, np.array([2, 2, 4])))[2].tolist() == [2, 1, 2]
+    assert weighing(None)(x) is x
+
+
+def test_arrays_of_any_library_become_numpy() -> None:
+    class Sparse:
+        def toarray(self) -> np.ndarray:
+            return np.eye(2)
+
+    found = as_numpy({"jax": jnp.arange(2), "sparse": Sparse(), "none": None, "list": [1.5]})
+    assert (found["jax"].tolist(), found["sparse"].tolist(), found["none"]) == ([0, 1], [[1, 0], [0, 1]], None)
+    assert found["list"][0] == 1.5

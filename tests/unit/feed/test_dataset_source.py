@@ -18,8 +18,8 @@ from stratagem.data.files.source import Files, FileSource
 from stratagem.data.sharding.autoshard import choose_policy
 from stratagem.data.specs import TensorSpec
 from stratagem.feed.adapter import make_adapter
-from stratagem.feed.reading import begin
-from stratagem.feed.sources import DatasetSource
+from stratagem.feed.batch import weighing
+from stratagem.feed.dataset_source import DatasetSource
 
 Shares = list[list[list[int]]]
 """At each step, the rows of each worker."""
@@ -36,7 +36,7 @@ def _read(dataset: Dataset, workers: int, replicas_each: int = 1) -> Shares:
 
     def read(worker: Any) -> tuple[int | None, list[tuple[tuple[int, ...], list[int]]]]:
         source = DatasetSource(dataset, worker)
-        steps = [(step.shares, np.ravel(step.local).tolist()) for step in begin(source, worker)]
+        steps = [(step.shares, np.ravel(step.local).tolist()) for step in source.open()]
         for shares, local in steps:
             assert sum(shares[replica] for replica in worker.mesh.local_replicas) == len(local)
         return source.num_batches, steps
@@ -183,7 +183,7 @@ def test_a_position_by_files_is_one_by_rows(tmp_path: Path) -> None:
     dataset = _in_turn(tmp_path, 6, 6, 6, 6).batch(4)
 
     def begun(worker: Any) -> Any:
-        steps = begin(DatasetSource(dataset, worker), worker)
+        steps = DatasetSource(dataset, worker).open()
         next(steps)
         next(steps)
         return steps.get_state()
@@ -193,7 +193,7 @@ def test_a_position_by_files_is_one_by_rows(tmp_path: Path) -> None:
     def rest(worker: Any) -> list[list[int]]:
         source = DatasetSource(dataset, worker)
         source.resume(state)
-        return [step.local.tolist() for step in begin(source, worker)]
+        return [step.local.tolist() for step in source.open()]
 
     shares = Group(3).run(rest)
     expected = [batch.data.tolist() for batch in dataset.batches(iteration=0)][2:]
@@ -217,14 +217,14 @@ def test_streams_of_unequal_length_go_on_where_they_were(policy: AutoShardPolicy
 
     def read(worker: Any) -> tuple[Any, Any]:
         source = DatasetSource(dataset, worker)
-        steps = begin(source, worker)
+        steps = source.open()
         for _ in range(taken):
             next(steps)
         state = worker.from_chief("state", steps.get_state())
         again = DatasetSource(dataset, worker)
         again.resume(state)
-        assert again.position(None) == state
-        return [step.local.tolist() for step in steps], [step.local.tolist() for step in begin(again, worker)]
+        assert again.position() == state
+        return [step.local.tolist() for step in steps], [step.local.tolist() for step in again.open()]
 
     for rest, resumed in Group(2).run(read):
         assert resumed == rest
@@ -233,7 +233,7 @@ def test_streams_of_unequal_length_go_on_where_they_were(policy: AutoShardPolicy
 def test_class_weight_becomes_sample_weight() -> None:
     x, y = np.arange(6, dtype="float32")[:, None], np.array([0, 1, 2, 0, 1, 2])
     dataset = Dataset.from_tensor_slices((x, y)).batch(3)
-    (source,) = Group(1).run(lambda worker: DatasetSource(dataset, worker, {0: 1.0, 1: 0.5, 2: 4.0}))
+    (source,) = Group(1).run(lambda worker: DatasetSource(dataset, worker, weighing({0: 1.0, 1: 0.5, 2: 4.0})))
     (_, first), _ = source.open()
     np.testing.assert_array_equal(first[2], [1.0, 0.5, 4.0])
 

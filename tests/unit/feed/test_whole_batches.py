@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.unit.feed.kinds.kinds import BATCH, KINDS, ROWS
+from tests.group import Group
+from tests.unit.feed.kinds.kinds import ALONE, BATCH, KINDS, ROWS, batch
 
 from stratagem.data.batches import whole
-from stratagem.feed.keras_input import WholeBatches
+from stratagem.data.specs import TensorSpec
 from stratagem.feed.kinds.choose import input_of
+from stratagem.feed.whole_batches import WholeBatches
 from stratagem.mesh.split import Split
 
 LONGEST = 5
@@ -21,7 +23,8 @@ LONGEST = 5
 
 def source_of(value: Any, *, seed: int = 1, rows_of: Any = whole, shuffle: bool = True) -> WholeBatches:
     """Return the source as a program sees it whose chief draws `seed`."""
-    return WholeBatches(input_of(value, lambda _, __: seed, 1, shuffle=shuffle), rows_of, pass_is_epoch=True)
+    batches = input_of(value, lambda _, __: seed, 1, shuffle=shuffle)
+    return WholeBatches(batches, ALONE, rows_of=rows_of, pass_is_epoch=True)
 
 
 def _part(rows: int, workers: int, worker: int) -> slice:
@@ -37,7 +40,7 @@ def targets(rows: Any) -> list[int]:
 
 def read(source: WholeBatches, reader: Any = None) -> list[list[int]]:
     """Read a pass, or what is left of one."""
-    return [targets(rows) for rows in itertools.islice(reader or source.open(), LONGEST)]
+    return [targets(rows) for rows in itertools.islice(reader or source.batches(), LONGEST)]
 
 
 @pytest.fixture(params=KINDS)
@@ -79,21 +82,55 @@ def test_a_restarted_program_goes_on(kind: str, place: tuple[int, int]) -> None:
     first.first()
     for _ in range(passes):
         read(first)
-    reader = first.open() if taken else None
+    reader = first.batches() if taken else None
     for _ in range(taken):
         next(reader)  # type: ignore[arg-type]
-    state = json.loads(json.dumps(first.position(reader)))
+    state = json.loads(json.dumps(reader.get_state() if reader else first.position()))
     further = 0 if kind == "repeated tf.data" else 1
     rest = [read(first, reader), *(read(first) for _ in range(further))]
     first.close()
 
     again = source_of(KINDS[kind](), seed=99)
     again.resume(state)
-    assert again.position(None) == state
+    assert again.position() == state
     again.first()
     third = source_of(KINDS[kind](), seed=98)  # which is interrupted before it reads anything
-    third.resume(again.position(None))
+    third.resume(again.position())
     length = len(rest[0])
     for source in (again, third):
         assert [read(source)[:length], *(read(source) for _ in range(further))] == rest
         source.close()
+
+
+def test_a_position_counts_the_batches_before_a_restart() -> None:
+    again = source_of(KINDS["iterable"]())
+    again.resume({"passes": [3], "batches": 1})
+    reader = again.batches()
+    assert reader.get_state() == {"passes": [3], "batches": 1}
+    assert targets(next(reader)) == [4, 5, 6, 7]
+    assert reader.get_state() == {"passes": [3], "batches": 2}
+    reader.close()
+    assert list(reader) == []
+    assert reader.get_state() == {"passes": [3], "batches": 2}
+    assert again.position() == {"passes": [3, 2], "batches": 0}
+
+
+def test_each_worker_gets_its_rows_and_the_first_batch_is_compared() -> None:
+    def steps(worker: Any) -> Any:
+        batches = input_of(KINDS["iterable"](), lambda _, seed: seed, 2)
+        source = WholeBatches(batches, worker, lambda data: {"y": data[1]})
+        return source.element_spec, [(rows.shares, rows.local["y"].tolist()) for rows in source.open()]
+
+    (spec, one), (_, other) = Group(2).run(steps)
+    assert spec == {"y": TensorSpec((None,), "int32")}
+    assert one == [((2, 2), [0, 1]), ((2, 2), [4, 5]), ((1, 1), [8])]
+    assert other == [((2, 2), [2, 3]), ((2, 2), [6, 7]), ((1, 1), [9])]
+
+    def apart(worker: Any) -> None:
+        later = np.arange(4) + worker.worker_index
+        batches = input_of(iter([batch(range(4)), batch(later)]), lambda _, seed: seed, 2)
+        reader = WholeBatches(batches, worker).open()
+        next(reader)
+        next(reader)  # only the first is compared
+
+    Group(2).run(apart)

@@ -1,0 +1,334 @@
+"""The nouns on the way of a batch: a `Source` opens a `Reader`, which gives the rows of each step.
+
+There are two ways to share rows. Either each step is one global batch, shared by all replicas (`read_together`). Or
+each worker reads streams of its own for its own replicas, and the workers tell each other the row counts at each step
+(`read_pieces`, `read_streams`). A `Feed` puts the rows on the devices (`feed.feed`).
+"""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple, Protocol
+
+import jax
+import numpy as np
+
+from stratagem.core.errors import InputError, PeerError
+from stratagem.data.batches import Batch, State
+from stratagem.data.nodes import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
+from stratagem.feed.batch import Adapt, no_rows
+from stratagem.mesh.mesh import Tree
+from stratagem.mesh.split import Split
+from stratagem.replica.context import StrategyLike
+
+READ_AHEAD: Final = 2
+"""Batches read in the background while a step runs: one in use, one ready."""
+
+_ENDED: Final = -1
+"""Stands for the row count of a replica whose stream has ended; 0 is an empty batch."""
+
+_PAD: Final = (
+    "One compiled step runs on all replicas, so arrays have one shape but for the rows.",
+    "Pad the examples to one length before they are batched.",
+)
+
+
+class Rows(NamedTuple):
+    """The rows of one step.
+
+    Args:
+        shares: Rows of each replica of all workers.
+        local: Structure of arrays with the rows of this worker's replicas one after another.
+    """
+
+    shares: tuple[int, ...]
+    local: Tree
+
+
+class Reader:
+    """One pass over a source: an iterator over the rows of each step. Steps without rows are passed over.
+
+    Args:
+        take: Returns the rows of the next step, None at the end.
+        get_state: Returns the position after the last step, as plain JSON.
+        close: Ends the pass, and the threads that read ahead for it.
+    """
+
+    def __init__(
+        self, take: Callable[[], Rows | None], get_state: Callable[[], State], close: Callable[[], None]
+    ) -> None:
+        self._take, self.get_state, self.close = take, get_state, close
+
+    def __iter__(self) -> Reader:
+        return self
+
+    def __next__(self) -> Rows:
+        while (rows := self._take()) is not None:
+            if any(rows.shares):
+                return rows
+        raise StopIteration
+
+
+class Source(ABC):
+    """Batches, pass after pass, and where reading goes on. It can be read again and again.
+
+    Attributes:
+        num_batches: Batches in an epoch, None if unknown or endless.
+        may_end: Whether a pass may end at a batch that no number tells beforehand.
+        reads_ahead: Whether it reads batches before they are asked for: what is read of a generator is lost to others.
+    """
+
+    num_batches: int | None = None
+    may_end: bool = False
+    reads_ahead: bool = False
+
+    @property
+    @abstractmethod
+    def element_spec(self) -> Tree:
+        """Structure of `TensorSpec` of a global batch."""
+
+    @abstractmethod
+    def first(self) -> Tree:
+        """Return arrays like those of the first global batch, without using it up."""
+
+    @abstractmethod
+    def open(self, state: State | None = None) -> Reader:
+        """Begin a pass. All workers begin together.
+
+        Args:
+            state: A position of an earlier reader to go on from; later passes follow that one.
+        """
+
+    @abstractmethod
+    def position(self) -> State:
+        """Return where the next pass begins, as plain JSON."""
+
+    @abstractmethod
+    def resume(self, state: State) -> None:
+        """Let the next pass begin at a position, of a source or a reader, in this or an earlier run of the program."""
+
+    def close(self) -> None:
+        """End what the source has started: threads, processes."""
+        return
+
+    def on_epoch_begin(self) -> None:
+        """Called when Keras begins an epoch."""
+        return
+
+    def on_epoch_end(self) -> None:
+        """Called when Keras has ended an epoch."""
+        return
+
+    def advice(self) -> str:
+        """Return what to write so that reading is faster, in one clause."""
+        return (
+            "it makes its batches when they are asked for: a stratagem.data.Dataset reads ahead in several threads or "
+            "processes, a keras.utils.PyDataset with workers=2 and use_multiprocessing=True"
+        )
+
+    @property
+    def cardinality(self) -> int:
+        """Number of batches, or the number that stands for none."""
+        if self.num_batches is not None:
+            return self.num_batches
+        return UNKNOWN_CARDINALITY if self.may_end else INFINITE_CARDINALITY
+
+
+class Batches(Protocol):
+    """One pass over batches, of which each has the rows that this worker needs."""
+
+    def __iter__(self) -> Iterator[Batch]: ...
+
+    def __next__(self) -> Batch: ...
+
+    def get_state(self) -> State: ...
+
+    def close(self) -> None: ...
+
+
+# Global batches, shared by all replicas -----------------------------------------------------------
+
+
+def read_together(
+    batches: Batches, strategy: StrategyLike, adapt: Adapt, *, asks: bool, compare: Callable[[], None] | None = None
+) -> Reader:
+    """Read global batches. The pass ends on all workers when the data of one ends.
+
+    Args:
+        batches: This worker's rows of each.
+        strategy: Whose replicas share them.
+        adapt: What is done to each.
+        asks: Whether the workers ask each other before each batch if the data goes on, which costs about 1 ms.
+        compare: Compares the first batch with those of the other workers, where each reads whole ones.
+    """
+    several, replicas = strategy.worker_count > 1, strategy.mesh.size
+    to_compare = [compare] if several and compare is not None else []
+
+    def take() -> Rows | None:
+        batch = next(batches, None)
+        if asks and several and _has_ended(strategy, 0 if batch is None else batch.rows):
+            return None
+        if batch is None:
+            return None
+        while to_compare:
+            to_compare.pop()()
+        return Rows(Split(batch.rows, replicas).shares, adapt(batch.data))
+
+    return Reader(take, batches.get_state, batches.close)
+
+
+def _has_ended(strategy: StrategyLike, rows: int) -> bool:
+    """Whether the data of any worker has ended: the others would wait in a collective for ever."""
+    told = strategy.from_all("rows of the next batch", rows)
+    if 0 in told:
+        if any(told):
+            ended = ", ".join(f"worker {i}" for i, count in enumerate(told) if count == 0)
+            warnings.warn(f"The data of {ended} ended first; all workers end here.", stacklevel=2)
+        return True
+    if len(set(told)) > 1:
+        raise PeerError(
+            f"The workers read batches of different sizes: {told} rows on workers 0 to {len(told) - 1}.",
+            "Each worker takes its part of one global batch, so all must read the same batches.",
+            "Give every worker the same dataset or generator, with the same seed.",
+        )
+    return False
+
+
+# Streams of each worker's own ---------------------------------------------------------------------
+
+Take = Callable[[], "tuple[Sequence[int], Tree]"]
+"""Returns the rows of each local replica (or _ENDED), and these rows one after another, or None."""
+
+
+def read_pieces(
+    batches: Batches,
+    strategy: StrategyLike,
+    adapt: Adapt,
+    empty: Tree,
+    *,
+    asks: bool,
+    parts: int,
+    state: State | None,
+) -> Reader:
+    """Read a worker's stream, whose batches last for several steps: a piece at each, shared by the local replicas.
+
+    Pieces are counted whether they have rows or not, and behind the end of the stream too: the position is that of
+    all workers, also of those whose streams are shorter.
+
+    Args:
+        batches: Whole batches of the stream.
+        strategy: Whose replicas get the rows.
+        adapt: What is done to each piece.
+        empty: A batch without rows.
+        asks: Whether the workers tell each other their row counts at each step, which costs about 1 ms. Without it
+            all streams must be equally long and their batches of equal size.
+        parts: Pieces of a batch.
+        state: Where the batches stand, or None at their beginning.
+    """
+    replicas = len(strategy.mesh.local_replicas)
+    taken = 0 if state is None else int(state["batches"]) * parts + _checked_part(state, parts)
+    current = next(batches, None) if taken % parts else None
+
+    def take() -> tuple[Sequence[int], Tree]:
+        nonlocal taken, current
+        number = taken % parts
+        taken += 1
+        if number == 0:
+            current = next(batches, None)
+        if current is None:
+            return [_ENDED] * replicas, None
+        split = Split(current.rows, parts)
+        piece = slice(split.start(number), split.start(number + 1))
+        shares = Split(split.shares[number], replicas).shares
+        return shares, adapt(jax.tree.map(lambda leaf: leaf[piece], current.data))
+
+    def get_state() -> State:
+        number, part = divmod(taken, parts)
+        now = {**batches.get_state(), "batches": number}
+        return {**now, "part": [part, parts]} if parts > 1 else now
+
+    return Reader(_steps(take, strategy, empty, asks=asks), get_state, batches.close)
+
+
+def read_streams(streams: Sequence[Batches], strategy: StrategyLike, adapt: Adapt, empty: Tree) -> Reader:
+    """Give each local replica a batch of its own: of the worker's stream in turn, or of the replica's stream.
+
+    Args:
+        streams: One, or one for each local replica.
+        strategy: Whose replicas get the rows.
+        adapt: What is done to each batch.
+        empty: A batch without rows.
+    """
+    replicas = len(strategy.mesh.local_replicas)
+
+    def take() -> tuple[Sequence[int], Tree]:
+        batches = [next(streams[replica % len(streams)], None) for replica in range(replicas)]
+        present = [adapt(batch.data) for batch in batches if batch is not None]
+        counts = [_ENDED if batch is None else batch.rows for batch in batches]
+        return counts, _joined(present) if present else None
+
+    def get_state() -> State:
+        return {"streams": [stream.get_state() for stream in streams]}
+
+    def close() -> None:
+        for stream in streams:
+            stream.close()
+
+    return Reader(_steps(take, strategy, empty, asks=True), get_state, close)
+
+
+def _steps(take: Take, strategy: StrategyLike, empty: Tree, *, asks: bool) -> Callable[[], Rows | None]:
+    """Return a function that takes the rows of the next step.
+
+    A replica whose stream has ended gets no rows. The pass ends when the last stream of all workers ends, as in
+    TensorFlow.
+    """
+    asks = asks and strategy.worker_count > 1
+
+    def take_step() -> Rows | None:
+        nonlocal empty
+        counts, local = take()
+        if local is None:
+            local = empty
+        empty = no_rows(local)
+        everyone = _told_by_all(strategy, counts, local) if asks else [*counts] * strategy.worker_count
+        if max(everyone) == _ENDED:
+            return None
+        return Rows(tuple(max(count, 0) for count in everyone), local)
+
+    return take_step
+
+
+def _told_by_all(strategy: StrategyLike, counts: Sequence[int], local: Tree) -> list[int]:
+    """Return the row counts of all workers, whose rows must be of one kind: else the step would never match."""
+    shapes = [f"{leaf.dtype}{list(leaf.shape[1:])}" for leaf in jax.tree.leaves(local)]
+    told = strategy.from_all("rows of the next step", [list(counts), shapes])
+    kinds = {worker: shapes for worker, (counts, shapes) in enumerate(told) if max(counts) > 0}
+    if any(shapes != next(iter(kinds.values())) for shapes in kinds.values()):
+        listed = "; ".join(f"worker {worker}: {', '.join(shapes)}" for worker, shapes in kinds.items())
+        raise PeerError(f"The workers read rows of different shapes ({listed}).", *_PAD)
+    return [count for counts, _ in told for count in counts]
+
+
+def _joined(batches: Sequence[Tree]) -> Tree:
+    if len(batches) == 1:
+        return batches[0]
+    try:
+        return jax.tree.map(lambda *leaves: np.concatenate(leaves), *batches)
+    except ValueError as error:
+        raise InputError(
+            f"The batches of two replicas differ in more than their number of rows: {error}.", *_PAD
+        ) from None
+
+
+def _checked_part(state: State, parts: int) -> int:
+    part, of = state.get("part", (0, 1))
+    if of != parts:
+        raise InputError(
+            f"The state was taken where a batch lasts for {of} step(s); here it lasts for {parts}.",
+            "Under AutoShardPolicy.OFF, HINT and FILE each worker reads a stream of its own.",
+            "Resume on the same number of workers, or use AutoShardPolicy.DATA, whose state fits any number.",
+        )
+    return part
