@@ -19,6 +19,8 @@ from jax import lax
 from jax.extend.core import jaxpr_as_fun
 from jax.sharding import PartitionSpec
 
+from stratagem.core import patches
+from stratagem.core.patches import Extent
 from stratagem.core.progress import Phase
 from stratagem.feed.batch import GlobalBatch
 from stratagem.fit.metrics import Entry, ResultWatch, global_results
@@ -185,7 +187,7 @@ class Step:
     ) -> tuple[list[jax.Array], list[jax.Array]]:
         """Trace the model's step; return the entries of the logs that are no metrics, and the state."""
         watch = ResultWatch(self.model.metrics if self.kind is not PREDICT else ())
-        with watch.watching():
+        with watch.watching(), patches.during(Extent.STEP):
             if self._own is not None:
                 logs, after = self._own(
                     self.strategy, share, exchange, list(zip(self.variables, views, strict=True)), data
@@ -257,22 +259,19 @@ class Step:
             changes, reads = iter(changing), iter(reading)
             return [next(changes) if i in chosen else next(reads) for i in range(len(self.variables))]
 
-        def once(
-            changing: list[jax.Array], reading: list[jax.Array], data: Tree
-        ) -> tuple[list[jax.Array], list[jax.Array]]:
+        def once(changing: list[jax.Array], reading: list[jax.Array], data: Tree) -> tuple[list[jax.Array], Any]:
             values, after = step(whole(changing, reading), data)
             return [after[i] for i in rewritten], values
 
-        def one(changing: list[jax.Array], reading: list[jax.Array], data: Tree) -> tuple[Tree, list[jax.Array]]:
-            changed, values = once(changing, reading, data)
+        def program(changing: list[jax.Array], reading: list[jax.Array], data: Tree) -> tuple[Tree, list[jax.Array]]:
+            if steps == 1:
+                changed, values = once(changing, reading, data)
+            else:
+                changed, values = lax.scan(lambda changing, rows: once(changing, reading, rows), changing, data)
+                values = [leaf.reshape(-1, *leaf.shape[2:]) if self.kind is PREDICT else leaf[-1] for leaf in values]
             return self._logs(values, whole(changed, reading)), changed
 
-        def several(changing: list[jax.Array], reading: list[jax.Array], data: Tree) -> tuple[Tree, list[jax.Array]]:
-            changed, values = lax.scan(lambda changing, rows: once(changing, reading, rows), changing, data)
-            last = [leaf.reshape(-1, *leaf.shape[2:]) if self.kind is PREDICT else leaf[-1] for leaf in values]
-            return self._logs(last, whole(changed, reading)), changed
-
-        program, rows = (one, PartitionSpec(AXIS)) if steps == 1 else (several, PartitionSpec(None, AXIS))
+        rows = PartitionSpec(AXIS) if steps == 1 else PartitionSpec(None, AXIS)
         in_specs = (PartitionSpec(), PartitionSpec(), rows)
         return compiled(self.mesh, program, in_specs, PartitionSpec(), donated=True, eager=self._eager)
 

@@ -23,7 +23,7 @@ from stratagem.feed.batch import as_numpy
 from stratagem.feed.kinds.base import no_batch
 from stratagem.feed.workers import WorkerPass
 from stratagem.fit.metrics import as_returned
-from stratagem.fit.seam import StepOfStrategy
+from stratagem.fit.step_function import StepOfStrategy
 from stratagem.fit.step_kinds import StepKind
 from stratagem.mesh.mesh import Tree
 from stratagem.ps.coordinator import ClusterCoordinator, RemoteValue
