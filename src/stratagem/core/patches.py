@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import itertools
 import textwrap
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
@@ -36,15 +37,15 @@ class Patch(NamedTuple):
 
     Attributes:
         user: The module that does it.
+        extent: How long they stay replaced.
         reason: What would not work without it.
         names: Each as module:attribute; where releases differ, the newest first: "a:b|c".
-        extent: How long they stay replaced.
     """
 
     user: str
+    extent: Extent
     reason: str
     names: tuple[str, ...]
-    extent: Extent = Extent.PROCESS
 
     @property
     def keys(self) -> list[str]:
@@ -52,158 +53,133 @@ class Patch(NamedTuple):
         return [_key(name) for name in self.names]
 
 
-def _of(owner: str, *names: str) -> tuple[str, ...]:
-    """Return attributes of a class or module; of "module:Class|ClassInOtherReleases" those of either."""
-    return tuple("|".join(f"{each}.{name}" for each in owner.split("|")) for name in names)
-
-
 _JAX_TRAINER: Final = "keras.src.backend.jax.trainer:JAXTrainer|Trainer"
 _BASE_TRAINER: Final = "keras.src.trainers.trainer:BaseTrainer|Trainer"
 _BATCH_NORMALIZATION: Final = "keras.src.layers.normalization.batch_normalization:BatchNormalization"
+_BASE_OPTIMIZER: Final = "keras.src.optimizers.base_optimizer:BaseOptimizer"
 _OPTIMIZER: Final = "keras:optimizers.Optimizer"
 _SCALING: Final = "keras:optimizers.LossScaleOptimizer"
+_OPERATIONS: Final = "keras.src.backend.jax:ops"
 _ARRAY: Final = "jax._src.array:ArrayImpl"
 _TRACER: Final = "jax.core:Tracer"
 
-PATCHES: Final = (
-    Patch(
-        "stratagem.fit.bind",
-        "a model that is made or compiled inside strategy.scope() belongs to the strategy",
-        (*_of(_JAX_TRAINER, "__init__"), *_of(_BASE_TRAINER, "compile")),
-    ),
-    Patch(
-        "stratagem.fit.bind",
-        "models of a strategy train with it; so do others where Keras alone cannot run their input or step",
-        _of(_JAX_TRAINER, "fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch"),
-    ),
-    Patch(
-        "stratagem.fit.bind",
-        "all workers may save: one file, written once, there whole or not at all",
-        _of("keras:Model", "save", "save_weights"),
-    ),
-    Patch(
-        "stratagem.fit.bind",
-        "BatchNormalization(synchronized=True), which Keras refuses on JAX",
-        (*_of(_BATCH_NORMALIZATION, "__init__"), *_of("keras.src.backend.jax:ops.nn|nn", "moments")),
-    ),
-    Patch(
-        "stratagem.fit.bind",
-        "apply_gradients(skip_gradients_aggregation=True); LossScaleOptimizer.apply, which fails on JAX",
-        (*_of(_OPTIMIZER, "apply_gradients"), *_of(_SCALING, "apply")),
-    ),
-    Patch(
-        "stratagem.fit.bind",
-        "Keras's own loops run the steps of the strategy on batches of the strategy",
-        (
-            "keras.src.trainers.data_adapters:get_data_adapter",
-            "keras.src.backend.jax.trainer:JAXEpochIterator._get_iterator",
-            "keras.src.trainers.epoch_iterator:EpochIterator._enumerate_iterator",
-            "keras:callbacks.CallbackList.__init__",
-            "|".join(_of(_JAX_TRAINER, "state_sync", "jax_state_sync")),  # the first since Keras 3.16
-            *_of(_JAX_TRAINER, "_get_jax_state", "_maybe_symbolic_build"),
-            *_of(_JAX_TRAINER, "make_train_function", "make_test_function", "make_predict_function"),
-            *_of(_BASE_TRAINER, "_symbolic_build"),
+_TABLE: Final[Mapping[tuple[str, Extent], Mapping[str, Sequence[str]]]] = {
+    ("stratagem.fit.bind", Extent.PROCESS): {
+        "a model that is made or compiled inside strategy.scope() belongs to the strategy": (
+            f"{_JAX_TRAINER} __init__",
+            f"{_BASE_TRAINER} compile",
         ),
-        Extent.FIT,
-    ),
-    Patch(
-        "stratagem.fit.while_tracing",
-        "gradients are summed over replicas where an optimizer is applied",
-        (*_of(_OPTIMIZER, "apply", "stateless_apply"), *_of(_SCALING, "stateless_apply")),
-        Extent.STEP,
-    ),
-    Patch(
-        "stratagem.fit.while_tracing",
-        "losses and statistics of a share add up to those of the batch",
-        (
-            "keras.src.losses.loss:apply_mask",
-            "keras.src.losses.loss:reduce_values",
-            *("keras:losses.Circle.call", "keras:losses.Dice.call", "keras:losses.Tversky.call"),
-            *_of(_BATCH_NORMALIZATION, "_moments"),
+        "models of a strategy train with it; so do others where Keras alone cannot run their input or step": (
+            f"{_JAX_TRAINER} fit evaluate predict train_on_batch test_on_batch predict_on_batch",
         ),
-        Extent.STEP,
-    ),
-    Patch(
-        "stratagem.fit.while_tracing",
-        "a step of (data), as in TensorFlow, may end with `return super().train_step(data)`",
-        _of(_JAX_TRAINER, "train_step", "test_step", "predict_step"),
-        Extent.STEP,
-    ),
-    Patch(
-        "stratagem.tf.keras.compat",
-        "arguments and names that optimizers had in Keras 2: Adam(lr=...), optimizer.lr, minimize",
-        (
-            *_of("keras.src.optimizers.base_optimizer:BaseOptimizer", "__init__", "get_weights", "lr", "set_weights"),
-            *_of("keras.src.optimizers.base_optimizer:BaseOptimizer", "weights"),
-            *_of(_OPTIMIZER, "minimize"),
-            *_of(_SCALING, "apply_gradients", "get_scaled_loss", "get_unscaled_gradients", "loss_scale"),
+        "all workers may save: one file, written once, there whole or not at all": ("keras:Model save save_weights",),
+        "BatchNormalization(synchronized=True), which Keras refuses on JAX": (
+            f"{_BATCH_NORMALIZATION} __init__",
+            f"{_OPERATIONS}.nn|nn moments",
         ),
-    ),
-    Patch(
-        "stratagem.tf.keras.compat",
-        "add_weight('name', ...) and reset_states, as a program's own layers and metrics use them in Keras 2",
-        (*_of("keras:Layer", "add_weight"), *_of("keras:metrics.Metric", "add_weight", "reset_state", "reset_states")),
-    ),
-    Patch(
-        "stratagem.tf.keras.compat",
-        "Constant([1.0, 2.0]) and InputLayer(input_shape=...)",
-        ("keras:initializers.Constant.__call__", "keras:layers.InputLayer.__init__"),
-    ),
-    Patch(
-        "stratagem.tf.keras.compat",
-        "arguments, file names and attributes that models had in Keras 2",
-        (
-            *_of(_BASE_TRAINER, "compile"),
-            *_of("keras:Model", "build", "compiled_loss", "compiled_metrics", "fit", "evaluate", "predict"),
-            *_of("keras:Model", "save", "save_weights", "load_weights"),
+        "apply_gradients(skip_gradients_aggregation=True); LossScaleOptimizer.apply, which fails on JAX": (
+            f"{_OPTIMIZER} apply_gradients",
+            f"{_SCALING} apply",
         ),
-    ),
-    Patch(
-        "stratagem.tf.keras.derivatives.compat",
-        "TensorFlow's derivatives in Keras's losses, activations, regularisers and layers",
-        (
-            *_of("keras.src.backend.jax:ops.core|core", "stop_gradient"),
-            *_of("keras.src.backend.jax:ops.math|math", "rsqrt"),
-            *_of("keras.src.backend.jax:ops.nn|nn", "categorical_crossentropy", "elu", "leaky_relu", "max_pool"),
-            *_of("keras.src.backend.jax:ops.nn|nn", "selu", "softsign"),
-            *_of("keras.src.backend.jax:ops.numpy|numpy", "absolute", "clip", "maximum", "minimum", "power"),
-            *_of("keras.src.backend.jax:ops.numpy|numpy", "sign", "sqrt"),
+    },
+    ("stratagem.fit.bind", Extent.FIT): {
+        "Keras's own loops run the steps of the strategy on batches of the strategy": (
+            "keras.src.trainers.data_adapters: get_data_adapter",
+            "keras.src.backend.jax.trainer:JAXEpochIterator _get_iterator",
+            "keras.src.trainers.epoch_iterator:EpochIterator _enumerate_iterator",
+            "keras:callbacks.CallbackList __init__",
+            f"{_JAX_TRAINER} state_sync|jax_state_sync _get_jax_state _maybe_symbolic_build",
+            f"{_JAX_TRAINER} make_train_function make_test_function make_predict_function",
+            f"{_BASE_TRAINER} _symbolic_build",
         ),
-    ),
-    Patch(
-        "stratagem.tf.eager.compat",
-        "methods of tf.Tensor and tf.Variable: tensor.numpy(), variable.read_value()",
-        (
-            *_of(_ARRAY, "get_shape", "numpy", "set_shape"),
-            *_of(_TRACER, "get_shape", "numpy", "set_shape"),
-            *_of("keras:KerasTensor", "get_shape", "set_shape"),
-            *_of("keras:Variable", "__iter__", "get_shape", "initialized_value", "numpy", "read_value", "set_shape"),
+    },
+    ("stratagem.fit.while_tracing", Extent.STEP): {
+        "gradients are summed over replicas where an optimizer is applied": (
+            f"{_OPTIMIZER} apply stateless_apply",
+            f"{_SCALING} stateless_apply",
         ),
-    ),
-    Patch(
-        "stratagem.tf.eager.compat",
-        "TensorFlow's derivatives of abs(x) and x ** y",
-        (
-            *_of(_ARRAY, "__abs__", "__pow__", "__rpow__"),
-            *_of(_TRACER, "__abs__", "__pow__", "__rpow__"),
-            *_of("keras:Variable", "__pow__", "__rpow__"),
+        "losses and statistics of a share add up to those of the batch": (
+            "keras.src.losses.loss: apply_mask reduce_values",
+            *("keras:losses.Circle call", "keras:losses.Dice call", "keras:losses.Tversky call"),
+            f"{_BATCH_NORMALIZATION} _moments",
         ),
-    ),
-    Patch(
-        "stratagem.tf.eager.compat",
-        "x[5] of five elements is refused, where JAX takes the last one",
-        (*_of(_ARRAY, "__getitem__"), *_of(_TRACER, "__getitem__")),
-    ),
-    Patch(
-        "stratagem.estimator.updates",
-        "optimizer.minimize(loss) in a model function",
-        _of(_OPTIMIZER, "compute_gradients", "minimize"),
-    ),
-    Patch(
-        "stratagem.estimator.variables",
-        "a model function that runs again finds the variables and optimizers that it made at first",
-        (*_of("keras:Variable", "__init__", "__new__", "assign"), *_of(_OPTIMIZER, "__init__")),
-    ),
+        "a step of (data), as in TensorFlow, may end with `return super().train_step(data)`": (
+            f"{_JAX_TRAINER} train_step test_step predict_step",
+        ),
+    },
+    ("stratagem.tf.keras.compat", Extent.PROCESS): {
+        "arguments and names that optimizers had in Keras 2: Adam(lr=...), optimizer.lr, minimize": (
+            f"{_BASE_OPTIMIZER} __init__ get_weights lr set_weights weights",
+            f"{_OPTIMIZER} minimize",
+            f"{_SCALING} apply_gradients get_scaled_loss get_unscaled_gradients loss_scale",
+        ),
+        "add_weight('name', ...) and reset_states, as a program's own layers and metrics use them in Keras 2": (
+            "keras:Layer add_weight",
+            "keras:metrics.Metric add_weight reset_state reset_states",
+        ),
+        "Constant([1.0, 2.0]) and InputLayer(input_shape=...)": (
+            "keras:initializers.Constant __call__",
+            "keras:layers.InputLayer __init__",
+        ),
+        "arguments, file names and attributes that models had in Keras 2": (
+            f"{_BASE_TRAINER} compile",
+            "keras:Model build compiled_loss compiled_metrics fit evaluate predict save save_weights load_weights",
+        ),
+    },
+    ("stratagem.tf.keras.derivatives.compat", Extent.PROCESS): {
+        "TensorFlow's derivatives in Keras's losses, activations, regularisers and layers": (
+            f"{_OPERATIONS}.core|core stop_gradient",
+            f"{_OPERATIONS}.math|math rsqrt",
+            f"{_OPERATIONS}.nn|nn categorical_crossentropy elu leaky_relu max_pool selu softsign",
+            f"{_OPERATIONS}.numpy|numpy absolute clip maximum minimum power sign sqrt",
+        ),
+    },
+    ("stratagem.tf.eager.compat", Extent.PROCESS): {
+        "methods of tf.Tensor and tf.Variable: tensor.numpy(), variable.read_value()": (
+            f"{_ARRAY} get_shape numpy set_shape",
+            f"{_TRACER} get_shape numpy set_shape",
+            "keras:KerasTensor get_shape set_shape",
+            "keras:Variable __iter__ get_shape initialized_value numpy read_value set_shape",
+        ),
+        "TensorFlow's derivatives of abs(x) and x ** y": (
+            f"{_ARRAY} __abs__ __pow__ __rpow__",
+            f"{_TRACER} __abs__ __pow__ __rpow__",
+            "keras:Variable __pow__ __rpow__",
+        ),
+        "x[5] of five elements is refused, where JAX takes the last one": (
+            f"{_ARRAY} __getitem__",
+            f"{_TRACER} __getitem__",
+        ),
+    },
+    ("stratagem.estimator.updates", Extent.PROCESS): {
+        "optimizer.minimize(loss) in a model function": (f"{_OPTIMIZER} compute_gradients minimize",),
+    },
+    ("stratagem.estimator.variables", Extent.PROCESS): {
+        "a model function that runs again finds the variables and optimizers that it made at first": (
+            "keras:Variable __init__ __new__ assign",
+            f"{_OPTIMIZER} __init__",
+        ),
+    },
+}
+"""For each user and extent the reasons, and for each reason "module:Class attribute attribute ...".
+
+Where releases differ, the newest stands first: "module:Class|OldClass attribute|old_attribute".
+"""
+
+
+def _names(entry: str) -> Iterator[str]:
+    """Yield each attribute of an entry of the table as module:attribute."""
+    place, *attributes = entry.split()
+    module, _, owners = place.partition(":")
+    for attribute in attributes:
+        each = itertools.product(attribute.split("|"), owners.split("|"))
+        yield f"{module}:" + "|".join(f"{owner}.{name}".removeprefix(".") for name, owner in each)
+
+
+PATCHES: Final = tuple(
+    Patch(user, extent, reason, tuple(name for entry in entries for name in _names(entry)))
+    for (user, extent), reasons in _TABLE.items()
+    for reason, entries in reasons.items()
 )
 """All of them."""
 
@@ -288,6 +264,24 @@ def install(user: str, wraps: Mapping[str, Wrap]) -> None:
             lasting += made
 
 
+def attributes(owner: str, values: Mapping[str, Any], *, where_missing: bool = False) -> dict[str, Wrap]:
+    """Return what gives a class attributes that do not depend on those it has, as `install` takes it.
+
+    Args:
+        owner: The class, without its module.
+        values: The attributes by their names.
+        where_missing: Whether those that the class has stay.
+
+    Example:
+        >>> attributes("Metric", {"count": 3})["Metric.count"](None)
+        3
+    """
+    return {
+        f"{owner}.{name}": lambda own, value=value: None if where_missing and own is not None else value
+        for name, value in values.items()
+    }
+
+
 def undo(user: str | None = None) -> None:
     """Give Keras and JAX their own attributes back.
 
@@ -360,7 +354,7 @@ def _place(name: str) -> tuple[Any, str]:
     module, _, paths = name.partition(":")
     places = []
     for path in paths.split("|"):
-        owner, _, attribute = path.rpartition(":")[2].rpartition(".")
+        owner, _, attribute = path.rpartition(".")
         with contextlib.suppress(AttributeError):
             places.append((look_up(f"{module}:{owner}") if owner else importlib.import_module(module), attribute))
     if not places:

@@ -146,13 +146,8 @@ def compute_gradients(optimizer: Any, loss: Any, var_list: Sequence[Any] | None 
 
 def install() -> None:
     """Give Keras's optimizers the methods that model functions call. A second call does nothing."""
-    patches.install(
-        __name__,
-        {
-            f"Optimizer.{method.__name__}": lambda original, method=method: method if original is None else None
-            for method in (minimize, compute_gradients)
-        },
-    )
+    methods = {method.__name__: method for method in (minimize, compute_gradients)}
+    patches.install(__name__, patches.attributes("Optimizer", methods, where_missing=True))
 
 
 def _call_in(what: str) -> Call:

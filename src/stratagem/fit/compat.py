@@ -22,22 +22,6 @@ from stratagem.mesh.mesh import Tree
 _symbolic_build: Any = (getattr(trainer, "BaseTrainer", None) or trainer.Trainer)._symbolic_build  # first: Keras 3.16
 """Keras's own building of a model from a batch, also while `fit` has put something in its place."""
 
-__all__ = [
-    "accumulates",
-    "accumulator_indices",
-    "add_slot",
-    "applied_to",
-    "begin_at_epoch",
-    "build_from_batch",
-    "built_for",
-    "count_steps",
-    "iterations_index",
-    "layers_of",
-    "mask_of",
-    "set_mask",
-    "without",
-]
-
 mask_of = get_keras_mask
 set_mask = set_keras_mask
 

@@ -8,6 +8,7 @@ applied (`fit.gradients`). The whole is one `shard_map` program for each shape o
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -68,14 +69,14 @@ class Step:
             add_slots(strategy, model.optimizer)
         self.beyond = [] if self._own is None else self._own.beyond
         """Variables that the step uses and Keras keeps no values of."""
-        groups = [group_variables(model, group) for group in kind.groups]
-        self.variables = [*(variable for group in groups for variable in group), *self.beyond]
+        groups = {group: group_variables(model, group) for group in kind.groups}
+        self.variables = [*itertools.chain.from_iterable(groups.values()), *self.beyond]
         self._policies = [
             Policy.SAME if group == "optimizer_variables" else policy_of(variable, metric=group == "metrics_variables")
-            for group in kind.groups
-            for variable in group_variables(model, group)
+            for group, variables in groups.items()
+            for variable in variables
         ]
-        self._sizes = [len(group) for group in groups]
+        self._sizes = [len(variables) for variables in groups.values()]
         if self._own is not None and self.beyond:
             self._policies += self._own.policies
             self._sizes.append(len(self.beyond))
@@ -164,10 +165,8 @@ class Step:
         return lambda views, data: structure.unflatten(run(*jax.tree.leaves((views, data))))
 
     def _on_even_share(self, split: Split) -> Callable:
-        return lambda views, data: self._user_step(own_share(split), self._exchange(), views, data)
-
-    def _exchange(self) -> Exchange:
-        return CompiledExchange() if self._eager and self.mesh.size > 1 else Exchange()
+        exchange = CompiledExchange if self._eager and self.mesh.size > 1 else Exchange
+        return lambda views, data: self._user_step(own_share(split), exchange(), views, data)
 
     def _on_uneven_share(self, split: Split) -> Callable:
         def branch(views: list[jax.Array], share: Share, exchange: Exchange, rows: Tree) -> Tree:

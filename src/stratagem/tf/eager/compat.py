@@ -7,7 +7,7 @@ start JAX's devices: a strategy of several workers must come before that. Checke
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import keras
@@ -140,8 +140,8 @@ def install() -> None:
         kind: Any = own
         kind.get_shape, kind.set_shape = _get_shape, _set_shape
     shapes = {"get_shape": _get_shape, "set_shape": _set_shape}
+    of_arrays = {**shapes, "__abs__": _abs}
     operators: dict[str, patches.Wrap] = {
-        "__abs__": lambda _: _abs,
         "__getitem__": _checked_getitem,
         "__pow__": functools.partial(_by_rule, derivatives.power),
         "__rpow__": functools.partial(_by_rule, _rpow),
@@ -158,17 +158,13 @@ def install() -> None:
     patches.install(
         __name__,
         {
-            **_added("ArrayImpl", {**shapes, "numpy": _numpy}),
-            **_added("Tracer", {**shapes, "numpy": _numpy_of_traced}),
+            **patches.attributes("ArrayImpl", {**of_arrays, "numpy": _numpy}),
+            **patches.attributes("Tracer", {**of_arrays, "numpy": _numpy_of_traced}),
             **{f"{owner}.{name}": wrap for owner in ("ArrayImpl", "Tracer") for name, wrap in operators.items()},
-            **_added("KerasTensor", shapes),
-            **_added("Variable", of_variables),
+            **patches.attributes("KerasTensor", shapes),
+            **patches.attributes("Variable", of_variables),
         },
     )
-
-
-def _added(owner: str, methods: Mapping[str, Any]) -> dict[str, patches.Wrap]:
-    return {f"{owner}.{name}": lambda _, method=method: method for name, method in methods.items()}
 
 
 install()

@@ -10,7 +10,7 @@ format of Keras 2 and its ways to prepare data, which Keras 3 has kept. Checked 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from keras.src.backend import compute_output_spec
@@ -70,14 +70,6 @@ __all__ = [
 ]
 
 
-def _where_missing(names: Mapping[str, Any], owner: str) -> dict[str, patches.Wrap]:
-    """Return what gives a class the attributes that it has not."""
-    return {
-        f"{owner}.{name}": lambda original, value=value: value if original is None else None
-        for name, value in names.items()
-    }
-
-
 def _keeping_what_was_compiled(original: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap `Model.save`: Keras takes the optimizer out of what `compile` was given when it writes an HDF5 file.
 
@@ -109,20 +101,20 @@ def install() -> None:
         __name__,
         {
             "BaseOptimizer.__init__": old_optimizers.taking_old_arguments,
-            **_where_missing(old_optimizers.NAMES, "BaseOptimizer"),
+            **patches.attributes("BaseOptimizer", old_optimizers.NAMES, where_missing=True),
             # Also where an Estimator has set its own, which is for model functions only; this one knows both.
-            "Optimizer.minimize": lambda _: old_optimizers.minimize,
+            **patches.attributes("Optimizer", {"minimize": old_optimizers.minimize}),
             "LossScaleOptimizer.apply_gradients": old_optimizers.scaling_again,
-            **_where_missing(old_optimizers.NAMES_OF_SCALING, "LossScaleOptimizer"),
+            **patches.attributes("LossScaleOptimizer", old_optimizers.NAMES_OF_SCALING, where_missing=True),
             "Metric.reset_state": old_metrics.calling_old_reset,
-            "Metric.reset_states": lambda _: old_metrics.reset_states,
+            **patches.attributes("Metric", {"reset_states": old_metrics.reset_states}),
             "Metric.add_weight": old_metrics.naming_first,
             "Layer.add_weight": old_metrics.naming_first,
             "Constant.__call__": old_initializers.filling_in_order,
             "InputLayer.__init__": old_models.shaped_by_input_shape,
             # There, not on `Model`: `load_model` asks whether a model's `compile` is this one.
             "BaseTrainer.compile": old_models.taking_metrics_third,
-            **_where_missing(old_models.NAMES, "Model"),
+            **patches.attributes("Model", old_models.NAMES, where_missing=True),
             **{f"Model.{name}": old_models.passing_over_hints for name in ("fit", "evaluate", "predict")},
             "Model.build": functools.partial(old_models.building_by_a_call, outputs_of=compute_output_spec),
             "Model.save": _saving,
