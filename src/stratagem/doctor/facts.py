@@ -1,4 +1,4 @@
-"""What each task knows of itself, and what is wrong when all tasks' facts are laid side by side."""
+"""Facts that each task knows of itself, and what is wrong when those of all tasks are laid side by side."""
 
 from __future__ import annotations
 

@@ -306,9 +306,9 @@ def _making(kind: StepKind) -> Callable[[Callable], Callable]:
 
 
 def _whole_in_one_process(original: Callable) -> Callable:
-    """Wrap Keras's `state_sync`, by which callbacks read a model while it trains: gradients accumulate in parts.
+    """Wrap Keras's `state_sync`, by which callbacks read a model while it trains: put accumulated gradients together.
 
-    With several workers a callback may run on the chief alone, and no collective can. There the parts are put
+    With several workers a callback may run on the chief alone, where no collective can run. Their gradients are put
     together at the end of each epoch, and where a `Checkpoint` is saved.
     """
 
@@ -328,7 +328,7 @@ def _whole_in_one_process(original: Callable) -> Callable:
 def _state_where_it_is_needed(original: Callable) -> Callable:
     """Wrap `_get_jax_state`, which reads the values of all variables and takes them away from a model that trains.
 
-    Of variables that live elsewhere it would read one after another, and huge ones whole.
+    It would read variables that live elsewhere one after another, and huge ones whole.
     """
 
     @functools.wraps(original)

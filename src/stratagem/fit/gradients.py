@@ -178,7 +178,7 @@ def _replaced_or(
     places: Places,
     targets: Sequence[Any],
 ) -> Reduced:
-    """Return gradients that are reduced, and what variables become that a gradient replaces: the greatest of all.
+    """Return reduced gradients; for a variable that its gradient replaces, the greatest value of all replicas.
 
     Keras keeps the greatest numbers that it has seen there, and the scales of float8 that follow from them
     (https://keras.io/api/quantizers): one device would have seen those of all rows.
@@ -220,8 +220,8 @@ def _plainly_combined(context: ReplicaContext, gradients: Sequence[jax.Array | N
     weighted = _weighted(context, gradients)
     if not isinstance(weight, float) or weight == 1.0:
         return _summed(context, weighted)
-    # All replicas count alike: of the sums, XLA scales the large ones while it applies them. Scaled before, each is
-    # read and written once more. Short floats could overflow.
+    # All replicas count alike, so the sums can be scaled: XLA does it while it applies them, where gradients that are
+    # scaled before would be read and written once more. Not those of short floats, which could overflow.
     late = [gradient is not None and gradient.dtype.itemsize >= _WIDE for gradient in gradients]
     chosen = zip(gradients, weighted, late, strict=True)
     sums: list[Any] = _summed(context, [gradient if is_late else early for gradient, early, is_late in chosen])

@@ -1,4 +1,4 @@
-"""What compression keeps of gradients between steps: variables of the optimizer, so that every step carries them on.
+"""Slots for what compression keeps of gradients between steps: variables of the optimizer, which every step carries on.
 
 Files that Keras writes do not have them: they open without a strategy as well. A backup of `fit` has them.
 """
@@ -22,10 +22,10 @@ from stratagem.replica.context import StrategyLike
 
 @dataclass(frozen=True)
 class Places:
-    """Where in a list of variables those stand that compression needs.
+    """Positions in a list of variables of those that compression needs.
 
     Args:
-        slots: Of each gradient its slots.
+        slots: The slots of each gradient.
         loss_scale: The factor that gradients have at this step and may not have at the next; None where there is none.
     """
 

@@ -1,4 +1,4 @@
-"""What Keras calls as `model.train_function`, `test_function` or `predict_function` of a model of a strategy."""
+"""The function that Keras calls as `train_function`, `test_function` or `predict_function` of a model of a strategy."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class StepFunction(StepOfStrategy):
         return as_returned(results[-1], self.step.returns_own_values), state
 
     def _with_beyond(self, state: State) -> State:
-        """Return the state with the values of what the model's own step uses beside."""
+        """Return the state, and the values of variables that only the model's own step uses."""
         if not self.step.beyond:
             return state
         values = values_of(self.step.beyond)
@@ -103,7 +103,7 @@ class StepFunction(StepOfStrategy):
         return (*state, values)
 
     def _without_beyond(self, state: State) -> State:
-        """Return the state as Keras keeps it; the rest goes back into its variables."""
+        """Return the state as Keras keeps it, and assign the other values to their variables."""
         if not self.step.beyond:
             return state
         assign_all(self.step.beyond, state[-1])

@@ -1,7 +1,7 @@
-"""What Keras computes otherwise while a step is traced on a replica (`core.patches`, Extent.STEP).
+"""Replacements of Keras's functions while a step is traced on a replica (`core.patches`, Extent.STEP).
 
-Each replacement asks which replica is being traced (`current_replica_context`); where none is, in other threads say, it
-is Keras's own function. `Step` and `program.tracing.Replayable` enter the context.
+Each replacement asks which replica is being traced (`current_replica_context`); where none is, as in other threads, it
+calls Keras's own function. `Step` and `program.tracing.Replayable` enter the context.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What all strategies share. All semantics are documented here; a strategy documents its difference."""
+"""Base class of all strategies. It documents all semantics; each strategy documents its difference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which devices a strategy uses, from what the user wrote."""
+"""Devices of a strategy, by the names that the user wrote."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the progress line of `fit` shows of a cluster with parameter servers."""
+"""State of a cluster with parameter servers, as the progress line of `fit` shows it."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ returns; what it reports are the metrics as an earlier function saw them, over a
 where a callback asks for the model, the loop waits for all of them and reads the metrics where they live.
 
 The chief reads the data, each batch once, and sends it to the worker that computes; so any input of `fit` will do, and
-`evaluate` visits each example once. Of a `DatasetCreator` each worker makes and reads a dataset of its own.
+`evaluate` visits each example once. With a `DatasetCreator` each worker makes and reads a dataset of its own.
 """
 
 from __future__ import annotations

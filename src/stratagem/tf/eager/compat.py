@@ -1,4 +1,4 @@
-"""What `stratagem.tf` adds to the arrays of JAX and NumPy and to Keras's variables: the methods of `tf.Tensor`.
+"""Methods of `tf.Tensor` that `stratagem.tf` adds to JAX's arrays and Keras's variables (`core.patches`).
 
 The only private name: the class of JAX's arrays, `jaxlib._jax.ArrayImpl`. Not reached through an array, which would
 start JAX's devices: a strategy of several workers must come before that. Checked on JAX 0.10.2.

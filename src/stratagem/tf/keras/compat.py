@@ -1,4 +1,4 @@
-"""Keras's objects under the names they had in Keras 2: what `stratagem.tf.keras` adds to Keras's own classes.
+"""Names of Keras 2 that `stratagem.tf.keras` adds to Keras's own classes.
 
 A program that holds an optimizer, a metric or a model calls its methods; no namespace stands between them, and most
 objects are made by Keras itself. So what is gone is put back into Keras's classes, when `stratagem.tf.keras` is first
