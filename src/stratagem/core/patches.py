@@ -73,6 +73,9 @@ _TABLE: Final[Mapping[tuple[str, Extent], Mapping[str, Sequence[str]]]] = {
             f"{_JAX_TRAINER} fit evaluate predict train_on_batch test_on_batch predict_on_batch",
         ),
         "all workers may save: one file, written once, there whole or not at all": ("keras:Model save save_weights",),
+        "callbacks and checkpoints read the state of a model as its steps have left it, wherever that is": (
+            f"{_JAX_TRAINER} state_sync|jax_state_sync",
+        ),
         "BatchNormalization(synchronized=True), which Keras refuses on JAX": (
             f"{_BATCH_NORMALIZATION} __init__",
             f"{_OPERATIONS}.nn|nn moments",
@@ -88,7 +91,7 @@ _TABLE: Final[Mapping[tuple[str, Extent], Mapping[str, Sequence[str]]]] = {
             "keras.src.backend.jax.trainer:JAXEpochIterator _get_iterator",
             "keras.src.trainers.epoch_iterator:EpochIterator _enumerate_iterator",
             "keras:callbacks.CallbackList __init__",
-            f"{_JAX_TRAINER} state_sync|jax_state_sync _get_jax_state _maybe_symbolic_build",
+            f"{_JAX_TRAINER} _get_jax_state _maybe_symbolic_build",
             f"{_JAX_TRAINER} make_train_function make_test_function make_predict_function",
             f"{_BASE_TRAINER} _symbolic_build",
         ),

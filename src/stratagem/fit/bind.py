@@ -123,6 +123,7 @@ def install(default_strategy: Callable[[], StrategyLike]) -> None:
             **{f"JAXTrainer.{name}": in_session for name in KIND_OF},
             "Model.save": by_one_worker,
             "Model.save_weights": by_one_worker,
+            "JAXTrainer.state_sync": _whole_in_one_process,
             "BatchNormalization.__init__": _allowing_synchronized,
             "nn.moments": losses.sharing_moments,
             "Optimizer.apply_gradients": gradients.opting_out,
@@ -131,7 +132,6 @@ def install(default_strategy: Callable[[], StrategyLike]) -> None:
             "JAXEpochIterator._get_iterator": _direct_iterator,
             "EpochIterator._enumerate_iterator": skipping_steps,
             "CallbackList.__init__": resumer_last,
-            "JAXTrainer.state_sync": _whole_in_one_process,
             "JAXTrainer._get_jax_state": _state_where_it_is_needed,
             **{f"JAXTrainer.make_{kind.function}": _making(kind) for kind in (TRAIN, TEST, PREDICT)},
             "BaseTrainer._symbolic_build": _building_by_own_step,
@@ -212,6 +212,26 @@ def _running(session: Session, resumer: ResumesFit | None, callbacks: Any) -> It
             compat.begin_at_epoch(session.model, None)
         for adapter in session.adapters:
             adapter.close()
+
+
+def _whole_in_one_process(original: Callable) -> Callable:
+    """Wrap Keras's `state_sync`, by which callbacks read a model while it trains: put accumulated gradients together.
+
+    With several workers a callback may run on the chief alone, where no collective can run. Their gradients are put
+    together at the end of each epoch, and where a `Checkpoint` is saved.
+    """
+
+    @functools.wraps(original)
+    def state_sync(model: Any) -> None:
+        strategy = strategy_of(model)
+        if strategy is not None and strategy.finish_steps(model):
+            compat.give_back_state(model)  # of variables that live elsewhere it is older than what the steps have left
+            return
+        original(model)
+        if strategy is not None and not strategy.mesh.multi_process:
+            make_whole(model)
+
+    return state_sync
 
 
 def _allowing_synchronized(original: Callable) -> Callable:
@@ -303,26 +323,6 @@ def _making(kind: StepKind) -> Callable[[Callable], Callable]:
         return make
 
     return wrap
-
-
-def _whole_in_one_process(original: Callable) -> Callable:
-    """Wrap Keras's `state_sync`, by which callbacks read a model while it trains: put accumulated gradients together.
-
-    With several workers a callback may run on the chief alone, where no collective can run. Their gradients are put
-    together at the end of each epoch, and where a `Checkpoint` is saved.
-    """
-
-    @functools.wraps(original)
-    def state_sync(model: Any) -> None:
-        strategy = strategy_of(model)
-        if strategy is not None and strategy.finish_steps(model):
-            compat.give_back_state(model)  # of variables that live elsewhere it is older than what the steps have left
-            return
-        original(model)
-        if strategy is not None and not strategy.mesh.multi_process:
-            make_whole(model)
-
-    return state_sync
 
 
 def _state_where_it_is_needed(original: Callable) -> Callable:
