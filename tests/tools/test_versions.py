@@ -18,7 +18,7 @@ NEWEST = Row("3.13", Packages.NEWEST)
 
 
 def case(name: str, inside: str = "") -> str:
-    return f'<testcase classname="tests.unit.fit.test_seam" name="{name}" time="0.1">{inside}</testcase>'
+    return f'<testcase classname="tests.unit.fit.test_bind" name="{name}" time="0.1">{inside}</testcase>'
 
 
 def report(*cases: str) -> Report:
@@ -83,7 +83,7 @@ def test_report_of_pytest_is_read() -> None:
         case("test_d", '<skipped type="pytest.skip" message="needs an NVIDIA GPU">x</skipped>'),
         case("test_e", '<skipped type="pytest.xfail" message="Keras 3.16 scans itself">x</skipped>'),
     )
-    name = "tests.unit.fit.test_seam::test_"
+    name = "tests.unit.fit.test_bind::test_"
     assert found == Report(
         1,
         {f"{name}b": "KeyError: 1", f"{name}c": "failed on setup with x"},

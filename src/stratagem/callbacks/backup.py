@@ -20,7 +20,7 @@ from stratagem.checkpoint.state_file import latest_checkpoint
 from stratagem.cluster.bootstrap import current_peers
 from stratagem.core.errors import InputError, UsageError
 from stratagem.core.log import announce
-from stratagem.fit import compat, seam
+from stratagem.fit import bind, compat
 from stratagem.fit.resuming import Session
 from stratagem.replica.context import StrategyLike
 from stratagem.strategy.base import one_replica
@@ -84,7 +84,7 @@ class BackupAndRestore(keras.callbacks.Callback):
         self._others: Sequence[Any] = ()
         self._restored: Snapshot | None = None
         self._watch: PreemptionWatch | None = None
-        seam.install(one_replica)
+        bind.install(one_replica)
 
     # What `fit` asks -----------------------------------------------------------------------------
 

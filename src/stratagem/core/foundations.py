@@ -122,17 +122,24 @@ FOUNDATIONS: Final = (
         "fit, evaluate and predict under a strategy",
         (
             "keras.src.backend:compute_output_spec",
-            "keras.src.backend:ops.nn.moments|nn.moments",
             "keras.src.backend.common.masking:get_keras_mask",
             "keras.src.backend.common.masking:set_keras_mask",
+            "keras.src.trainers.trainer:BaseTrainer._symbolic_build|Trainer._symbolic_build",
+        ),
+    ),
+    Foundation(
+        "stratagem.core.patches",
+        "fit, evaluate and predict under a strategy",
+        (
+            "keras.src.backend:ops.nn.moments|nn.moments",
             "keras.src.backend.jax.trainer:JAXEpochIterator._get_iterator",
             "keras.src.backend.jax.trainer:Trainer.state_sync|JAXTrainer.jax_state_sync",
             "keras.src.layers.normalization.batch_normalization:BatchNormalization._moments",
             "keras.src.losses.loss:apply_mask",
             "keras.src.losses.loss:reduce_values",
+            "keras.src.optimizers.base_optimizer:BaseOptimizer",
             "keras.src.trainers.data_adapters:get_data_adapter",
             "keras.src.trainers.epoch_iterator:EpochIterator._enumerate_iterator",
-            "keras.src.trainers.trainer:BaseTrainer._symbolic_build|Trainer._symbolic_build",
         ),
     ),
     Foundation(
@@ -167,7 +174,6 @@ FOUNDATIONS: Final = (
             ),
             "keras.src.backend:compute_output_spec",
             "keras.src.legacy.saving.legacy_h5_format:save_weights_to_hdf5_group",
-            "keras.src.optimizers.base_optimizer:BaseOptimizer",
         ),
     ),
     Foundation(

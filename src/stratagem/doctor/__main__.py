@@ -10,6 +10,7 @@ import click
 from stratagem.cluster.bootstrap import current_peers
 from stratagem.cluster.detect import detect
 from stratagem.cluster.resolver import ClusterResolver
+from stratagem.core import patches
 from stratagem.core.errors import StratagemError
 from stratagem.core.findings import Finding, has_failed, passed, table
 from stratagem.core.types import CommunicationOptions
@@ -22,7 +23,10 @@ from stratagem.strategy.multi_worker_mirrored import MultiWorkerMirroredStrategy
 @click.option("--dataset", metavar="MODULE:FUNCTION")
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), default=60.0, metavar="SECONDS")
 def main(backup_dir: str | None, dataset: str | None, timeout: float) -> None:
-    """Look at the cluster of this task; the chief prints what all found. The exit code is 1 where something failed."""
+    """Look at the cluster of this task; the chief prints what all found, and what is replaced in Keras and JAX.
+
+    The exit code is 1 where something failed.
+    """
     sys.path.insert(0, os.getcwd())
     findings: list[Finding] = []
     prints = True
@@ -37,7 +41,7 @@ def main(backup_dir: str | None, dataset: str | None, timeout: float) -> None:
     except StratagemError as error:
         findings.append(Finding("meeting" if findings else "cluster", "FAIL", str(error)))
     if prints:
-        print(table(findings), flush=True)
+        print(table(findings), patches.table(), sep="\n\n", flush=True)
     sys.exit(1 if has_failed(findings) else 0)
 
 

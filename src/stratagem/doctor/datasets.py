@@ -1,4 +1,4 @@
-"""Whether the dataset that a function makes is read once by all workers together, and divided rightly."""
+"""Check that all workers together read each example of a dataset once, and that it is divided rightly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each task knows of itself, and what is wrong when all tasks' facts are laid side by side."""
+"""Facts that each task knows of itself, and what is wrong when those of all tasks are laid side by side."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import jax
 
@@ -96,26 +96,16 @@ def _folder_facts(folder: Path) -> dict[str, Any]:
 
 def _compare_versions(all_facts: Sequence[Facts]) -> Finding:
     holders = _holders((fact["task"], _shown(fact["versions"])) for fact in all_facts)
-    if len(holders) == 1:
-        return passed("versions", next(iter(holders)))
-    return Finding(
-        "versions",
-        "FAIL",
-        _by_holder(holders),
-        "Install the same versions on every machine: tasks that compile different programs wait for each other.",
-    )
+    repair = "Install the same versions on every machine: tasks that compile different programs wait for each other."
+    return passed("versions", next(iter(holders))) if len(holders) == 1 else _differing("versions", holders, repair)
 
 
 def _compare_devices(all_facts: Sequence[Facts]) -> Finding:
     holders = _holders((fact["task"], _counted(fact["devices"])) for fact in all_facts)
     if len(holders) == 1:
         return passed("devices", f"{next(iter(holders))} on each of {len(all_facts)} task(s)")
-    return Finding(
-        "devices",
-        "warn",
-        _by_holder(holders),
-        "Every step waits for the slowest device: give the tasks equal ones, or leave the odd ones out.",
-    )
+    repair = "Every step waits for the slowest device: give the tasks equal ones, or leave the odd ones out."
+    return _differing("devices", holders, repair, "warn")
 
 
 def _compare_clocks(all_facts: Sequence[Facts]) -> Finding:
@@ -158,8 +148,11 @@ def _holders(said: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     return holders
 
 
-def _by_holder(holders: Mapping[str, Sequence[str]]) -> str:
-    return "\n".join(f"{text} on {name_some(tasks)}" for text, tasks in holders.items())
+def _differing(
+    check: str, holders: Mapping[str, Sequence[str]], repair: str, verdict: Literal["warn", "FAIL"] = "FAIL"
+) -> Finding:
+    found = "\n".join(f"{text} on {name_some(tasks)}" for text, tasks in holders.items())
+    return Finding(check, verdict, found, repair)
 
 
 def _shown(versions: Mapping[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""How fast values travel between the replicas."""
+"""Speed at which values travel between the replicas."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import keras
 
+from stratagem.core import patches
 from stratagem.core.errors import InputError, UsageError
 from stratagem.estimator import rates
 from stratagem.estimator.running_call import Call, current_call
@@ -145,9 +146,8 @@ def compute_gradients(optimizer: Any, loss: Any, var_list: Sequence[Any] | None 
 
 def install() -> None:
     """Give Keras's optimizers the methods that model functions call. A second call does nothing."""
-    for method in (minimize, compute_gradients):
-        if not hasattr(keras.optimizers.Optimizer, method.__name__):
-            setattr(keras.optimizers.Optimizer, method.__name__, method)
+    methods = {method.__name__: method for method in (minimize, compute_gradients)}
+    patches.install(__name__, patches.attributes("Optimizer", methods, where_missing=True))
 
 
 def _call_in(what: str) -> Call:
@@ -167,7 +167,6 @@ def _gradients(tape: GradientTape, loss: Any, var_list: Sequence[Any] | None, we
     if not variables:
         raise UsageError(
             "minimize was called for a loss, and no trainable variable has been used to compute it.",
-            "There is nothing to train.",
             "Compute the loss in model_fn from the outputs of layers, under the given tape if there is one.",
         )
     weights = None if weight is None else [weight]
@@ -178,7 +177,6 @@ def _gradients(tape: GradientTape, loss: Any, var_list: Sequence[Any] | None, we
         raise UsageError(
             f"minimize: the loss does not depend on any of {len(variables)} variable(s), "
             f"{', '.join(variable.path for variable in variables[:3])} among them.",
-            "There is no gradient to train with.",
             "Compute the loss from what the model returns; keras.ops keeps the connection, NumPy does not.",
         )
     return found if var_list is None else pairs
@@ -188,6 +186,5 @@ def _check_step(global_step: Any) -> None:
     if global_step is not None and not isinstance(global_step, keras.Variable):
         raise InputError(
             f"minimize was given global_step={global_step!r}.",
-            "It is no variable that steps could be counted in.",
             "Write global_step=stratagem.estimator.get_or_create_global_step(), or leave it out.",
         )

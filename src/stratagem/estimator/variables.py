@@ -22,10 +22,10 @@ import numpy as np
 from jax.core import Tracer
 
 from stratagem.checkpoint.compat import give
+from stratagem.core import patches
 from stratagem.core.errors import InputError, UsageError
 from stratagem.estimator import rates
 from stratagem.estimator.compat import fresh_names, let_go
-from stratagem.fit.compat import replace
 from stratagem.program.compat import stored_dtype
 from stratagem.program.remote_values import lives_elsewhere
 
@@ -181,10 +181,15 @@ def is_of_program(variable: Any) -> bool:
 
 def install() -> None:
     """Let Keras ask the store that is being filled before it makes a variable. A second call does nothing."""
-    replace(keras.Variable, "__new__", _found_again)
-    replace(keras.Variable, "__init__", _made_once)
-    replace(keras.Variable, "assign", _begun_with)
-    replace(keras.optimizers.Optimizer, "__init__", _noted)
+    patches.install(
+        __name__,
+        {
+            "Variable.__new__": _found_again,
+            "Variable.__init__": _made_once,
+            "Variable.assign": _begun_with,
+            "Optimizer.__init__": _noted,
+        },
+    )
 
 
 def _found_again(original: Callable[..., Any]) -> Any:

@@ -1,4 +1,4 @@
-"""The seam into Keras: `fit`, `evaluate` and `predict` of a model that belongs to a strategy."""
+"""Binding to Keras: `fit`, `evaluate` and `predict` of a model that belongs to a strategy."""
 
 from __future__ import annotations
 

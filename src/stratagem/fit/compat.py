@@ -1,100 +1,29 @@
 """Private parts of Keras that `fit` stands on.
 
 Checked on Keras 3.15.1 (`make test-floor` checks the oldest version named in pyproject.toml).
-Everything here is a thin accessor or an installation; what is installed stands in the other files.
-
-Nothing of Keras is changed when Stratagem is imported. `install` runs when the first strategy is
-made. What it wraps does what Keras does for models that belong to no strategy; files are written whole or not at all.
+Everything here is a thin accessor. What is replaced in Keras is listed in `core.patches`.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import jax
 import keras
-from keras.src import backend
 from keras.src.backend import compute_output_spec
 from keras.src.backend.common.masking import get_keras_mask, set_keras_mask
-from keras.src.backend.jax import trainer as jax_trainer
-from keras.src.layers.normalization import batch_normalization
-from keras.src.losses import loss as loss_module
-from keras.src.trainers import data_adapters, epoch_iterator
-from keras.src.trainers import trainer as base_trainer
+from keras.src.trainers import trainer
 
 from stratagem.feed.compat import unpack
 from stratagem.mesh.mesh import Tree
 
-Trainer: Any = getattr(jax_trainer, "JAXTrainer", None) or vars(jax_trainer)["Trainer"]  # since Keras 3.16
-"""Keras's trainer on JAX: the base of every model."""
-
-BaseTrainer: Any = getattr(base_trainer, "BaseTrainer", None) or base_trainer.Trainer  # the first since Keras 3.16
-"""Where `compile` is. `load_model` compares a model's `compile` with this one to see whether it is Keras's own."""
-
-BUILDING: Final = [
-    (BaseTrainer, "_symbolic_build"),
-    *([(Trainer, "_maybe_symbolic_build")] if hasattr(Trainer, "_maybe_symbolic_build") else []),  # since Keras 3.16
-]
-"""Methods by which Keras's loops build a model from a batch. The second takes a batch of the data for it."""
-
-STATE_SYNC: Final = "state_sync" if hasattr(Trainer, "state_sync") else "jax_state_sync"  # the first since Keras 3.16
-"""The method by which Keras gives a model's variables the values that its loop keeps."""
-
-__all__ = [
-    "BUILDING",
-    "STATE_SYNC",
-    "BaseTrainer",
-    "Trainer",
-    "accumulates",
-    "accumulator_indices",
-    "add_slot",
-    "applied_to",
-    "begin_at_epoch",
-    "build_from_batch",
-    "built_for",
-    "count_steps",
-    "iterations_index",
-    "layers_of",
-    "mask_of",
-    "replace",
-    "set_mask",
-    "without",
-]
-
-_originals: dict[tuple[Any, str], Any] = {}
+_symbolic_build: Any = (getattr(trainer, "BaseTrainer", None) or trainer.Trainer)._symbolic_build  # first: Keras 3.16
+"""Keras's own building of a model from a batch, also while `fit` has put something in its place."""
 
 mask_of = get_keras_mask
 set_mask = set_keras_mask
-
-
-def replace(owner: Any, name: str, wrap: Callable[[Any], Any]) -> None:
-    """Replace an attribute by its wrapped self, once.
-
-    Args:
-        owner: Class or module.
-        name: The attribute.
-        wrap: Function from the original to what takes its place.
-    """
-    if (owner, name) not in _originals:
-        original = getattr(owner, name)
-        _originals[owner, name] = original
-        setattr(owner, name, wrap(original))
-
-
-def seam_points() -> dict[str, tuple[Any, str]]:
-    """Name the private places that the seam stands on."""
-    return {
-        "data_adapter": (data_adapters, "get_data_adapter"),
-        "epoch_iterator": (jax_trainer.JAXEpochIterator, "_get_iterator"),
-        "steps_of_epoch": (epoch_iterator.EpochIterator, "_enumerate_iterator"),
-        "reduce_values": (loss_module, "reduce_values"),
-        "apply_mask": (loss_module, "apply_mask"),
-        "moments": (getattr(backend, "ops", backend).nn, "moments"),  # the first since Keras 3.16
-        "masked_moments": (batch_normalization.BatchNormalization, "_moments"),
-        "batch_normalization": (batch_normalization.BatchNormalization, "__init__"),
-    }
 
 
 # Where `fit` begins ------------------------------------------------------------------------------
@@ -182,8 +111,7 @@ def build_from_batch(model: Any, batch: Tree, *, inputs_only: bool) -> None:
     """
     batch = jax.tree.map(_as_on_devices, batch)
     if not inputs_only:
-        # Keras's own, also where the seam has put something in its place.
-        _originals.get((BaseTrainer, "_symbolic_build"), BaseTrainer._symbolic_build)(model, data_batch=batch)
+        _symbolic_build(model, data_batch=batch)
     elif not all(layer.built for layer in layers_of(model)):
         x, _, _ = unpack(batch)
         specs = keras.tree.map_structure(

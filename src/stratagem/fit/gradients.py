@@ -6,8 +6,9 @@ replicas, so clipping, loss scaling and every optimizer see what one device woul
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import jax
@@ -21,6 +22,9 @@ from stratagem.mesh.packs import sum_over_replicas
 from stratagem.program.rules.at_centre import update_at_centre
 from stratagem.program.tracing import TracedVariables, note_updated_alike
 from stratagem.replica.context import ReplicaContext, current_replica_context
+
+Reduced = tuple[list[jax.Array | None], list[Any]]
+"""Gradients of all replicas, and the state after that."""
 
 _WIDE: Final = 4
 """Bytes of a float that has room for a sum over replicas before it becomes a mean."""
@@ -41,21 +45,15 @@ def reducing_stateless_apply(original: Callable) -> Callable:
             return original(optimizer, optimizer_variables, grads, trainable_variables)
         warn_without_slots(context.strategy, optimizer)
         mesh = context.strategy.mesh
+        targets = compat.applied_to(optimizer)
 
         def crossing(state: list[Any], gradients: list[Any], weights: list[Any]) -> Tree:
-            context.applying_gradients = True
-            try:
-                targets = compat.applied_to(optimizer)
+            with _applying(context):
                 places = places_of_slots(optimizer, targets, optimizer.variables)
-                replacing = _replacing(context, gradients, targets)
-                if compat.accumulates(optimizer) and not mesh.central:
-                    gradients, state = _reduced_at_update(context, optimizer, gradients, state, places)
-                else:
-                    gradients, state = combine(context, gradients, state, places)
-                gradients = [g if r is None else r for g, r in zip(gradients, replacing, strict=True)]
+                at_update = compat.accumulates(optimizer) and not mesh.central
+                reduced = functools.partial(_reduced_at_update, optimizer=optimizer) if at_update else combine
+                gradients, state = _replaced_or(reduced, context, gradients, state, places, targets)
                 return update_at_centre(mesh, functools.partial(original, optimizer), state, gradients, weights)
-            finally:
-                context.applying_gradients = False
 
         return context.exchange.call(crossing, list(optimizer_variables), list(grads), list(trainable_variables))
 
@@ -94,15 +92,10 @@ def reducing_apply(original: Callable) -> Callable:
             return [scope.get_current_value(variable) for variable in variables]
 
         def crossing(gradients: list[Any], values: list[Any]) -> list[Any]:
-            context.applying_gradients = True
-            try:
+            with _applying(context):
                 if not combined:
-                    replacing = _replacing(context, gradients, targets)
-                    gradients, values = combine(context, gradients, values, places)
-                    gradients = [g if r is None else r for g, r in zip(gradients, replacing, strict=True)]
+                    gradients, values = _replaced_or(combine, context, gradients, values, places, targets)
                 return update_at_centre(context.strategy.mesh, update, gradients, values)
-            finally:
-                context.applying_gradients = False
 
         new = context.exchange.call(crossing, list(grads), [variable.value for variable in variables])
         for variable, value in zip(variables, new, strict=True):
@@ -110,6 +103,16 @@ def reducing_apply(original: Callable) -> Callable:
         return None
 
     return apply
+
+
+@contextlib.contextmanager
+def _applying(context: ReplicaContext) -> Iterator[None]:
+    """Note that gradients are being applied: what an optimizer calls of another must not combine them again."""
+    context.applying_gradients = True
+    try:
+        yield
+    finally:
+        context.applying_gradients = False
 
 
 def traceable(original: Callable) -> Callable:
@@ -167,27 +170,34 @@ def opting_out(original: Callable) -> Callable:
     return apply_gradients
 
 
-def _replacing(
-    context: ReplicaContext, gradients: Sequence[jax.Array | None], targets: Sequence[Any]
-) -> list[jax.Array | None]:
-    """Return what variables become that a gradient replaces, None for others: the greatest of all replicas.
+def _replaced_or(
+    reduced: Callable[..., Reduced],
+    context: ReplicaContext,
+    gradients: list[Any],
+    state: list[Any],
+    places: Places,
+    targets: Sequence[Any],
+) -> Reduced:
+    """Return reduced gradients; for a variable that its gradient replaces, the greatest value of all replicas.
 
     Keras keeps the greatest numbers that it has seen there, and the scales of float8 that follow from them
     (https://keras.io/api/quantizers): one device would have seen those of all rows.
     """
-    replicas = context.strategy.mesh.size
-    return [
+    several = context.strategy.mesh.size > 1
+    replacing = [
         lax.pmax(context.share.masked(gradient, -jnp.inf), AXIS)
-        if replicas > 1 and gradient is not None and target.overwrite_with_gradient
+        if several and gradient is not None and target.overwrite_with_gradient
         else None
         # Not strict: a model that its first call builds has no variables when they are asked for gradients.
         for gradient, target in zip(gradients, targets, strict=False)
     ]
+    sums, state = reduced(context, gradients, state, places)
+    return [total if new is None else new for total, new in zip(sums, replacing, strict=True)], state
 
 
 def combine(
     context: ReplicaContext, gradients: Sequence[jax.Array | None], state: list[Any], places: Places
-) -> tuple[list[jax.Array | None], list[Any]]:
+) -> Reduced:
     """Sum gradients over replicas; inside `fit`, average them by rows.
 
     Args:
@@ -207,17 +217,16 @@ def combine(
 
 def _plainly_combined(context: ReplicaContext, gradients: Sequence[jax.Array | None]) -> list[jax.Array | None]:
     weight = context.share.weight if context.mean_gradients else 1.0
+    weighted = _weighted(context, gradients)
     if not isinstance(weight, float) or weight == 1.0:
-        return _summed(context, _weighted(context, gradients))
-    # All replicas count alike: of the sums, XLA scales the large ones while it applies them. Scaled before, each is
-    # read and written once more. Short floats could overflow.
-    early = [gradient is None or gradient.dtype.itemsize < _WIDE for gradient in gradients]
-    weights = _weighted(context, gradients)
-    sums = _summed(context, [w if is_early else g for w, g, is_early in zip(weights, gradients, early, strict=True)])
-    return [
-        total if total is None or is_early else total * jnp.asarray(weight, total.dtype)
-        for total, is_early in zip(sums, early, strict=True)
-    ]
+        return _summed(context, weighted)
+    # All replicas count alike, so the sums can be scaled: XLA does it while it applies them, where gradients that are
+    # scaled before would be read and written once more. Not those of short floats, which could overflow.
+    late = [gradient is not None and gradient.dtype.itemsize >= _WIDE for gradient in gradients]
+    chosen = zip(gradients, weighted, late, strict=True)
+    sums: list[Any] = _summed(context, [gradient if is_late else early for gradient, early, is_late in chosen])
+    scaled = zip(sums, late, strict=True)
+    return [total * jnp.asarray(weight, total.dtype) if is_late else total for total, is_late in scaled]
 
 
 def _weighted(context: ReplicaContext, gradients: Sequence[jax.Array | None]) -> list[jax.Array | None]:
@@ -239,7 +248,7 @@ def _summed(context: ReplicaContext, summands: Sequence[jax.Array | None]) -> li
 
 def _compressed(
     context: ReplicaContext, summands: Sequence[jax.Array | None], state: list[Any], places: Places
-) -> tuple[list[jax.Array | None], list[Any]]:
+) -> Reduced:
     """Sum gradients over replicas, compressed where the strategy says so; return them and the state after it."""
     compression = context.strategy.compression
     if compression is None:
@@ -262,8 +271,8 @@ def _compressed(
 
 
 def _reduced_at_update(
-    context: ReplicaContext, optimizer: Any, gradients: list[Any], state: list[Any], places: Places
-) -> tuple[list[Any], list[Any]]:
+    context: ReplicaContext, gradients: list[Any], state: list[Any], places: Places, *, optimizer: Any
+) -> Reduced:
     """Combine accumulated gradients once for each update, not at each step.
 
     Between updates every replica's accumulators hold its own sum. At an update the sum of all, with

@@ -1,4 +1,4 @@
-"""Which entries of a step's logs are results of metrics.
+"""Entries of a step's logs that are results of metrics.
 
 A step returns logs computed from its replica's own metric state. The global result exists only
 after the states of all replicas are summed, outside the step. So while a step is traced every

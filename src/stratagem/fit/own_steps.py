@@ -23,6 +23,7 @@ from stratagem.core.errors import UsageError
 from stratagem.feed.batch import count_rows
 from stratagem.feed.compat import unpack
 from stratagem.fit.compat import build_from_batch
+from stratagem.fit.records import record_of
 from stratagem.fit.step_kinds import PREDICT, StepKind, group_variables
 from stratagem.mesh.exchange import Exchange, Share
 from stratagem.mesh.mesh import AXIS, Tree
@@ -118,9 +119,6 @@ class OwnStep:
         return body
 
 
-_steps: weakref.WeakKeyDictionary[Any, dict[str, OwnStep]] = weakref.WeakKeyDictionary()
-
-
 def takes_data_alone(model: Any, kind: StepKind) -> bool:
     """Whether a model's step is one of (data), as in TensorFlow, not of (state, data).
 
@@ -136,7 +134,6 @@ def takes_data_alone(model: Any, kind: StepKind) -> bool:
         return len(needed) == 1
     raise UsageError(
         f"{type(model).__name__}.{kind.method} takes {len(needed)} arguments beside self.",
-        "How to call it is not known.",
         f"Write {kind.method}(self, state, data), as Keras does on JAX, or {kind.method}(self, data) with a "
         "stratagem.GradientTape, as in TensorFlow.",
     )
@@ -146,7 +143,7 @@ def own_step(model: Any, kind: StepKind) -> OwnStep | None:
     """Return a model's own step of (data); None where it is one of (state, data)."""
     if not takes_data_alone(model, kind):
         return None
-    return _steps.setdefault(model, {}).setdefault(kind.method, OwnStep(model, kind))
+    return record_of(model).own_steps.setdefault(kind.method, OwnStep(model, kind))
 
 
 def on_data_alone(model: Any, kind: StepKind, data: Tree) -> Tree:

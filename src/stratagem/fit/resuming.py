@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -71,6 +73,24 @@ class Session:
         ]
 
 
+_current: contextvars.ContextVar[Session | None] = contextvars.ContextVar("stratagem_session", default=None)
+
+
+def current_session() -> Session | None:
+    """Return the call of `fit` or one of its siblings that is running, or None."""
+    return _current.get()
+
+
+@contextlib.contextmanager
+def running(session: Session) -> Iterator[None]:
+    """Make a session the current one."""
+    token = _current.set(session)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
 @runtime_checkable
 class ResumesFit(Protocol):
     """A callback that may let `fit` begin elsewhere than at its beginning."""
@@ -109,17 +129,22 @@ def resumer_among(callbacks: Any) -> ResumesFit | None:
 
 
 def resumer_last(original: Callable) -> Callable:
-    """Wrap `CallbackList.__init__`: what resumes `fit` saves what the other callbacks have done, so it comes last."""
+    """Wrap `CallbackList.__init__`: see `put_resumer_last`."""
 
     @functools.wraps(original)
     def init(callback_list: Any, *args: Any, **kwargs: Any) -> None:
         original(callback_list, *args, **kwargs)
-        others = [c for c in callback_list.callbacks if not isinstance(c, ResumesFit)]
-        for resumer in [c for c in callback_list.callbacks if isinstance(c, ResumesFit)]:
-            resumer.set_others(others)
-            callback_list.callbacks = [*others, resumer]
+        put_resumer_last(callback_list)
 
     return init
+
+
+def put_resumer_last(callback_list: Any) -> None:
+    """Put what resumes `fit` behind the other callbacks, as it saves what they have done."""
+    others = [c for c in callback_list.callbacks if not isinstance(c, ResumesFit)]
+    for resumer in [c for c in callback_list.callbacks if isinstance(c, ResumesFit)]:
+        resumer.set_others(others)
+        callback_list.callbacks = [*others, resumer]
 
 
 def skipping_steps(original: Callable) -> Callable:

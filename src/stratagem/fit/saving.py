@@ -74,7 +74,6 @@ def _chief_wrote(peers: Peers, name: str, filepath: str | os.PathLike[str]) -> b
     except TimeoutError:
         raise PeerError(
             f"{peers.own} saved {os.fspath(filepath)!r}, and {peers.peers[0]} saved nothing.",
-            "Whether the file is to be written by this worker too is not known.",
             "Save on all workers, or on the chief alone: `if strategy.is_chief: model.save(path)`.",
         ) from None
     if note["path"] != os.path.abspath(filepath):
@@ -82,7 +81,6 @@ def _chief_wrote(peers: Peers, name: str, filepath: str | os.PathLike[str]) -> b
     if note["failure"] is not None:
         raise CheckpointError(
             f"{peers.peers[0]} could not save {os.fspath(filepath)!r}: {note['failure']}",
-            "There is no file, or not a whole one.",
             "Mend what that worker says.",
         )
     return os.path.exists(filepath)  # not where the same path means another disk

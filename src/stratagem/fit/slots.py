@@ -1,4 +1,4 @@
-"""What compression keeps of gradients between steps: variables of the optimizer, so that every step carries them on.
+"""Slots for what compression keeps of gradients between steps: variables of the optimizer, which every step carries on.
 
 Files that Keras writes do not have them: they open without a strategy as well. A backup of `fit` has them.
 """
@@ -22,10 +22,10 @@ from stratagem.replica.context import StrategyLike
 
 @dataclass(frozen=True)
 class Places:
-    """Where in a list of variables those stand that compression needs.
+    """Positions in a list of variables of those that compression needs.
 
     Args:
-        slots: Of each gradient its slots.
+        slots: The slots of each gradient.
         loss_scale: The factor that gradients have at this step and may not have at the next; None where there is none.
     """
 
@@ -48,6 +48,8 @@ def add_slots(strategy: StrategyLike, optimizer: Any) -> None:
     """
     if strategy.compression is None:
         return
+    if optimizer not in _slots:
+        _leave_out_of_files(optimizer)
     known = _slots.setdefault(optimizer, {})
     for variable in compat.applied_to(optimizer):
         # A variable that is overwritten by its gradient, a scale of float8 say, has none that may come late.
@@ -98,13 +100,15 @@ def places_of_slots(optimizer: Any, targets: Sequence[Any], variables: Sequence[
     return Places(slots, places[id(optimizer.dynamic_scale)] if scaled and optimizer.built else None)
 
 
-def leaving_out_slots(original: Callable) -> Callable:
-    """Wrap an optimizer's `save_own_variables` and `load_own_variables`, which go by the number of its variables."""
+def _leave_out_of_files(optimizer: Any) -> None:
+    """Let this optimizer's `save_own_variables` and `load_own_variables`, which go by number, pass over its slots."""
+    known = weakref.ref(optimizer)  # no circle: it is freed with the last reference
+    for name in ("save_own_variables", "load_own_variables"):
+        # Not by its own `__setattr__`, which tracks what it is given.
+        object.__setattr__(optimizer, name, functools.partial(_without_slots, known, name))
 
-    @functools.wraps(original)
-    def wrapper(optimizer: Any, store: Any) -> Any:
-        known = _slots.get(optimizer, {})
-        with compat.without(optimizer, [slot for slots in known.values() for slot in slots]):
-            return original(optimizer, store)
 
-    return wrapper
+def _without_slots(known: Callable[[], Any], name: str, store: Any) -> Any:
+    optimizer = known()
+    with compat.without(optimizer, [slot for slots in _slots[optimizer].values() for slot in slots]):
+        return getattr(type(optimizer), name)(optimizer, store)

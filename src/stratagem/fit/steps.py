@@ -8,6 +8,7 @@ applied (`fit.gradients`). The whole is one `shard_map` program for each shape o
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,8 @@ from jax import lax
 from jax.extend.core import jaxpr_as_fun
 from jax.sharding import PartitionSpec
 
+from stratagem.core import patches
+from stratagem.core.patches import Extent
 from stratagem.core.progress import Phase
 from stratagem.feed.batch import GlobalBatch
 from stratagem.fit.metrics import Entry, ResultWatch, global_results
@@ -66,14 +69,14 @@ class Step:
             add_slots(strategy, model.optimizer)
         self.beyond = [] if self._own is None else self._own.beyond
         """Variables that the step uses and Keras keeps no values of."""
-        groups = [group_variables(model, group) for group in kind.groups]
-        self.variables = [*(variable for group in groups for variable in group), *self.beyond]
+        groups = {group: group_variables(model, group) for group in kind.groups}
+        self.variables = [*itertools.chain.from_iterable(groups.values()), *self.beyond]
         self._policies = [
             Policy.SAME if group == "optimizer_variables" else policy_of(variable, metric=group == "metrics_variables")
-            for group in kind.groups
-            for variable in group_variables(model, group)
+            for group, variables in groups.items()
+            for variable in variables
         ]
-        self._sizes = [len(group) for group in groups]
+        self._sizes = [len(variables) for variables in groups.values()]
         if self._own is not None and self.beyond:
             self._policies += self._own.policies
             self._sizes.append(len(self.beyond))
@@ -162,10 +165,8 @@ class Step:
         return lambda views, data: structure.unflatten(run(*jax.tree.leaves((views, data))))
 
     def _on_even_share(self, split: Split) -> Callable:
-        return lambda views, data: self._user_step(own_share(split), self._exchange(), views, data)
-
-    def _exchange(self) -> Exchange:
-        return CompiledExchange() if self._eager and self.mesh.size > 1 else Exchange()
+        exchange = CompiledExchange if self._eager and self.mesh.size > 1 else Exchange
+        return lambda views, data: self._user_step(own_share(split), exchange(), views, data)
 
     def _on_uneven_share(self, split: Split) -> Callable:
         def branch(views: list[jax.Array], share: Share, exchange: Exchange, rows: Tree) -> Tree:
@@ -185,7 +186,7 @@ class Step:
     ) -> tuple[list[jax.Array], list[jax.Array]]:
         """Trace the model's step; return the entries of the logs that are no metrics, and the state."""
         watch = ResultWatch(self.model.metrics if self.kind is not PREDICT else ())
-        with watch.watching():
+        with watch.watching(), patches.during(Extent.STEP):
             if self._own is not None:
                 logs, after = self._own(
                     self.strategy, share, exchange, list(zip(self.variables, views, strict=True)), data
@@ -257,22 +258,19 @@ class Step:
             changes, reads = iter(changing), iter(reading)
             return [next(changes) if i in chosen else next(reads) for i in range(len(self.variables))]
 
-        def once(
-            changing: list[jax.Array], reading: list[jax.Array], data: Tree
-        ) -> tuple[list[jax.Array], list[jax.Array]]:
+        def once(changing: list[jax.Array], reading: list[jax.Array], data: Tree) -> tuple[list[jax.Array], Any]:
             values, after = step(whole(changing, reading), data)
             return [after[i] for i in rewritten], values
 
-        def one(changing: list[jax.Array], reading: list[jax.Array], data: Tree) -> tuple[Tree, list[jax.Array]]:
-            changed, values = once(changing, reading, data)
+        def program(changing: list[jax.Array], reading: list[jax.Array], data: Tree) -> tuple[Tree, list[jax.Array]]:
+            if steps == 1:
+                changed, values = once(changing, reading, data)
+            else:
+                changed, values = lax.scan(lambda changing, rows: once(changing, reading, rows), changing, data)
+                values = [leaf.reshape(-1, *leaf.shape[2:]) if self.kind is PREDICT else leaf[-1] for leaf in values]
             return self._logs(values, whole(changed, reading)), changed
 
-        def several(changing: list[jax.Array], reading: list[jax.Array], data: Tree) -> tuple[Tree, list[jax.Array]]:
-            changed, values = lax.scan(lambda changing, rows: once(changing, reading, rows), changing, data)
-            last = [leaf.reshape(-1, *leaf.shape[2:]) if self.kind is PREDICT else leaf[-1] for leaf in values]
-            return self._logs(last, whole(changed, reading)), changed
-
-        program, rows = (one, PartitionSpec(AXIS)) if steps == 1 else (several, PartitionSpec(None, AXIS))
+        rows = PartitionSpec(AXIS) if steps == 1 else PartitionSpec(None, AXIS)
         in_specs = (PartitionSpec(), PartitionSpec(), rows)
         return compiled(self.mesh, program, in_specs, PartitionSpec(), donated=True, eager=self._eager)
 

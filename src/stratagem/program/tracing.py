@@ -17,7 +17,9 @@ import jax
 import keras
 from jax.core import Tracer
 
+from stratagem.core import patches
 from stratagem.core.errors import UsageError
+from stratagem.core.patches import Extent
 from stratagem.program.compat import enclosing_scope, stored_dtype, stored_value
 from stratagem.program.python_values import explaining_tensors_as_python_values
 
@@ -99,7 +101,7 @@ class Replayable:
 
     def run(self) -> Any:
         """Trace the function from its start."""
-        with explaining_tensors_as_python_values(), self.scope, _current(self):
+        with patches.during(Extent.STEP), explaining_tensors_as_python_values(), self.scope, _current(self):
             return self.body()
 
 

@@ -1,4 +1,4 @@
-"""What all strategies share. All semantics are documented here; a strategy documents its difference."""
+"""Base class of all strategies. It documents all semantics; each strategy documents its difference."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from stratagem.feed.adapter import ShareAdapter, make_adapter
 from stratagem.feed.dataset_creator import creator_among
 from stratagem.feed.distributed import DistributedDataset, shared_dataset
 from stratagem.feed.functions import FunctionSource, datasets_from_function
-from stratagem.fit import seam
+from stratagem.fit import bind
+from stratagem.fit.step_function import StepFunction
 from stratagem.fit.step_kinds import StepKind
 from stratagem.mesh.mesh import ReplicaMesh, Tree
 from stratagem.mesh.values import local_results
@@ -73,7 +74,7 @@ class Strategy:
         self._cluster_resolver = cluster_resolver
         self._peers = peers
         self._runner = ReplicaRunner(self)
-        seam.install(one_replica)
+        bind.install(one_replica)
 
     @property
     def num_replicas_in_sync(self) -> int:
@@ -150,7 +151,6 @@ class Strategy:
         if not isinstance(args, list | tuple):
             raise InputError(
                 f"strategy.run was given args={args!r} of type {type(args).__name__}.",
-                "Its entries could not be told apart as arguments of the function.",
                 "Write args=(value,), with the comma.",
             )
         return self._runner(fn, args, dict(kwargs or {}))
@@ -383,7 +383,7 @@ class Strategy:
             kind: Which step.
             batch: Structure of arrays (x, y, sample_weight), as `fit` gets it.
         """
-        seam.build(model, self, kind, batch)
+        bind.build(model, self, kind, batch)
 
     def make_step(self, model: Any, kind: StepKind) -> Any:
         """Return what Keras calls for each step of `fit`, `evaluate` or `predict` of a model.
@@ -392,7 +392,7 @@ class Strategy:
             model: A built and compiled model.
             kind: Which of them.
         """
-        return seam.StepFunction(model, self, kind)
+        return StepFunction(model, self, kind)
 
     def finish_steps(self, model: Any) -> bool:
         """Wait for a model's steps that were begun; return whether they leave their results outside this process."""

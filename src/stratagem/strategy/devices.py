@@ -1,4 +1,4 @@
-"""Which devices a strategy uses, from what the user wrote."""
+"""Devices of a strategy, by the names that the user wrote."""
 
 from __future__ import annotations
 
@@ -36,7 +36,6 @@ def named_device(name: str | Device) -> Device:
         here = ", ".join(f"{device.platform.upper()}:{i}" for i, device in enumerate(local_devices()))
         raise InputError(
             f"Device {name!r} was asked for; this process has {here}.",
-            "No replica could run there.",
             "Name a device that is here. For several CPU devices call "
             f"stratagem.testing.virtual_devices({_wanted(match)}) before anything else.",
         )

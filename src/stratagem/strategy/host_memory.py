@@ -1,4 +1,4 @@
-"""Whether the workers of each host have memory in common, which all workers find out together."""
+"""Memory that the workers of a host have in common; all workers find out together whether there is any."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def shared_memory(peers: Peers | None, devices: Sequence[Device], options: Commu
 
     Args:
         peers: The workers; None without any.
-        devices: The devices of all workers. Of several on one worker XLA itself would have to combine values first.
+        devices: The devices of all workers. XLA alone combines values where a worker has several.
         options: How the program wants values to travel.
     """
     if peers is None or options.implementation is not CommunicationImplementation.AUTO:

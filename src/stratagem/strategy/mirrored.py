@@ -41,7 +41,6 @@ class MirroredStrategy(Strategy):
         if cross_device_ops is not None and not isinstance(cross_device_ops, CrossDeviceOps):
             raise InputError(
                 f"cross_device_ops is {cross_device_ops!r}.",
-                "Gradients could not be combined with it.",
                 "Write stratagem.NcclAllReduce(), or leave the argument out.",
             )
         mesh = ReplicaMesh(chosen_devices(devices))

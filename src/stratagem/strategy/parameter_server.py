@@ -36,7 +36,7 @@ from stratagem.ps.staleness import Rounds
 from stratagem.ps.task import WorkerTask, current_task
 from stratagem.strategy.base import Strategy
 from stratagem.strategy.devices import local_devices
-from stratagem.strategy.progress_line import Sight
+from stratagem.strategy.progress_line import ProgressLine
 from stratagem.strategy.remote_fit import RemoteStep
 from stratagem.transport.keys import Role, holder_for, keys_of_environment, make_keys
 
@@ -123,7 +123,7 @@ class ParameterServerStrategy(Strategy, HasWorkers):
         )
         self._servers = Servers(servers, self._keys)
         self.crew = Crew(workers, servers, self._keys, dispatch=dispatch)
-        self._sight = Sight(
+        self._progress_line = ProgressLine(
             lambda: self.crew.counts()["workers up"], len(workers), lambda: ClusterCoordinator(self).metrics()
         )
         terms = Terms(self._servers, self.crew)
@@ -220,7 +220,7 @@ class ParameterServerStrategy(Strategy, HasWorkers):
 
     def status(self) -> str:
         """Return how many workers there are, how fast they are and how old what they compute with; once a second."""
-        return self._sight.line()
+        return self._progress_line.line()
 
     def __reduce__(self) -> Any:
         return _strategy_of_worker, ()

@@ -1,4 +1,4 @@
-"""What the progress line of `fit` shows of a cluster with parameter servers."""
+"""State of a cluster with parameter servers, as the progress line of `fit` shows it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SECONDS: Final = 1.0
 """How often to count anew: a line is written twenty times a second, and each count of updates asks all servers."""
 
 
-class Sight:
+class ProgressLine:
     """Workers alive, steps per second and staleness, in words.
 
     Args:
@@ -21,7 +21,7 @@ class Sight:
         clock: Where time comes from.
 
     Example:
-        >>> Sight(lambda: 2, 2, lambda: {"finished": 0, "updates": 0, "staleness": 0}).line()
+        >>> ProgressLine(lambda: 2, 2, lambda: {"finished": 0, "updates": 0, "staleness": 0}).line()
         '2/2 workers'
     """
 

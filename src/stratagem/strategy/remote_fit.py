@@ -5,7 +5,7 @@ returns; what it reports are the metrics as an earlier function saw them, over a
 where a callback asks for the model, the loop waits for all of them and reads the metrics where they live.
 
 The chief reads the data, each batch once, and sends it to the worker that computes; so any input of `fit` will do, and
-`evaluate` visits each example once. Of a `DatasetCreator` each worker makes and reads a dataset of its own.
+`evaluate` visits each example once. With a `DatasetCreator` each worker makes and reads a dataset of its own.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from stratagem.feed.feed import Feed
 from stratagem.feed.kinds.base import no_batch
 from stratagem.feed.workers import WorkerPass
 from stratagem.fit.metrics import as_returned
-from stratagem.fit.seam import StepOfStrategy
+from stratagem.fit.step_function import StepOfStrategy
 from stratagem.fit.step_kinds import StepKind
 from stratagem.mesh.mesh import Tree
 from stratagem.ps.coordinator import ClusterCoordinator, RemoteValue

@@ -23,7 +23,6 @@ def values_from_function(strategy: StrategyLike, value_fn: Callable[[ValueContex
     if any(jax.tree.structure(value) != structure for value in made):
         raise InputError(
             f"value_fn returned {' and '.join(str(jax.tree.structure(value)) for value in made)}.",
-            "The replicas' values could not be put side by side.",
             "Return the same structure for every replica.",
         )
     columns = zip(*(jax.tree.leaves(value) for value in made), strict=True)

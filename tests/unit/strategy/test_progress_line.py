@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.clock import HandClock
 
-from stratagem.strategy.progress_line import Sight
+from stratagem.strategy.progress_line import ProgressLine
 
 
 def test_rates_are_those_of_the_last_second_or_longer() -> None:
@@ -15,7 +15,7 @@ def test_rates_are_those_of_the_last_second_or_longer() -> None:
         asked.append(clock.time)
         return dict(counts)
 
-    sight = Sight(lambda: up[0], 4, count, clock)
+    sight = ProgressLine(lambda: up[0], 4, count, clock)
     assert sight.line() == "3/4 workers"
     counts.update({"finished": 60, "updates": 240, "staleness": 308})
     clock.time += 0.5

@@ -1,4 +1,4 @@
-"""What `stratagem.tf` adds to the arrays of JAX and NumPy and to Keras's variables: the methods of `tf.Tensor`.
+"""Methods of `tf.Tensor` that `stratagem.tf` adds to JAX's arrays and Keras's variables (`core.patches`).
 
 The only private name: the class of JAX's arrays, `jaxlib._jax.ArrayImpl`. Not reached through an array, which would
 start JAX's devices: a strategy of several workers must come before that. Checked on JAX 0.10.2.
@@ -15,6 +15,7 @@ import numpy as np
 from jax._src.array import ArrayImpl
 from jax.core import Tracer
 
+from stratagem.core import patches
 from stratagem.core.eager import EagerArray, EagerText
 from stratagem.core.errors import UsageError, explain
 from stratagem.program.tracing import is_traced
@@ -53,8 +54,6 @@ def _read_value(variable: Any) -> Any:
     """Return the value as a tensor of its own (`tf.Variable.read_value`)."""
     return own_tensor(variable.value)
 
-
-_ARRAYS: tuple[Any, ...] = (ArrayImpl, Tracer)
 
 _POSITIONS: Final = (int, np.integer, ArrayImpl, np.ndarray)
 """Classes of positions in an index; slices, None, Ellipsis and masks may stand beside them."""
@@ -136,23 +135,36 @@ def _rpow(x: Any, y: Any) -> Any:
 
 
 def install() -> None:
-    """Give the classes their methods, and operators the derivatives of TensorFlow."""
-    arrays: Any = ArrayImpl
-    tracers: Any = Tracer
-    arrays.numpy, tracers.numpy, keras.Variable.numpy = _numpy, _numpy_of_traced, _numpy
-    kinds: tuple[Any, ...] = (arrays, tracers, EagerArray, EagerText, keras.Variable, keras.KerasTensor)
-    for kind in kinds:
+    """Give arrays and variables what `core.patches` lists. A second call does nothing."""
+    for own in (EagerArray, EagerText):
+        kind: Any = own
         kind.get_shape, kind.set_shape = _get_shape, _set_shape
-    keras.Variable.read_value = _read_value
-    keras.Variable.__iter__ = _rows
-    for array in _ARRAYS:
-        array.__abs__ = _abs
-        array.__pow__ = _by_rule(derivatives.power, array.__pow__)
-        array.__rpow__ = _by_rule(_rpow, array.__rpow__)
-        array.__getitem__ = _checked_getitem(array.__getitem__)
-    keras.Variable.__pow__ = lambda variable, other: variable.value**other
-    keras.Variable.__rpow__ = lambda variable, other: other**variable.value
-    keras.Variable.initialized_value = _read_value
+    shapes = {"get_shape": _get_shape, "set_shape": _set_shape}
+    of_arrays = {**shapes, "__abs__": _abs}
+    operators: dict[str, patches.Wrap] = {
+        "__getitem__": _checked_getitem,
+        "__pow__": functools.partial(_by_rule, derivatives.power),
+        "__rpow__": functools.partial(_by_rule, _rpow),
+    }
+    of_variables = {
+        **shapes,
+        "numpy": _numpy,
+        "read_value": _read_value,
+        "initialized_value": _read_value,
+        "__iter__": _rows,
+        "__pow__": lambda variable, other: variable.value**other,
+        "__rpow__": lambda variable, other: other**variable.value,
+    }
+    patches.install(
+        __name__,
+        {
+            **patches.attributes("ArrayImpl", {**of_arrays, "numpy": _numpy}),
+            **patches.attributes("Tracer", {**of_arrays, "numpy": _numpy_of_traced}),
+            **{f"{owner}.{name}": wrap for owner in ("ArrayImpl", "Tracer") for name, wrap in operators.items()},
+            **patches.attributes("KerasTensor", shapes),
+            **patches.attributes("Variable", of_variables),
+        },
+    )
 
 
 install()

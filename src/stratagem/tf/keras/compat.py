@@ -1,19 +1,18 @@
-"""Keras's objects under the names they had in Keras 2: what `stratagem.tf.keras` adds to Keras's own classes.
+"""Names of Keras 2 that `stratagem.tf.keras` adds to Keras's own classes.
 
 A program that holds an optimizer, a metric or a model calls its methods; no namespace stands between them, and most
 objects are made by Keras itself. So what is gone is put back into Keras's classes, when `stratagem.tf.keras` is first
-used and once. It is what Keras 3 refuses (`Adam(lr=...)`, `model.save("folder")`) or has no name for
-(`optimizer.lr`, `metric.reset_states()`); what Keras 3 accepts means what it meant. Private names: the base of the
-optimizers, the HDF5 format of Keras 2 and its ways to prepare data, which Keras 3 has kept. Checked on Keras 3.15.1.
+used and once (`core.patches` lists it). It is what Keras 3 refuses (`Adam(lr=...)`, `model.save("folder")`) or has no
+name for (`optimizer.lr`, `metric.reset_states()`); what Keras 3 accepts means what it meant. Private names: the HDF5
+format of Keras 2 and its ways to prepare data, which Keras 3 has kept. Checked on Keras 3.15.1.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-import keras
 from keras.src.backend import compute_output_spec
 from keras.src.legacy.preprocessing.image import (
     DirectoryIterator,
@@ -38,11 +37,10 @@ from keras.src.legacy.preprocessing.text import (
     text_to_word_sequence,
     tokenizer_from_json,
 )
-from keras.src.legacy.saving import legacy_h5_format
-from keras.src.optimizers import base_optimizer
+from keras.src.legacy.saving.legacy_h5_format import save_weights_to_hdf5_group
 
-from stratagem.fit import seam
-from stratagem.fit.compat import BaseTrainer
+from stratagem.core import patches
+from stratagem.fit import bind
 from stratagem.strategy.base import one_replica
 from stratagem.tf.keras import folders, old_initializers, old_metrics, old_models, old_optimizers, weights
 from stratagem.tf.keras.derivatives import compat as derivatives
@@ -72,17 +70,6 @@ __all__ = [
 ]
 
 
-def _add(owner: type, names: Mapping[str, Any]) -> None:
-    """Give a class the attributes that it has not."""
-    for name, value in names.items():
-        if not hasattr(owner, name):
-            setattr(owner, name, value)
-
-
-def _wrap(owner: type, name: str, wrap: Callable[[Any], Any]) -> None:
-    setattr(owner, name, wrap(getattr(owner, name)))
-
-
 def _keeping_what_was_compiled(original: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap `Model.save`: Keras takes the optimizer out of what `compile` was given when it writes an HDF5 file.
 
@@ -102,32 +89,39 @@ def _keeping_what_was_compiled(original: Callable[..., Any]) -> Callable[..., An
     return save
 
 
-def _install() -> None:
-    seam.install(one_replica)  # first: what follows stands round it
+def _saving(original: Callable[..., Any]) -> Callable[..., Any]:
+    return folders.saving_to_folders(_keeping_what_was_compiled(original))
+
+
+def install() -> None:
+    """Give Keras's classes what `core.patches` lists. A second call does nothing."""
+    bind.install(one_replica)  # first: what follows stands round it
     derivatives.install()
-    _wrap(base_optimizer.BaseOptimizer, "__init__", old_optimizers.taking_old_arguments)
-    _add(base_optimizer.BaseOptimizer, old_optimizers.NAMES)
-    # Also where an Estimator has set its own, which is for model functions only; this one knows both.
-    keras.optimizers.Optimizer.minimize = old_optimizers.minimize  # pyright: ignore[reportAttributeAccessIssue]
-    _add(keras.optimizers.LossScaleOptimizer, old_optimizers.NAMES_OF_SCALING)
-    _wrap(keras.optimizers.LossScaleOptimizer, "apply_gradients", old_optimizers.scaling_again)
-    _wrap(keras.metrics.Metric, "reset_state", old_metrics.calling_old_reset)
-    _add(keras.metrics.Metric, {"reset_states": old_metrics.reset_states})
-    for owner in (keras.Layer, keras.metrics.Metric):
-        _wrap(owner, "add_weight", old_metrics.naming_first)
-    _wrap(keras.initializers.Constant, "__call__", old_initializers.filling_in_order)
-    _wrap(keras.layers.InputLayer, "__init__", old_models.shaped_by_input_shape)
-    _add(keras.Model, old_models.NAMES)
-    # There, not on `Model`: `load_model` asks whether a model's `compile` is this one.
-    _wrap(BaseTrainer, "compile", old_models.taking_metrics_third)
-    for name in ("fit", "evaluate", "predict"):
-        _wrap(keras.Model, name, old_models.passing_over_hints)
-    _wrap(keras.Model, "build", functools.partial(old_models.building_by_a_call, outputs_of=compute_output_spec))
-    _wrap(keras.Model, "save", _keeping_what_was_compiled)
-    _wrap(keras.Model, "save", folders.saving_to_folders)
-    write_group = legacy_h5_format.save_weights_to_hdf5_group
-    _wrap(keras.Model, "save_weights", functools.partial(weights.saving_to_any_name, write_group))
-    _wrap(keras.Model, "load_weights", weights.loading_from_any_name)
+    patches.install(
+        __name__,
+        {
+            "BaseOptimizer.__init__": old_optimizers.taking_old_arguments,
+            **patches.attributes("BaseOptimizer", old_optimizers.NAMES, where_missing=True),
+            # Also where an Estimator has set its own, which is for model functions only; this one knows both.
+            **patches.attributes("Optimizer", {"minimize": old_optimizers.minimize}),
+            "LossScaleOptimizer.apply_gradients": old_optimizers.scaling_again,
+            **patches.attributes("LossScaleOptimizer", old_optimizers.NAMES_OF_SCALING, where_missing=True),
+            "Metric.reset_state": old_metrics.calling_old_reset,
+            **patches.attributes("Metric", {"reset_states": old_metrics.reset_states}),
+            "Metric.add_weight": old_metrics.naming_first,
+            "Layer.add_weight": old_metrics.naming_first,
+            "Constant.__call__": old_initializers.filling_in_order,
+            "InputLayer.__init__": old_models.shaped_by_input_shape,
+            # There, not on `Model`: `load_model` asks whether a model's `compile` is this one.
+            "BaseTrainer.compile": old_models.taking_metrics_third,
+            **patches.attributes("Model", old_models.NAMES, where_missing=True),
+            **{f"Model.{name}": old_models.passing_over_hints for name in ("fit", "evaluate", "predict")},
+            "Model.build": functools.partial(old_models.building_by_a_call, outputs_of=compute_output_spec),
+            "Model.save": _saving,
+            "Model.save_weights": functools.partial(weights.saving_to_any_name, save_weights_to_hdf5_group),
+            "Model.load_weights": weights.loading_from_any_name,
+        },
+    )
 
 
-_install()
+install()

@@ -17,7 +17,7 @@ from stratagem.checkpoint.checkpoint import append_to_folder, read_alone, write_
 from stratagem.cluster.bootstrap import current_peers
 from stratagem.core import optional
 from stratagem.core.errors import InputError
-from stratagem.fit import seam
+from stratagem.fit import bind
 
 _OF_KERAS: Final = (".weights.h5", ".weights.json", ".keras")
 _HDF5: Final = (".h5", ".hdf5")
@@ -31,7 +31,7 @@ def saving_to_any_name(write_group: Callable[[Any, Any], None], original: Callab
         original: Keras's.
     """
 
-    @seam.by_one_worker
+    @bind.by_one_worker
     def write_hdf5(model: Any, filepath: str) -> None:
         with optional.load("h5py", "files", "A file of weights").File(filepath, "w") as file:
             write_group(file, model)
@@ -55,14 +55,14 @@ def saving_to_any_name(write_group: Callable[[Any, Any], None], original: Callab
             return
         file = os.fspath(storage.file_of(path))
         peers = current_peers()
-        alone = peers is None or peers.own_index == 0 or not seam.is_fitting()  # within `fit` all workers write it
+        alone = peers is None or peers.own_index == 0 or not bind.is_fitting()  # within `fit` all workers write it
         if _write_checkpoint(self, file) and alone:
             append_to_folder(storage.path_of(path))
 
     return save_weights
 
 
-@seam.by_one_worker
+@bind.by_one_worker
 def _write_checkpoint(model: Any, filepath: str) -> bool:
     """Write it; True on a worker that has."""
     model.jax_state_sync()

@@ -12,20 +12,16 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Mapping
-from types import ModuleType
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import jax
 import jax.numpy as jnp
 import keras
-from keras.src.backend import jax as keras_on_jax
 
+from stratagem.core import patches
 from stratagem.tf import derivatives
 from stratagem.tf.derivatives import Function, Rule, ruled
-
-_OPERATIONS: Final[Any] = getattr(keras_on_jax, "ops", keras_on_jax)  # the first since Keras 3.16
-core, math, nn, numpy = _OPERATIONS.core, _OPERATIONS.math, _OPERATIONS.nn, _OPERATIONS.numpy
 
 Rules = Callable[[Mapping[str, Any]], tuple[Rule, ...] | None]
 """Function of a call's arguments by their names that returns a rule for each of the first; None to leave it to JAX."""
@@ -54,33 +50,31 @@ def _of_volumes(given: Mapping[str, Any]) -> tuple[Rule, ...] | None:
     return derivatives.max_pool_3d(window, strides, padding).rules  # pyright: ignore[reportFunctionMemberAccess]
 
 
-_RULES: Final[tuple[tuple[ModuleType, str, Rules], ...]] = (
+_RULES: Final[Mapping[str, Rules]] = {
     # L1, mean_absolute_error, hinge, constraints, the layers Maximum and Minimum, ReLU with a bound
-    (numpy, "absolute", _always(derivatives.absolute)),
-    (numpy, "maximum", _always(derivatives.maximum)),
-    (numpy, "minimum", _always(derivatives.minimum)),
-    (numpy, "clip", _always(derivatives.clip)),
-    (numpy, "sign", _always(derivatives.sign)),
-    (numpy, "power", lambda given: derivatives.POWER_RULES),
+    "numpy.absolute": _always(derivatives.absolute),
+    "numpy.maximum": _always(derivatives.maximum),
+    "numpy.minimum": _always(derivatives.minimum),
+    "numpy.clip": _always(derivatives.clip),
+    "numpy.sign": _always(derivatives.sign),
+    "numpy.power": lambda given: derivatives.POWER_RULES,
     # lengths of zero: CosineSimilarity, UnitNormalization, MaxNorm
-    (numpy, "sqrt", _always(derivatives.sqrt)),
-    (math, "rsqrt", _always(derivatives.rsqrt)),
+    "numpy.sqrt": _always(derivatives.sqrt),
+    "math.rsqrt": _always(derivatives.rsqrt),
     # activations and the layers by their names
-    (nn, "leaky_relu", lambda given: derivatives.leaky_relu_rules(given["negative_slope"])),
-    (nn, "elu", lambda given: derivatives.elu_rules(given["alpha"])),
-    (nn, "selu", _always(derivatives.selu)),
-    (nn, "softsign", _always(derivatives.softsign)),
+    "nn.leaky_relu": lambda given: derivatives.leaky_relu_rules(given["negative_slope"]),
+    "nn.elu": lambda given: derivatives.elu_rules(given["alpha"]),
+    "nn.selu": _always(derivatives.selu),
+    "nn.softsign": _always(derivatives.softsign),
     # labels that do not add up to 1, as those of padding
-    (nn, "categorical_crossentropy", _of_logits),
+    "nn.categorical_crossentropy": _of_logits,
     # ties in MaxPooling3D
-    (nn, "max_pool", _of_volumes),
-)
+    "nn.max_pool": _of_volumes,
+}
 """Functions of Keras's backend, and the rules they get."""
 
-_ORIGINALS: Final[dict[tuple[ModuleType, str], Function]] = {}
 
-
-def _with_rules(original: Function, rules: Rules) -> Function:
+def _with_rules(rules: Rules, original: Function) -> Function:
     """Return a function of Keras's backend with other derivatives by its tensors of floating-point numbers."""
     signature = inspect.signature(original)
     # One function for calls that differ in their tensors' numbers alone: a tape compiles what comes again.
@@ -162,22 +156,12 @@ def _constant(original: Function) -> Function:
     return stop_gradient
 
 
-def _replacements() -> Iterator[tuple[ModuleType, str, Function]]:
-    for module, name, rules in _RULES:
-        yield module, name, _with_rules(getattr(module, name), rules)
-    yield core, "stop_gradient", _constant(core.stop_gradient)
-
-
 def install() -> None:
     """Give Keras's functions TensorFlow's derivatives. Harmless when done."""
-    if not _ORIGINALS:
-        for module, name, replacement in list(_replacements()):
-            _ORIGINALS[module, name] = getattr(module, name)
-            setattr(module, name, replacement)
+    ruled_ones = {name: functools.partial(_with_rules, rules) for name, rules in _RULES.items()}
+    patches.install(__name__, {**ruled_ones, "core.stop_gradient": _constant})
 
 
 def uninstall() -> None:
     """Give Keras's functions their own derivatives back. Harmless when done."""
-    for (module, name), original in _ORIGINALS.items():
-        setattr(module, name, original)
-    _ORIGINALS.clear()
+    patches.undo(__name__)

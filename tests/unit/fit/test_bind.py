@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import gc
+import weakref
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
@@ -11,7 +15,7 @@ import pytest
 import stratagem
 from stratagem.core.errors import InputError, UsageError
 from stratagem.data import Dataset
-from stratagem.fit.seam import strategy_of
+from stratagem.fit.records import strategy_of
 
 
 def _strategy(replicas: int = 2) -> stratagem.MirroredStrategy:
@@ -43,11 +47,11 @@ def test_a_model_joins_where_it_is_made_or_compiled() -> None:
 
 
 def test_a_model_of_no_strategy_is_left_to_keras() -> None:
-    _strategy()  # the seam is in place
+    _strategy()  # what is replaced in Keras is in place
     model = _model()
     model.compile(loss="mse")
     model.fit(*_data(), verbose=0)
-    assert type(model.train_function).__module__ != "stratagem.fit.seam"
+    assert type(model.train_function).__module__ != "stratagem.fit.step_function"
     assert len(model.layers[0].kernel.value.sharding.device_set) == 1
 
 
@@ -177,3 +181,45 @@ def test_a_model_that_was_saved_is_loaded_compiled(tmp_path: Path) -> None:
         again = keras.models.load_model(tmp_path / "model.keras")
     again.fit(x, y, verbose=0)
     assert len(again.layers[0].kernel.value.sharding.device_set) == 3
+
+
+def test_clones_and_copies_of_a_model() -> None:
+    strategy = _strategy()
+    with strategy.scope():
+        model = _model()
+        model.compile(optimizer="sgd", loss="mse")
+        clone = keras.models.clone_model(model)
+    x, y = _data()
+    model.fit(x, y, verbose=0)
+    clone.set_weights(model.get_weights())
+    copied = copy.deepcopy(model)
+    assert strategy_of(clone) is strategy
+    assert strategy_of(copied) is None
+    assert strategy_of(keras.models.clone_model(model)) is None
+    expected = model.predict(x, verbose=0)
+    for each in (clone, copied):
+        np.testing.assert_allclose(each.predict(x, verbose=0), expected, rtol=1e-6)
+    assert set(model.get_config()) == set(_model().get_config())
+
+
+def test_a_model_is_freed_after_fit() -> None:
+    with _strategy().scope():
+        model: Any = _model()
+        model.compile(optimizer="sgd", loss="mse")
+    model.fit(*_data(), verbose=0)
+    freed = weakref.ref(model)
+    del model
+    gc.collect()
+    assert freed() is None
+
+
+def test_what_resumes_comes_last_in_a_list_that_was_made_before(tmp_path: Path) -> None:
+    with _strategy().scope():
+        model = _model()
+        model.compile(optimizer="sgd", loss="mse")
+    resumer: Any = stratagem.callbacks.BackupAndRestore(tmp_path)
+    other = keras.callbacks.LambdaCallback()
+    callbacks = keras.callbacks.CallbackList([resumer, other], model=model, add_history=True)
+    model.fit(*_data(), callbacks=callbacks, verbose=0)
+    assert callbacks.callbacks[-1] is resumer
+    assert other in resumer._others

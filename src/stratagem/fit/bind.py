@@ -1,0 +1,344 @@
+"""The binding of models to strategies: what Keras's `fit`, `evaluate` and `predict` do for a model of a strategy.
+
+Keras's own loops run unchanged. Three things are put in their way for a model that belongs to a
+strategy: its data adapter (`feed.adapter`), its step functions (`fit.step_function`), and, on workers that
+are not chief, its callbacks (`fit.callbacks`). A model belongs to a strategy when it is made or
+compiled inside `strategy.scope()`; models of no strategy are left to Keras alone, unless it cannot run them:
+their step is one as in TensorFlow (`fit.own_steps`), or their input a dataset of ours.
+
+The attributes of Keras's classes that are replaced for it stand in `core.patches`: few for the life of the process,
+most while such a loop runs, others while a step is traced (`fit.while_tracing`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import keras
+
+from stratagem.core import patches
+from stratagem.core.errors import UsageError
+from stratagem.core.patches import Extent
+from stratagem.data.batches import DatasetIterator
+from stratagem.data.dataset import Dataset
+from stratagem.feed.adapter import ShareAdapter
+from stratagem.feed.compat import DataAdapter
+from stratagem.fit import compat, gradients, losses, own_steps, while_tracing
+from stratagem.fit.callbacks import for_this_worker, with_own
+from stratagem.fit.own_steps import own_step
+from stratagem.fit.records import record_of, strategy_of
+from stratagem.fit.resuming import (
+    ResumesFit,
+    Session,
+    current_session,
+    put_resumer_last,
+    resumer_among,
+    resumer_last,
+    running,
+    skipping_steps,
+)
+from stratagem.fit.saving import saving_once
+from stratagem.fit.state import StateKeeper
+from stratagem.fit.step_function import StepOfStrategy
+from stratagem.fit.step_kinds import KIND_OF, PREDICT, TEST, TRAIN, State, StepKind, group_variables
+from stratagem.mesh.mesh import Tree
+from stratagem.mesh.parts import holds_parts, make_whole
+from stratagem.program.remote_values import values_of
+from stratagem.replica.context import StrategyLike, current_strategy
+
+
+def attach(model: Any, strategy: StrategyLike) -> None:
+    """Make a model belong to a strategy.
+
+    Args:
+        model: A Keras model.
+        strategy: The strategy.
+
+    Raises:
+        UsageError: The model belongs to another strategy.
+    """
+    record = record_of(model)
+    if record.strategy is not None and record.strategy is not strategy:
+        raise UsageError(
+            f"Model {model.name!r} was made under {type(record.strategy).__name__} and is compiled under "
+            f"{type(strategy).__name__}.",
+            "Its variables would lie on the devices of one strategy and its steps run on those of the other.",
+            "Make and compile it in one scope: `with strategy.scope(): model = make_model(); model.compile(...)`.",
+        )
+    record.strategy = strategy
+    if record.keeper is None:
+        record.keeper = StateKeeper(strategy)
+        holds_parts(model, record.keeper.consolidate)
+
+
+def build(model: Any, strategy: StrategyLike, kind: StepKind, batch: Tree) -> None:
+    """Create all variables of a model, its metrics and its optimizers, for a step.
+
+    Args:
+        model: The model.
+        strategy: The strategy it belongs to.
+        kind: Which step.
+        batch: Structure of arrays (x, y, sample_weight), as `fit` gets it.
+    """
+    own = own_step(model, kind)
+    if own is None:
+        with strategy.mesh.making_variables():
+            compat.build_from_batch(model, batch, inputs_only=kind is PREDICT)
+    elif getattr(model, kind.function) is None:  # not since it was compiled
+        own.discover(strategy, batch)
+
+
+def by_one_worker(original: Callable) -> Callable:
+    """Wrap `Model.save` and `save_weights`: all workers may call them."""
+
+    def is_shared(model: Any) -> bool:
+        strategy = strategy_of(model)
+        return strategy is not None and strategy.worker_count > 1
+
+    return saving_once(original, is_shared, is_fitting)
+
+
+def is_fitting() -> bool:
+    """Whether `fit` or one of its siblings is running."""
+    return current_session() is not None
+
+
+def install(default_strategy: Callable[[], StrategyLike]) -> None:
+    """Replace what `core.patches` lists. Called when a strategy is made; a second call does nothing.
+
+    Args:
+        default_strategy: Returns the strategy of models that belong to none and that Keras alone cannot run.
+    """
+    in_session = functools.partial(_in_session, default_strategy)
+    patches.install(
+        __name__,
+        {
+            "JAXTrainer.__init__": _attaching,
+            "BaseTrainer.compile": _attaching,
+            **{f"JAXTrainer.{name}": in_session for name in KIND_OF},
+            "Model.save": by_one_worker,
+            "Model.save_weights": by_one_worker,
+            "JAXTrainer.state_sync": _whole_in_one_process,
+            "BatchNormalization.__init__": _allowing_synchronized,
+            "nn.moments": losses.sharing_moments,
+            "Optimizer.apply_gradients": gradients.opting_out,
+            "LossScaleOptimizer.apply": lambda apply: gradients.reducing_apply(gradients.traceable(apply)),
+            "get_data_adapter": _choosing_adapter,
+            "JAXEpochIterator._get_iterator": _direct_iterator,
+            "EpochIterator._enumerate_iterator": skipping_steps,
+            "CallbackList.__init__": resumer_last,
+            "JAXTrainer._get_jax_state": _state_where_it_is_needed,
+            **{f"JAXTrainer.make_{kind.function}": _making(kind) for kind in (TRAIN, TEST, PREDICT)},
+            "BaseTrainer._symbolic_build": _building_by_own_step,
+            "JAXTrainer._maybe_symbolic_build": _building_by_own_step,
+        },
+    )
+    while_tracing.install()
+
+
+# For the life of the process ---------------------------------------------------------------------
+
+
+def _attaching(original: Callable) -> Callable:
+    """Wrap `Trainer.__init__` and `compile`: inside a scope, the model joins the strategy."""
+
+    @functools.wraps(original)
+    def wrapper(model: Any, *args: Any, **kwargs: Any) -> Any:
+        result = original(model, *args, **kwargs)
+        strategy = current_strategy()
+        if strategy is not None:
+            attach(model, strategy)
+        return result
+
+    return wrapper
+
+
+def _in_session(default_strategy: Callable[[], StrategyLike], original: Callable) -> Callable:
+    """Wrap `fit` and its siblings: tell the wrappers below which model is running."""
+    signature = inspect.signature(original)
+    method = original.__name__
+
+    @functools.wraps(original)
+    def wrapper(model: Any, *args: Any, **kwargs: Any) -> Any:
+        bound = signature.bind(model, *args, **kwargs)
+        bound.apply_defaults()
+        callbacks = bound.arguments.get("callbacks")
+        resumer = resumer_among(callbacks) if method == "fit" else None
+        if strategy_of(model) is None:
+            if resumer is not None:
+                attach(model, resumer.strategy_for(model))
+            elif _is_beyond_keras(model, KIND_OF[method], bound.arguments):
+                attach(model, default_strategy())
+        strategy = strategy_of(model)
+        if strategy is None:
+            return original(model, *args, **kwargs)
+        session = Session(model, method, strategy)
+        if "callbacks" in signature.parameters:
+            for_this_worker(bound.arguments, strategy)
+            if method == "fit":
+                with_own(bound.arguments, session)
+        with _running(session, resumer, bound.arguments.get("callbacks")):
+            result = original(*bound.args, **bound.kwargs)
+        make_whole(model)  # not after an exception: the other workers may never come to this collective
+        return result
+
+    return wrapper
+
+
+def _is_beyond_keras(model: Any, kind: StepKind, arguments: dict[str, Any]) -> bool:
+    """Whether Keras alone could not run it: a step as in TensorFlow, or input that is ours."""
+    given = [arguments.get(name) for name in ("x", "validation_data")]
+    ours = any(isinstance(value, Dataset | DatasetIterator) or callable(value) for value in given)
+    return ours or own_steps.takes_data_alone(model, kind)
+
+
+@contextlib.contextmanager
+def _running(session: Session, resumer: ResumesFit | None, callbacks: Any) -> Iterator[None]:
+    try:
+        with running(session), patches.during(Extent.FIT):
+            if isinstance(callbacks, keras.callbacks.CallbackList):
+                put_resumer_last(callbacks)
+            if resumer is not None:
+                resumer.begin_session(session, compat.flattened_callbacks(callbacks))
+            yield
+    finally:
+        if resumer is not None:
+            resumer.end_session()
+            compat.begin_at_epoch(session.model, None)
+        for adapter in session.adapters:
+            adapter.close()
+
+
+def _whole_in_one_process(original: Callable) -> Callable:
+    """Wrap Keras's `state_sync`, by which callbacks read a model while it trains: put accumulated gradients together.
+
+    With several workers a callback may run on the chief alone, where no collective can run. Their gradients are put
+    together at the end of each epoch, and where a `Checkpoint` is saved.
+    """
+
+    @functools.wraps(original)
+    def state_sync(model: Any) -> None:
+        strategy = strategy_of(model)
+        if strategy is not None and strategy.finish_steps(model):
+            compat.give_back_state(model)  # of variables that live elsewhere it is older than what the steps have left
+            return
+        original(model)
+        if strategy is not None and not strategy.mesh.multi_process:
+            make_whole(model)
+
+    return state_sync
+
+
+def _allowing_synchronized(original: Callable) -> Callable:
+    """Wrap `BatchNormalization.__init__`, which refuses `synchronized=True` on JAX."""
+
+    # Not functools.wraps: Keras reads this signature both with and without following wrappers.
+    def init(self: Any, *args: Any, synchronized: bool = False, **kwargs: Any) -> None:
+        original(self, *args, **kwargs)
+        self.synchronized = synchronized
+
+    return init
+
+
+# While `fit` or one of its siblings runs ---------------------------------------------------------
+
+
+def _choosing_adapter(original: Callable) -> Callable:
+    """Wrap Keras's choice of data adapter: a model of a strategy gets ours, and is built from it."""
+    signature = inspect.signature(original)
+
+    def get_data_adapter(*args: Any, **kwargs: Any) -> Any:
+        session = current_session()
+        arguments = dict(signature.bind(*args, **kwargs).arguments)
+        if session is None or isinstance(arguments["x"], DataAdapter):
+            return original(*args, **kwargs)
+        strategy = session.strategy
+        arguments["steps_per_execution"] = int(session.model.steps_per_execution)
+        adapter = strategy.make_adapter(arguments, in_order=session.method == "predict")
+        session.add(adapter)
+        strategy.check_agreement(f"data of {session.method}", _facts(session.model, adapter, arguments))
+        strategy.build(session.model, session.kind, adapter.source.first())
+        return adapter
+
+    return get_data_adapter
+
+
+def _facts(model: Any, adapter: ShareAdapter, arguments: dict[str, Any]) -> dict[str, str | int]:
+    """Return what workers must have in common before they step together."""
+    shapes = [f"{leaf.dtype}{list((leaf.shape or ())[1:])}" for leaf in jax.tree.leaves(adapter.source.element_spec)]
+    return {
+        "input": " ".join(shapes),
+        "batches": str(adapter.num_batches),
+        "steps": str(arguments.get("steps_per_epoch")),
+        "steps_per_execution": int(model.steps_per_execution),
+        "optimizer": type(getattr(model, "optimizer", None)).__name__,  # predict needs no compile
+    }
+
+
+def _building_by_own_step(original: Callable | None) -> Callable | None:
+    """Wrap Keras's building of a model from a batch: its own step of (data) shows what there is to build."""
+    if original is None:  # this release has one such method
+        return None
+
+    @functools.wraps(original)
+    def build(model: Any, iterator: Any = None, data_batch: Any = None) -> None:
+        session = current_session()
+        if session is None or session.model is not model or own_step(model, session.kind) is None:
+            original(model, iterator, data_batch)
+        elif data_batch is not None:
+            session.strategy.build(model, session.kind, data_batch)
+
+    return build
+
+
+def _direct_iterator(original: Callable) -> Callable:
+    """Wrap `JAXEpochIterator._get_iterator`: our batches are on the devices already."""
+
+    def get_iterator(epoch_iterator: Any) -> Any:
+        if isinstance(epoch_iterator.data_adapter, ShareAdapter):
+            return epoch_iterator.data_adapter.get_jax_iterator()
+        return original(epoch_iterator)
+
+    return get_iterator
+
+
+def _making(kind: StepKind) -> Callable[[Callable], Callable]:
+    """Wrap `make_train_function` and its siblings."""
+
+    def wrap(original: Callable) -> Callable:
+        @functools.wraps(original)
+        def make(model: Any, force: bool = False) -> Any:
+            strategy = strategy_of(model)
+            if strategy is None:
+                return original(model, force)
+            if force or not isinstance(getattr(model, kind.function), StepOfStrategy):
+                setattr(model, kind.function, strategy.make_step(model, kind))
+            return getattr(model, kind.function)
+
+        return make
+
+    return wrap
+
+
+def _state_where_it_is_needed(original: Callable) -> Callable:
+    """Wrap `_get_jax_state`, which reads the values of all variables and takes them away from a model that trains.
+
+    It would read variables that live elsewhere one after another, and huge ones whole.
+    """
+
+    @functools.wraps(original)
+    def _get_jax_state(model: Any, **chosen: bool) -> State:
+        kind = TRAIN if chosen.get("optimizer_variables") else TEST if chosen.get("metrics_variables") else PREDICT
+        step = getattr(model, kind.function)
+        if isinstance(step, StepOfStrategy) and not step.needs_state:
+            return tuple([] for _ in kind.groups)
+        if strategy_of(model) is not None and any(hasattr(variable, "residence") for variable in model.variables):
+            return tuple(values_of(group_variables(model, group)) for group in kind.groups)
+        return original(model, **chosen)
+
+    return _get_jax_state

@@ -1,0 +1,151 @@
+"""The function that Keras calls as `train_function`, `test_function` or `predict_function` of a model of a strategy."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from stratagem.core.errors import UsageError
+from stratagem.core.progress import Phase
+from stratagem.feed.batch import GlobalBatch, as_numpy, count_rows, place_batch, valid_rows
+from stratagem.feed.feed import Feed
+from stratagem.fit import compat
+from stratagem.fit.metrics import as_returned
+from stratagem.fit.records import record_of
+from stratagem.fit.resuming import Session, current_session
+from stratagem.fit.step_kinds import PREDICT, TRAIN, State, StepKind
+from stratagem.fit.steps import Step
+from stratagem.mesh.mesh import Tree
+from stratagem.mesh.split import Split
+from stratagem.program.remote_values import assign_all, values_of
+from stratagem.replica.context import StrategyLike
+
+
+class StepOfStrategy:
+    """A step function that `Strategy.make_step` has made.
+
+    Attributes:
+        needs_state: Whether Keras hands it the values of the model's variables and keeps those it returns.
+    """
+
+    needs_state = True
+
+
+class StepFunction(StepOfStrategy):
+    """What Keras calls as `model.train_function`, `test_function` or `predict_function`.
+
+    Args:
+        model: A built and compiled model.
+        strategy: The strategy it belongs to.
+        kind: Which step.
+    """
+
+    def __init__(self, model: Any, strategy: StrategyLike, kind: StepKind) -> None:
+        self.kind = kind
+        self.mesh = strategy.mesh
+        _check_stateless(model, strategy)
+        self.keeper = record_of(model).keeper
+        self.step = Step(model, strategy, kind)
+        self.steps_per_execution = model.steps_per_execution
+        self._whole: State = ()
+        self._handed: State | None = None
+
+    def __call__(self, state: State, iterator: Iterator[Tree]) -> tuple[Tree, State]:
+        """Run up to `steps_per_execution` steps.
+
+        Args:
+            state: Values of the variables, as Keras's trainer keeps them.
+            iterator: Our iterator; or any iterator of whole global batches, as `train_on_batch` makes.
+
+        Returns:
+            (logs, new state); for `predict`, (rows of the outputs, state).
+
+        Raises:
+            StopIteration: There is no batch left.
+        """
+        try:
+            batches, session = self._read(iterator)
+            state = self.keeper.placed(self.step, self._with_beyond(state))
+            results = []
+            for batch in batches:
+                result, state = self.step(state, batch)
+                results.append(self._rows(result, batch) if self.kind is PREDICT else result)
+        except StopIteration:
+            raise
+        except BaseException:
+            # Keras empties the variables while its loops run: a first batch that cannot be read would cost the weights.
+            compat.put_back_state(self.step.model, self.step.variables, [v for group in state for v in group])
+            raise
+        self.keeper.remember(state)
+        state = self._without_beyond(state)
+        if session is not None:
+            session.wait.stepped(results)
+        if isinstance(iterator, Feed) and iterator.fetches_ahead:
+            with self.mesh.progress.during(Phase.INPUT) as phase:
+                iterator.fetch_ahead(self.steps_per_execution)
+            if session is not None:
+                session.wait.took(phase.seconds, 0)
+        if self.kind is PREDICT:
+            return _concatenated(results), state
+        return as_returned(results[-1], self.step.returns_own_values), state
+
+    def _with_beyond(self, state: State) -> State:
+        """Return the state, and the values of variables that only the model's own step uses."""
+        if not self.step.beyond:
+            return state
+        values = values_of(self.step.beyond)
+        if state is self._handed and all(map(operator.is_, values, self._whole[-1])):
+            return self._whole
+        return (*state, values)
+
+    def _without_beyond(self, state: State) -> State:
+        """Return the state as Keras keeps it, and assign the other values to their variables."""
+        if not self.step.beyond:
+            return state
+        assign_all(self.step.beyond, state[-1])
+        self._whole, self._handed = (*state[:-1], values_of(self.step.beyond)), state[:-1]
+        return self._handed
+
+    def _read(self, iterator: Iterator[Tree]) -> tuple[list[GlobalBatch], Session | None]:
+        """Return the batches of this call, and the session that counts the wait for them."""
+        with self.mesh.progress.during(Phase.INPUT) as phase:
+            batches = self._take(iterator)
+        session = current_session() if self.kind is TRAIN else None
+        if session is not None:
+            session.wait.took(phase.seconds, sum(batch.steps for batch in batches))
+        return batches, session
+
+    def _take(self, iterator: Iterator[Tree]) -> list[GlobalBatch]:
+        if isinstance(iterator, Feed):
+            return iterator.take(self.steps_per_execution)
+        batch = as_numpy(next(iterator))
+        rows = count_rows(batch)
+        part = self.mesh.local_rows(rows)
+        return [place_batch(self.mesh, Split(rows, self.mesh.size), jax.tree.map(lambda leaf: leaf[part], batch))]
+
+    def _rows(self, outputs: Tree, batch: GlobalBatch) -> Tree:
+        """Return outputs of the batch's own rows, whole on every worker."""
+        if batch.split.even:
+            return jax.tree.map(lambda leaf: leaf.addressable_data(0), outputs)
+        rows = valid_rows(batch.split)
+        return jax.tree.map(lambda leaf: np.asarray(leaf.addressable_data(0))[rows], outputs)
+
+
+def _check_stateless(model: Any, strategy: StrategyLike) -> None:
+    stateful = [layer.name for layer in compat.layers_of(model) if getattr(layer, "stateful", False)]
+    if stateful and strategy.mesh.size > 1:
+        raise UsageError(
+            f"Layer {stateful[0]!r} keeps a state for each row of the global batch (stateful=True).",
+            f"The rows are divided among {strategy.mesh.size} replicas, none of which holds the states of all.",
+            "Train it on one device, or write stateful=False.",
+        )
+
+
+def _concatenated(outputs: Sequence[Tree]) -> Tree:
+    if len(outputs) == 1:
+        return outputs[0]
+    return jax.tree.map(lambda *leaves: np.concatenate([np.asarray(leaf) for leaf in leaves]), *outputs)

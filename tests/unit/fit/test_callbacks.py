@@ -1,0 +1,64 @@
+"""Callbacks of a worker: who writes, who shows progress, and what stands before the program's own."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import keras
+import pytest
+
+from stratagem.core import environment
+from stratagem.core.errors import UsageError
+from stratagem.fit.callbacks import for_this_worker, with_own
+
+
+def worker(*, is_chief: bool, workers: int = 2, status: str = "") -> Any:
+    return SimpleNamespace(is_chief=is_chief, worker_count=workers, status=lambda: status)
+
+
+def test_only_the_chief_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(environment.LAUNCHED, raising=False)
+    stop, log = keras.callbacks.EarlyStopping(), keras.callbacks.CSVLogger("log.csv")
+    for is_chief, kept in ((True, [stop, log]), (False, [stop])):
+        arguments: dict[str, Any] = {"callbacks": [stop, log], "verbose": 1}
+        for_this_worker(arguments, worker(is_chief=is_chief))
+        assert arguments == {"callbacks": kept, "verbose": 1}
+
+
+def test_one_progress_bar_where_the_launcher_shows_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(environment.LAUNCHED, "1")
+    arguments: dict[str, Any] = {"callbacks": None, "verbose": 1}
+    for_this_worker(arguments, worker(is_chief=False))
+    assert arguments == {"callbacks": [], "verbose": 0}
+
+
+def test_the_backup_of_keras_is_refused_on_several_workers() -> None:
+    arguments = {"callbacks": keras.callbacks.BackupAndRestore("backup"), "verbose": 0}
+    for_this_worker(arguments, worker(is_chief=True, workers=1))
+    with pytest.raises(UsageError, match=r"Use stratagem\.callbacks\.BackupAndRestore"):
+        for_this_worker(arguments, worker(is_chief=True))
+
+
+@pytest.mark.parametrize(
+    ("is_chief", "status", "verbose", "names"),
+    [
+        (True, "", 1, ["_Whole", "_ReportsInput", "EarlyStopping"]),
+        (False, "", 1, ["_Whole", "EarlyStopping"]),
+        (True, "2/2 workers", 1, ["_Whole", "_ReportsInput", "EarlyStopping", "_ShowsCluster"]),
+        (True, "2/2 workers", 0, ["_Whole", "_ReportsInput", "EarlyStopping"]),
+    ],
+)
+def test_our_own_stand_round_those_of_the_program(is_chief: bool, status: str, verbose: int, names: list[str]) -> None:
+    arguments: dict[str, Any] = {"callbacks": keras.callbacks.EarlyStopping(), "verbose": verbose}
+    session: Any = SimpleNamespace(strategy=worker(is_chief=is_chief, status=status))
+    with_own(arguments, session)
+    assert [type(callback).__name__ for callback in arguments["callbacks"]] == names
+
+
+def test_a_list_that_keras_has_made_stays() -> None:
+    made = keras.callbacks.CallbackList([])
+    arguments: dict[str, Any] = {"callbacks": made, "verbose": 1}
+    with_own(arguments, SimpleNamespace(strategy=worker(is_chief=True)))  # pyright: ignore[reportArgumentType]
+    for_this_worker(arguments, worker(is_chief=False))
+    assert arguments == {"callbacks": made, "verbose": 1}

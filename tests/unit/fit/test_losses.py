@@ -1,0 +1,74 @@
+"""Losses of shares: their sum over replicas is the loss of the batch, also where it does not divide."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+import stratagem
+from stratagem.core.errors import UsageError
+
+Y = np.array([[1.0], [0.0], [2.0], [1.0], [3.0]], "float32")
+P = np.array([[0.5], [0.5], [1.0], [2.0], [1.0]], "float32")
+SQUARES = (Y - P)[:, 0] ** 2
+"""0.25, 0.25, 1, 1 and 4."""
+
+
+def loss_of(replicas: int, loss: Any, weights: np.ndarray | None = None) -> float:
+    """Return the loss that `fit` reports for one batch whose outputs are P."""
+    with stratagem.MirroredStrategy([f"cpu:{i}" for i in range(replicas)]).scope():
+        model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1, kernel_initializer="ones")])
+        model.compile(keras.optimizers.SGD(0.0), loss)
+    history = model.fit(P, Y, sample_weight=weights, batch_size=5, shuffle=False, verbose=0).history
+    return float(history["loss"][0])
+
+
+@pytest.mark.parametrize("replicas", [1, 2, 4])
+def test_a_mean_and_a_sum(replicas: int) -> None:
+    assert loss_of(replicas, keras.losses.MeanSquaredError()) == pytest.approx(1.3)
+    assert loss_of(replicas, keras.losses.MeanSquaredError(reduction="sum")) == pytest.approx(6.5)
+
+
+@pytest.mark.parametrize("replicas", [1, 2, 4])
+def test_a_mean_by_sample_weights(replicas: int) -> None:
+    weights = np.array([4.0, 0.0, 1.0, 1.0, 2.0], "float32")
+    loss = keras.losses.MeanSquaredError(reduction="mean_with_sample_weight")
+    assert loss_of(replicas, loss, weights) == pytest.approx((4 * 0.25 + 1 + 1 + 2 * 4) / 8)
+
+
+@pytest.mark.parametrize("replicas", [1, 2, 4])
+def test_a_mean_over_unmasked_entries(replicas: int) -> None:
+    x = np.array([[1, 0, 0], [2, 3, 0], [1, 2, 3], [0, 0, 0]], "int32")
+    with stratagem.MirroredStrategy([f"cpu:{i}" for i in range(replicas)]).scope():
+        embedding = keras.layers.Embedding(4, 1, mask_zero=True, embeddings_initializer="ones")
+        model = keras.Sequential([keras.Input((3,), dtype="int32"), embedding])
+        model.compile(keras.optimizers.SGD(0.0), "mse")
+    y = np.arange(12.0, dtype="float32").reshape(4, 3, 1)
+    expected = ((y[..., 0] - 1) ** 2)[x > 0].mean()
+    history = model.fit(x, y, batch_size=4, shuffle=False, verbose=0).history
+    assert history["loss"][0] == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("reduction", ["sum_over_batch_size", "mean", "mean_with_sample_weight"])
+def test_a_mean_inside_run_is_refused(reduction: str) -> None:
+    strategy = stratagem.MirroredStrategy(["cpu:0", "cpu:1"])
+    loss = keras.losses.MeanSquaredError(reduction=reduction)
+    with pytest.raises(UsageError, match=f"reduction='{reduction}' was called inside strategy.run"):
+        strategy.run(lambda: loss(Y, P))
+    total = keras.losses.MeanSquaredError(reduction="sum")
+    sums = strategy.experimental_local_results(strategy.run(lambda: total(Y, P)))
+    assert [float(each) for each in sums] == [6.5, 6.5]
+
+
+def test_a_circle_loss_compares_rows_of_all_replicas() -> None:
+    labels = np.array([0, 1, 0, 1], "int32")
+    points = np.array([[1.0, 0.0], [0.0, 1.0], [0.8, 0.6], [0.6, 0.8]], "float32")
+    expected = float(keras.losses.Circle()(labels, points))
+    for replicas in (1, 2, 4):
+        with stratagem.MirroredStrategy([f"cpu:{i}" for i in range(replicas)]).scope():
+            model = keras.Sequential([keras.Input((2,)), keras.layers.Identity()])
+            model.compile("sgd", keras.losses.Circle())
+        assert model.evaluate(points, labels, batch_size=4, verbose=0) == pytest.approx(expected, rel=1e-5)

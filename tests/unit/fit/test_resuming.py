@@ -1,0 +1,69 @@
+"""What `fit` asks of the callback that lets it begin in the middle."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from stratagem.core.errors import UsageError
+from stratagem.fit import resuming
+from stratagem.fit.resuming import current_session, put_resumer_last, resumer_among, running
+
+
+class Resumer:
+    others: Any = None
+
+    def strategy_for(self, model: Any) -> Any: ...
+
+    def begin_session(self, session: Any, callbacks: Any) -> None: ...
+
+    def end_session(self) -> None: ...
+
+    def set_others(self, callbacks: Any) -> None:
+        self.others = callbacks
+
+
+def test_one_callback_may_resume() -> None:
+    one = Resumer()
+    assert resumer_among(None) is None
+    assert resumer_among([object(), one]) is one
+    assert resumer_among(one) is one
+    with pytest.raises(UsageError, match="given 2 BackupAndRestore callbacks"):
+        resumer_among([one, Resumer()])
+
+
+def test_it_comes_last_and_hears_of_the_others() -> None:
+    one, first, second = Resumer(), object(), object()
+    callbacks = SimpleNamespace(callbacks=[first, one, second])
+    put_resumer_last(callbacks)
+    assert callbacks.callbacks == [first, second, one]
+    assert one.others == [first, second]
+
+
+def test_sessions_are_nested() -> None:
+    outer, inner = (SimpleNamespace() for _ in range(2))
+    assert current_session() is None
+    with running(outer):  # pyright: ignore[reportArgumentType]
+        with running(inner):  # pyright: ignore[reportArgumentType]
+            assert current_session() is inner
+        assert current_session() is outer
+    assert current_session() is None
+
+
+def test_steps_that_were_done_before_are_counted_and_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Adapter:
+        taken = (2, 7)
+
+        def take_skipped(self) -> tuple[int, int]:
+            taken, self.taken = self.taken, (0, 0)
+            return taken
+
+    monkeypatch.setattr(resuming, "ShareAdapter", Adapter)
+    epoch = SimpleNamespace(data_adapter=Adapter(), _steps_seen=0)
+    steps = resuming.skipping_steps(lambda _: iter([(0, 0, "a"), (1, 1, "b"), (2, 2, "c"), (3, 3, "d")]))
+    assert list(steps(epoch)) == [(2, 2, "c"), (3, 3, "d")]
+    assert epoch._steps_seen == 7
+    assert len(list(steps(epoch))) == 4  # the next epoch begins at its beginning
+    assert epoch._steps_seen == 7

@@ -1,0 +1,73 @@
+"""One compiled step of a model: which programs it has, what they rewrite, what they return."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+import stratagem
+
+X = np.arange(12, dtype="float32").reshape(6, 2) / 10
+Y = np.array([[1.0], [2.0], [3.0], [4.0], [5.0], [6.0]], "float32")
+
+
+def model_of(replicas: int, **options: Any) -> Any:
+    with stratagem.MirroredStrategy([f"cpu:{i}" for i in range(replicas)]).scope():
+        frozen = keras.layers.Dense(2, use_bias=False, kernel_initializer="identity", trainable=False)
+        last = keras.layers.Dense(1, use_bias=False, kernel_initializer="zeros")
+        model = keras.Sequential([keras.Input((2,)), frozen, last])
+        model.compile(keras.optimizers.SGD(0.1), "mse", metrics=["mae"], **options)
+    return model
+
+
+def of_numpy(batches: list[slice]) -> np.ndarray:
+    """Return the weights after a step of gradient descent on each batch."""
+    weights = np.zeros((2, 1))
+    for rows in batches:
+        weights = weights - 0.1 * 2 * X[rows].T @ (X[rows] @ weights - Y[rows]) / len(X[rows])
+    return weights
+
+
+@pytest.mark.parametrize("replicas", [1, 2, 4])
+@pytest.mark.parametrize("together", [1, 2])
+def test_the_numbers_of_one_device(replicas: int, together: int) -> None:
+    """Batches of 4 and of 2 rows; two steps in one program where both have 2."""
+    model = model_of(replicas, steps_per_execution=together)
+    size = 4 if together == 1 else 2
+    model.fit(X, Y, batch_size=size, shuffle=False, verbose=0)
+    batches = [slice(start, start + size) for start in range(0, 6, size)]
+    np.testing.assert_allclose(model.layers[-1].kernel.value, of_numpy(batches), rtol=1e-5)
+    assert np.asarray(model.layers[0].kernel.value).tolist() == [[1.0, 0.0], [0.0, 1.0]]
+
+
+def test_one_program_for_each_shape() -> None:
+    model = model_of(2)
+    model.fit(X, Y, batch_size=4, epochs=2, shuffle=False, verbose=0)
+    step = model.train_function.step
+    assert len(step._programs) == 2
+    assert {key[0].shares for key in step._programs} == {(2, 2), (1, 1)}
+
+
+def test_logs_are_those_of_the_whole_batch() -> None:
+    logs = model_of(2).fit(X, Y, batch_size=6, shuffle=False, verbose=0).history
+    assert logs["loss"][0] == pytest.approx(float((Y**2).mean()))
+    assert logs["mae"][0] == pytest.approx(float(Y.mean()))
+
+
+@pytest.mark.parametrize("replicas", [1, 2, 4])
+def test_predictions_come_in_the_order_of_the_rows(replicas: int) -> None:
+    model = model_of(replicas)
+    model.set_weights([np.eye(2), np.array([[1.0], [1.0]])])
+    np.testing.assert_allclose(model.predict(X, batch_size=5, verbose=0), X.sum(axis=1, keepdims=True), rtol=1e-6)
+
+
+def test_values_are_put_into_the_groups_of_keras() -> None:
+    model = model_of(1)
+    model.fit(X, Y, verbose=0)
+    step = model.train_function.step
+    groups = step.grouped(list(range(len(step.variables))))
+    assert [len(group) for group in groups] == [1, 1, 2, 4]
+    assert [value for group in groups for value in group] == list(range(8))
