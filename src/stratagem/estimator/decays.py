@@ -118,7 +118,6 @@ def piecewise_constant(
     if len(boundaries) != len(values) - 1:
         raise InputError(
             f"piecewise_constant was given {len(boundaries)} boundaries and {len(values)} values.",
-            "Which value counts between which boundaries is not clear.",
             "Give one value more than boundaries: piecewise_constant(step, [1000], [0.1, 0.01]).",
         )
     place = jnp.searchsorted(jnp.asarray(boundaries, "float32"), _number(x), side="left")
@@ -206,15 +205,3 @@ def _number(global_step: Any) -> jax.Array:
     """Return the step as a float; None is that of the Estimator."""
     step = get_or_create_global_step() if global_step is None else global_step
     return jnp.asarray(getattr(step, "value", step), "float32")
-
-
-__all__ = [
-    "cosine_decay",
-    "cosine_decay_restarts",
-    "exponential_decay",
-    "inverse_time_decay",
-    "linear_cosine_decay",
-    "natural_exp_decay",
-    "piecewise_constant",
-    "polynomial_decay",
-]

@@ -15,20 +15,22 @@ import numpy as np
 from stratagem.checkpoint.state_file import latest_checkpoint
 from stratagem.core.clock import Clock
 from stratagem.core.errors import CheckpointError, InputError
-from stratagem.estimator.checkpoints import WarmStartSettings, values_in
+from stratagem.estimator.checks import check_entries, check_kind
 from stratagem.estimator.export import shapes_of, write_program
-from stratagem.estimator.hooks.base import SessionRunHook, check_hooks
+from stratagem.estimator.hooks.base import SessionRunHook
 from stratagem.estimator.hooks.evaluation import EvaluationProgressHook
-from stratagem.estimator.hooks.saving import CheckpointSaverListener, check_listeners
+from stratagem.estimator.hooks.saving import CheckpointSaverListener
 from stratagem.estimator.hooks.standard import training_hooks
 from stratagem.estimator.hooks.steps import StopAtStepHook
 from stratagem.estimator.inputs import InputFn
 from stratagem.estimator.log import say
-from stratagem.estimator.model_function import ModelFunction, StepResults
-from stratagem.estimator.programs import Programs
-from stratagem.estimator.results import chosen, examples, metrics_of, report
+from stratagem.estimator.programs.checkpoints import WarmStartSettings, values_in
+from stratagem.estimator.programs.maker import Programs
+from stratagem.estimator.programs.model_function import ModelFunction, StepResults
+from stratagem.estimator.programs.results import chosen, examples, metrics_of, report
+from stratagem.estimator.programs.session import Session
+from stratagem.estimator.programs.variables import GLOBAL_STEP
 from stratagem.estimator.run_config import RunConfig
-from stratagem.estimator.session import GLOBAL_STEP, Session
 from stratagem.estimator.spec import EstimatorSpec, ModeKeys
 from stratagem.estimator.summary import event_file
 from stratagem.estimator.updates import install
@@ -82,35 +84,29 @@ class Estimator:
         *,
         clock: Clock | None = None,
     ) -> None:
-        if config is not None and not isinstance(config, RunConfig):
-            raise InputError(
-                f"Estimator was given config={config!r} of type {type(config).__name__}.",
-                "It does not say how to run.",
-                "Write config=stratagem.estimator.RunConfig(...).",
-            )
+        remedy = "Write config=stratagem.estimator.RunConfig(...)."
+        check_kind("Estimator was given config", config, RunConfig | None, remedy)
         install()
         config = config or RunConfig()
         folder = model_dir or config.model_dir
         if folder is None:
             folder = tempfile.mkdtemp()
             say(f"Using temporary folder as model directory: {folder}")
-        self._config = config.replace(model_dir=os.fspath(folder)) if config.model_dir != folder else config
+        self.config = config.replace(model_dir=os.fspath(folder)) if config.model_dir != folder else config
+        """How it runs."""
+        self.warm_start_from = warm_start_from
+        """The weights to begin with."""
         self._params = copy.deepcopy(params)
-        self._warm_start_from = warm_start_from
-        self._function = ModelFunction(model_fn, self._params, self._config)
-        self._programs = Programs(self._function, self._params, self._config, warm_start_from)
+        self.call_model_fn = ModelFunction(model_fn, self._params, self.config)
+        """Calls the model function within another one: `call_model_fn(features, labels, mode)`."""
+        self._programs = Programs(self.call_model_fn, self._params, self.config, warm_start_from)
         self._clock = clock or Clock()
-        say(f"Using config: {self._config}")
+        say(f"Using config: {self.config}")
 
     @property
     def model_dir(self) -> str:
         """The folder for checkpoints and event files."""
-        return self._config.model_dir or ""
-
-    @property
-    def config(self) -> RunConfig:
-        """How it runs."""
-        return self._config
+        return self.config.model_dir or ""
 
     @property
     def params(self) -> Any:
@@ -120,17 +116,7 @@ class Estimator:
     @property
     def model_fn(self) -> Callable[..., EstimatorSpec]:
         """The model function."""
-        return self._function.fn
-
-    @property
-    def warm_start_from(self) -> WarmStartSettings | str | None:
-        """The weights to begin with."""
-        return self._warm_start_from
-
-    @property
-    def call_model_fn(self) -> ModelFunction:
-        """What calls the model function within another one: `call_model_fn(features, labels, mode)`."""
-        return self._function
+        return self.call_model_fn.fn
 
     def train(
         self,
@@ -157,9 +143,9 @@ class Estimator:
             NanLossDuringTrainingError: The loss is NaN.
         """
         _check_steps(steps=steps, max_steps=max_steps)
-        own_hooks = list(check_hooks("train was given hooks", hooks))
-        listeners = check_listeners(saving_listeners)
-        strategy = get_strategy() if self._config.train_distribute is None else self._config.train_distribute
+        own_hooks = [*check_entries("train was given hooks with", hooks, SessionRunHook)]
+        listeners = check_entries("saving_listeners has", saving_listeners, CheckpointSaverListener)
+        strategy = get_strategy() if self.config.train_distribute is None else self.config.train_distribute
         if max_steps is not None and strategy.from_chief("step that is saved", self._saved_step()) >= max_steps:
             say("Skipping training since max_steps has already saved.")
             return self
@@ -168,8 +154,8 @@ class Estimator:
         with contextlib.ExitStack() as stack:
             program, batches = self._programs.begin(stack, ModeKeys.TRAIN, input_fn, strategy, steps, max_steps)
             write = stack.enter_context(event_file(self._summary_dir(strategy)))
-            session = Session(program, training_hooks(program, self._config, own_hooks, listeners, write, self._clock))
-            session.begin(lambda: self._programs.give_values(program, latest_checkpoint(self.model_dir)))
+            session = Session(program, training_hooks(program, self.config, own_hooks, listeners, write, self._clock))
+            session.begin(lambda: self._programs.give_values(program, self.latest_checkpoint()))
             session.run_steps(batches)
             session.end()
             if session.last is not None:
@@ -200,13 +186,12 @@ class Estimator:
             InputError: An argument, or what model_fn or input_fn returns, cannot be used.
         """
         _check_steps(steps=steps)
-        own_hooks = [*check_hooks("evaluate was given hooks", hooks), EvaluationProgressHook(steps)]
-        path = checkpoint_path or latest_checkpoint(self.model_dir)
-        if path is None:
-            say(f"Could not find trained model in model_dir: {self.model_dir}, running initialization to evaluate.")
+        own_hooks = [*check_entries("evaluate was given hooks with", hooks, SessionRunHook)]
+        own_hooks.append(EvaluationProgressHook(steps))
+        path = self._checkpoint(checkpoint_path, "evaluate")
         losses: list[Any] = []
         with contextlib.ExitStack() as stack:
-            program, batches = self._programs.begin(stack, ModeKeys.EVAL, input_fn, self._config.eval_distribute, steps)
+            program, batches = self._programs.begin(stack, ModeKeys.EVAL, input_fn, self.config.eval_distribute, steps)
             say(f"Starting evaluation at {time.strftime('%Y-%m-%dT%H:%M:%S')}")
             began = self._clock.now()
             session = Session(program, [*own_hooks, *program.spec.evaluation_hooks])
@@ -216,7 +201,7 @@ class Estimator:
             say(f"Inference Time : {self._clock.now() - began:.5f}s")
             say(f"Finished evaluation at {time.strftime('%Y-%m-%d-%H:%M:%S')}")
             metrics = metrics_of(program, losses, session.global_step)
-        writes = self._config.is_chief or self._config.task_type == "evaluator"
+        writes = self.config.is_chief or self.config.task_type == "evaluator"
         report(metrics, path, self.eval_dir(name) if writes else None)
         return metrics
 
@@ -243,10 +228,8 @@ class Estimator:
         Raises:
             InputError: An argument, or what model_fn or input_fn returns, cannot be used.
         """
-        own_hooks = check_hooks("predict was given hooks", hooks)
-        path = checkpoint_path or latest_checkpoint(self.model_dir)
-        if path is None:
-            say(f"Could not find trained model in model_dir: {self.model_dir}, running initialization to predict.")
+        own_hooks = check_entries("predict was given hooks with", hooks, SessionRunHook)
+        path = self._checkpoint(checkpoint_path, "predict")
         with contextlib.ExitStack() as stack:
             program, batches = self._programs.begin(stack, ModeKeys.PREDICT, input_fn)
             session = Session(program, [*own_hooks, *program.spec.prediction_hooks])
@@ -319,9 +302,8 @@ class Estimator:
         values = values_in(self._trained())
         if name not in values:
             raise InputError(
-                f"get_variable_value was asked for {name!r}.",
-                "The checkpoint has no such variable.",
-                f"It has {', '.join(sorted(values))}.",
+                f"get_variable_value was asked for {name!r}, which the checkpoint has not.",
+                f"Ask for one of {', '.join(sorted(values))}.",
             )
         return values[name]
 
@@ -334,18 +316,24 @@ class Estimator:
         return os.path.join(self.model_dir, "eval" if name is None else f"eval_{name}")
 
     def _summary_dir(self, strategy: Any) -> str | None:
-        return self.model_dir if strategy.is_chief and self._config.save_summary_steps is not None else None
+        return self.model_dir if strategy.is_chief and self.config.save_summary_steps is not None else None
 
     def _saved_step(self) -> int:
-        path = latest_checkpoint(self.model_dir)
+        path = self.latest_checkpoint()
         return -1 if path is None else int(values_in(path)[GLOBAL_STEP])
 
+    def _checkpoint(self, path: str | None, purpose: str) -> str | None:
+        """Return the checkpoint to use: the one that was asked for, or the newest; say so where there is none."""
+        path = path or self.latest_checkpoint()
+        if path is None:
+            say(f"Could not find trained model in model_dir: {self.model_dir}, running initialization to {purpose}.")
+        return path
+
     def _trained(self) -> str:
-        path = latest_checkpoint(self.model_dir)
+        path = self.latest_checkpoint()
         if path is None:
             raise CheckpointError(
                 f"There is no checkpoint in model_dir, {self.model_dir!r}.",
-                "The model has no trained variables yet.",
                 "Call train() first, or make the Estimator with the model_dir that was trained into.",
             )
         return path
@@ -363,6 +351,5 @@ def _check_steps(**steps: int | None) -> None:
         if value <= 0:
             raise InputError(
                 f"{name} is {value}.",
-                "No step would be done.",
                 f"Write a positive number, or leave {name} out to use all of the data.",
             )

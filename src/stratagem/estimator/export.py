@@ -22,7 +22,8 @@ from stratagem.core import optional
 from stratagem.core.errors import InputError
 from stratagem.core.files import draft_of
 from stratagem.data.specs import TensorSpec
-from stratagem.estimator.model_function import Program
+from stratagem.estimator.checks import check_callable
+from stratagem.estimator.programs.model_function import Program
 from stratagem.estimator.text import Names, is_text
 from stratagem.mesh.mesh import Tree
 
@@ -132,12 +133,8 @@ def shapes_of(receiver_fn: Callable[[], Any]) -> Tree:
     Raises:
         InputError: It is no function.
     """
-    if not callable(receiver_fn):
-        raise InputError(
-            f"export_saved_model was given serving_input_receiver_fn={receiver_fn!r}.",
-            "What the exported model takes is not known.",
-            "Write lambda: ServingInputReceiver({'x': TensorSpec((None, 28, 28, 1), 'float32')}).",
-        )
+    remedy = "Write lambda: ServingInputReceiver({'x': TensorSpec((None, 28, 28, 1), 'float32')})."
+    check_callable("export_saved_model was given serving_input_receiver_fn", receiver_fn, remedy)
     received = receiver_fn()
     features = received.features if isinstance(received, ServingInputReceiver) else received
 
@@ -178,7 +175,6 @@ def write_program(program: Program, features: Tree, base: str) -> str:
     except Exception as error:
         raise InputError(
             f"The model cannot be exported for a batch of any size: {type(error).__name__}: {error}",
-            "It would take batches of one size only.",
             "Use shapes that follow from features.shape in model_fn: reshape(x, (-1, n)), not the number of rows.",
         ) from error
     folder = _new_folder(base)

@@ -17,9 +17,9 @@ import numpy as np
 from stratagem.core.errors import UsageError
 from stratagem.estimator.compat import name_in_graph
 from stratagem.estimator.losses import LOSSES, REGULARIZATION_LOSSES
+from stratagem.estimator.programs.variables import made_so_far
 from stratagem.estimator.running_call import Call, Scope, current_call, running_call
 from stratagem.estimator.updates import running_first
-from stratagem.estimator.variables import made_so_far
 
 AUTO_REUSE: Final = "auto"
 """As `reuse` of a scope: what is there is used again, what is missing is made."""
@@ -56,7 +56,7 @@ def variable_scope(
         values: Accepted as in TensorFlow.
         initializer: Of variables made inside that have none.
         regularizer: Of variables made inside that have none.
-        reuse: Whether a name that is taken means what has it; None for what the scope outside says.
+        reuse: Whether to use a variable of that name again; None inherits from the outer scope.
         options: `custom_getter`, `dtype`, `partitioner` and others: accepted, and without effect.
 
     Yields:
@@ -70,7 +70,7 @@ def variable_scope(
     if isinstance(name_or_scope, Scope):
         path = name_or_scope.path
     else:
-        path = _joined(outer.path, name_or_scope or unique_name(outer, default_name or "scope"))
+        path = joined(outer.path, name_or_scope or unique_name(outer, default_name or "scope"))
     scope = Scope(
         path,
         outer.reuse if reuse is None else reuse,
@@ -112,7 +112,7 @@ def get_variable(
     """
     call = current_call("get_variable")
     scope = call.scopes[-1]
-    path = _joined(scope.path, name)
+    path = joined(scope.path, name)
     found = find(call, path, scope.reuse)
     if found is not None:
         return found
@@ -149,13 +149,11 @@ def find(call: Call, path: str, reuse: bool | str) -> Any:
     if found is not None and not reuse:
         raise UsageError(
             f"model_fn made {path!r} twice.",
-            "Whether the second shall be the first again is not clear.",
             "Give it another name, or say reuse=True (or AUTO_REUSE) in the variable_scope or the call.",
         )
     if found is None and reuse is True:
         raise UsageError(
             f"model_fn reuses {path!r}, which it has not made before.",
-            "There is nothing to use again.",
             "Make it first without reuse, or say reuse=stratagem.estimator.graph.AUTO_REUSE.",
         )
     return found
@@ -242,19 +240,6 @@ def add_to_collection(name: str, value: Any) -> None:
         call.collect(name, [value])
 
 
-def _joined(path: str, name: str) -> str:
+def joined(path: str, name: str) -> str:
+    """Return a name below a path."""
     return f"{path}/{name}" if path else name
-
-
-__all__ = [
-    "AUTO_REUSE",
-    "GraphKeys",
-    "add_to_collection",
-    "control_dependencies",
-    "get_collection",
-    "get_variable",
-    "global_variables",
-    "name_scope",
-    "trainable_variables",
-    "variable_scope",
-]

@@ -1,4 +1,4 @@
-"""How an Estimator runs: where it saves, how often, on which devices, as which task of which cluster."""
+"""`RunConfig`: where an Estimator saves, how often, on which devices, as which task of which cluster."""
 
 from __future__ import annotations
 
@@ -140,7 +140,6 @@ class RunConfig:
         if steps is not None and seconds is not None:
             raise InputError(
                 f"RunConfig was given save_checkpoints_steps={steps!r} and save_checkpoints_secs={seconds!r}.",
-                "When to save is not clear.",
                 "Give one of them.",
             )
         for name in _POSITIVE:
@@ -148,7 +147,6 @@ class RunConfig:
             if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or value <= 0):
                 raise InputError(
                     f"RunConfig was given {name}={value!r}.",
-                    "It is no number of steps or seconds after which something could be done.",
                     f"Write a positive number, or {name}=None to do it never.",
                 )
         for name in ("train_distribute", "eval_distribute"):
@@ -156,7 +154,6 @@ class RunConfig:
             if strategy is not None and not hasattr(strategy, "mesh"):
                 raise InputError(
                     f"RunConfig was given {name}={strategy!r} of type {type(strategy).__name__}.",
-                    "It is no strategy that steps could run on.",
                     f"Write {name}=stratagem.MirroredStrategy(), with the parentheses.",
                 )
 

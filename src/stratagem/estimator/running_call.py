@@ -18,7 +18,7 @@ class Scope:
 
     Args:
         path: Its name, with those of the scopes round it: `generator/block`; empty outside all.
-        reuse: Whether a name that is taken means what has it: True, False, or "auto" to make what is missing.
+        reuse: Whether to use again what has that name: True, False, or "auto" to make what is missing.
         counts: How often each kind of layer has been made in it without a name.
         initializer: Of variables made in it that have none.
         regularizer: Of variables made in it that have none.
@@ -36,7 +36,7 @@ class Scope:
         return self.path
 
     def reuse_variables(self) -> None:
-        """Let names mean what has them from here on."""
+        """Use what has a name again from here on."""
         self.reuse = True
 
 
@@ -112,7 +112,6 @@ def current_call(what: str) -> Call:
     if call is None:
         raise UsageError(
             f"{what} was called outside a model_fn.",
-            "No step is being made that it could be part of.",
             "Call it in the function that is given to stratagem.estimator.Estimator(model_fn=...).",
         )
     return call

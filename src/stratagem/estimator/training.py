@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,15 +12,16 @@ from stratagem.cluster.chief_alive import ChiefWatch
 from stratagem.cluster.detect import detect
 from stratagem.core.clock import Clock, Deadline
 from stratagem.core.errors import InputError
-from stratagem.estimator.checkpoints import values_in
+from stratagem.estimator.checks import check_callable, check_entries, check_kind
 from stratagem.estimator.estimator import Estimator
 from stratagem.estimator.exporters import Exporter, check_exporters
-from stratagem.estimator.hooks.base import Session, SessionRunHook, check_hooks
-from stratagem.estimator.hooks.saving import CheckpointSaverListener, check_listeners
+from stratagem.estimator.hooks.base import Session, SessionRunHook
+from stratagem.estimator.hooks.saving import CheckpointSaverListener
 from stratagem.estimator.hooks.timer import SecondOrStepTimer
 from stratagem.estimator.inputs import InputFn
 from stratagem.estimator.log import say
-from stratagem.estimator.session import GLOBAL_STEP
+from stratagem.estimator.programs.checkpoints import values_in
+from stratagem.estimator.programs.variables import GLOBAL_STEP
 
 _LOOK_SECONDS = 2.0
 """How often an evaluator that waits for its first evaluation asks whether training goes on."""
@@ -50,10 +51,9 @@ class TrainSpec:
     saving_listeners: Sequence[CheckpointSaverListener] | None = None
 
     def __post_init__(self) -> None:
-        _check_function("TrainSpec", self.input_fn)
-        _check_number("TrainSpec", "max_steps", self.max_steps, least=1)
-        object.__setattr__(self, "hooks", check_hooks("TrainSpec was given hooks", self.hooks))
-        object.__setattr__(self, "saving_listeners", check_listeners(self.saving_listeners))
+        _check_spec(self, max_steps=1)
+        listeners = check_entries("TrainSpec: saving_listeners has", self.saving_listeners, CheckpointSaverListener)
+        object.__setattr__(self, "saving_listeners", listeners)
 
 
 @dataclass(frozen=True)
@@ -86,11 +86,7 @@ class EvalSpec:
     throttle_secs: float = 600
 
     def __post_init__(self) -> None:
-        _check_function("EvalSpec", self.input_fn)
-        _check_number("EvalSpec", "steps", self.steps, least=1)
-        _check_number("EvalSpec", "start_delay_secs", self.start_delay_secs, least=0)
-        _check_number("EvalSpec", "throttle_secs", self.throttle_secs, least=0)
-        object.__setattr__(self, "hooks", check_hooks("EvalSpec was given hooks", self.hooks))
+        _check_spec(self, steps=1, start_delay_secs=0, throttle_secs=0)
         object.__setattr__(self, "exporters", check_exporters(self.exporters))
 
 
@@ -122,7 +118,8 @@ def train_and_evaluate(
         InputError: An argument cannot be used.
     """
     clock = clock or Clock()
-    _check_estimator(estimator, train_spec)
+    for name, value, kind in (("estimator", estimator, Estimator), ("train_spec", train_spec, TrainSpec)):
+        check_kind(f"train_and_evaluate was given {name}", value, kind, f"Give a stratagem.estimator.{kind.__name__}.")
     evaluation = _Evaluation(estimator, _checked_specs(eval_spec), train_spec.max_steps, clock)
     config = estimator.config
     if config.task_type == "evaluator":
@@ -259,29 +256,15 @@ def _checked_specs(eval_spec: Any) -> list[EvalSpec]:
     return specs
 
 
-def _check_estimator(estimator: Any, train_spec: Any) -> None:
-    for name, value, wanted in (("estimator", estimator, Estimator), ("train_spec", train_spec, TrainSpec)):
-        if not isinstance(value, wanted):
+def _check_spec(spec: TrainSpec | EvalSpec, **least: int) -> None:
+    """Check the fields of a spec, the numbers by the least that each may be."""
+    owner = type(spec).__name__
+    check_callable(f"{owner} was given input_fn", spec.input_fn, f"Write {owner}(input_fn=lambda: dataset).")
+    for name, minimum in least.items():
+        value = getattr(spec, name)
+        if value is not None and value < minimum:
             raise InputError(
-                f"train_and_evaluate was given {name}={value!r} of type {type(value).__name__}.",
-                "There is nothing to train.",
-                f"Give a stratagem.estimator.{wanted.__name__}.",
+                f"{owner} was given {name}={value!r}.",
+                f"Write a number of {minimum} or more" + (", or None." if minimum else "."),
             )
-
-
-def _check_function(owner: str, function: Callable[..., Any]) -> None:
-    if not callable(function):
-        raise InputError(
-            f"{owner} was given input_fn={function!r}.",
-            "The data is read anew for each training and evaluation, so a function must make it.",
-            f"Write {owner}(input_fn=lambda: dataset).",
-        )
-
-
-def _check_number(owner: str, name: str, value: float | None, *, least: int) -> None:
-    if value is not None and value < least:
-        raise InputError(
-            f"{owner} was given {name}={value!r}.",
-            "It would never be reached, or lies in the past.",
-            f"Write a number of {least} or more" + (", or None." if least else "."),
-        )
+    object.__setattr__(spec, "hooks", check_entries(f"{owner} was given hooks with", spec.hooks, SessionRunHook))

@@ -1,9 +1,10 @@
-"""What all columns are, and how they find their features."""
+"""The base of all columns, and how they find their features."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import jax.numpy as jnp
@@ -12,13 +13,20 @@ from stratagem.core.errors import InputError
 from stratagem.estimator.text import Text
 
 
+@dataclass(frozen=True)
 class Column(ABC):
-    """How one feature, or several, become numbers."""
+    """How one feature, or several, become numbers.
+
+    Args:
+        name: Its name, from which the names of its variables are made; the key of its feature, if it has one.
+    """
+
+    name: str
 
     @property
-    @abstractmethod
-    def name(self) -> str:
-        """Its name, from which the names of its variables are made."""
+    def key(self) -> str:
+        """The key of its feature."""
+        return self.name
 
     @property
     @abstractmethod
@@ -41,7 +49,6 @@ def feature_of(column: Column, key: str, features: Mapping[str, Any]) -> Any:
         there = ", ".join(map(repr, features)) if isinstance(features, Mapping) else f"one {type(features).__name__}"
         raise InputError(
             f"The column {column.name!r} needs the feature {key!r}; input_fn gives {there}.",
-            "The column has no values.",
             f"Let input_fn return a dictionary of features with {key!r} in it.",
         )
     value = features[key]
@@ -62,7 +69,6 @@ def specs_of(columns: Iterable[Column]) -> dict[str, Any]:
                 raise InputError(
                     f"Two columns read the feature {key!r} differently: as {type(before).__name__} of "
                     f"{before.dtype} and as {type(spec).__name__} of {spec.dtype}.",
-                    "Only one of them could.",
                     "Give one of the features another key.",
                 )
     return found

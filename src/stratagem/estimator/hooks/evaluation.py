@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from stratagem.core.errors import InputError
-from stratagem.estimator.checkpoints import ModelCheckpoints
 from stratagem.estimator.hooks.base import SessionRunContext, SessionRunHook, SessionRunValues
 from stratagem.estimator.log import say
+from stratagem.estimator.programs.checkpoints import ModelCheckpoints
 
 
 class EvaluationProgressHook(SessionRunHook):
@@ -63,7 +63,6 @@ class InMemoryEvaluatorHook(SessionRunHook):
         if every_n_iter is None or every_n_iter <= 0 or not hasattr(estimator, "evaluate"):
             raise InputError(
                 f"InMemoryEvaluatorHook was given estimator={estimator!r} and every_n_iter={every_n_iter!r}.",
-                "Nothing could be evaluated, or never.",
                 "Give the Estimator that is trained, and a positive number of steps.",
             )
         self._estimator = estimator

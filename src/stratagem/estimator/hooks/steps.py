@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from stratagem.core.clock import Clock
-from stratagem.core.errors import InputError, StratagemError, explain
+from stratagem.core.errors import InputError, StratagemError
 from stratagem.core.log import logger
 from stratagem.estimator.hooks.base import (
+    LOSS,
     Session,
     SessionRunArgs,
     SessionRunContext,
@@ -19,9 +20,6 @@ from stratagem.estimator.hooks.base import (
 )
 from stratagem.estimator.hooks.timer import SecondOrStepTimer
 from stratagem.estimator.log import say
-
-GLOBAL_STEP = "global_step"
-LOSS = "loss"
 
 
 class NanLossDuringTrainingError(StratagemError, RuntimeError):
@@ -138,7 +136,6 @@ class StopAtStepHook(SessionRunHook):
         if (num_steps is None) == (last_step is None):
             raise InputError(
                 f"StopAtStepHook was given num_steps={num_steps!r} and last_step={last_step!r}.",
-                "When to stop is not clear.",
                 "Give one of them.",
             )
         self._num_steps = num_steps
@@ -208,12 +205,10 @@ class NanTensorHook(SessionRunHook):
             logger.warning("The loss is NaN. Training stops.")
             return True
         raise NanLossDuringTrainingError(
-            explain(
-                f"The loss is NaN at step {step}.",
-                "No weight can be trained from here on; the last checkpoint is from before.",
-                "Look for NaN in the data and, with classes, for labels that are not from 0 to n_classes - 1; use a "
-                "smaller learning rate, clip gradients.",
-            )
+            f"The loss is NaN at step {step}.",
+            "No weight can be trained from here on; the last checkpoint is from before.",
+            "Look for NaN in the data and, with classes, for labels that are not from 0 to n_classes - 1; use a "
+            "smaller learning rate, clip gradients.",
         )
 
 

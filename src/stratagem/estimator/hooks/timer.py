@@ -1,4 +1,4 @@
-"""When something is due that is done every so many steps or seconds."""
+"""Timers for what is done every so many steps or seconds."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ class SecondOrStepTimer:
         if (every_secs is None) == (every_steps is None):
             raise InputError(
                 f"A hook was given {every_secs!r} seconds and {every_steps!r} steps.",
-                "When it is due is not clear.",
                 "Give either seconds or steps, and not both.",
             )
         self.every_secs = every_secs

@@ -8,18 +8,19 @@ rows add to metrics. Hooks, checkpoints and log lines are the chief's: it hears 
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import weakref
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
 import jax
 
 from stratagem.core.errors import InputError, UnavailableError
 from stratagem.estimator import text
-from stratagem.estimator.inputs import InputFn, batches_of
-from stratagem.estimator.model_function import ModelFunction, Program, StepResults, own_value
+from stratagem.estimator.programs.model_function import ModelFunction, Program, StepResults, own_value
 from stratagem.estimator.updates import install
 from stratagem.mesh.mesh import Tree
 from stratagem.mesh.values import DistributedValues
@@ -43,10 +44,7 @@ class RemoteProgram(Program):
         mode: To train or to evaluate.
         strategy: A `ParameterServerStrategy`.
         seed: Of what the model function draws; None for another one each time.
-        input_fn: Called on each worker.
-        params: What it gets as `params`.
-        config: What it gets as `config`.
-        forever: Whether a function that returns arrays, which are one batch, gives it again and again.
+        begin: Begins a pass over the data, on each worker.
 
     Raises:
         InputError: The strategy trains in rounds, or a worker's dataset is empty.
@@ -58,11 +56,7 @@ class RemoteProgram(Program):
         mode: str,
         strategy: Any,
         seed: int | None,
-        input_fn: InputFn,
-        params: Any,
-        config: Any,
-        *,
-        forever: bool,
+        begin: Callable[[], Generator[tuple[Tree, Tree]]],
     ) -> None:
         super().__init__(function, mode, strategy, seed)
         if strategy.synchronous:
@@ -72,22 +66,16 @@ class RemoteProgram(Program):
                 "Leave synchronous out; max_staleness bounds how old weights may be.",
             )
 
-        def make() -> Any:
-            return _Batches(lambda: batches_of(input_fn, mode, strategy, params, config, forever=forever))
-
         def step(batches: Iterator[Any]) -> tuple[int | None, Tree]:
             batch = next(batches, None)
             return (current_task().index, {}) if batch is None else (None, self.run(*batch))
 
         self._coordinator = ClusterCoordinator(strategy)
-        self._dataset = self._coordinator.create_per_worker_dataset(make)
+        self._dataset = self._coordinator.create_per_worker_dataset(functools.partial(_Batches, begin))
         self._scheduled = step
         self._under_way: deque[RemoteValue] = deque()
         self._left: float = math.inf
         self._at_end: set[int] = set()
-        self._prepare_like_a_batch()
-
-    def _prepare_like_a_batch(self) -> None:
         batch = self._fetched(self._coordinator.schedule(_first_batch, args=(self._dataset,)))
         self.prepare(*text.restored(batch))
 
@@ -165,14 +153,14 @@ class RemoteProgram(Program):
         )  # fmt: skip
 
 
+@dataclass(frozen=True, eq=False)
 class _Batches:
-    """What a worker's iterators are made of."""
+    """A worker's dataset: each of its iterators begins a pass."""
 
-    def __init__(self, begin: Callable[[], Generator[tuple[Tree, Tree]]]) -> None:
-        self._begin = begin
+    begin: Callable[[], Generator[tuple[Tree, Tree]]]
 
     def __iter__(self) -> Generator[tuple[Tree, Tree]]:
-        return self._begin()
+        return self.begin()
 
 
 def _first_batch(batches: _Batches) -> Tree:

@@ -16,7 +16,7 @@ from stratagem.checkpoint.manager import CheckpointManager
 from stratagem.checkpoint.restoration import COUNTER
 from stratagem.checkpoint.state_file import latest_checkpoint, read_state
 from stratagem.core.errors import CheckpointError, InputError, UnmatchedError, UsageError
-from stratagem.estimator.variables import GLOBAL_STEP
+from stratagem.estimator.programs.variables import GLOBAL_STEP
 
 BASENAME: Final = "model.ckpt"
 """Beginning of the names of checkpoints, as in TensorFlow."""
@@ -162,7 +162,6 @@ def warm_start(variables: Mapping[str, Any], settings: WarmStartSettings | str) 
         if path is None:
             raise CheckpointError(
                 f"warm_start_from is {settings.ckpt_to_initialize_from!r}, a folder without a checkpoint.",
-                "Training would begin with random weights.",
                 "Name a folder that an Estimator has trained into, or a checkpoint in it.",
             )
     values = values_in(path)
@@ -178,7 +177,6 @@ def warm_start(variables: Mapping[str, Any], settings: WarmStartSettings | str) 
             raise InputError(
                 f"warm_start_from: {name} has shape {tuple(variable.shape)}, and {path!r} has "
                 f"{'no such variable' if value is None else f'one of shape {value.shape}'}.",
-                "It would begin with random values.",
                 "Name those that are there: WarmStartSettings(path, vars_to_warm_start=..., "
                 "var_name_to_prev_var_name=...).",
             )

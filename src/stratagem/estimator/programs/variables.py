@@ -13,6 +13,7 @@ import contextvars
 import functools
 import random
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -30,7 +31,7 @@ from stratagem.program.compat import stored_dtype
 from stratagem.program.remote_values import lives_elsewhere
 
 GLOBAL_STEP = "global_step"
-"""The variable that counts steps, as it is called in checkpoints."""
+"""Name of the variable that counts steps, in checkpoints and for hooks."""
 
 _filling: contextvars.ContextVar[VariableStore | None] = contextvars.ContextVar("stratagem_variables", default=None)
 
@@ -205,7 +206,9 @@ def _made_once(original: Callable[..., None]) -> Callable[..., None]:
             _check_alike(variable, initializer, shape, kwargs.get("name"))
         else:
             initializer, shape = _initializer_of(initializer, shape)
-            original(variable, initializer, shape, *_with_dtype(initializer, args, kwargs), **kwargs)
+            if isinstance(initializer, _Value) and not args and kwargs.get("dtype") is None:
+                kwargs["dtype"] = jax.dtypes.canonicalize_dtype(initializer.value.dtype).name  # as Keras takes it
+            original(variable, initializer, shape, *args, **kwargs)
             store.add(variable)
 
     return init
@@ -219,7 +222,8 @@ def _begun_with(original: Callable[..., Any]) -> Callable[..., Any]:
 
     def assign(variable: Any, value: Any) -> Any:
         store = _filling.get()
-        if store is None or not store.knows(variable) or _is_computed(value):
+        is_computed = isinstance(value, Tracer | keras.Variable | keras.KerasTensor)
+        if store is None or not store.knows(variable) or is_computed:
             return original(variable, value)
         store.begin_with(variable, value)
         return value
@@ -227,17 +231,11 @@ def _begun_with(original: Callable[..., Any]) -> Callable[..., Any]:
     return assign
 
 
-def _is_computed(value: Any) -> bool:
-    """Whether a step computes a value."""
-    return isinstance(value, Tracer | keras.Variable | keras.KerasTensor)
-
-
 def _fitting(variable: Any, value: Any) -> np.ndarray:
     value = np.asarray(value)
     if value.shape != tuple(variable.shape):
         raise InputError(
             f"model_fn gave {variable.path!r}, of shape {tuple(variable.shape)}, a value of shape {value.shape}.",
-            "It could not begin with that.",
             "Load the weights of a model with the same layers.",
         )
     return value.astype(stored_dtype(variable))
@@ -271,11 +269,11 @@ def _released(shape: Any, dtype: Any = None) -> Any:
     )
 
 
+@dataclass(frozen=True, eq=False)
 class _Value:
     """A value as an initializer: Keras makes variables of no other kind while a function is traced."""
 
-    def __init__(self, value: np.ndarray) -> None:
-        self.value = value
+    value: np.ndarray
 
     def __call__(self, shape: Any, dtype: Any = None) -> jax.Array:
         return jnp.asarray(self.value, dtype)
@@ -292,13 +290,6 @@ def _initializer_of(initializer: Any, shape: Any) -> tuple[Any, Any]:
         )
     value = np.asarray(initializer)
     return _Value(value), value.shape
-
-
-def _with_dtype(initializer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-    """Say the dtype that Keras would have taken from the value."""
-    if isinstance(initializer, _Value) and not args and kwargs.get("dtype") is None:
-        kwargs["dtype"] = jax.dtypes.canonicalize_dtype(initializer.value.dtype).name
-    return args
 
 
 def _check_alike(variable: Any, initializer: Any, shape: Any, name: str | None) -> None:

@@ -1,0 +1,42 @@
+"""Optimizers of Estimators that come with a model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import pytest
+
+from stratagem.core.errors import InputError
+from stratagem.estimator.canned.base import minimizing
+
+
+class Taken:
+    """Stands for an optimizer that a function makes."""
+
+    def minimize(self, loss: Any, var_list: Any) -> Any:
+        return loss, var_list
+
+
+def test_a_function_makes_the_optimizer_of_each_call() -> None:
+    made = []
+    train = minimizing("optimizer", lambda: made.append(1) or Taken(), 0.1)
+    assert train("loss") == ("loss", None)
+    assert train("again") == ("again", None)
+    assert len(made) == 2
+
+
+def test_names_and_optimizers_are_made_with_their_rates(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[str, float]] = []
+
+    def minimize(optimizer: Any, loss: Any, var_list: Any = None) -> None:
+        seen.append((type(optimizer).__name__, float(optimizer.learning_rate.value)))
+
+    monkeypatch.setattr(keras.optimizers.Optimizer, "minimize", minimize, raising=False)
+    minimizing("optimizer", "Ftrl", 0.25)(None)
+    outside = keras.optimizers.SGD(0.5)
+    minimizing("optimizer", outside, 0.25)(None)
+    assert seen == [("Ftrl", 0.25), ("SGD", 0.5)]
+    for wrong in ("adam", 3):
+        with pytest.raises(InputError, match=rf"dnn_optimizer is {wrong!r}.*\n.*Adagrad, Adam, Ftrl, RMSProp, SGD"):
+            minimizing("dnn_optimizer", wrong, 0.1)

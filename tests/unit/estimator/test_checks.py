@@ -1,0 +1,28 @@
+"""Checks of arguments: what passes, and what the errors name."""
+
+from __future__ import annotations
+
+import pytest
+
+from stratagem.core.errors import InputError
+from stratagem.estimator import SessionRunHook
+from stratagem.estimator.checks import check_callable, check_entries, check_kind
+
+
+def test_entries_become_a_tuple() -> None:
+    hook = SessionRunHook()
+    assert check_entries("hooks with", None, SessionRunHook) == ()
+    assert check_entries("hooks with", (entry for entry in [hook]), SessionRunHook) == (hook,)
+    with pytest.raises(InputError, match="hooks with 5 of type int among them"):
+        check_entries("hooks with", [hook, 5], SessionRunHook)
+    with pytest.raises(InputError, match=r"of type SessionRunHook in place of a list"):
+        check_entries("hooks with", hook, SessionRunHook)
+
+
+def test_kinds_and_functions() -> None:
+    check_kind("f was given x", 1, int | None, "Write 1.")
+    check_callable("f was given g", len, "Write a function.")
+    with pytest.raises(InputError, match=r"f was given x='1' of type str\.\n  What to do: Write 1\."):
+        check_kind("f was given x", "1", int | None, "Write 1.")
+    with pytest.raises(InputError, match=r"f was given g=3\.\n  What to do: Write a function\."):
+        check_callable("f was given g", 3, "Write a function.")
