@@ -39,6 +39,26 @@ def check_callable(what: str, value: object, remedy: str) -> None:
         raise InputError(f"{what}={value!r}.", remedy)
 
 
+def check_named(what: str, entries: Any, kind: type, *remedy: str, least: int = 0) -> tuple[Any, ...]:
+    """Return one entry, or several with names of their own, as a tuple.
+
+    Args:
+        what: Who was given what, as for `check_kind`.
+        entries: An entry, or a list of them; None for none.
+        kind: The class that they are of.
+        remedy: What to write instead; before it, where that is not plain, what would go wrong.
+        least: How many there must be.
+
+    Raises:
+        InputError: One of them is of another class, two have one name, or there are too few.
+    """
+    found = (entries,) if isinstance(entries, kind) else tuple(entries or ())
+    names = {getattr(entry, "name", None) for entry in found if isinstance(entry, kind)}
+    if len(names) < max(least, len(found)):
+        raise InputError(f"{what}={entries!r}.", *remedy)
+    return found
+
+
 def check_entries(what: str, entries: Any, kind: type) -> tuple[Any, ...]:
     """Return hooks, or other entries of a list, as a tuple.
 

@@ -38,11 +38,7 @@ def add_metrics(estimator: Estimator, metric_fn: Callable[..., Mapping[str, Any]
     takes = list(inspect.signature(metric_fn).parameters)
     unknown = sorted(set(takes) - set(_ARGUMENTS))
     if unknown:
-        raise InputError(
-            f"metric_fn takes {', '.join(unknown)}.",
-            f"Take some of {', '.join(_ARGUMENTS)}.",
-        )
-
+        raise InputError(f"metric_fn takes {', '.join(unknown)}.", f"Take some of {', '.join(_ARGUMENTS)}.")
     call = estimator.call_model_fn  # not the Estimator: the function travels to workers
 
     def model_fn(features: Any, labels: Any, mode: str, config: Any) -> EstimatorSpec:

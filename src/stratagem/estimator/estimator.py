@@ -93,7 +93,7 @@ class Estimator:
             folder = tempfile.mkdtemp()
             say(f"Using temporary folder as model directory: {folder}")
         self.config = config.replace(model_dir=os.fspath(folder)) if config.model_dir != folder else config
-        """How it runs."""
+        """Configuration of its runs."""
         self.warm_start_from = warm_start_from
         """The weights to begin with."""
         self._params = copy.deepcopy(params)

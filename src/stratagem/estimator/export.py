@@ -31,14 +31,14 @@ PROGRAM: Final = "predict.jax_export"
 """The file that holds the program."""
 
 SIGNATURE: Final = "signature.json"
-"""The file that says, for people, what the program takes and gives."""
+"""The file that describes, for people, the input and output of the program."""
 
 PLATFORMS: Final = ("cpu", "cuda", "tpu")
 
 
 @dataclass(frozen=True)
 class ServingInputReceiver:
-    """What an exported model takes (`tf.estimator.export.ServingInputReceiver`).
+    """The input of an exported model (`tf.estimator.export.ServingInputReceiver`).
 
     Args:
         features: A structure of `TensorSpec`s, whose first size is None, or of arrays that show the shapes.
@@ -53,11 +53,11 @@ class ServingInputReceiver:
 
 @dataclass(frozen=True)
 class TensorServingInputReceiver(ServingInputReceiver):
-    """What an exported model of one tensor takes (`tf.estimator.export.TensorServingInputReceiver`)."""
+    """The input of an exported model that takes one tensor (`tf.estimator.export.TensorServingInputReceiver`)."""
 
 
 class ExportOutput:
-    """What an entry of `EstimatorSpec.export_outputs` is (`tf.estimator.export.ExportOutput`).
+    """An entry of `EstimatorSpec.export_outputs` (`tf.estimator.export.ExportOutput`).
 
     Programs make them; what is exported are the predictions.
 
@@ -185,7 +185,7 @@ def write_program(program: Program, features: Tree, base: str) -> str:
 
 
 def _with_numbers(predict: Callable[[Tree], Tree]) -> Callable[[Tree], Tree]:
-    """Return what predicts the numbers of classes in place of their names."""
+    """Return a function that predicts the numbers of classes in place of their names."""
 
     def number(leaf: Any) -> Any:
         return leaf.numbers if isinstance(leaf, Names) else leaf

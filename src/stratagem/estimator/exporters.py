@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -158,20 +158,3 @@ class BestExporter(LatestExporter):
             if earlier < step and (best is None or self._is_better(best, metrics)):
                 best = metrics
         return best
-
-
-def check_exporters(exporters: Exporter | Sequence[Exporter] | None) -> tuple[Exporter, ...]:
-    """Return exporters as a tuple.
-
-    Raises:
-        InputError: One of them is no exporter, or two have one name.
-    """
-    found = (exporters,) if isinstance(exporters, Exporter) else tuple(exporters or ())
-    names = [getattr(exporter, "name", None) for exporter in found]
-    if not all(isinstance(exporter, Exporter) for exporter in found) or len(set(names)) < len(names):
-        raise InputError(
-            f"EvalSpec was given exporters={exporters!r}.",
-            "Each needs a method `export`, and a name of its own for its folder.",
-            "Give objects of classes derived from stratagem.estimator.Exporter, with different names.",
-        )
-    return found

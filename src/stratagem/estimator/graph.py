@@ -68,11 +68,11 @@ def variable_scope(
     call = current_call("variable_scope")
     outer = call.scopes[-1]
     if isinstance(name_or_scope, Scope):
-        path = name_or_scope.path
+        name = name_or_scope.name
     else:
-        path = joined(outer.path, name_or_scope or unique_name(outer, default_name or "scope"))
+        name = joined(outer.name, name_or_scope or unique_name(outer, default_name or "scope"))
     scope = Scope(
-        path,
+        name,
         outer.reuse if reuse is None else reuse,
         initializer=outer.initializer if initializer is None else initializer,
         regularizer=outer.regularizer if regularizer is None else regularizer,
@@ -112,7 +112,7 @@ def get_variable(
     """
     call = current_call("get_variable")
     scope = call.scopes[-1]
-    path = joined(scope.path, name)
+    path = joined(scope.name, name)
     found = find(call, path, scope.reuse)
     if found is not None:
         return found
@@ -168,7 +168,7 @@ def unique_name(scope: Scope, kind: str) -> str:
 
 @contextlib.contextmanager
 def opened(path: str) -> Iterator[None]:
-    """Let what Keras makes have this path in front."""
+    """Put a path in front of the names of what Keras makes."""
     with contextlib.ExitStack() as stack:
         for name in filter(None, path.split("/")):
             stack.enter_context(keras.name_scope(name))
@@ -208,7 +208,8 @@ def global_variables(scope: str | None = None) -> list[Any]:
     Args:
         scope: Pattern that names begin with.
     """
-    variables = made_so_far(current_call("global_variables").global_step)
+    current_call("global_variables")
+    variables = made_so_far()
     for variable in variables:
         name_in_graph(variable)
     return [variable for variable in variables if scope is None or re.match(scope, variable.path)]

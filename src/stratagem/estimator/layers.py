@@ -175,7 +175,7 @@ def _applied(
     options = {key: value for key, value in options.items() if value is not None}
     own_name = options.pop("name", None) or unique_name(scope, name)
     reuse = options.pop("reuse", scope.reuse)
-    path = joined(scope.path, own_name)
+    path = joined(scope.name, own_name)
     layer = find(call, path, reuse) if _has_weights(kind) else None
     if layer is not None:
         return layer(inputs, **(call_options or {}))

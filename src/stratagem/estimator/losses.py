@@ -23,7 +23,7 @@ REGULARIZATION_LOSSES: Final = "regularization_losses"
 
 
 class Reduction:
-    """How losses of examples become one (`tf.compat.v1.losses.Reduction`)."""
+    """Ways to make one loss of those of the examples (`tf.compat.v1.losses.Reduction`)."""
 
     NONE: Final = "none"
     SUM: Final = "weighted_sum"

@@ -21,7 +21,7 @@ _POSITIVE: Final = ("save_summary_steps", "save_checkpoints_steps", "save_checkp
 
 @dataclass(frozen=True)
 class RunConfig:
-    """How an Estimator runs (`tf.estimator.RunConfig`).
+    """Configuration of an Estimator's runs (`tf.estimator.RunConfig`).
 
     Source of the semantics: https://www.tensorflow.org/versions/r2.15/api_docs/python/tf/estimator/RunConfig
 
@@ -119,12 +119,12 @@ class RunConfig:
 
     @property
     def num_worker_replicas(self) -> int:
-        """How many tasks train: the workers, and the chief where it is a task of its own."""
+        """Number of tasks that train: the workers, and the chief where it is a task of its own."""
         return len(self.cluster_spec.training_tasks) if self.cluster_spec else int(self.task_type != "evaluator")
 
     @property
     def num_ps_replicas(self) -> int:
-        """How many parameter servers there are."""
+        """Number of parameter servers."""
         return len(self.cluster_spec.task_indices("ps")) if "ps" in self.cluster_spec.jobs else 0
 
     @property

@@ -17,23 +17,18 @@ class Scope:
     """A variable scope that is open: what is made in it has its name in front.
 
     Args:
-        path: Its name, with those of the scopes round it: `generator/block`; empty outside all.
+        name: Its name, with those of the scopes round it: `generator/block`; empty outside all.
         reuse: Whether to use again what has that name: True, False, or "auto" to make what is missing.
         counts: How often each kind of layer has been made in it without a name.
         initializer: Of variables made in it that have none.
         regularizer: Of variables made in it that have none.
     """
 
-    path: str = ""
+    name: str = ""
     reuse: bool | str = False
     counts: dict[str, int] = field(default_factory=dict)
     initializer: Any = None
     regularizer: Any = None
-
-    @property
-    def name(self) -> str:
-        """Its whole name."""
-        return self.path
 
     def reuse_variables(self) -> None:
         """Use what has a name again from here on."""

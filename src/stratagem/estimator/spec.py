@@ -14,7 +14,7 @@ from stratagem.estimator.hooks.base import SessionRunHook
 
 
 class ModeKeys:
-    """What a model function is called for (`tf.estimator.ModeKeys`)."""
+    """The modes that a model function is called for (`tf.estimator.ModeKeys`)."""
 
     TRAIN: Final = "train"
     EVAL: Final = "eval"
@@ -94,7 +94,7 @@ class Scaffold:
 
 @dataclass(frozen=True)
 class EstimatorSpec:
-    """What a model function computes in one mode (`tf.estimator.EstimatorSpec`).
+    """The result of a model function in one mode (`tf.estimator.EstimatorSpec`).
 
     Source of the semantics: https://www.tensorflow.org/versions/r2.15/api_docs/python/tf/estimator/EstimatorSpec
 

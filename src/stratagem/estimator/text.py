@@ -26,7 +26,7 @@ _KEY: Final = "\0text"
 """Key of a dictionary that stands for text in a batch: datasets know arrays and dictionaries only."""
 
 _PADDING: Final = -1
-"""What rows with fewer numbers than others are filled up with; for text it is no word at all."""
+"""Fills up rows with fewer numbers than others; rows of text get empty words."""
 
 
 @jax.tree_util.register_dataclass
@@ -49,7 +49,7 @@ class Text:
 
     @property
     def ndim(self) -> int:
-        """How many axes it has."""
+        """Number of axes."""
         return len(self.shape)
 
     def reshape(self, *shape: Any) -> Text:
@@ -239,7 +239,7 @@ class Vocabulary:
             )
         firsts = np.unique(self._table[:, 0], return_counts=True)[1]
         self._alike = int(firsts.max(initial=1))
-        """How many words at most begin with the same half of a fingerprint."""
+        """The most words that begin with the same half of a fingerprint."""
 
     def places(self, text: Text) -> jax.Array:
         """Return the place of each word, -1 for those that are not there."""

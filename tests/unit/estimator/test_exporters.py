@@ -69,3 +69,39 @@ def test_an_exporter_that_would_keep_nothing_is_refused(number: int) -> None:
     for kind in (LatestExporter, BestExporter):
         with pytest.raises(InputError, match=f"{kind.__name__} was given exports_to_keep={number}"):
             kind("name", lambda: None, exports_to_keep=number)
+
+
+class Exports:
+    """Stands for an Estimator: an export is a new folder, named by a number that counts up."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def export_saved_model(self, base: str, receiver_fn: Any, checkpoint_path: str) -> str:
+        self.count += 1
+        Path(base, str(self.count)).mkdir(parents=True)
+        return str(self.count)
+
+    def eval_dir(self) -> str:
+        return "folder"
+
+
+def test_which_evaluations_are_exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    earlier = {1: {"loss": 7.0}, 2: {"loss": 5.0}, 9: {"loss": 0.0}}
+    monkeypatch.setattr("stratagem.estimator.exporters.read_eval_metrics", lambda folder: earlier)
+    losses = [6.0, 4.0, 4.5, 3.0]
+    for exporter, expected, kept in (
+        (FinalExporter("f", dict), [None, None, None, "1"], ["1"]),
+        (LatestExporter("l", dict, exports_to_keep=2), ["1", "2", "3", "4"], ["3", "4"]),
+        (LatestExporter("a", dict, exports_to_keep=None), ["1", "2", "3", "4"], ["1", "2", "3", "4"]),
+        (BestExporter("b", dict, exports_to_keep=1), [None, "1", None, "2"], ["2"]),
+    ):
+        estimator, folder = Exports(), tmp_path / exporter.name
+        found = [
+            exporter.export(estimator, str(folder), "path", {"loss": loss, "global_step": 3 + i}, i == 3)
+            for i, loss in enumerate(losses)
+        ]
+        assert found == expected
+        assert sorted(entry.name for entry in folder.iterdir()) == kept
+    with pytest.raises(InputError, match="BestExporter was given no serving_input_receiver_fn"):
+        BestExporter()

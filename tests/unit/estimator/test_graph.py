@@ -23,6 +23,8 @@ from stratagem.estimator import (
     layers,
     optimizers,
 )
+from stratagem.estimator.graph import find, joined, unique_name
+from stratagem.estimator.running_call import Call, Scope, calling
 
 
 def config(replicas: int = 1, **options: Any) -> RunConfig:
@@ -63,3 +65,34 @@ def test_two_networks_and_two_optimizers_by_scope(tmp_path: Path) -> None:
         Estimator(twice, config=config()).train(lambda: np.ones((1, 1), "float32"), steps=1)
     with pytest.raises(UsageError, match=r"layers\.dense was called outside a model_fn"):
         layers.dense(np.ones((1, 1)), 1)
+
+
+def test_names_are_unique_within_their_scope() -> None:
+    scope = Scope("outer")
+    assert [unique_name(scope, "dense") for _ in range(3)] == ["dense", "dense_1", "dense_2"]
+    assert unique_name(Scope(), "dense") == "dense"
+    assert (joined("a", "b"), joined("", "b")) == ("a/b", "b")
+
+
+def test_scopes_pass_on_what_variables_get() -> None:
+    call = Call("train", None)
+    with calling(call), graph.variable_scope("a", initializer="ones", regularizer=keras.regularizers.L1(0.5)) as outer:
+        with graph.variable_scope(None, "b", reuse=graph.AUTO_REUSE) as inner:
+            first = graph.get_variable("w", 3)
+            assert graph.get_variable("w", 3) is first
+        assert (outer.name, inner.name, first.path) == ("a", "a/b", "a/b/w")
+        with graph.variable_scope(inner, reuse=True), pytest.raises(UsageError, match="reuses 'a/b/v'"):
+            graph.get_variable("v", 3)
+        constant = graph.get_variable("c", initializer=np.array([2.0, 4.0]), collections=["mine"], trainable=False)
+    assert np.asarray(first.value).tolist() == [1.0, 1.0, 1.0]
+    assert [float(loss) for loss in call.collections["regularization_losses"]] == [1.5, 3.0]
+    assert call.collections["mine"] == [constant]
+    assert not constant.trainable
+
+
+def test_reuse_of_a_path() -> None:
+    call = Call("train", None, made={"a": "what was made"})
+    assert find(call, "a", True) == find(call, "a", graph.AUTO_REUSE) == "what was made"
+    assert find(call, "b", False) is None
+    with pytest.raises(UsageError, match="made 'a' twice"):
+        find(call, "a", False)

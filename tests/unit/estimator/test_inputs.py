@@ -9,11 +9,13 @@ import pytest
 import tensorboardX  # noqa: F401 - sets an environment variable, once; no test should be blamed for it
 
 import stratagem
-from stratagem.core.errors import UsageError
+from stratagem.core.errors import InputError, UsageError
 from stratagem.estimator import (
     Estimator,
     EstimatorSpec,
     RunConfig,
+    numpy_input_fn,
+    pandas_input_fn,
 )
 
 
@@ -42,3 +44,34 @@ def test_an_iterator_of_the_old_kind_gives_every_batch() -> None:
 
     with pytest.raises(UsageError, match=r"computed with what get_next\(\) gave"):
         list(Estimator(model_fn, config=config()).predict(computing))
+
+
+def test_arrays_in_batches_and_epochs() -> None:
+    x = np.arange(5.0)
+    batches = list(numpy_input_fn({"x": x}, x * 2, batch_size=2, num_epochs=2, shuffle=False)())
+    assert [labels.tolist() for _, labels in batches] == [[0, 2], [4, 6], [8, 0], [2, 4], [6, 8]]
+    assert batches[0][0]["x"].tolist() == [0, 1]
+    (mixed,) = numpy_input_fn(x, batch_size=5, shuffle=True)()
+    assert sorted(mixed.tolist()) == x.tolist()
+    with pytest.raises(InputError, match="numpy_input_fn was given shuffle=None"):
+        numpy_input_fn(x)
+
+
+class Table(dict):
+    """Stands for a pandas table."""
+
+    def __init__(self, index: list[int], **columns: Any) -> None:
+        super().__init__(columns)
+        self.index = self
+        self.rows = index
+
+    def equals(self, other: Any) -> bool:
+        return self.rows == other.rows
+
+
+def test_the_index_of_a_table_and_its_labels() -> None:
+    table, labels = Table([1, 2], x=[3.0, 4.0]), Table([2, 1])
+    ((features, found),) = pandas_input_fn(table, np.array([0, 1]), shuffle=False)()
+    assert (features["x"].tolist(), found.tolist()) == ([3.0, 4.0], [0, 1])
+    with pytest.raises(InputError, match="with different indices"):
+        pandas_input_fn(table, labels, shuffle=False)

@@ -29,6 +29,7 @@ from stratagem.estimator import (
     numpy_input_fn,
     optimizers,
 )
+from stratagem.estimator.running_call import Call, calling
 
 RNG = np.random.default_rng(0)
 IMAGES = RNG.normal(size=(24, 8, 8, 1)).astype("float32")
@@ -92,3 +93,46 @@ def test_the_tutorial_on_layers(tmp_path: Path) -> None:
     assert set(estimator.evaluate(input_fn, steps=2)) == {"accuracy", "loss", "global_step"}
     with pytest.raises(InputError, match=r"'sotfmax'.*\n.*\n.*loss, global_step, logits, softmax, rate"):
         estimator.train(input_fn, steps=1, hooks=[Seen(["sotfmax"])])
+
+
+IMAGE = np.arange(16.0, dtype="float32").reshape(1, 4, 4, 1)
+
+
+@pytest.mark.parametrize(
+    ("apply", "name", "expected"),
+    [
+        (lambda: layers.max_pooling2d(IMAGE, 2, 2), None, [[5, 7], [13, 15]]),
+        (lambda: layers.average_pooling2d(IMAGE, 2, 2, "SAME"), None, [[2.5, 4.5], [10.5, 12.5]]),
+        (lambda: layers.max_pooling1d(IMAGE[:, 0], 2, 2), None, [1, 3]),
+        (lambda: layers.conv2d(IMAGE, 1, 4, kernel_initializer="ones"), "conv2d", [[120]]),
+        (lambda: layers.conv1d(IMAGE[:, 0], 1, 2, kernel_initializer="ones"), "conv1d", [1, 3, 5]),
+        (
+            lambda: layers.conv2d_transpose(IMAGE[:, :1, :1], 1, 2, kernel_initializer="ones", bias_initializer="ones"),
+            "conv2d_transpose",
+            [[1, 1], [1, 1]],
+        ),
+        (lambda: layers.dense(IMAGE[0, :, 0], 1, kernel_initializer="ones"), "dense", [0, 4, 8, 12]),
+    ],
+)
+def test_layers_compute_what_keras_computes(apply: Any, name: str | None, expected: Any) -> None:
+    call = Call("train", None)
+    with calling(call):
+        found = np.asarray(apply())
+    np.testing.assert_allclose(found.squeeze(), np.asarray(expected, "float32").squeeze())
+    weights = [variable.path for layer in call.made.values() for variable in layer.weights]
+    assert weights == ([] if name is None else [f"{name}/kernel", f"{name}/bias"])
+
+
+def test_a_scope_gives_kernels_their_initializer_and_regularizer() -> None:
+    call = Call("train", None)
+    with calling(call), graph.variable_scope("s", initializer="ones", regularizer=keras.regularizers.L2(0.5)):
+        layers.dense(np.ones((1, 3), "float32"), 1)
+        layers.batch_normalization(np.ones((1, 3), "float32"), fused=True)
+    assert [float(loss) for loss in call.collections["regularization_losses"]] == [1.5]
+    assert list(call.made) == ["s/dense", "s/batch_normalization"]
+
+
+def test_functions_say_what_they_are() -> None:
+    assert layers.conv3d.__name__ == "conv3d"
+    assert "keras.layers.Conv3D" in str(layers.conv3d.__doc__)
+    assert layers.average_pooling1d.__name__ == "average_pooling1d"

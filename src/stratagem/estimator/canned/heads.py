@@ -38,7 +38,7 @@ class Head(ABC):
     """
 
     logits_dimension: int
-    """How many logits there are for each example."""
+    """Number of logits for each example."""
 
     def __init__(
         self, weight_column: Any, loss_reduction: str, name: str | None, loss_fn: Callable[..., Any] | None = None
@@ -381,7 +381,7 @@ class MultiLabelHead(Head):
 
 
 class _BetterOfTwo(keras.metrics.Mean):
-    """How often it would be right to always say the class that is more frequent."""
+    """The accuracy of always saying the class that is more frequent."""
 
     def result(self) -> Any:
         mean: Any = super().result()

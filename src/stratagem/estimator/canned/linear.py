@@ -45,7 +45,7 @@ class BaselineEstimator(Canned):
 
 
 class BaselineClassifier(BaselineEstimator):
-    """How often each class occurs (`tf.estimator.BaselineClassifier`).
+    """A model of how often each class occurs (`tf.estimator.BaselineClassifier`).
 
     Args:
         model_dir: As for `Estimator`.

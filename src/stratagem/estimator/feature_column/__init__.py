@@ -20,6 +20,7 @@ from stratagem.estimator.feature_column.categorical import (
 )
 from stratagem.estimator.feature_column.categorical import crossed_column as crossed_column
 from stratagem.estimator.feature_column.categorical import weighted_categorical_column as weighted_categorical_column
+from stratagem.estimator.feature_column.columns import make_parse_example_spec as make_parse_example_spec
 from stratagem.estimator.feature_column.dense import bucketized_column as bucketized_column
 from stratagem.estimator.feature_column.dense import embedding_column as embedding_column
 from stratagem.estimator.feature_column.dense import indicator_column as indicator_column
@@ -29,4 +30,3 @@ from stratagem.estimator.feature_column.models import DenseFeatures as DenseFeat
 from stratagem.estimator.feature_column.models import LinearModel as LinearModel
 from stratagem.estimator.feature_column.models import input_layer as input_layer
 from stratagem.estimator.feature_column.models import linear_model as linear_model
-from stratagem.estimator.feature_column.models import make_parse_example_spec as make_parse_example_spec

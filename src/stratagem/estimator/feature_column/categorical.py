@@ -14,7 +14,7 @@ import numpy as np
 
 from stratagem.core.errors import InputError
 from stratagem.data.files.example import VarLenFeature
-from stratagem.estimator.feature_column.columns import Column, feature_of, specs_of
+from stratagem.estimator.feature_column.columns import Column, feature_of, make_parse_example_spec
 from stratagem.estimator.text import Text, Vocabulary
 
 MISSING: Final = -1
@@ -114,7 +114,7 @@ class Crossed(Categorical):
 
     @property
     def parse_spec(self) -> dict[str, Any]:
-        return specs_of(Hashed(key, 1, "string") if isinstance(key, str) else key for key in self.keys)
+        return make_parse_example_spec(Hashed(key, 1, "string") if isinstance(key, str) else key for key in self.keys)
 
     def numbers(self, features: Mapping[str, Any]) -> jax.Array:
         total: Any = jnp.full((1, 1), self.hash_key % 2**32, "uint32")

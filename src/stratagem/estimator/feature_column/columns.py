@@ -15,7 +15,7 @@ from stratagem.estimator.text import Text
 
 @dataclass(frozen=True)
 class Column(ABC):
-    """How one feature, or several, become numbers.
+    """A way to make numbers of one feature or of several.
 
     Args:
         name: Its name, from which the names of its variables are made; the key of its feature, if it has one.
@@ -31,7 +31,7 @@ class Column(ABC):
     @property
     @abstractmethod
     def parse_spec(self) -> dict[str, Any]:
-        """How its features are read from files of examples."""
+        """The specs by which its features are read from files of examples."""
 
 
 def feature_of(column: Column, key: str, features: Mapping[str, Any]) -> Any:
@@ -55,14 +55,22 @@ def feature_of(column: Column, key: str, features: Mapping[str, Any]) -> Any:
     return value if isinstance(value, Text) else jnp.asarray(value)
 
 
-def specs_of(columns: Iterable[Column]) -> dict[str, Any]:
-    """Return how the features of columns are read.
+def make_parse_example_spec(feature_columns: Iterable[Column]) -> dict[str, Any]:
+    """Return how the features of columns are read by `stratagem.io.parse_example`.
+
+    Args:
+        feature_columns: Columns of any kind.
 
     Raises:
         InputError: Two of them read one feature differently.
+
+    Example:
+        >>> from stratagem.estimator.feature_column import numeric_column
+        >>> make_parse_example_spec([numeric_column("age")])["age"].shape
+        (1,)
     """
     found: dict[str, Any] = {}
-    for column in columns:
+    for column in feature_columns:
         for key, spec in column.parse_spec.items():
             before = found.setdefault(key, spec)
             if type(before) is not type(spec) or before.dtype != spec.dtype:

@@ -105,7 +105,7 @@ class OfCategorical(Dense):
 
 @dataclass(frozen=True)
 class Indicator(OfCategorical):
-    """How often each value occurs; see `indicator_column`."""
+    """The count of each value in a row; see `indicator_column`."""
 
     def rows(self, features: Mapping[str, Any], table: Any) -> jax.Array:
         return many_hot(self.categorical_column, features)

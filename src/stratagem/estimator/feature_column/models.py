@@ -11,7 +11,7 @@ import keras
 
 from stratagem.core.errors import InputError
 from stratagem.estimator.feature_column.categorical import Categorical
-from stratagem.estimator.feature_column.columns import Column, specs_of
+from stratagem.estimator.feature_column.columns import Column
 from stratagem.estimator.feature_column.dense import Dense, Embedding, combined
 from stratagem.estimator.graph import opened
 
@@ -147,20 +147,6 @@ def linear_model(
         options: `weight_collections`, `trainable`, `cols_to_vars`: accepted, and without effect.
     """
     return LinearModel(feature_columns, units, sparse_combiner)(features)
-
-
-def make_parse_example_spec(feature_columns: Iterable[Column]) -> dict[str, Any]:
-    """Return how the features of columns are read by `stratagem.io.parse_example`.
-
-    Args:
-        feature_columns: Columns of any kind.
-
-    Example:
-        >>> from stratagem.estimator.feature_column import numeric_column
-        >>> make_parse_example_spec([numeric_column("age")])["age"].shape
-        (1,)
-    """
-    return specs_of(feature_columns)
 
 
 def _make_variables_of(layer: DenseFeatures | LinearModel) -> None:

@@ -26,7 +26,7 @@ class Session(Protocol):
 
 @dataclass(frozen=True)
 class SessionRunArgs:
-    """What a hook wants to see of the step that comes (`tf.estimator.SessionRunArgs`).
+    """The values that a hook wants of the step that comes (`tf.estimator.SessionRunArgs`).
 
     Args:
         fetches: A structure of tensors that model_fn made, variables, and the names "loss" and "global_step".
@@ -41,7 +41,7 @@ class SessionRunArgs:
 
 @dataclass(frozen=True)
 class SessionRunValues:
-    """What a hook has asked for (`tf.estimator.SessionRunValues`).
+    """The values that a hook has asked for (`tf.estimator.SessionRunValues`).
 
     Args:
         results: The structure of `SessionRunArgs.fetches` with NumPy arrays in it; None without.

@@ -27,7 +27,7 @@ def read_eval_metrics(eval_dir: str) -> dict[int, dict[str, float]]:
 class EarlyStoppingHook(SessionRunHook):
     """Stop training when a function says so (`tf.estimator.experimental.make_early_stopping_hook`).
 
-    Of several workers the chief asks it, and all stop behind the same step.
+    With several workers the chief asks it, and all stop after the same step.
 
     Args:
         should_stop_fn: Takes nothing, returns whether to stop.

@@ -23,7 +23,7 @@ from stratagem.estimator.log import say
 
 
 class NanLossDuringTrainingError(StratagemError, RuntimeError):
-    """The loss is no number any more. Remedy: a smaller learning rate, or data without errors."""
+    """The loss has become NaN. Remedy: a smaller learning rate, or data without errors."""
 
 
 class LoggingTensorHook(SessionRunHook):
@@ -38,7 +38,7 @@ class LoggingTensorHook(SessionRunHook):
         clock: Where time comes from.
 
     Raises:
-        InputError: It is not said when to log, or said twice.
+        InputError: Neither or both of steps and seconds are given, and not `at_end` alone.
     """
 
     def __init__(
@@ -151,13 +151,13 @@ class StopAtStepHook(SessionRunHook):
 
 
 class NanTensorHook(SessionRunHook):
-    """Stop when the loss is no number any more (`tf.estimator.NanTensorHook`).
+    """Stop when the loss has become NaN (`tf.estimator.NanTensorHook`).
 
-    A step's loss is looked at when the next step has begun, so that no device waits for it; before anything is saved,
-    and at the end, all losses have been looked at.
+    A step's loss is checked when the next step has begun, so that no device waits for it. All losses have been checked
+    before anything is saved, and at the end.
 
     Args:
-        loss_tensor: The loss, or another tensor of the model function, which is looked at at once.
+        loss_tensor: The loss, or another tensor of the model function, which is checked in its own step.
         fail_on_nan_loss: Whether that is an error; else training stops.
     """
 
@@ -184,7 +184,7 @@ class NanTensorHook(SessionRunHook):
             run_context.request_stop()
 
     def look(self, session: Session) -> bool:
-        """Look at all losses, that of the last step too; return whether training is to stop.
+        """Check all losses, that of the last step too; return whether training is to stop.
 
         Args:
             session: The session.

@@ -71,7 +71,7 @@ class SecondOrStepTimer:
 
 
 class DueTogether:
-    """Whether something is due, alike on all workers, whose clocks differ.
+    """Tells all workers alike whether something is due, although their clocks differ.
 
     What workers do together, such as saving, needs one answer. By steps all know it; by seconds the chief's clock
     counts. The chief is asked at most about once in a fiftieth of the interval, because asking costs about 1 ms.

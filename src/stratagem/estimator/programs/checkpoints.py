@@ -83,7 +83,7 @@ def restore(variables: Mapping[str, Any], path: str | None) -> str | None:
 
     Args:
         variables: The variables by name.
-        path: The checkpoint, or None for none; of several workers, what the chief says counts.
+        path: The checkpoint, or None for none; with several workers, the chief's counts.
 
     Returns:
         The checkpoint that was restored.
@@ -123,7 +123,7 @@ def values_in(path: str) -> dict[str, np.ndarray]:
 
 @dataclass(frozen=True)
 class WarmStartSettings:
-    """Which weights to begin with (`tf.estimator.WarmStartSettings`).
+    """Weights to begin with (`tf.estimator.WarmStartSettings`).
 
     Args:
         ckpt_to_initialize_from: A checkpoint, or a folder, whose newest is taken.

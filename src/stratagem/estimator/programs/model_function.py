@@ -119,7 +119,7 @@ class Program:
 
     @property
     def spec(self) -> EstimatorSpec:
-        """What the function returned when it was called first. Its tensors only stand for those of a step."""
+        """The spec of the first call. Its tensors only stand for those of a step."""
         assert self._spec is not None, "prepare comes first"
         return self._spec
 
@@ -214,7 +214,7 @@ class Program:
 
 @dataclass(frozen=True, eq=False)
 class StepResults:
-    """What a step has computed, copied from the devices when it is asked for.
+    """Results of a step, copied from the devices when they are asked for.
 
     Args:
         outputs: What the step returned.
@@ -231,7 +231,7 @@ class StepResults:
 
     @property
     def loss_on_device(self) -> Any:
-        """The loss as the step returned it, for `own_value`: nobody waits for it."""
+        """The loss as the step returned it, for `own_value`: reading it does not wait for the step."""
         return self.outputs["loss"]
 
     def wait(self) -> None:

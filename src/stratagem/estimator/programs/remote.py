@@ -1,4 +1,4 @@
-"""Training and evaluation under a `ParameterServerStrategy`: each step of a model function is one that a worker runs.
+"""Training and evaluation under a `ParameterServerStrategy`: workers run the steps of a model function.
 
 The chief calls the model function once, which makes variables and optimizers; the variables move to the parameter
 servers. Each worker calls it again with those, on batches of its own input function, and sends gradients, or what its
@@ -29,11 +29,11 @@ from stratagem.ps.coordinator import ClusterCoordinator, RemoteValue
 from stratagem.ps.task import WorkerTask, current_task
 
 _AHEAD: Final = 2
-"""How many steps for each worker may be under way: one that runs, and one for when it has ended."""
+"""Steps that may be under way for each worker: one that runs, and one for when it has ended."""
 
 
 _executables: Final[weakref.WeakKeyDictionary[WorkerTask, Executables]] = weakref.WeakKeyDictionary()
-"""What a worker has compiled, for the next session of the same Estimator."""
+"""The programs that a worker has compiled, for the next session of the same Estimator."""
 
 
 class RemoteProgram(Program):
@@ -112,7 +112,7 @@ class RemoteProgram(Program):
         return features
 
     def settle(self) -> None:
-        """Wait for all steps that were begun. What they computed is seen by nobody."""
+        """Wait for all steps that were begun; their results are dropped."""
         while self._under_way:
             self._settle_one()
 

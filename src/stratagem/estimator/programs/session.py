@@ -20,7 +20,7 @@ from stratagem.mesh.mesh import Tree
 
 
 class Session:
-    """What hooks see of an Estimator at work: its variables, its steps (`tf.compat.v1.train.MonitoredSession`).
+    """An Estimator at work, as hooks see it: its variables, its steps (`tf.compat.v1.train.MonitoredSession`).
 
     Args:
         program: The program, prepared.
@@ -77,10 +77,10 @@ class Session:
                 hook.after_create_session(self, None)
 
     def settle(self) -> None:
-        """Wait for steps that workers have begun; they count. Look at the losses that nobody has looked at.
+        """Wait for the steps that workers have begun, and check the losses that have not been checked.
 
         Raises:
-            NanLossDuringTrainingError: One is NaN: nothing is to be saved then.
+            NanLossDuringTrainingError: One is NaN; nothing is to be saved then.
         """
         self.program.settle()
         for hook in self.hooks:

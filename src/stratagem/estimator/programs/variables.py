@@ -84,7 +84,7 @@ class VariableStore:
         """Let calls of the function find, on a worker, what it made on the chief.
 
         Args:
-            optimizers: What sends gradients in the place of those that it makes, in order.
+            optimizers: Those that send gradients in place of the ones that it makes, in order.
             global_step: The variable that counts steps.
             variables: Those that it makes, in order.
         """
@@ -110,8 +110,8 @@ class VariableStore:
         return named
 
     def so_far(self) -> list[Any]:
-        """Return the variables that this call of the function has made."""
-        return self._variables[: self._position]
+        """Return the variables that this call of the function has made, without those of metrics."""
+        return [self.global_step, *(each for each in self._variables[: self._position] if not is_local(each))]
 
     def reset_local(self) -> None:
         """Give the variables that no checkpoint holds their initial values."""
@@ -120,7 +120,7 @@ class VariableStore:
                 variable.assign(self._initial[id(variable)])
 
     def release(self) -> None:
-        """Free the values: what is to be kept is in a checkpoint."""
+        """Free the values; the checkpoint has those that are to be kept."""
         for variable in self.all():
             if not lives_elsewhere(variable):
                 let_go(variable, _released)
@@ -159,15 +159,11 @@ class VariableStore:
             self._optimizers.append(optimizer)
 
 
-def made_so_far(global_step: Any) -> list[Any]:
-    """Return the variables that the function which runs has made in this call, without those of metrics.
-
-    Args:
-        global_step: The variable that counts steps.
-    """
+def made_so_far() -> list[Any]:
+    """Return the variables that the function which runs has made in this call, without those of metrics."""
     store = _filling.get()
     assert store is not None, "a model function runs"
-    return [global_step, *(variable for variable in store.so_far() if not is_local(variable))]
+    return store.so_far()
 
 
 def is_local(variable: Any) -> bool:
@@ -176,7 +172,7 @@ def is_local(variable: Any) -> bool:
 
 
 def is_of_program(variable: Any) -> bool:
-    """Whether the program says a variable's value, not the checkpoint: a learning rate that it has changed counts."""
+    """Whether a variable has its value from the program, not the checkpoint: a changed learning rate takes effect."""
     return not variable.trainable and variable.name == "learning_rate"
 
 

@@ -20,9 +20,12 @@ from stratagem.estimator import (
     TrainSpec,
     read_eval_metrics,
     stop_if_higher_hook,
+    stop_if_lower_hook,
     stop_if_no_decrease_hook,
+    stop_if_no_increase_hook,
     train_and_evaluate,
 )
+from stratagem.estimator.hooks.early_stopping import EarlyStoppingHook
 
 
 def model_fn(features: Any, labels: Any, mode: str) -> EstimatorSpec:
@@ -59,3 +62,33 @@ def test_training_stops_by_evaluations(tmp_path: Path) -> None:
     assert estimator.get_variable_value("global_step") == 5
     with pytest.raises(InputError, match="which the evaluation of step 1 has not"):
         estimator.train(ones, steps=1, hooks=[stop_if_higher_hook(estimator, "accuracy", 1, run_every_steps=1)])
+
+
+class Asked(EarlyStoppingHook):
+    """A hook whose question can be asked without a session."""
+
+    def ask(self) -> bool:
+        return self._should_stop()
+
+
+@pytest.mark.parametrize(
+    ("make_hook", "argument", "stops"),
+    [
+        (stop_if_higher_hook, 3.0, True),
+        (stop_if_higher_hook, 4.0, False),
+        (stop_if_lower_hook, 2.0, True),
+        (stop_if_lower_hook, 1.0, False),
+        (stop_if_no_increase_hook, 20, True),  # 4 at step 10, not more at 20 and 30
+        (stop_if_no_increase_hook, 21, False),
+        (stop_if_no_decrease_hook, 10, True),  # 2 at step 20, more at 30
+        (stop_if_no_decrease_hook, 11, False),
+    ],
+)
+def test_rules(make_hook: Any, argument: float, stops: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    evaluations = {0: {"loss": 9.0}, 10: {"loss": 4.0}, 20: {"loss": 1.5}, 30: {"loss": 3.0}}
+    monkeypatch.setattr("stratagem.estimator.hooks.early_stopping.read_eval_metrics", lambda folder: evaluations)
+    monkeypatch.setattr("stratagem.estimator.hooks.early_stopping.EarlyStoppingHook", Asked)
+    hook = make_hook(None, "loss", argument, eval_dir="folder", min_steps=10, run_every_steps=5)
+    assert hook.ask() is stops
+    with pytest.raises(InputError, match=r"by the metric 'accuracy', which the evaluation of step 0 has not"):
+        make_hook(None, "accuracy", argument, "folder").ask()
