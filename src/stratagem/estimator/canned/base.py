@@ -94,7 +94,7 @@ def minimizing(name: str, optimizer: Any, learning_rate: float, scope: str | Non
     Raises:
         InputError: It is no optimizer.
     """
-    make = optimizer
+    make: Callable[[], Any] = optimizer
     if isinstance(optimizer, str) and optimizer in _OPTIMIZERS:
         make = functools.partial(_OPTIMIZERS[optimizer], learning_rate)
     elif isinstance(optimizer, keras.optimizers.Optimizer):

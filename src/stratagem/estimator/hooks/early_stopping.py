@@ -68,20 +68,17 @@ class EarlyStoppingHook(SessionRunHook):
 
 
 def make_early_stopping_hook(
-    estimator: Any,
-    should_stop_fn: Callable[[], bool],
-    run_every_secs: float | None = 60,
-    run_every_steps: int | None = None,
+    estimator: Any, should_stop_fn: Callable[[], bool], *args: Any, **options: Any
 ) -> EarlyStoppingHook:
     """Return a hook that stops training when a function says so.
 
     Args:
         estimator: Accepted as in TensorFlow.
         should_stop_fn: Takes nothing, returns whether to stop.
-        run_every_secs: Seconds between two questions.
-        run_every_steps: Steps between two questions, in place of seconds.
+        args: As `options`, in this order.
+        options: `run_every_secs`, seconds between two questions (60), or `run_every_steps`.
     """
-    return EarlyStoppingHook(should_stop_fn, run_every_secs, run_every_steps)
+    return EarlyStoppingHook(should_stop_fn, *args, **options)
 
 
 def stop_if_higher_hook(
@@ -175,8 +172,8 @@ def _metric_hook(
     metric_name: str,
     eval_dir: str | None = None,
     min_steps: int = 0,
-    run_every_secs: float | None = 60,
-    run_every_steps: int | None = None,
+    *args: Any,
+    **options: Any,
 ) -> SessionRunHook:
     def should_stop() -> bool:
         evaluations = read_eval_metrics(eval_dir or estimator.eval_dir())
@@ -188,4 +185,4 @@ def _metric_hook(
                 )
         return rule([(step, metrics[metric_name]) for step, metrics in evaluations.items() if step >= min_steps])
 
-    return EarlyStoppingHook(should_stop, run_every_secs, run_every_steps)
+    return EarlyStoppingHook(should_stop, *args, **options)
