@@ -74,7 +74,7 @@ def check_entries(what: str, entries: Any, kind: type) -> tuple[Any, ...]:
         >>> check_entries("train was given hooks with", None, str)
         ()
     """
-    if not isinstance(entries, Iterable | None):
+    if isinstance(entries, str) or not isinstance(entries, Iterable | None):
         raise InputError(
             f"{what} {entries!r} of type {type(entries).__name__} in place of a list.",
             "Write a list, also for one: [hook].",

@@ -29,11 +29,11 @@ from stratagem.estimator.programs.maker import Programs
 from stratagem.estimator.programs.model_function import ModelFunction, StepResults
 from stratagem.estimator.programs.results import chosen, examples, metrics_of, report
 from stratagem.estimator.programs.session import Session
-from stratagem.estimator.programs.variables import GLOBAL_STEP
 from stratagem.estimator.run_config import RunConfig
 from stratagem.estimator.spec import EstimatorSpec, ModeKeys
 from stratagem.estimator.summary import event_file
 from stratagem.estimator.updates import install
+from stratagem.estimator.variables import GLOBAL_STEP
 from stratagem.strategy.default import get_strategy
 
 

@@ -17,9 +17,9 @@ import numpy as np
 from stratagem.core.errors import UsageError
 from stratagem.estimator.compat import name_in_graph
 from stratagem.estimator.losses import LOSSES, REGULARIZATION_LOSSES
-from stratagem.estimator.programs.variables import made_so_far
 from stratagem.estimator.running_call import Call, Scope, current_call, running_call
 from stratagem.estimator.updates import running_first
+from stratagem.estimator.variables import made_so_far
 
 AUTO_REUSE: Final = "auto"
 """As `reuse` of a scope: what is there is used again, what is missing is made."""

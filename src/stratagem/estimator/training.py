@@ -21,7 +21,7 @@ from stratagem.estimator.hooks.timer import SecondOrStepTimer
 from stratagem.estimator.inputs import InputFn
 from stratagem.estimator.log import say
 from stratagem.estimator.programs.checkpoints import values_in
-from stratagem.estimator.programs.variables import GLOBAL_STEP
+from stratagem.estimator.variables import GLOBAL_STEP
 
 _LOOK_SECONDS = 2.0
 """Seconds between two looks whether training goes on, while an evaluator waits for its first evaluation."""

@@ -10,8 +10,8 @@ from stratagem.core.clock import Clock
 from stratagem.estimator.hooks.base import LOSS, SessionRunHook
 from stratagem.estimator.hooks.saving import CheckpointSaverHook, CheckpointSaverListener, SummarySaverHook
 from stratagem.estimator.hooks.steps import LoggingTensorHook, NanTensorHook, StepCounterHook
-from stratagem.estimator.programs.variables import GLOBAL_STEP
 from stratagem.estimator.run_config import RunConfig
+from stratagem.estimator.variables import GLOBAL_STEP
 
 if TYPE_CHECKING:
     from stratagem.estimator.programs.model_function import Program

@@ -16,7 +16,7 @@ from stratagem.checkpoint.manager import CheckpointManager
 from stratagem.checkpoint.restoration import COUNTER
 from stratagem.checkpoint.state_file import latest_checkpoint, read_state
 from stratagem.core.errors import CheckpointError, InputError, UnmatchedError, UsageError
-from stratagem.estimator.programs.variables import GLOBAL_STEP
+from stratagem.estimator.variables import GLOBAL_STEP
 
 BASENAME: Final = "model.ckpt"
 """Beginning of the names of checkpoints, as in TensorFlow."""

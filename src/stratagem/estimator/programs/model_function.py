@@ -15,11 +15,11 @@ import numpy as np
 from stratagem.core.errors import InputError, UsageError
 from stratagem.estimator.checks import check_callable
 from stratagem.estimator.log import say
-from stratagem.estimator.programs.variables import VariableStore, is_local
 from stratagem.estimator.running_call import Call, calling
 from stratagem.estimator.spec import EstimatorSpec, ModeKeys
 from stratagem.estimator.text import in_host_memory
 from stratagem.estimator.updates import run_train_op
+from stratagem.estimator.variables import VariableStore, is_local
 from stratagem.loop.tape import GradientTape
 from stratagem.mesh.mesh import Tree
 from stratagem.mesh.values import DistributedValues

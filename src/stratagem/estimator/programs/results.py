@@ -12,9 +12,9 @@ from stratagem.core.errors import InputError
 from stratagem.estimator.hooks.base import LOSS
 from stratagem.estimator.log import say
 from stratagem.estimator.programs.model_function import Program, own_value
-from stratagem.estimator.programs.variables import GLOBAL_STEP
 from stratagem.estimator.spec import metric_of
 from stratagem.estimator.summary import event_file
+from stratagem.estimator.variables import GLOBAL_STEP
 
 
 def metrics_of(program: Program, losses: Sequence[Any], global_step: int) -> dict[str, Any]:

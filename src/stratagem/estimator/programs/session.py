@@ -14,8 +14,8 @@ from stratagem.estimator.hooks.base import LOSS, SessionRunContext, SessionRunHo
 from stratagem.estimator.hooks.steps import NanTensorHook
 from stratagem.estimator.log import say
 from stratagem.estimator.programs.model_function import Program, StepResults
-from stratagem.estimator.programs.variables import GLOBAL_STEP
 from stratagem.estimator.running_call import counting_in
+from stratagem.estimator.variables import GLOBAL_STEP
 from stratagem.mesh.mesh import Tree
 
 
