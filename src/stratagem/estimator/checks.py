@@ -68,7 +68,7 @@ def check_entries(what: str, entries: Any, kind: type) -> tuple[Any, ...]:
         kind: The public class that they are of.
 
     Raises:
-        InputError: One of them is of another class, or they are no list.
+        InputError: One of them is of another class, or they are not a list.
 
     Example:
         >>> check_entries("train was given hooks with", None, str)

@@ -30,9 +30,9 @@ def exponential_decay(
     Args:
         learning_rate: The rate at step 0.
         global_step: The variable that counts steps, or a number.
-        decay_steps: After how many steps it has fallen by `decay_rate`.
-        decay_rate: By what it falls.
-        staircase: Whether it falls at once every `decay_steps`.
+        decay_steps: Steps after which it has been multiplied by `decay_rate`.
+        decay_rate: The factor.
+        staircase: Whether it falls in steps, once every `decay_steps`.
         name: Accepted as in TensorFlow.
 
     Example:
@@ -149,7 +149,7 @@ def cosine_decay_restarts(
     alpha: float = 0.0,
     name: str | None = None,
 ) -> jax.Array:
-    """Return a rate that falls as with `cosine_decay`, and begins anew each time it has.
+    """Return a rate that falls as with `cosine_decay`, and starts again each time it has fallen.
 
     Args:
         learning_rate: The rate at step 0.

@@ -51,7 +51,7 @@ class Estimator:
         model_dir: Folder for checkpoints and event files; that of `config`, or a temporary one, when None.
         config: How to run.
         params: What model_fn and input_fn get as `params`.
-        warm_start_from: Weights to begin with where `model_dir` has no checkpoint: a checkpoint, a folder, or
+        warm_start_from: Initial weights where `model_dir` has no checkpoint: a checkpoint, a folder, or
             `WarmStartSettings`.
 
     Raises:
@@ -95,7 +95,7 @@ class Estimator:
         self.config = config.replace(model_dir=os.fspath(folder)) if config.model_dir != folder else config
         """Configuration of its runs."""
         self.warm_start_from = warm_start_from
-        """The weights to begin with."""
+        """The source of initial weights."""
         self._params = copy.deepcopy(params)
         self.call_model_fn = ModelFunction(model_fn, self._params, self.config)
         """Calls the model function within another one: `call_model_fn(features, labels, mode)`."""
@@ -302,7 +302,7 @@ class Estimator:
         values = values_in(self._trained())
         if name not in values:
             raise InputError(
-                f"get_variable_value was asked for {name!r}, which the checkpoint has not.",
+                f"get_variable_value was asked for {name!r}, which is not in the checkpoint.",
                 f"Ask for one of {', '.join(sorted(values))}.",
             )
         return values[name]
@@ -323,7 +323,7 @@ class Estimator:
         return -1 if path is None else int(values_in(path)[GLOBAL_STEP])
 
     def _checkpoint(self, path: str | None, purpose: str) -> str | None:
-        """Return the checkpoint to use: the one that was asked for, or the newest; say so where there is none."""
+        """Return the given checkpoint, or the newest; log that there is none."""
         path = path or self.latest_checkpoint()
         if path is None:
             say(f"Could not find trained model in model_dir: {self.model_dir}, running initialization to {purpose}.")

@@ -131,7 +131,7 @@ def shapes_of(receiver_fn: Callable[[], Any]) -> Tree:
         receiver_fn: Returns a `ServingInputReceiver`, or the features.
 
     Raises:
-        InputError: It is no function.
+        InputError: It is not a function.
     """
     remedy = "Write lambda: ServingInputReceiver({'x': TensorSpec((None, 28, 28, 1), 'float32')})."
     check_callable("export_saved_model was given serving_input_receiver_fn", receiver_fn, remedy)

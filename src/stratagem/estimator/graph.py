@@ -194,7 +194,7 @@ def trainable_variables(scope: str | None = None) -> list[Any]:
     """Return the trainable variables that model_fn has made so far (`tf.compat.v1.trainable_variables`).
 
     Args:
-        scope: Pattern that names begin with.
+        scope: Pattern for the beginning of names.
 
     Returns:
         Variables, whose `name` is the whole name: `generator/dense/kernel:0`.
@@ -206,7 +206,7 @@ def global_variables(scope: str | None = None) -> list[Any]:
     """Return all variables that model_fn has made so far (`tf.compat.v1.global_variables`).
 
     Args:
-        scope: Pattern that names begin with.
+        scope: Pattern for the beginning of names.
     """
     current_call("global_variables")
     variables = made_so_far()
@@ -220,7 +220,7 @@ def get_collection(key: str, scope: str | None = None) -> list[Any]:
 
     Args:
         key: One of `GraphKeys`, or a name of the program's own. Updates (`UPDATE_OPS`) are done already: it is empty.
-        scope: Pattern that the names of variables begin with.
+        scope: Pattern for the beginning of the names of variables.
     """
     if key in (GraphKeys.TRAINABLE_VARIABLES, GraphKeys.MODEL_VARIABLES):
         return trainable_variables(scope)

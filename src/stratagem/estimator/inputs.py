@@ -33,7 +33,7 @@ def batches_of(
     The batch size of the function is that of one replica: at each step every replica takes the next batch of its
     worker's dataset. In training, a step that would leave a replica without rows is left out, as in TensorFlow. With
     several workers, a function with an `input_context` shards its dataset itself; else the batches of its dataset are
-    dealt out to the workers in turn.
+    distributed to the workers one by one.
 
     Args:
         input_fn: The function. It is called once on each worker.
@@ -89,7 +89,7 @@ def numpy_input_fn(
         y: Labels, likewise; None for none.
         batch_size: Rows in a batch of one replica.
         num_epochs: How often to go through the arrays; None for ever.
-        shuffle: Whether to shuffle in each epoch; it must be said.
+        shuffle: Whether to shuffle in each epoch; required.
         queue_capacity: Accepted as in TensorFlow.
         num_threads: Accepted as in TensorFlow.
 

@@ -130,8 +130,8 @@ def dropout(
     Args:
         inputs: A tensor of any shape.
         rate: Which part of them is 0.
-        noise_shape: Shape of what is drawn; axes of size 1 are alike.
-        seed: Of what is drawn.
+        noise_shape: Shape of the random mask; along axes of size 1 it is the same.
+        seed: Seed of the random mask.
         training: Whether it is training: `mode == ModeKeys.TRAIN`.
         options: `name`.
     """

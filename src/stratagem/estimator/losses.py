@@ -208,7 +208,7 @@ def cross_entropies(classes: jax.Array, logits: jax.Array) -> jax.Array:
         logits: Of shape (..., classes).
 
     Returns:
-        Of the shape of the class numbers; NaN for a number that is no class.
+        Of the shape of the class numbers; NaN where a number is not a class.
 
     Example:
         >>> [round(float(loss), 4) for loss in cross_entropies(jnp.array([0, 2]), jnp.zeros((2, 2)))]
@@ -319,7 +319,7 @@ def _total(losses: list[Any]) -> jax.Array:
 
 
 def _difference(labels: Any, predictions: Any, names: tuple[str, str] = ("labels", "predictions")) -> jax.Array:
-    """Return the difference of two tensors, which must be alike: a column less a row would become a square."""
+    """Return the difference of two tensors of the same shape; a column and a row would broadcast to a square."""
     labels, predictions = jnp.asarray(labels), jnp.asarray(predictions)
     if labels.shape != predictions.shape:
         raise _unfit(names[0], labels.shape, names[1], predictions.shape, f"the shape of {names[1]}")

@@ -33,7 +33,7 @@ class RunConfig:
         save_checkpoints_secs: Seconds between two checkpoints; 600 where neither is given, none where both are None.
         session_config: Accepted as in TensorFlow.
         keep_checkpoint_max: How many checkpoints to keep; None or 0 keeps all.
-        keep_checkpoint_every_n_hours: Keep for good, on top of those, one for this many hours.
+        keep_checkpoint_every_n_hours: Besides those, keep one for every period of this many hours.
         log_step_count_steps: Steps between two lines with the loss and the steps per second; None logs none.
         train_distribute: The strategy to train with; None for the one of the scope, or one device.
         device_fn: Accepted as in TensorFlow.

@@ -17,9 +17,9 @@ class Scope:
     """A variable scope that is open: what is made in it has its name in front.
 
     Args:
-        name: Its name, with those of the scopes round it: `generator/block`; empty outside all.
+        name: Its full name, with those of the outer scopes: `generator/block`; empty outside all scopes.
         reuse: Whether to use again what has that name: True, False, or "auto" to make what is missing.
-        counts: How often each kind of layer has been made in it without a name.
+        counts: Number of layers of each kind that were made in it without a name.
         initializer: Of variables made in it that have none.
         regularizer: Of variables made in it that have none.
     """
@@ -42,11 +42,11 @@ class Call:
     Args:
         mode: What it is called for.
         global_step: The variable that counts steps.
-        tape: Records what it computes, in training.
+        tape: Records the computation, in training.
         summaries: Scalars for TensorBoard, by name.
         named: Tensors that were given a name, for hooks that ask by name.
         scopes: The variable scopes that are open, the innermost last.
-        made: Layers and variables that functions of `stratagem.estimator.layers` and `get_variable` made, by path.
+        made: Layers and variables made by `stratagem.estimator.layers` and `get_variable`, by path.
         collections: What was added to collections, by the name of the collection.
     """
 

@@ -108,7 +108,7 @@ class EstimatorSpec:
         export_outputs: Accepted as in TensorFlow; what is exported are the predictions.
         training_chief_hooks: Hooks for training, on the chief only.
         training_hooks: Hooks for training, on all workers.
-        scaffold: A `Scaffold`, whose `init_fn` gives variables other values to begin with.
+        scaffold: A `Scaffold`, whose `init_fn` gives variables other initial values.
         evaluation_hooks: Hooks for evaluation.
         prediction_hooks: Hooks for prediction.
 

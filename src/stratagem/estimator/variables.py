@@ -71,7 +71,7 @@ class VariableStore:
             _filling.reset(token)
 
     def complete(self) -> None:
-        """Note that the first call is over: there are no more variables, and these have their initial values."""
+        """Note that the first call is over: all variables are made, and have their initial values."""
         self._complete = True
         self._initial = {id(variable): np.asarray(variable.value) for variable in self._variables if is_local(variable)}
 
@@ -137,7 +137,7 @@ class VariableStore:
         return id(variable) in self._known
 
     def begin_with(self, variable: Any, value: Any) -> None:
-        """Let a variable begin with a value that the function gives it: in the first call, as others repeat it."""
+        """Take a value that the function assigns as the initial one, in the first call; later calls repeat it."""
         if not self._complete:
             give(variable, _fitting(variable, value))
 
@@ -160,7 +160,7 @@ class VariableStore:
 
 
 def made_so_far() -> list[Any]:
-    """Return the variables that the function which runs has made in this call, without those of metrics."""
+    """Return the variables that the running function has made in this call, without those of metrics."""
     store = _filling.get()
     assert store is not None, "a model function runs"
     return store.so_far()
@@ -211,9 +211,9 @@ def _made_once(original: Callable[..., None]) -> Callable[..., None]:
 
 
 def _begun_with(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Take a value that is known while the function runs, of `load_weights` say, as the one to begin with.
+    """Take a value that is known while the function is traced, as of `load_weights`, as the initial value.
 
-    It would be assigned in each step else, and undo the training; in TensorFlow it was lost.
+    Assigned in each step, it would undo the training; in TensorFlow it was lost.
     """
 
     def assign(variable: Any, value: Any) -> Any:

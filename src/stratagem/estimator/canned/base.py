@@ -89,10 +89,10 @@ def minimizing(name: str, optimizer: Any, learning_rate: float, scope: str | Non
         name: Of the argument, for the error message.
         optimizer: What the argument is.
         learning_rate: Of an optimizer that is given by name.
-        scope: What the names of the variables that are trained begin with; None for all.
+        scope: Beginning of the names of the variables to train; None for all.
 
     Raises:
-        InputError: It is no optimizer.
+        InputError: It is not an optimizer.
     """
     make: Callable[[], Any] = optimizer
     if isinstance(optimizer, str) and optimizer in _OPTIMIZERS:

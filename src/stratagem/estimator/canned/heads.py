@@ -28,7 +28,7 @@ class Head(ABC):
     """Makes an `EstimatorSpec` of logits.
 
     Args:
-        weight_column: Key of the feature that says how much an example weighs, or a numeric column; None for all alike.
+        weight_column: Key of the feature with the weights of examples, or a numeric column; None for equal weights.
         loss_reduction: "sum_over_batch_size" for the mean over the batch of a replica, or "sum".
         name: Put behind the names of metrics.
         loss_fn: Takes labels and logits, returns the losses of the examples in place of the head's own.
@@ -188,7 +188,7 @@ class _ExclusiveClasses(Head):
         return _column(super()._losses(labels, logits), 1)
 
     def _predicted(self, scores: jax.Array) -> dict[str, Any]:
-        """Return what is said about the class of each example, the one with the greatest score."""
+        """Return the predicted class of each example, the one with the greatest score, and its names."""
         numbers = jnp.argmax(scores, axis=-1)[:, None]
         every = jnp.broadcast_to(jnp.arange(len(self._names)), (numbers.shape[0], len(self._names)))
         return {

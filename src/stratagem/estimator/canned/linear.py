@@ -50,7 +50,7 @@ class BaselineClassifier(BaselineEstimator):
     Args:
         model_dir: As for `Estimator`.
         n_classes: How many classes; labels are numbers from 0 on.
-        weight_column: Key of the feature that says how much an example weighs.
+        weight_column: Key of the feature with the weights of examples.
         label_vocabulary: Names of the classes, where labels are text.
         loss_reduction: "sum_over_batch_size" or "sum".
         options: Other arguments of `BaselineEstimator`, by name.
@@ -76,7 +76,7 @@ class BaselineRegressor(BaselineEstimator):
     Args:
         model_dir: As for `Estimator`.
         label_dimension: How many numbers for each example.
-        weight_column: Key of the feature that says how much an example weighs.
+        weight_column: Key of the feature with the weights of examples.
         loss_reduction: "sum_over_batch_size" or "sum".
         options: Other arguments of `BaselineEstimator`, by name.
     """
@@ -130,7 +130,7 @@ class LinearClassifier(LinearEstimator):
         feature_columns: Columns of any kind.
         model_dir: As for `Estimator`.
         n_classes: How many classes; labels are numbers from 0 on.
-        weight_column: Key of the feature that says how much an example weighs.
+        weight_column: Key of the feature with the weights of examples.
         label_vocabulary: Names of the classes, where labels are text.
         loss_reduction: "sum_over_batch_size" or "sum".
         options: Other arguments of `LinearEstimator`, by name.
@@ -166,7 +166,7 @@ class LinearRegressor(LinearEstimator):
         feature_columns: Columns of any kind.
         model_dir: As for `Estimator`.
         label_dimension: How many numbers for each example.
-        weight_column: Key of the feature that says how much an example weighs.
+        weight_column: Key of the feature with the weights of examples.
         loss_reduction: "sum_over_batch_size" or "sum".
         options: Other arguments of `LinearEstimator`, by name.
     """

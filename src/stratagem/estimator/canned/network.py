@@ -66,7 +66,7 @@ class DNNClassifier(DNNEstimator):
         feature_columns: Numeric, bucketized, indicator and embedding columns.
         model_dir: As for `Estimator`.
         n_classes: How many classes; labels are numbers from 0 on.
-        weight_column: Key of the feature that says how much an example weighs.
+        weight_column: Key of the feature with the weights of examples.
         label_vocabulary: Names of the classes, where labels are text.
         loss_reduction: "sum_over_batch_size" or "sum".
         options: Other arguments of `DNNEstimator`, by name.
@@ -96,7 +96,7 @@ class DNNRegressor(DNNEstimator):
         feature_columns: Numeric, bucketized, indicator and embedding columns.
         model_dir: As for `Estimator`.
         label_dimension: How many numbers for each example.
-        weight_column: Key of the feature that says how much an example weighs.
+        weight_column: Key of the feature with the weights of examples.
         loss_reduction: "sum_over_batch_size" or "sum".
         options: Other arguments of `DNNEstimator`, by name.
     """
@@ -180,7 +180,7 @@ class DNNLinearCombinedClassifier(DNNLinearCombinedEstimator):
     Args:
         model_dir: As for `Estimator`.
         n_classes: How many classes; labels are numbers from 0 on.
-        weight_column: Key of the feature that says how much an example weighs.
+        weight_column: Key of the feature with the weights of examples.
         label_vocabulary: Names of the classes, where labels are text.
         loss_reduction: "sum_over_batch_size" or "sum".
         options: Other arguments of `DNNLinearCombinedEstimator`, by name.
@@ -206,7 +206,7 @@ class DNNLinearCombinedRegressor(DNNLinearCombinedEstimator):
     Args:
         model_dir: As for `Estimator`.
         label_dimension: How many numbers for each example.
-        weight_column: Key of the feature that says how much an example weighs.
+        weight_column: Key of the feature with the weights of examples.
         loss_reduction: "sum_over_batch_size" or "sum".
         options: Other arguments of `DNNLinearCombinedEstimator`, by name.
     """
@@ -238,7 +238,7 @@ def network_logits(
         batch_norm: Whether batch normalization follows each layer.
 
     Raises:
-        InputError: `hidden_units` is no list of whole numbers.
+        InputError: `hidden_units` is not a list of whole numbers.
     """
     if not isinstance(hidden_units, list | tuple) or not all(isinstance(size, int) for size in hidden_units):
         raise InputError(

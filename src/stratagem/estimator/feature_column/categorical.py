@@ -43,7 +43,7 @@ class Categorical(Column):
         """
 
     def weights(self, features: Mapping[str, Any]) -> jax.Array | None:
-        """Return how much each value weighs, of the shape of `numbers`; None for all alike."""
+        """Return how much each value weighs, of the shape of `numbers`; None for equal weights."""
         return None
 
 
@@ -162,7 +162,7 @@ def categorical_column_with_vocabulary_list(
     Args:
         key: Of the feature.
         vocabulary_list: The values, each once; a value's number is its place. Words or integers.
-        dtype: Accepted as in TensorFlow: the values say it.
+        dtype: Accepted as in TensorFlow; the values have it.
         default_value: Number of values that are not in the list; -1 lets them count as missing.
         num_oov_buckets: In how many more buckets such values are put, in place of `default_value`.
 

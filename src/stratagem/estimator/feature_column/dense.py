@@ -215,7 +215,7 @@ def embedding_column(
         dimension: Length of the vectors.
         combiner: How those of several values in a row become one: "mean", "sqrtn" or "sum".
         initializer: Of the vectors; a truncated normal one with deviation `1 / sqrt(dimension)` when None.
-        ckpt_to_load_from: Not supported: `warm_start_from` gives an Estimator weights to begin with.
+        ckpt_to_load_from: Not supported: `warm_start_from` gives an Estimator initial weights.
         tensor_name_in_ckpt: As `ckpt_to_load_from`.
         max_norm: Not supported.
         trainable: Whether the vectors are trained.
@@ -228,7 +228,7 @@ def embedding_column(
         if value is not None:
             raise InputError(
                 f"embedding_column was given {name}={value!r}.",
-                "Leave it out. Weights to begin with: Estimator(..., warm_start_from=WarmStartSettings(...)).",
+                "Leave it out. For initial weights, write Estimator(..., warm_start_from=WarmStartSettings(...)).",
             )
     if combiner not in _COMBINERS or not isinstance(dimension, int | np.integer) or dimension < 1:
         raise InputError(
@@ -276,7 +276,7 @@ def shared_embeddings(
 
 
 def many_hot(column: Categorical, features: Mapping[str, Any]) -> jax.Array:
-    """Return how often each value occurs in each row, or what it weighs, of shape (rows, buckets)."""
+    """Return the count of each value in each row, or its weight, of shape (rows, buckets)."""
     ones = jax.nn.one_hot(column.numbers(features), column.buckets)
     weights = column.weights(features)
     return jnp.sum(ones if weights is None else ones * weights[..., None], axis=1)

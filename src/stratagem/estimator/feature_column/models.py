@@ -25,7 +25,7 @@ class DenseFeatures(keras.layers.Layer):
         name: Of the layer.
 
     Raises:
-        InputError: A column gives no numbers, or two have one name.
+        InputError: A column gives no numbers, or two have the same name.
     """
 
     def __init__(self, feature_columns: Any, trainable: bool = True, name: str | None = None, **options: Any) -> None:
@@ -165,7 +165,7 @@ def ordered(feature_columns: Any) -> Sequence[Any]:
     """Return columns in the order of their names, as TensorFlow joins them.
 
     Raises:
-        InputError: There are none, something is no column, or two have one name.
+        InputError: There are none, one of them is not a column, or two have the same name.
     """
     columns = list(feature_columns) if isinstance(feature_columns, Iterable) else [feature_columns]
     wrong = [column for column in columns if not isinstance(column, Column)]

@@ -115,7 +115,7 @@ def stop_if_lower_hook(
 def stop_if_no_increase_hook(
     estimator: Any, metric_name: str, max_steps_without_increase: int, *args: Any, **options: Any
 ) -> SessionRunHook:
-    """Return a hook that stops training when a metric has not become higher for some steps.
+    """Return a hook that stops training when a metric has not risen for a number of steps.
 
     Args:
         estimator: As for `stop_if_higher_hook`.
@@ -130,7 +130,7 @@ def stop_if_no_increase_hook(
 def stop_if_no_decrease_hook(
     estimator: Any, metric_name: str, max_steps_without_decrease: int, *args: Any, **options: Any
 ) -> SessionRunHook:
-    """Return a hook that stops training when a metric has not become lower for some steps.
+    """Return a hook that stops training when a metric has not fallen for a number of steps.
 
     Args:
         estimator: As for `stop_if_higher_hook`.

@@ -16,7 +16,7 @@ class EvaluationProgressHook(SessionRunHook):
     """Stop an evaluation after a number of steps, and log about ten times how far it is.
 
     Args:
-        steps: How many; None for as many as there are, which are not logged.
+        steps: Number of steps; None for all of the data, without progress lines.
     """
 
     def __init__(self, steps: int | None) -> None:
@@ -48,7 +48,7 @@ class InMemoryEvaluatorHook(SessionRunHook):
         every_n_iter: Steps between two evaluations.
 
     Raises:
-        InputError: It is no Estimator, or the number of steps is not positive.
+        InputError: It is not an Estimator, or the number of steps is not positive.
     """
 
     def __init__(

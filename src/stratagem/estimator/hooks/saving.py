@@ -63,7 +63,7 @@ class CheckpointSaverHook(SessionRunHook):
         listeners: Told of every checkpoint.
         save_graph_def: Accepted as in TensorFlow.
         keep: How many checkpoints to keep; None or 0 keeps all.
-        keep_every_n_hours: Keep for good, on top of those, one for this many hours.
+        keep_every_n_hours: Besides those, keep one for every period of this many hours.
         clock: Where time comes from.
 
     Raises:

@@ -31,7 +31,7 @@ class ModelCheckpoints:
         variables: What to save, by name; `global_step` among them.
         directory: The folder.
         keep: How many checkpoints to keep; None or 0 keeps all.
-        keep_every_n_hours: Keep for good, on top of those, one for this many hours.
+        keep_every_n_hours: Besides those, keep one for every period of this many hours.
         basename: Beginning of the names.
     """
 
@@ -123,7 +123,7 @@ def values_in(path: str) -> dict[str, np.ndarray]:
 
 @dataclass(frozen=True)
 class WarmStartSettings:
-    """Weights to begin with (`tf.estimator.WarmStartSettings`).
+    """Initial weights from a checkpoint (`tf.estimator.WarmStartSettings`).
 
     Args:
         ckpt_to_initialize_from: A checkpoint, or a folder, whose newest is taken.

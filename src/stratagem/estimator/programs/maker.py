@@ -29,13 +29,13 @@ Batches = Iterator[tuple[Tree, Tree]]
 
 
 class Programs:
-    """Makes programs of a model function. What is compiled is kept; variables are made anew for each.
+    """Makes programs of a model function, each with new variables; compiled steps are kept for the next ones.
 
     Args:
         function: The model function.
         params: What it and input functions get as `params`.
         config: How to run.
-        warm_start_from: Weights to begin with where there is no checkpoint.
+        warm_start_from: Initial weights where there is no checkpoint.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Programs:
         return program
 
     def give_values(self, program: Program, path: str | None) -> str | None:
-        """Give the variables of a program the values of a checkpoint, which is returned, or those to begin with.
+        """Give the variables of a program the values of a checkpoint, whose path is returned, or initial values.
 
         Args:
             program: The program, prepared.

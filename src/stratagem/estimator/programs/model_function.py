@@ -157,7 +157,7 @@ class Program:
         """Wait for all steps that were begun: none, where a step ends before the next begins."""
 
     def release(self) -> None:
-        """Free what it holds on devices. It runs no more steps."""
+        """Free its memory on devices. It cannot run any more steps."""
         self.store.release()
 
     def predictor(self) -> Callable[[Tree], Tree]:
@@ -170,7 +170,7 @@ class Program:
         return predict
 
     def _step(self, features: Tree, labels: Tree) -> dict[str, Any]:
-        """Call the function for one replica, and do what its mode asks for."""
+        """Call the function for one replica, as its mode requires."""
         call = Call(self.mode, self.store.global_step)
         with self.store.filling(), calling(call):
             if self.mode == ModeKeys.TRAIN:
@@ -197,7 +197,7 @@ class Program:
         return spec
 
     def _seen(self, spec: EstimatorSpec, call: Call) -> list[Any]:
-        """Return the tensors that hooks may ask for; the first call's stand for those of all calls."""
+        """Return the tensors that hooks may ask for, and keep those of the first call, by which hooks ask."""
         predictions = spec.predictions if self.mode == ModeKeys.PREDICT else None  # else a hook must hold them
         given = [*call.summaries.values(), *call.named.values()]
         hooks = [*spec.training_hooks, *spec.training_chief_hooks, *spec.evaluation_hooks, *spec.prediction_hooks]

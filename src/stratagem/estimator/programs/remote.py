@@ -83,7 +83,7 @@ class RemoteProgram(Program):
         """Let workers do steps; yield what each computed, in the order in which they were begun, for `step`.
 
         Args:
-            steps: How many; None for as many as there is data for.
+            steps: Number of steps; None for all of the data.
             max_steps: The global step to stop at; None for none.
         """
         if steps is not None:
@@ -164,7 +164,7 @@ class _Batches:
 
 
 def _first_batch(batches: _Batches) -> Tree:
-    """Return the batch that a worker's dataset begins with; its iterator begins there too."""
+    """Return the first batch of a worker's dataset; its iterators start with it too."""
     iterator = iter(batches)
     try:
         first = next(iterator)

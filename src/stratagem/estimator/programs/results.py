@@ -54,7 +54,7 @@ def report(metrics: Mapping[str, Any], path: str | None, folder: str | None) -> 
 
 
 def chosen(predictions: Any, keys: str | Sequence[str] | None) -> Any:
-    """Return those of the predictions that were asked for.
+    """Select predictions by their keys.
 
     Args:
         predictions: A tensor, or tensors by name.
