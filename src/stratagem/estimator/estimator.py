@@ -92,21 +92,23 @@ class Estimator:
         if folder is None:
             folder = tempfile.mkdtemp()
             say(f"Using temporary folder as model directory: {folder}")
-        self.config = config.replace(model_dir=os.fspath(folder)) if config.model_dir != folder else config
-        """Configuration of its runs."""
-        self.warm_start_from = warm_start_from
-        """The source of initial weights."""
+        self._config = config.replace(model_dir=os.fspath(folder)) if config.model_dir != folder else config
+        self._warm_start_from = warm_start_from
         self._params = copy.deepcopy(params)
-        self.call_model_fn = ModelFunction(model_fn, self._params, self.config)
-        """Calls the model function within another one: `call_model_fn(features, labels, mode)`."""
-        self._programs = Programs(self.call_model_fn, self._params, self.config, warm_start_from)
+        self._function = ModelFunction(model_fn, self._params, self._config)
+        self._programs = Programs(self._function, self._params, self._config, warm_start_from)
         self._clock = clock or Clock()
-        say(f"Using config: {self.config}")
+        say(f"Using config: {self._config}")
 
     @property
     def model_dir(self) -> str:
         """The folder for checkpoints and event files."""
-        return self.config.model_dir or ""
+        return self._config.model_dir or ""
+
+    @property
+    def config(self) -> RunConfig:
+        """Configuration of its runs."""
+        return self._config
 
     @property
     def params(self) -> Any:
@@ -116,7 +118,17 @@ class Estimator:
     @property
     def model_fn(self) -> Callable[..., EstimatorSpec]:
         """The model function."""
-        return self.call_model_fn.fn
+        return self._function.fn
+
+    @property
+    def warm_start_from(self) -> WarmStartSettings | str | None:
+        """The source of initial weights."""
+        return self._warm_start_from
+
+    @property
+    def call_model_fn(self) -> ModelFunction:
+        """Calls the model function within another one: `call_model_fn(features, labels, mode)`."""
+        return self._function
 
     def train(
         self,
@@ -145,7 +157,7 @@ class Estimator:
         _check_steps(steps=steps, max_steps=max_steps)
         own_hooks = [*check_entries("train was given hooks with", hooks, SessionRunHook)]
         listeners = check_entries("saving_listeners has", saving_listeners, CheckpointSaverListener)
-        strategy = get_strategy() if self.config.train_distribute is None else self.config.train_distribute
+        strategy = get_strategy() if self._config.train_distribute is None else self._config.train_distribute
         if max_steps is not None and strategy.from_chief("step that is saved", self._saved_step()) >= max_steps:
             say("Skipping training since max_steps has already saved.")
             return self
@@ -154,7 +166,7 @@ class Estimator:
         with contextlib.ExitStack() as stack:
             program, batches = self._programs.begin(stack, ModeKeys.TRAIN, input_fn, strategy, steps, max_steps)
             write = stack.enter_context(event_file(self._summary_dir(strategy)))
-            session = Session(program, training_hooks(program, self.config, own_hooks, listeners, write, self._clock))
+            session = Session(program, training_hooks(program, self._config, own_hooks, listeners, write, self._clock))
             session.begin(lambda: self._programs.give_values(program, self.latest_checkpoint()))
             session.run_steps(batches)
             session.end()
@@ -191,7 +203,7 @@ class Estimator:
         path = self._checkpoint(checkpoint_path, "evaluate")
         losses: list[Any] = []
         with contextlib.ExitStack() as stack:
-            program, batches = self._programs.begin(stack, ModeKeys.EVAL, input_fn, self.config.eval_distribute, steps)
+            program, batches = self._programs.begin(stack, ModeKeys.EVAL, input_fn, self._config.eval_distribute, steps)
             say(f"Starting evaluation at {time.strftime('%Y-%m-%dT%H:%M:%S')}")
             began = self._clock.now()
             session = Session(program, [*own_hooks, *program.spec.evaluation_hooks])
@@ -201,7 +213,7 @@ class Estimator:
             say(f"Inference Time : {self._clock.now() - began:.5f}s")
             say(f"Finished evaluation at {time.strftime('%Y-%m-%d-%H:%M:%S')}")
             metrics = metrics_of(program, losses, session.global_step)
-        writes = self.config.is_chief or self.config.task_type == "evaluator"
+        writes = self._config.is_chief or self._config.task_type == "evaluator"
         report(metrics, path, self.eval_dir(name) if writes else None)
         return metrics
 
@@ -316,7 +328,7 @@ class Estimator:
         return os.path.join(self.model_dir, "eval" if name is None else f"eval_{name}")
 
     def _summary_dir(self, strategy: Any) -> str | None:
-        return self.model_dir if strategy.is_chief and self.config.save_summary_steps is not None else None
+        return self.model_dir if strategy.is_chief and self._config.save_summary_steps is not None else None
 
     def _saved_step(self) -> int:
         path = self.latest_checkpoint()

@@ -14,7 +14,7 @@ import functools
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import jax
 import jax.numpy as jnp
@@ -32,6 +32,9 @@ from stratagem.program.remote_values import lives_elsewhere
 
 GLOBAL_STEP = "global_step"
 """Name of the variable that counts steps, in checkpoints and for hooks."""
+
+_COMPUTED: Final = Tracer | keras.Variable | keras.KerasTensor
+"""Values that a step computes."""
 
 _filling: contextvars.ContextVar[VariableStore | None] = contextvars.ContextVar("stratagem_variables", default=None)
 
@@ -218,8 +221,7 @@ def _begun_with(original: Callable[..., Any]) -> Callable[..., Any]:
 
     def assign(variable: Any, value: Any) -> Any:
         store = _filling.get()
-        is_computed = isinstance(value, Tracer | keras.Variable | keras.KerasTensor)
-        if store is None or not store.knows(variable) or is_computed:
+        if store is None or not store.knows(variable) or isinstance(value, _COMPUTED):
             return original(variable, value)
         store.begin_with(variable, value)
         return value

@@ -68,17 +68,20 @@ class EarlyStoppingHook(SessionRunHook):
 
 
 def make_early_stopping_hook(
-    estimator: Any, should_stop_fn: Callable[[], bool], *args: Any, **options: Any
+    estimator: Any,
+    should_stop_fn: Callable[[], bool],
+    run_every_secs: float | None = 60,
+    run_every_steps: int | None = None,
 ) -> EarlyStoppingHook:
     """Return a hook that stops training when a function says so.
 
     Args:
         estimator: Accepted as in TensorFlow.
         should_stop_fn: Takes nothing, returns whether to stop.
-        args: As `options`, in this order.
-        options: `run_every_secs`, seconds between two questions (60), or `run_every_steps`.
+        run_every_secs: Seconds between two questions.
+        run_every_steps: Steps between two questions, in place of seconds.
     """
-    return EarlyStoppingHook(should_stop_fn, *args, **options)
+    return EarlyStoppingHook(should_stop_fn, run_every_secs, run_every_steps)
 
 
 def stop_if_higher_hook(
