@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 import keras
 
@@ -94,7 +94,7 @@ def minimizing(name: str, optimizer: Any, learning_rate: float, scope: str | Non
     Raises:
         InputError: It is not an optimizer.
     """
-    make: Callable[[], Any] = optimizer
+    make = optimizer
     if isinstance(optimizer, str) and optimizer in _OPTIMIZERS:
         make = functools.partial(_OPTIMIZERS[optimizer], learning_rate)
     elif isinstance(optimizer, keras.optimizers.Optimizer):
@@ -108,6 +108,6 @@ def minimizing(name: str, optimizer: Any, learning_rate: float, scope: str | Non
 
     def train_op(loss: Any) -> Any:
         variables = None if scope is None else trainable_variables(scope)
-        return make().minimize(loss, var_list=variables)
+        return cast("Any", make()).minimize(loss, var_list=variables)
 
     return train_op
