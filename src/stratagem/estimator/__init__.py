@@ -3,121 +3,74 @@
 from __future__ import annotations
 
 import stratagem.core.needs_jax  # noqa: F401 - before Keras
-from stratagem.estimator import decays, export, feature_column, graph, layers, losses, metrics, optimizers, summary
-from stratagem.estimator.added_metrics import add_metrics
-from stratagem.estimator.canned.baseline import BaselineClassifier, BaselineEstimator, BaselineRegressor
-from stratagem.estimator.canned.combined import (
-    DNNLinearCombinedClassifier,
-    DNNLinearCombinedEstimator,
-    DNNLinearCombinedRegressor,
-)
-from stratagem.estimator.canned.linear import LinearClassifier, LinearEstimator, LinearRegressor
-from stratagem.estimator.canned.network import DNNClassifier, DNNEstimator, DNNRegressor
-from stratagem.estimator.checkpoints import WarmStartSettings
-from stratagem.estimator.estimator import Estimator
-from stratagem.estimator.export import ServingInputReceiver, build_raw_serving_input_receiver_fn
-from stratagem.estimator.exporters import BestExporter, Exporter, FinalExporter, LatestExporter
-from stratagem.estimator.heads import BinaryClassHead, Head, MultiClassHead, MultiLabelHead, RegressionHead
-from stratagem.estimator.hooks.base import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
-from stratagem.estimator.hooks.early_stopping import (
-    make_early_stopping_hook,
-    read_eval_metrics,
-    stop_if_higher_hook,
-    stop_if_lower_hook,
-    stop_if_no_decrease_hook,
-    stop_if_no_increase_hook,
-)
-from stratagem.estimator.hooks.evaluation import InMemoryEvaluatorHook
-from stratagem.estimator.hooks.profiler import ProfilerHook
-from stratagem.estimator.hooks.saving import CheckpointSaverHook, CheckpointSaverListener, SummarySaverHook
-from stratagem.estimator.hooks.steps import (
-    FinalOpsHook,
-    LoggingTensorHook,
-    NanLossDuringTrainingError,
-    NanTensorHook,
-    StepCounterHook,
-    StopAtStepHook,
-)
-from stratagem.estimator.hooks.timer import SecondOrStepTimer
-from stratagem.estimator.inputs import numpy_input_fn, pandas_input_fn
-from stratagem.estimator.keras_model import model_to_estimator
-from stratagem.estimator.run_config import RunConfig
-from stratagem.estimator.running_call import get_global_step, get_or_create_global_step, identity
-from stratagem.estimator.scaffold import Scaffold
-from stratagem.estimator.spec import EstimatorSpec, ModeKeys
-from stratagem.estimator.training import EvalSpec, TrainSpec, train_and_evaluate
-from stratagem.estimator.updates import group
-
-__all__ = [
-    "BaselineClassifier",
-    "BaselineEstimator",
-    "BaselineRegressor",
-    "BestExporter",
-    "BinaryClassHead",
-    "CheckpointSaverHook",
-    "CheckpointSaverListener",
-    "DNNClassifier",
-    "DNNEstimator",
-    "DNNLinearCombinedClassifier",
-    "DNNLinearCombinedEstimator",
-    "DNNLinearCombinedRegressor",
-    "DNNRegressor",
-    "Estimator",
-    "EstimatorSpec",
-    "EvalSpec",
-    "Exporter",
-    "FinalExporter",
-    "FinalOpsHook",
-    "Head",
-    "InMemoryEvaluatorHook",
-    "LatestExporter",
-    "LinearClassifier",
-    "LinearEstimator",
-    "LinearRegressor",
-    "LoggingTensorHook",
-    "ModeKeys",
-    "MultiClassHead",
-    "MultiLabelHead",
-    "NanLossDuringTrainingError",
-    "NanTensorHook",
-    "ProfilerHook",
-    "RegressionHead",
-    "RunConfig",
-    "Scaffold",
-    "SecondOrStepTimer",
-    "ServingInputReceiver",
-    "SessionRunArgs",
-    "SessionRunContext",
-    "SessionRunHook",
-    "SessionRunValues",
-    "StepCounterHook",
-    "StopAtStepHook",
-    "SummarySaverHook",
-    "TrainSpec",
-    "WarmStartSettings",
-    "add_metrics",
-    "build_raw_serving_input_receiver_fn",
-    "decays",
-    "export",
-    "feature_column",
-    "get_global_step",
-    "get_or_create_global_step",
-    "graph",
-    "group",
-    "identity",
-    "layers",
-    "losses",
-    "make_early_stopping_hook",
-    "metrics",
-    "model_to_estimator",
-    "numpy_input_fn",
-    "optimizers",
-    "pandas_input_fn",
-    "read_eval_metrics",
-    "stop_if_higher_hook",
-    "stop_if_lower_hook",
-    "stop_if_no_decrease_hook",
-    "stop_if_no_increase_hook",
-    "summary",
-    "train_and_evaluate",
-]
+from stratagem.estimator import decays as decays
+from stratagem.estimator import export as export
+from stratagem.estimator import feature_column as feature_column
+from stratagem.estimator import graph as graph
+from stratagem.estimator import layers as layers
+from stratagem.estimator import losses as losses
+from stratagem.estimator import metrics as metrics
+from stratagem.estimator import optimizers as optimizers
+from stratagem.estimator import summary as summary
+from stratagem.estimator.canned.heads import BinaryClassHead as BinaryClassHead
+from stratagem.estimator.canned.heads import Head as Head
+from stratagem.estimator.canned.heads import MultiClassHead as MultiClassHead
+from stratagem.estimator.canned.heads import MultiLabelHead as MultiLabelHead
+from stratagem.estimator.canned.heads import RegressionHead as RegressionHead
+from stratagem.estimator.canned.linear import BaselineClassifier as BaselineClassifier
+from stratagem.estimator.canned.linear import BaselineEstimator as BaselineEstimator
+from stratagem.estimator.canned.linear import BaselineRegressor as BaselineRegressor
+from stratagem.estimator.canned.linear import LinearClassifier as LinearClassifier
+from stratagem.estimator.canned.linear import LinearEstimator as LinearEstimator
+from stratagem.estimator.canned.linear import LinearRegressor as LinearRegressor
+from stratagem.estimator.canned.network import DNNClassifier as DNNClassifier
+from stratagem.estimator.canned.network import DNNEstimator as DNNEstimator
+from stratagem.estimator.canned.network import DNNLinearCombinedClassifier as DNNLinearCombinedClassifier
+from stratagem.estimator.canned.network import DNNLinearCombinedEstimator as DNNLinearCombinedEstimator
+from stratagem.estimator.canned.network import DNNLinearCombinedRegressor as DNNLinearCombinedRegressor
+from stratagem.estimator.canned.network import DNNRegressor as DNNRegressor
+from stratagem.estimator.derived import add_metrics as add_metrics
+from stratagem.estimator.derived import model_to_estimator as model_to_estimator
+from stratagem.estimator.estimator import Estimator as Estimator
+from stratagem.estimator.export import ServingInputReceiver as ServingInputReceiver
+from stratagem.estimator.export import build_raw_serving_input_receiver_fn as build_raw_serving_input_receiver_fn
+from stratagem.estimator.exporters import BestExporter as BestExporter
+from stratagem.estimator.exporters import Exporter as Exporter
+from stratagem.estimator.exporters import FinalExporter as FinalExporter
+from stratagem.estimator.exporters import LatestExporter as LatestExporter
+from stratagem.estimator.hooks.base import SessionRunArgs as SessionRunArgs
+from stratagem.estimator.hooks.base import SessionRunContext as SessionRunContext
+from stratagem.estimator.hooks.base import SessionRunHook as SessionRunHook
+from stratagem.estimator.hooks.base import SessionRunValues as SessionRunValues
+from stratagem.estimator.hooks.early_stopping import make_early_stopping_hook as make_early_stopping_hook
+from stratagem.estimator.hooks.early_stopping import read_eval_metrics as read_eval_metrics
+from stratagem.estimator.hooks.early_stopping import stop_if_higher_hook as stop_if_higher_hook
+from stratagem.estimator.hooks.early_stopping import stop_if_lower_hook as stop_if_lower_hook
+from stratagem.estimator.hooks.early_stopping import stop_if_no_decrease_hook as stop_if_no_decrease_hook
+from stratagem.estimator.hooks.early_stopping import stop_if_no_increase_hook as stop_if_no_increase_hook
+from stratagem.estimator.hooks.evaluation import InMemoryEvaluatorHook as InMemoryEvaluatorHook
+from stratagem.estimator.hooks.profiler import ProfilerHook as ProfilerHook
+from stratagem.estimator.hooks.saving import CheckpointSaverHook as CheckpointSaverHook
+from stratagem.estimator.hooks.saving import CheckpointSaverListener as CheckpointSaverListener
+from stratagem.estimator.hooks.saving import SummarySaverHook as SummarySaverHook
+from stratagem.estimator.hooks.steps import FinalOpsHook as FinalOpsHook
+from stratagem.estimator.hooks.steps import LoggingTensorHook as LoggingTensorHook
+from stratagem.estimator.hooks.steps import NanLossDuringTrainingError as NanLossDuringTrainingError
+from stratagem.estimator.hooks.steps import NanTensorHook as NanTensorHook
+from stratagem.estimator.hooks.steps import StepCounterHook as StepCounterHook
+from stratagem.estimator.hooks.steps import StopAtStepHook as StopAtStepHook
+from stratagem.estimator.hooks.timer import SecondOrStepTimer as SecondOrStepTimer
+from stratagem.estimator.inputs import numpy_input_fn as numpy_input_fn
+from stratagem.estimator.inputs import pandas_input_fn as pandas_input_fn
+from stratagem.estimator.programs.checkpoints import WarmStartSettings as WarmStartSettings
+from stratagem.estimator.run_config import RunConfig as RunConfig
+from stratagem.estimator.running_call import get_global_step as get_global_step
+from stratagem.estimator.running_call import get_or_create_global_step as get_or_create_global_step
+from stratagem.estimator.running_call import identity as identity
+from stratagem.estimator.spec import EstimatorSpec as EstimatorSpec
+from stratagem.estimator.spec import ModeKeys as ModeKeys
+from stratagem.estimator.spec import Scaffold as Scaffold
+from stratagem.estimator.training import EvalSpec as EvalSpec
+from stratagem.estimator.training import TrainSpec as TrainSpec
+from stratagem.estimator.training import train_and_evaluate as train_and_evaluate
+from stratagem.estimator.updates import group as group

@@ -30,9 +30,9 @@ def exponential_decay(
     Args:
         learning_rate: The rate at step 0.
         global_step: The variable that counts steps, or a number.
-        decay_steps: After how many steps it has fallen by `decay_rate`.
-        decay_rate: By what it falls.
-        staircase: Whether it falls at once every `decay_steps`.
+        decay_steps: Steps after which it has been multiplied by `decay_rate`.
+        decay_rate: The factor.
+        staircase: Whether it falls in steps, once every `decay_steps`.
         name: Accepted as in TensorFlow.
 
     Example:
@@ -118,7 +118,6 @@ def piecewise_constant(
     if len(boundaries) != len(values) - 1:
         raise InputError(
             f"piecewise_constant was given {len(boundaries)} boundaries and {len(values)} values.",
-            "Which value counts between which boundaries is not clear.",
             "Give one value more than boundaries: piecewise_constant(step, [1000], [0.1, 0.01]).",
         )
     place = jnp.searchsorted(jnp.asarray(boundaries, "float32"), _number(x), side="left")
@@ -150,7 +149,7 @@ def cosine_decay_restarts(
     alpha: float = 0.0,
     name: str | None = None,
 ) -> jax.Array:
-    """Return a rate that falls as with `cosine_decay`, and begins anew each time it has.
+    """Return a rate that falls as with `cosine_decay`, and starts again each time it has fallen.
 
     Args:
         learning_rate: The rate at step 0.
@@ -206,15 +205,3 @@ def _number(global_step: Any) -> jax.Array:
     """Return the step as a float; None is that of the Estimator."""
     step = get_or_create_global_step() if global_step is None else global_step
     return jnp.asarray(getattr(step, "value", step), "float32")
-
-
-__all__ = [
-    "cosine_decay",
-    "cosine_decay_restarts",
-    "exponential_decay",
-    "inverse_time_decay",
-    "linear_cosine_decay",
-    "natural_exp_decay",
-    "piecewise_constant",
-    "polynomial_decay",
-]

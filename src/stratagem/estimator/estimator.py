@@ -15,23 +15,25 @@ import numpy as np
 from stratagem.checkpoint.state_file import latest_checkpoint
 from stratagem.core.clock import Clock
 from stratagem.core.errors import CheckpointError, InputError
-from stratagem.estimator.checkpoints import WarmStartSettings, values_in
+from stratagem.estimator.checks import check_entries, check_kind
 from stratagem.estimator.export import shapes_of, write_program
-from stratagem.estimator.hooks.base import SessionRunHook, check_hooks
+from stratagem.estimator.hooks.base import SessionRunHook
 from stratagem.estimator.hooks.evaluation import EvaluationProgressHook
-from stratagem.estimator.hooks.saving import CheckpointSaverListener, check_listeners
+from stratagem.estimator.hooks.saving import CheckpointSaverListener
 from stratagem.estimator.hooks.standard import training_hooks
 from stratagem.estimator.hooks.steps import StopAtStepHook
 from stratagem.estimator.inputs import InputFn
 from stratagem.estimator.log import say
-from stratagem.estimator.model_function import ModelFunction, StepResults
-from stratagem.estimator.programs import Programs
-from stratagem.estimator.results import chosen, examples, metrics_of, report
+from stratagem.estimator.programs.checkpoints import WarmStartSettings, values_in
+from stratagem.estimator.programs.maker import Programs
+from stratagem.estimator.programs.model_function import ModelFunction, StepResults
+from stratagem.estimator.programs.results import chosen, examples, metrics_of, report
+from stratagem.estimator.programs.session import Session
 from stratagem.estimator.run_config import RunConfig
-from stratagem.estimator.session import GLOBAL_STEP, Session
 from stratagem.estimator.spec import EstimatorSpec, ModeKeys
 from stratagem.estimator.summary import event_file
 from stratagem.estimator.updates import install
+from stratagem.estimator.variables import GLOBAL_STEP
 from stratagem.strategy.default import get_strategy
 
 
@@ -49,7 +51,7 @@ class Estimator:
         model_dir: Folder for checkpoints and event files; that of `config`, or a temporary one, when None.
         config: How to run.
         params: What model_fn and input_fn get as `params`.
-        warm_start_from: Weights to begin with where `model_dir` has no checkpoint: a checkpoint, a folder, or
+        warm_start_from: Initial weights where `model_dir` has no checkpoint: a checkpoint, a folder, or
             `WarmStartSettings`.
 
     Raises:
@@ -82,12 +84,8 @@ class Estimator:
         *,
         clock: Clock | None = None,
     ) -> None:
-        if config is not None and not isinstance(config, RunConfig):
-            raise InputError(
-                f"Estimator was given config={config!r} of type {type(config).__name__}.",
-                "It does not say how to run.",
-                "Write config=stratagem.estimator.RunConfig(...).",
-            )
+        remedy = "Write config=stratagem.estimator.RunConfig(...)."
+        check_kind("Estimator was given config", config, RunConfig | None, remedy)
         install()
         config = config or RunConfig()
         folder = model_dir or config.model_dir
@@ -95,8 +93,8 @@ class Estimator:
             folder = tempfile.mkdtemp()
             say(f"Using temporary folder as model directory: {folder}")
         self._config = config.replace(model_dir=os.fspath(folder)) if config.model_dir != folder else config
-        self._params = copy.deepcopy(params)
         self._warm_start_from = warm_start_from
+        self._params = copy.deepcopy(params)
         self._function = ModelFunction(model_fn, self._params, self._config)
         self._programs = Programs(self._function, self._params, self._config, warm_start_from)
         self._clock = clock or Clock()
@@ -109,7 +107,7 @@ class Estimator:
 
     @property
     def config(self) -> RunConfig:
-        """How it runs."""
+        """Configuration of its runs."""
         return self._config
 
     @property
@@ -124,12 +122,12 @@ class Estimator:
 
     @property
     def warm_start_from(self) -> WarmStartSettings | str | None:
-        """The weights to begin with."""
+        """The source of initial weights."""
         return self._warm_start_from
 
     @property
     def call_model_fn(self) -> ModelFunction:
-        """What calls the model function within another one: `call_model_fn(features, labels, mode)`."""
+        """Calls the model function within another one: `call_model_fn(features, labels, mode)`."""
         return self._function
 
     def train(
@@ -157,8 +155,8 @@ class Estimator:
             NanLossDuringTrainingError: The loss is NaN.
         """
         _check_steps(steps=steps, max_steps=max_steps)
-        own_hooks = list(check_hooks("train was given hooks", hooks))
-        listeners = check_listeners(saving_listeners)
+        own_hooks = [*check_entries("train was given hooks with", hooks, SessionRunHook)]
+        listeners = check_entries("saving_listeners has", saving_listeners, CheckpointSaverListener)
         strategy = get_strategy() if self._config.train_distribute is None else self._config.train_distribute
         if max_steps is not None and strategy.from_chief("step that is saved", self._saved_step()) >= max_steps:
             say("Skipping training since max_steps has already saved.")
@@ -169,7 +167,7 @@ class Estimator:
             program, batches = self._programs.begin(stack, ModeKeys.TRAIN, input_fn, strategy, steps, max_steps)
             write = stack.enter_context(event_file(self._summary_dir(strategy)))
             session = Session(program, training_hooks(program, self._config, own_hooks, listeners, write, self._clock))
-            session.begin(lambda: self._programs.give_values(program, latest_checkpoint(self.model_dir)))
+            session.begin(lambda: self._programs.give_values(program, self.latest_checkpoint()))
             session.run_steps(batches)
             session.end()
             if session.last is not None:
@@ -200,10 +198,9 @@ class Estimator:
             InputError: An argument, or what model_fn or input_fn returns, cannot be used.
         """
         _check_steps(steps=steps)
-        own_hooks = [*check_hooks("evaluate was given hooks", hooks), EvaluationProgressHook(steps)]
-        path = checkpoint_path or latest_checkpoint(self.model_dir)
-        if path is None:
-            say(f"Could not find trained model in model_dir: {self.model_dir}, running initialization to evaluate.")
+        own_hooks = [*check_entries("evaluate was given hooks with", hooks, SessionRunHook)]
+        own_hooks.append(EvaluationProgressHook(steps))
+        path = self._checkpoint(checkpoint_path, "evaluate")
         losses: list[Any] = []
         with contextlib.ExitStack() as stack:
             program, batches = self._programs.begin(stack, ModeKeys.EVAL, input_fn, self._config.eval_distribute, steps)
@@ -243,10 +240,8 @@ class Estimator:
         Raises:
             InputError: An argument, or what model_fn or input_fn returns, cannot be used.
         """
-        own_hooks = check_hooks("predict was given hooks", hooks)
-        path = checkpoint_path or latest_checkpoint(self.model_dir)
-        if path is None:
-            say(f"Could not find trained model in model_dir: {self.model_dir}, running initialization to predict.")
+        own_hooks = check_entries("predict was given hooks with", hooks, SessionRunHook)
+        path = self._checkpoint(checkpoint_path, "predict")
         with contextlib.ExitStack() as stack:
             program, batches = self._programs.begin(stack, ModeKeys.PREDICT, input_fn)
             session = Session(program, [*own_hooks, *program.spec.prediction_hooks])
@@ -319,9 +314,8 @@ class Estimator:
         values = values_in(self._trained())
         if name not in values:
             raise InputError(
-                f"get_variable_value was asked for {name!r}.",
-                "The checkpoint has no such variable.",
-                f"It has {', '.join(sorted(values))}.",
+                f"get_variable_value was asked for {name!r}, which is not in the checkpoint.",
+                f"Ask for one of {', '.join(sorted(values))}.",
             )
         return values[name]
 
@@ -337,15 +331,21 @@ class Estimator:
         return self.model_dir if strategy.is_chief and self._config.save_summary_steps is not None else None
 
     def _saved_step(self) -> int:
-        path = latest_checkpoint(self.model_dir)
+        path = self.latest_checkpoint()
         return -1 if path is None else int(values_in(path)[GLOBAL_STEP])
 
+    def _checkpoint(self, path: str | None, purpose: str) -> str | None:
+        """Return the given checkpoint, or the newest; log that there is none."""
+        path = path or self.latest_checkpoint()
+        if path is None:
+            say(f"Could not find trained model in model_dir: {self.model_dir}, running initialization to {purpose}.")
+        return path
+
     def _trained(self) -> str:
-        path = latest_checkpoint(self.model_dir)
+        path = self.latest_checkpoint()
         if path is None:
             raise CheckpointError(
                 f"There is no checkpoint in model_dir, {self.model_dir!r}.",
-                "The model has no trained variables yet.",
                 "Call train() first, or make the Estimator with the model_dir that was trained into.",
             )
         return path
@@ -363,6 +363,5 @@ def _check_steps(**steps: int | None) -> None:
         if value <= 0:
             raise InputError(
                 f"{name} is {value}.",
-                "No step would be done.",
                 f"Write a positive number, or leave {name} out to use all of the data.",
             )

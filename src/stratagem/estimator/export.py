@@ -22,7 +22,8 @@ from stratagem.core import optional
 from stratagem.core.errors import InputError
 from stratagem.core.files import draft_of
 from stratagem.data.specs import TensorSpec
-from stratagem.estimator.model_function import Program
+from stratagem.estimator.checks import check_callable
+from stratagem.estimator.programs.model_function import Program
 from stratagem.estimator.text import Names, is_text
 from stratagem.mesh.mesh import Tree
 
@@ -30,14 +31,14 @@ PROGRAM: Final = "predict.jax_export"
 """The file that holds the program."""
 
 SIGNATURE: Final = "signature.json"
-"""The file that says, for people, what the program takes and gives."""
+"""The file that describes, for people, the input and output of the program."""
 
 PLATFORMS: Final = ("cpu", "cuda", "tpu")
 
 
 @dataclass(frozen=True)
 class ServingInputReceiver:
-    """What an exported model takes (`tf.estimator.export.ServingInputReceiver`).
+    """The input of an exported model (`tf.estimator.export.ServingInputReceiver`).
 
     Args:
         features: A structure of `TensorSpec`s, whose first size is None, or of arrays that show the shapes.
@@ -52,11 +53,11 @@ class ServingInputReceiver:
 
 @dataclass(frozen=True)
 class TensorServingInputReceiver(ServingInputReceiver):
-    """What an exported model of one tensor takes (`tf.estimator.export.TensorServingInputReceiver`)."""
+    """The input of an exported model that takes one tensor (`tf.estimator.export.TensorServingInputReceiver`)."""
 
 
 class ExportOutput:
-    """What an entry of `EstimatorSpec.export_outputs` is (`tf.estimator.export.ExportOutput`).
+    """An entry of `EstimatorSpec.export_outputs` (`tf.estimator.export.ExportOutput`).
 
     Programs make them; what is exported are the predictions.
 
@@ -130,14 +131,10 @@ def shapes_of(receiver_fn: Callable[[], Any]) -> Tree:
         receiver_fn: Returns a `ServingInputReceiver`, or the features.
 
     Raises:
-        InputError: It is no function.
+        InputError: It is not a function.
     """
-    if not callable(receiver_fn):
-        raise InputError(
-            f"export_saved_model was given serving_input_receiver_fn={receiver_fn!r}.",
-            "What the exported model takes is not known.",
-            "Write lambda: ServingInputReceiver({'x': TensorSpec((None, 28, 28, 1), 'float32')}).",
-        )
+    remedy = "Write lambda: ServingInputReceiver({'x': TensorSpec((None, 28, 28, 1), 'float32')})."
+    check_callable("export_saved_model was given serving_input_receiver_fn", receiver_fn, remedy)
     received = receiver_fn()
     features = received.features if isinstance(received, ServingInputReceiver) else received
 
@@ -178,7 +175,6 @@ def write_program(program: Program, features: Tree, base: str) -> str:
     except Exception as error:
         raise InputError(
             f"The model cannot be exported for a batch of any size: {type(error).__name__}: {error}",
-            "It would take batches of one size only.",
             "Use shapes that follow from features.shape in model_fn: reshape(x, (-1, n)), not the number of rows.",
         ) from error
     folder = _new_folder(base)
@@ -189,7 +185,7 @@ def write_program(program: Program, features: Tree, base: str) -> str:
 
 
 def _with_numbers(predict: Callable[[Tree], Tree]) -> Callable[[Tree], Tree]:
-    """Return what predicts the numbers of classes in place of their names."""
+    """Return a function that predicts the numbers of classes in place of their names."""
 
     def number(leaf: Any) -> Any:
         return leaf.numbers if isinstance(leaf, Names) else leaf

@@ -1,18 +1,15 @@
-"""What becomes of a model after each evaluation."""
+"""Exporters: export the trained model after an evaluation, in `train_and_evaluate`."""
 
 from __future__ import annotations
 
 import abc
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stratagem.core.errors import InputError
 from stratagem.estimator.hooks.early_stopping import read_eval_metrics
-
-if TYPE_CHECKING:
-    from stratagem.estimator.estimator import Estimator
 
 
 class Exporter(abc.ABC):
@@ -26,7 +23,7 @@ class Exporter(abc.ABC):
     @abc.abstractmethod
     def export(
         self,
-        estimator: Estimator,
+        estimator: Any,
         export_path: str,
         checkpoint_path: str | None,
         eval_result: Mapping[str, Any],
@@ -57,6 +54,7 @@ class FinalExporter(Exporter):
     def __init__(self, name: str, serving_input_receiver_fn: Callable[[], Any], **options: Any) -> None:
         self._name = name
         self._receiver_fn = serving_input_receiver_fn
+        self._keep: int | None = None
 
     @property
     def name(self) -> str:
@@ -64,15 +62,23 @@ class FinalExporter(Exporter):
 
     def export(
         self,
-        estimator: Estimator,
+        estimator: Any,
         export_path: str,
         checkpoint_path: str | None,
         eval_result: Mapping[str, Any],
         is_the_final_export: bool,
     ) -> str | None:
-        if not is_the_final_export:
+        if not self._is_due(estimator, eval_result, is_the_final_export):
             return None
-        return estimator.export_saved_model(export_path, self._receiver_fn, checkpoint_path=checkpoint_path)
+        path = estimator.export_saved_model(export_path, self._receiver_fn, checkpoint_path=checkpoint_path)
+        if self._keep is not None:
+            exports = [entry for entry in Path(export_path).iterdir() if entry.name.isdigit()]
+            for old in sorted(exports, key=lambda folder: int(folder.name))[: -self._keep]:
+                shutil.rmtree(old)
+        return path
+
+    def _is_due(self, estimator: Any, eval_result: Mapping[str, Any], is_final: bool) -> bool:
+        return is_final
 
 
 class LatestExporter(FinalExporter):
@@ -99,20 +105,8 @@ class LatestExporter(FinalExporter):
         super().__init__(name, serving_input_receiver_fn)
         self._keep = exports_to_keep
 
-    def export(
-        self,
-        estimator: Estimator,
-        export_path: str,
-        checkpoint_path: str | None,
-        eval_result: Mapping[str, Any],
-        is_the_final_export: bool,
-    ) -> str | None:
-        path = estimator.export_saved_model(export_path, self._receiver_fn, checkpoint_path=checkpoint_path)
-        if self._keep is not None:
-            exports = sorted((entry for entry in Path(export_path).iterdir() if entry.name.isdigit()), key=_number)
-            for old in exports[: -self._keep]:
-                shutil.rmtree(old)
-        return path
+    def _is_due(self, estimator: Any, eval_result: Mapping[str, Any], is_final: bool) -> bool:
+        return True
 
 
 def loss_smaller(best_eval_result: Mapping[str, Any], current_eval_result: Mapping[str, Any]) -> bool:
@@ -144,52 +138,23 @@ class BestExporter(LatestExporter):
         if serving_input_receiver_fn is None:
             raise InputError(
                 "BestExporter was given no serving_input_receiver_fn.",
-                "What the exported model takes is not known.",
                 "Write BestExporter(serving_input_receiver_fn=lambda: ServingInputReceiver(features)).",
             )
         super().__init__(name, serving_input_receiver_fn, exports_to_keep)
         self._is_better = compare_fn
         self._best: Mapping[str, Any] | None = None
 
-    def export(
-        self,
-        estimator: Estimator,
-        export_path: str,
-        checkpoint_path: str | None,
-        eval_result: Mapping[str, Any],
-        is_the_final_export: bool,
-    ) -> str | None:
+    def _is_due(self, estimator: Any, eval_result: Mapping[str, Any], is_final: bool) -> bool:
         if self._best is None:
             self._best = self._best_before(estimator, int(eval_result["global_step"]))
         if self._best is not None and not self._is_better(self._best, eval_result):
-            return None
+            return False
         self._best = dict(eval_result)
-        return super().export(estimator, export_path, checkpoint_path, eval_result, is_the_final_export)
+        return True
 
-    def _best_before(self, estimator: Estimator, step: int) -> Mapping[str, Any] | None:
+    def _best_before(self, estimator: Any, step: int) -> Mapping[str, Any] | None:
         best: Mapping[str, Any] | None = None
         for earlier, metrics in read_eval_metrics(estimator.eval_dir()).items():
             if earlier < step and (best is None or self._is_better(best, metrics)):
                 best = metrics
         return best
-
-
-def _number(folder: Path) -> int:
-    return int(folder.name)
-
-
-def check_exporters(exporters: Exporter | Sequence[Exporter] | None) -> tuple[Exporter, ...]:
-    """Return exporters as a tuple.
-
-    Raises:
-        InputError: One of them is no exporter, or two have one name.
-    """
-    found = (exporters,) if isinstance(exporters, Exporter) else tuple(exporters or ())
-    names = [getattr(exporter, "name", None) for exporter in found]
-    if not all(isinstance(exporter, Exporter) for exporter in found) or len(set(names)) < len(names):
-        raise InputError(
-            f"EvalSpec was given exporters={exporters!r}.",
-            "Each needs a method `export`, and a name of its own for its folder.",
-            "Give objects of classes derived from stratagem.estimator.Exporter, with different names.",
-        )
-    return found

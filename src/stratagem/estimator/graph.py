@@ -56,7 +56,7 @@ def variable_scope(
         values: Accepted as in TensorFlow.
         initializer: Of variables made inside that have none.
         regularizer: Of variables made inside that have none.
-        reuse: Whether a name that is taken means what has it; None for what the scope outside says.
+        reuse: Whether to use a variable of that name again; None inherits from the outer scope.
         options: `custom_getter`, `dtype`, `partitioner` and others: accepted, and without effect.
 
     Yields:
@@ -68,11 +68,11 @@ def variable_scope(
     call = current_call("variable_scope")
     outer = call.scopes[-1]
     if isinstance(name_or_scope, Scope):
-        path = name_or_scope.path
+        name = name_or_scope.name
     else:
-        path = _joined(outer.path, name_or_scope or unique_name(outer, default_name or "scope"))
+        name = joined(outer.name, name_or_scope or unique_name(outer, default_name or "scope"))
     scope = Scope(
-        path,
+        name,
         outer.reuse if reuse is None else reuse,
         initializer=outer.initializer if initializer is None else initializer,
         regularizer=outer.regularizer if regularizer is None else regularizer,
@@ -112,7 +112,7 @@ def get_variable(
     """
     call = current_call("get_variable")
     scope = call.scopes[-1]
-    path = _joined(scope.path, name)
+    path = joined(scope.name, name)
     found = find(call, path, scope.reuse)
     if found is not None:
         return found
@@ -149,13 +149,11 @@ def find(call: Call, path: str, reuse: bool | str) -> Any:
     if found is not None and not reuse:
         raise UsageError(
             f"model_fn made {path!r} twice.",
-            "Whether the second shall be the first again is not clear.",
             "Give it another name, or say reuse=True (or AUTO_REUSE) in the variable_scope or the call.",
         )
     if found is None and reuse is True:
         raise UsageError(
             f"model_fn reuses {path!r}, which it has not made before.",
-            "There is nothing to use again.",
             "Make it first without reuse, or say reuse=stratagem.estimator.graph.AUTO_REUSE.",
         )
     return found
@@ -170,7 +168,7 @@ def unique_name(scope: Scope, kind: str) -> str:
 
 @contextlib.contextmanager
 def opened(path: str) -> Iterator[None]:
-    """Let what Keras makes have this path in front."""
+    """Put a path in front of the names of what Keras makes."""
     with contextlib.ExitStack() as stack:
         for name in filter(None, path.split("/")):
             stack.enter_context(keras.name_scope(name))
@@ -196,7 +194,7 @@ def trainable_variables(scope: str | None = None) -> list[Any]:
     """Return the trainable variables that model_fn has made so far (`tf.compat.v1.trainable_variables`).
 
     Args:
-        scope: Pattern that names begin with.
+        scope: Pattern for the beginning of names.
 
     Returns:
         Variables, whose `name` is the whole name: `generator/dense/kernel:0`.
@@ -208,9 +206,10 @@ def global_variables(scope: str | None = None) -> list[Any]:
     """Return all variables that model_fn has made so far (`tf.compat.v1.global_variables`).
 
     Args:
-        scope: Pattern that names begin with.
+        scope: Pattern for the beginning of names.
     """
-    variables = made_so_far(current_call("global_variables").global_step)
+    current_call("global_variables")
+    variables = made_so_far()
     for variable in variables:
         name_in_graph(variable)
     return [variable for variable in variables if scope is None or re.match(scope, variable.path)]
@@ -221,7 +220,7 @@ def get_collection(key: str, scope: str | None = None) -> list[Any]:
 
     Args:
         key: One of `GraphKeys`, or a name of the program's own. Updates (`UPDATE_OPS`) are done already: it is empty.
-        scope: Pattern that the names of variables begin with.
+        scope: Pattern for the beginning of the names of variables.
     """
     if key in (GraphKeys.TRAINABLE_VARIABLES, GraphKeys.MODEL_VARIABLES):
         return trainable_variables(scope)
@@ -242,19 +241,6 @@ def add_to_collection(name: str, value: Any) -> None:
         call.collect(name, [value])
 
 
-def _joined(path: str, name: str) -> str:
+def joined(path: str, name: str) -> str:
+    """Return a name below a path."""
     return f"{path}/{name}" if path else name
-
-
-__all__ = [
-    "AUTO_REUSE",
-    "GraphKeys",
-    "add_to_collection",
-    "control_dependencies",
-    "get_collection",
-    "get_variable",
-    "global_variables",
-    "name_scope",
-    "trainable_variables",
-    "variable_scope",
-]

@@ -1,4 +1,4 @@
-"""What an input function returns, and how it becomes batches for replicas."""
+"""Input functions: what they return becomes batches for replicas."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def batches_of(
     The batch size of the function is that of one replica: at each step every replica takes the next batch of its
     worker's dataset. In training, a step that would leave a replica without rows is left out, as in TensorFlow. With
     several workers, a function with an `input_context` shards its dataset itself; else the batches of its dataset are
-    dealt out to the workers in turn.
+    distributed to the workers one by one.
 
     Args:
         input_fn: The function. It is called once on each worker.
@@ -89,7 +89,7 @@ def numpy_input_fn(
         y: Labels, likewise; None for none.
         batch_size: Rows in a batch of one replica.
         num_epochs: How often to go through the arrays; None for ever.
-        shuffle: Whether to shuffle in each epoch; it must be said.
+        shuffle: Whether to shuffle in each epoch; required.
         queue_capacity: Accepted as in TensorFlow.
         num_threads: Accepted as in TensorFlow.
 
@@ -166,7 +166,6 @@ def _arguments_of(input_fn: InputFn) -> list[str]:
     if unknown:
         raise InputError(
             f"input_fn needs the argument(s) {', '.join(unknown)}.",
-            "Arguments are given by name; these names are not known.",
             f"Take some of {', '.join(_ARGUMENTS)}; bind others with functools.partial or a lambda.",
         )
     return [p.name for p in parameters if p.name in _ARGUMENTS]
@@ -177,7 +176,6 @@ def _dataset_of(result: Any, forever: bool) -> Any:
     if result is None:
         raise InputError(
             "input_fn returned None.",
-            "There are no batches.",
             "Return a stratagem.data.Dataset of (features, labels), batched by the batch size of one replica.",
         )
     dataset = dataset_of_upcoming(result) if isinstance(result, dict | list | tuple | Upcoming) else None
@@ -196,7 +194,6 @@ def _pair(result: Any) -> Any:
     if len(result) != 2:
         raise InputError(
             f"input_fn gave {len(result)} values.",
-            "Which of them are features and which labels is not known.",
             "Give two, (features, labels), or features alone; several features go into a dictionary.",
         )
     features, labels = result

@@ -7,31 +7,32 @@ Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/compat/v1
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
-from keras.layers import (
-    AveragePooling1D,
-    AveragePooling2D,
-    AveragePooling3D,
-    BatchNormalization,
-    Conv1D,
-    Conv2D,
-    Conv2DTranspose,
-    Conv3D,
-    Dense,
-    Dropout,
-    Flatten,
-    MaxPooling1D,
-    MaxPooling2D,
-    MaxPooling3D,
-    SeparableConv1D,
-    SeparableConv2D,
-)
+from keras.layers import AveragePooling1D as AveragePooling1D
+from keras.layers import AveragePooling2D as AveragePooling2D
+from keras.layers import AveragePooling3D as AveragePooling3D
+from keras.layers import BatchNormalization as BatchNormalization
+from keras.layers import Conv1D as Conv1D
+from keras.layers import Conv2D as Conv2D
+from keras.layers import Conv2DTranspose as Conv2DTranspose
+from keras.layers import Conv3D as Conv3D
+from keras.layers import Dense as Dense
+from keras.layers import Dropout as Dropout
+from keras.layers import Flatten as Flatten
+from keras.layers import MaxPooling1D as MaxPooling1D
+from keras.layers import MaxPooling2D as MaxPooling2D
+from keras.layers import MaxPooling3D as MaxPooling3D
+from keras.layers import SeparableConv1D as SeparableConv1D
+from keras.layers import SeparableConv2D as SeparableConv2D
 
-from stratagem.estimator.graph import find, opened, unique_name
+from stratagem.estimator.graph import find, joined, opened, unique_name
 from stratagem.estimator.losses import REGULARIZATION_LOSSES
 from stratagem.estimator.running_call import current_call
+
+Kind = type[keras.layers.Layer]
 
 
 def dense(inputs: Any, units: int, activation: Any = None, use_bias: bool = True, **options: Any) -> Any:
@@ -47,94 +48,62 @@ def dense(inputs: Any, units: int, activation: Any = None, use_bias: bool = True
     return _applied(Dense, "dense", inputs, options, units=int(units), activation=activation, use_bias=use_bias)
 
 
-def conv1d(
-    inputs: Any, filters: int, kernel_size: Any, strides: Any = 1, padding: str = "valid", **options: Any
-) -> Any:
-    """Return the outputs of a convolution over one axis; arguments as for `conv2d`."""
-    return _convolved(Conv1D, "conv1d", inputs, filters, kernel_size, strides, padding, options)
+def _convolution(kind: Kind, name: str, what: str) -> Callable[..., Any]:
+    def convolve(
+        inputs: Any, filters: int, kernel_size: Any, strides: Any = 1, padding: str = "valid", **options: Any
+    ) -> Any:
+        sizes = {"filters": int(filters), "kernel_size": kernel_size, "strides": strides, "padding": padding.lower()}
+        return _applied(kind, name, inputs, options, **sizes)
 
-
-def conv2d(
-    inputs: Any, filters: int, kernel_size: Any, strides: Any = (1, 1), padding: str = "valid", **options: Any
-) -> Any:
-    """Return the outputs of a convolution.
+    convolve.__name__ = convolve.__qualname__ = name
+    convolve.__doc__ = f"""Return the outputs of a {what}.
 
     Args:
-        inputs: Images of shape (rows, height, width, channels), or as `data_format` says.
+        inputs: A tensor of shape (rows, ..., channels), or as `data_format` says.
         filters: Channels of the result.
         kernel_size: Size of the filters.
         strides: Steps between two places.
         padding: "valid" or "same".
         options: `data_format`, `dilation_rate`, `activation`, `name`, `reuse`, and other arguments of
-            `keras.layers.Conv2D`.
+            `keras.layers.{kind.__name__}`.
     """
-    return _convolved(Conv2D, "conv2d", inputs, filters, kernel_size, strides, padding, options)
+    return convolve
 
 
-def conv3d(
-    inputs: Any, filters: int, kernel_size: Any, strides: Any = (1, 1, 1), padding: str = "valid", **options: Any
-) -> Any:
-    """Return the outputs of a convolution over three axes; arguments as for `conv2d`."""
-    return _convolved(Conv3D, "conv3d", inputs, filters, kernel_size, strides, padding, options)
+def _pooling(kind: Kind, name: str, what: str) -> Callable[..., Any]:
+    def pool(inputs: Any, pool_size: Any, strides: Any, padding: str = "valid", **options: Any) -> Any:
+        sizes = {"pool_size": pool_size, "strides": strides, "padding": padding.lower()}
+        return _applied(kind, name[:-2], inputs, options, **sizes)
 
-
-def conv2d_transpose(
-    inputs: Any, filters: int, kernel_size: Any, strides: Any = (1, 1), padding: str = "valid", **options: Any
-) -> Any:
-    """Return the outputs of a transposed convolution; arguments as for `conv2d`."""
-    return _convolved(Conv2DTranspose, "conv2d_transpose", inputs, filters, kernel_size, strides, padding, options)
-
-
-def separable_conv1d(
-    inputs: Any, filters: int, kernel_size: Any, strides: Any = 1, padding: str = "valid", **options: Any
-) -> Any:
-    """Return the outputs of a convolution that treats channels one by one first; arguments as for `conv2d`."""
-    return _convolved(SeparableConv1D, "separable_conv1d", inputs, filters, kernel_size, strides, padding, options)
-
-
-def separable_conv2d(
-    inputs: Any, filters: int, kernel_size: Any, strides: Any = (1, 1), padding: str = "valid", **options: Any
-) -> Any:
-    """Return the outputs of a convolution that treats channels one by one first; arguments as for `conv2d`."""
-    return _convolved(SeparableConv2D, "separable_conv2d", inputs, filters, kernel_size, strides, padding, options)
-
-
-def max_pooling1d(inputs: Any, pool_size: Any, strides: Any, padding: str = "valid", **options: Any) -> Any:
-    """Return the greatest values of windows along one axis; arguments as for `max_pooling2d`."""
-    return _pooled(MaxPooling1D, inputs, pool_size, strides, padding, options)
-
-
-def max_pooling2d(inputs: Any, pool_size: Any, strides: Any, padding: str = "valid", **options: Any) -> Any:
-    """Return the greatest values of windows.
+    pool.__name__ = pool.__qualname__ = name
+    pool.__doc__ = f"""Return {what}.
 
     Args:
-        inputs: Images of shape (rows, height, width, channels), or as `data_format` says.
+        inputs: A tensor of shape (rows, ..., channels), or as `data_format` says.
         pool_size: Size of the windows.
         strides: Steps between two windows.
         padding: "valid" or "same".
         options: `data_format`, `name`.
     """
-    return _pooled(MaxPooling2D, inputs, pool_size, strides, padding, options)
+    return pool
 
 
-def max_pooling3d(inputs: Any, pool_size: Any, strides: Any, padding: str = "valid", **options: Any) -> Any:
-    """Return the greatest values of windows along three axes; arguments as for `max_pooling2d`."""
-    return _pooled(MaxPooling3D, inputs, pool_size, strides, padding, options)
-
-
-def average_pooling1d(inputs: Any, pool_size: Any, strides: Any, padding: str = "valid", **options: Any) -> Any:
-    """Return the means of windows along one axis; arguments as for `max_pooling2d`."""
-    return _pooled(AveragePooling1D, inputs, pool_size, strides, padding, options)
-
-
-def average_pooling2d(inputs: Any, pool_size: Any, strides: Any, padding: str = "valid", **options: Any) -> Any:
-    """Return the means of windows; arguments as for `max_pooling2d`."""
-    return _pooled(AveragePooling2D, inputs, pool_size, strides, padding, options)
-
-
-def average_pooling3d(inputs: Any, pool_size: Any, strides: Any, padding: str = "valid", **options: Any) -> Any:
-    """Return the means of windows along three axes; arguments as for `max_pooling2d`."""
-    return _pooled(AveragePooling3D, inputs, pool_size, strides, padding, options)
+conv1d = _convolution(Conv1D, "conv1d", "convolution over one axis")
+conv2d = _convolution(Conv2D, "conv2d", "convolution of images")
+conv3d = _convolution(Conv3D, "conv3d", "convolution over three axes")
+conv2d_transpose = _convolution(Conv2DTranspose, "conv2d_transpose", "transposed convolution of images")
+separable_conv1d = _convolution(
+    SeparableConv1D, "separable_conv1d", "convolution over one axis, first of each channel alone"
+)
+separable_conv2d = _convolution(
+    SeparableConv2D, "separable_conv2d", "convolution of images, first of each channel alone"
+)
+max_pooling1d = _pooling(MaxPooling1D, "max_pooling1d", "the greatest values of windows along one axis")
+max_pooling2d = _pooling(MaxPooling2D, "max_pooling2d", "the greatest values of windows in images")
+max_pooling3d = _pooling(MaxPooling3D, "max_pooling3d", "the greatest values of windows along three axes")
+average_pooling1d = _pooling(AveragePooling1D, "average_pooling1d", "the means of windows along one axis")
+average_pooling2d = _pooling(AveragePooling2D, "average_pooling2d", "the means of windows in images")
+average_pooling3d = _pooling(AveragePooling3D, "average_pooling3d", "the means of windows along three axes")
 
 
 def flatten(inputs: Any, name: str | None = None, data_format: str = "channels_last") -> Any:
@@ -161,14 +130,13 @@ def dropout(
     Args:
         inputs: A tensor of any shape.
         rate: Which part of them is 0.
-        noise_shape: Shape of what is drawn; axes of size 1 are alike.
-        seed: Of what is drawn.
+        noise_shape: Shape of the random mask; along axes of size 1 it is the same.
+        seed: Seed of the random mask.
         training: Whether it is training: `mode == ModeKeys.TRAIN`.
         options: `name`.
     """
-    return _applied(
-        Dropout, "dropout", inputs, options, {"training": training}, rate=rate, noise_shape=noise_shape, seed=seed
-    )
+    arguments: dict[str, Any] = {"rate": rate, "noise_shape": noise_shape, "seed": seed}
+    return _applied(Dropout, "dropout", inputs, options, {"training": training}, **arguments)
 
 
 def batch_normalization(
@@ -193,29 +161,8 @@ def batch_normalization(
     return _applied(BatchNormalization, "batch_normalization", inputs, options, {"training": training}, **arguments)
 
 
-def _convolved(
-    kind: type[keras.layers.Layer],
-    name: str,
-    inputs: Any,
-    filters: int,
-    kernel_size: Any,
-    strides: Any,
-    padding: str,
-    options: dict[str, Any],
-) -> Any:
-    arguments = {"filters": int(filters), "kernel_size": kernel_size, "strides": strides, "padding": padding.lower()}
-    return _applied(kind, name, inputs, options, **arguments)
-
-
-def _pooled(
-    kind: type[keras.layers.Layer], inputs: Any, pool_size: Any, strides: Any, padding: str, options: dict[str, Any]
-) -> Any:
-    name = "max_pooling" if kind.__name__.startswith("Max") else "average_pooling"
-    return _applied(kind, name, inputs, options, pool_size=pool_size, strides=strides, padding=padding.lower())
-
-
 def _applied(
-    kind: type[keras.layers.Layer],
+    kind: Kind,
     name: str,
     inputs: Any,
     options: dict[str, Any],
@@ -228,60 +175,24 @@ def _applied(
     options = {key: value for key, value in options.items() if value is not None}
     own_name = options.pop("name", None) or unique_name(scope, name)
     reuse = options.pop("reuse", scope.reuse)
-    path = f"{scope.path}/{own_name}" if scope.path else own_name
+    path = joined(scope.name, own_name)
     layer = find(call, path, reuse) if _has_weights(kind) else None
-    if layer is None:
-        if scope.initializer is not None and _has_kernel(kind):
-            options.setdefault("kernel_initializer", scope.initializer)
-        if scope.regularizer is not None and _has_kernel(kind):
-            options.setdefault("kernel_regularizer", scope.regularizer)
-        layer = call.made[path] = kind(**arguments, **options, name=own_name.rpartition("/")[2])
-        with opened(path.rpartition("/")[0]):
-            outputs = layer(inputs, **(call_options or {}))
-        call.collect(REGULARIZATION_LOSSES, layer.losses)
-        return outputs
-    return layer(inputs, **(call_options or {}))
+    if layer is not None:
+        return layer(inputs, **(call_options or {}))
+    if _has_kernel(kind):
+        for part in ("initializer", "regularizer"):
+            if getattr(scope, part) is not None:
+                options.setdefault(f"kernel_{part}", getattr(scope, part))
+    layer = call.made[path] = kind(**arguments, **options, name=own_name.rpartition("/")[2])
+    with opened(path.rpartition("/")[0]):
+        outputs = layer(inputs, **(call_options or {}))
+    call.collect(REGULARIZATION_LOSSES, layer.losses)
+    return outputs
 
 
-def _has_kernel(kind: type[keras.layers.Layer]) -> bool:
+def _has_kernel(kind: Kind) -> bool:
     return kind is Dense or ("Conv" in kind.__name__ and "Separable" not in kind.__name__)
 
 
-def _has_weights(kind: type[keras.layers.Layer]) -> bool:
+def _has_weights(kind: Kind) -> bool:
     return _has_kernel(kind) or "Conv" in kind.__name__ or kind is BatchNormalization
-
-
-__all__ = [
-    "AveragePooling1D",
-    "AveragePooling2D",
-    "AveragePooling3D",
-    "BatchNormalization",
-    "Conv1D",
-    "Conv2D",
-    "Conv2DTranspose",
-    "Conv3D",
-    "Dense",
-    "Dropout",
-    "Flatten",
-    "MaxPooling1D",
-    "MaxPooling2D",
-    "MaxPooling3D",
-    "SeparableConv1D",
-    "SeparableConv2D",
-    "average_pooling1d",
-    "average_pooling2d",
-    "average_pooling3d",
-    "batch_normalization",
-    "conv1d",
-    "conv2d",
-    "conv2d_transpose",
-    "conv3d",
-    "dense",
-    "dropout",
-    "flatten",
-    "max_pooling1d",
-    "max_pooling2d",
-    "max_pooling3d",
-    "separable_conv1d",
-    "separable_conv2d",
-]

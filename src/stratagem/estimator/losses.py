@@ -23,7 +23,7 @@ REGULARIZATION_LOSSES: Final = "regularization_losses"
 
 
 class Reduction:
-    """How losses of examples become one (`tf.compat.v1.losses.Reduction`)."""
+    """Ways to make one loss of those of the examples (`tf.compat.v1.losses.Reduction`)."""
 
     NONE: Final = "none"
     SUM: Final = "weighted_sum"
@@ -67,7 +67,6 @@ def compute_weighted_loss(
     if reduction not in Reduction.all():
         raise InputError(
             f"reduction is {reduction!r}.",
-            "How the losses of examples become one is not known.",
             "Write stratagem.estimator.losses.Reduction.SUM, MEAN, SUM_BY_NONZERO_WEIGHTS, ...; without it the "
             "loss is a mean.",
         )
@@ -169,9 +168,7 @@ def cosine_distance(
     """
     axis = options.pop("dim", axis)
     if axis is None:
-        raise InputError(
-            "cosine_distance was given no axis.", "Along which vectors lie is not known.", "Write axis=-1."
-        )
+        raise InputError("cosine_distance was given no axis.", "Write axis=-1, the axis along which vectors lie.")
     _difference(labels, predictions)
     products = jnp.asarray(labels, "float32") * jnp.asarray(predictions)
     return compute_weighted_loss(1 - jnp.sum(products, axis=axis, keepdims=True), weights, *args, **options)
@@ -200,11 +197,26 @@ def sparse_softmax_cross_entropy(labels: Any, logits: Any, weights: Any = 1.0, *
         weights = jnp.squeeze(weights, -1) if jnp.ndim(weights) == logits.ndim else weights
     if labels.shape != logits.shape[:-1]:
         raise _unfit("labels", labels.shape, "logits", logits.shape, "class numbers of shape logits.shape[:-1]")
-    classes = labels.astype("int32")
+    return compute_weighted_loss(cross_entropies(labels.astype("int32"), logits), weights, *args, **options)
+
+
+def cross_entropies(classes: jax.Array, logits: jax.Array) -> jax.Array:
+    """Return the cross entropy of each example.
+
+    Args:
+        classes: Class numbers of shape (...).
+        logits: Of shape (..., classes).
+
+    Returns:
+        Of the shape of the class numbers; NaN where a number is not a class.
+
+    Example:
+        >>> [round(float(loss), 4) for loss in cross_entropies(jnp.array([0, 2]), jnp.zeros((2, 2)))]
+        [0.6931, nan]
+    """
     inside = (classes >= 0) & (classes < logits.shape[-1])
-    losses = -jnp.take_along_axis(jax.nn.log_softmax(logits), jnp.where(inside, classes, 0)[..., None], axis=-1)[..., 0]
-    losses = jnp.where(inside, losses, jnp.nan)  # there is no such class
-    return compute_weighted_loss(losses, weights, *args, **options)
+    found = -jnp.take_along_axis(jax.nn.log_softmax(logits), jnp.where(inside, classes, 0)[..., None], axis=-1)[..., 0]
+    return jnp.where(inside, found, jnp.nan)
 
 
 def softmax_cross_entropy(
@@ -286,7 +298,7 @@ def get_regularization_loss(scope: str | None = None, name: str | None = None) -
         scope: Accepted as in TensorFlow.
         name: Accepted as in TensorFlow.
     """
-    return sum(get_regularization_losses(scope), jnp.zeros((), keras.config.floatx()))
+    return _total(get_regularization_losses(scope))
 
 
 def get_total_loss(
@@ -299,12 +311,15 @@ def get_total_loss(
         name: Accepted as in TensorFlow.
         scope: Accepted as in TensorFlow.
     """
-    losses = get_losses(scope) + (get_regularization_losses(scope) if add_regularization_losses else [])
+    return _total(get_losses(scope) + (get_regularization_losses(scope) if add_regularization_losses else []))
+
+
+def _total(losses: list[Any]) -> jax.Array:
     return sum(losses, jnp.zeros((), keras.config.floatx()))
 
 
 def _difference(labels: Any, predictions: Any, names: tuple[str, str] = ("labels", "predictions")) -> jax.Array:
-    """Return the difference of two tensors, which must be alike: a column less a row would become a square."""
+    """Return the difference of two tensors of the same shape; a column and a row would broadcast to a square."""
     labels, predictions = jnp.asarray(labels), jnp.asarray(predictions)
     if labels.shape != predictions.shape:
         raise _unfit(names[0], labels.shape, names[1], predictions.shape, f"the shape of {names[1]}")
@@ -336,23 +351,3 @@ def _fitting(weights: jax.Array, losses: jax.Array) -> jax.Array:
 
 def _safely_divided(total: jax.Array, count: jax.Array) -> jax.Array:
     return jnp.where(count > 0, total / jnp.where(count > 0, count, 1), 0)
-
-
-__all__ = [
-    "Reduction",
-    "absolute_difference",
-    "add_loss",
-    "compute_weighted_loss",
-    "cosine_distance",
-    "get_losses",
-    "get_regularization_loss",
-    "get_regularization_losses",
-    "get_total_loss",
-    "hinge_loss",
-    "huber_loss",
-    "log_loss",
-    "mean_squared_error",
-    "sigmoid_cross_entropy",
-    "softmax_cross_entropy",
-    "sparse_softmax_cross_entropy",
-]

@@ -97,7 +97,7 @@ def precision(labels: Any, predictions: Any, weights: Any = None, name: str = "p
         name: Of the metric.
         options: As for `accuracy`.
     """
-    return _updated(keras.metrics.Precision(name=name), _floats(labels), _floats(predictions), weights=weights)
+    return _compared(keras.metrics.Precision(name=name), labels, predictions, weights)
 
 
 def recall(labels: Any, predictions: Any, weights: Any = None, name: str = "recall", **options: Any) -> Pair:
@@ -110,7 +110,7 @@ def recall(labels: Any, predictions: Any, weights: Any = None, name: str = "reca
         name: Of the metric.
         options: As for `accuracy`.
     """
-    return _updated(keras.metrics.Recall(name=name), _floats(labels), _floats(predictions), weights=weights)
+    return _compared(keras.metrics.Recall(name=name), labels, predictions, weights)
 
 
 def auc(
@@ -134,27 +134,27 @@ def auc(
         options: As for `accuracy`.
     """
     metric = keras.metrics.AUC(num_thresholds=num_thresholds, curve=curve, name=name)
-    return _updated(metric, _floats(labels), predictions, weights=weights)
+    return _compared(metric, labels, predictions, weights)
 
 
 def true_positives(labels: Any, predictions: Any, weights: Any = None, name: str = "tp", **options: Any) -> Pair:
     """Return how many are true and predicted true; arguments as for `precision`."""
-    return _updated(keras.metrics.TruePositives(name=name), _floats(labels), _floats(predictions), weights=weights)
+    return _compared(keras.metrics.TruePositives(name=name), labels, predictions, weights)
 
 
 def true_negatives(labels: Any, predictions: Any, weights: Any = None, name: str = "tn", **options: Any) -> Pair:
     """Return how many are false and predicted false; arguments as for `precision`."""
-    return _updated(keras.metrics.TrueNegatives(name=name), _floats(labels), _floats(predictions), weights=weights)
+    return _compared(keras.metrics.TrueNegatives(name=name), labels, predictions, weights)
 
 
 def false_positives(labels: Any, predictions: Any, weights: Any = None, name: str = "fp", **options: Any) -> Pair:
     """Return how many are false and predicted true; arguments as for `precision`."""
-    return _updated(keras.metrics.FalsePositives(name=name), _floats(labels), _floats(predictions), weights=weights)
+    return _compared(keras.metrics.FalsePositives(name=name), labels, predictions, weights)
 
 
 def false_negatives(labels: Any, predictions: Any, weights: Any = None, name: str = "fn", **options: Any) -> Pair:
     """Return how many are true and predicted false; arguments as for `precision`."""
-    return _updated(keras.metrics.FalseNegatives(name=name), _floats(labels), _floats(predictions), weights=weights)
+    return _compared(keras.metrics.FalseNegatives(name=name), labels, predictions, weights)
 
 
 def mean_iou(
@@ -190,28 +190,11 @@ class _MeanRecall(keras.metrics.MeanIoU):
         return keras.ops.divide_no_nan(keras.ops.sum(right), keras.ops.sum(keras.ops.cast(there > 0, self.dtype)))
 
 
-def _floats(values: Any) -> Any:
-    return keras.ops.cast(values, "float32")
+def _compared(metric: keras.Metric, labels: Any, predictions: Any, weights: Any) -> Pair:
+    """Return a metric of labels and predictions, which may be booleans."""
+    return _updated(metric, keras.ops.cast(labels, "float32"), keras.ops.cast(predictions, "float32"), weights=weights)
 
 
 def _updated(metric: keras.Metric, *values: Any, weights: Any) -> Pair:
     metric.update_state(*values, sample_weight=weights)
     return metric, metric.result()
-
-
-__all__ = [
-    "accuracy",
-    "auc",
-    "false_negatives",
-    "false_positives",
-    "mean",
-    "mean_absolute_error",
-    "mean_iou",
-    "mean_per_class_accuracy",
-    "mean_squared_error",
-    "precision",
-    "recall",
-    "root_mean_squared_error",
-    "true_negatives",
-    "true_positives",
-]

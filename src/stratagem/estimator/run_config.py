@@ -1,4 +1,4 @@
-"""How an Estimator runs: where it saves, how often, on which devices, as which task of which cluster."""
+"""`RunConfig`: where an Estimator saves, how often, on which devices, as which task of which cluster."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _POSITIVE: Final = ("save_summary_steps", "save_checkpoints_steps", "save_checkp
 
 @dataclass(frozen=True)
 class RunConfig:
-    """How an Estimator runs (`tf.estimator.RunConfig`).
+    """Configuration of an Estimator's runs (`tf.estimator.RunConfig`).
 
     Source of the semantics: https://www.tensorflow.org/versions/r2.15/api_docs/python/tf/estimator/RunConfig
 
@@ -33,7 +33,7 @@ class RunConfig:
         save_checkpoints_secs: Seconds between two checkpoints; 600 where neither is given, none where both are None.
         session_config: Accepted as in TensorFlow.
         keep_checkpoint_max: How many checkpoints to keep; None or 0 keeps all.
-        keep_checkpoint_every_n_hours: Keep for good, on top of those, one for this many hours.
+        keep_checkpoint_every_n_hours: Besides those, keep one for every period of this many hours.
         log_step_count_steps: Steps between two lines with the loss and the steps per second; None logs none.
         train_distribute: The strategy to train with; None for the one of the scope, or one device.
         device_fn: Accepted as in TensorFlow.
@@ -119,12 +119,12 @@ class RunConfig:
 
     @property
     def num_worker_replicas(self) -> int:
-        """How many tasks train: the workers, and the chief where it is a task of its own."""
+        """Number of tasks that train: the workers, and the chief where it is a task of its own."""
         return len(self.cluster_spec.training_tasks) if self.cluster_spec else int(self.task_type != "evaluator")
 
     @property
     def num_ps_replicas(self) -> int:
-        """How many parameter servers there are."""
+        """Number of parameter servers."""
         return len(self.cluster_spec.task_indices("ps")) if "ps" in self.cluster_spec.jobs else 0
 
     @property
@@ -140,7 +140,6 @@ class RunConfig:
         if steps is not None and seconds is not None:
             raise InputError(
                 f"RunConfig was given save_checkpoints_steps={steps!r} and save_checkpoints_secs={seconds!r}.",
-                "When to save is not clear.",
                 "Give one of them.",
             )
         for name in _POSITIVE:
@@ -148,7 +147,6 @@ class RunConfig:
             if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or value <= 0):
                 raise InputError(
                     f"RunConfig was given {name}={value!r}.",
-                    "It is no number of steps or seconds after which something could be done.",
                     f"Write a positive number, or {name}=None to do it never.",
                 )
         for name in ("train_distribute", "eval_distribute"):
@@ -156,7 +154,6 @@ class RunConfig:
             if strategy is not None and not hasattr(strategy, "mesh"):
                 raise InputError(
                     f"RunConfig was given {name}={strategy!r} of type {type(strategy).__name__}.",
-                    "It is no strategy that steps could run on.",
                     f"Write {name}=stratagem.MirroredStrategy(), with the parentheses.",
                 )
 

@@ -17,26 +17,21 @@ class Scope:
     """A variable scope that is open: what is made in it has its name in front.
 
     Args:
-        path: Its name, with those of the scopes round it: `generator/block`; empty outside all.
-        reuse: Whether a name that is taken means what has it: True, False, or "auto" to make what is missing.
-        counts: How often each kind of layer has been made in it without a name.
+        name: Its full name, with those of the outer scopes: `generator/block`; empty outside all scopes.
+        reuse: Whether to use again what has that name: True, False, or "auto" to make what is missing.
+        counts: Number of layers of each kind that were made in it without a name.
         initializer: Of variables made in it that have none.
         regularizer: Of variables made in it that have none.
     """
 
-    path: str = ""
+    name: str = ""
     reuse: bool | str = False
     counts: dict[str, int] = field(default_factory=dict)
     initializer: Any = None
     regularizer: Any = None
 
-    @property
-    def name(self) -> str:
-        """Its whole name."""
-        return self.path
-
     def reuse_variables(self) -> None:
-        """Let names mean what has them from here on."""
+        """Use what has a name again from here on."""
         self.reuse = True
 
 
@@ -47,11 +42,11 @@ class Call:
     Args:
         mode: What it is called for.
         global_step: The variable that counts steps.
-        tape: Records what it computes, in training.
+        tape: Records the computation, in training.
         summaries: Scalars for TensorBoard, by name.
         named: Tensors that were given a name, for hooks that ask by name.
         scopes: The variable scopes that are open, the innermost last.
-        made: Layers and variables that functions of `stratagem.estimator.layers` and `get_variable` made, by path.
+        made: Layers and variables made by `stratagem.estimator.layers` and `get_variable`, by path.
         collections: What was added to collections, by the name of the collection.
     """
 
@@ -112,7 +107,6 @@ def current_call(what: str) -> Call:
     if call is None:
         raise UsageError(
             f"{what} was called outside a model_fn.",
-            "No step is being made that it could be part of.",
             "Call it in the function that is given to stratagem.estimator.Estimator(model_fn=...).",
         )
     return call

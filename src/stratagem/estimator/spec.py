@@ -1,33 +1,100 @@
-"""What a model function returns, and what it is called for."""
+"""`EstimatorSpec`, which a model function returns; its modes, and `Scaffold`, a custom start of training."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import keras
 
 from stratagem.core.errors import InputError
-from stratagem.estimator.hooks.base import SessionRunHook, check_hooks
-from stratagem.estimator.scaffold import Scaffold
+from stratagem.estimator.checks import check_callable, check_entries, check_kind
+from stratagem.estimator.hooks.base import SessionRunHook
 
 
 class ModeKeys:
-    """What a model function is called for (`tf.estimator.ModeKeys`)."""
+    """The modes that a model function is called for (`tf.estimator.ModeKeys`)."""
 
     TRAIN: Final = "train"
     EVAL: Final = "eval"
     PREDICT: Final = "infer"
 
 
-_MODES: Final = (ModeKeys.TRAIN, ModeKeys.EVAL, ModeKeys.PREDICT)
+_NEEDED: Final = {
+    ModeKeys.TRAIN: ("loss", "train_op"),
+    ModeKeys.EVAL: ("loss",),
+    ModeKeys.PREDICT: ("predictions",),
+}
+_EXAMPLES: Final = {
+    "loss": "EstimatorSpec(mode, loss=loss, ...)",
+    "train_op": "EstimatorSpec(mode, loss=loss, train_op=optimizer.minimize(loss))",
+    "predictions": 'EstimatorSpec(mode, predictions={"logits": logits})',
+}
 _HOOKS: Final = ("training_hooks", "training_chief_hooks", "evaluation_hooks", "prediction_hooks")
+
+_REPAIRS: Final = {
+    "init_op": "Give variables initializers, or values in init_fn.",
+    "init_feed_dict": "Give variables initializers, or values in init_fn.",
+    "ready_op": "Leave it out: variables have their values before the first step.",
+    "ready_for_local_init_op": "Leave it out: variables have their values before the first step.",
+    "local_init_op": "Leave it out: metrics begin anew in each session.",
+    "local_init_feed_dict": "Leave it out: metrics begin anew in each session.",
+    "summary_op": "Write stratagem.estimator.summary.scalar(name, tensor) in model_fn.",
+    "saver": "Write RunConfig(keep_checkpoint_max=..., keep_checkpoint_every_n_hours=...); to begin with weights of "
+    "another checkpoint, Estimator(warm_start_from=WarmStartSettings(...)).",
+    "copy_from_scaffold": "Make a Scaffold of the same arguments.",
+}
+
+
+class Scaffold:
+    """A custom start of training (`tf.compat.v1.train.Scaffold`): `EstimatorSpec(scaffold=Scaffold(init_fn=...))`.
+
+    Only `init_fn` is left of it: the others are operations of a graph, and of its saver.
+
+    Args:
+        init_op: None.
+        init_feed_dict: None.
+        init_fn: Called as `init_fn(scaffold, session)` before the first step where no checkpoint is restored, when the
+            variables have their initial values. It gives others: `session.variables["dense/kernel"].assign(value)`.
+        **operations: None: the error for each says what does the same here.
+
+    Raises:
+        InputError: An operation of a graph is given.
+
+    Example:
+        >>> Scaffold(init_fn=lambda scaffold, session: None).saver is None
+        True
+    """
+
+    saver = None
+
+    def __init__(
+        self,
+        init_op: Any = None,
+        init_feed_dict: Any = None,
+        init_fn: Callable[[Scaffold, Any], object] | None = None,
+        **operations: Any,
+    ) -> None:
+        for name, value in {"init_op": init_op, "init_feed_dict": init_feed_dict, **operations}.items():
+            if value is not None or name not in _REPAIRS:
+                raise InputError(
+                    f"Scaffold was given {name}={value!r}.",
+                    "There is no graph that it could be an operation of; it would never run.",
+                    _REPAIRS.get(name, "Scaffold(init_fn=...) is all that is used."),
+                )
+        if init_fn is not None:
+            check_callable("Scaffold was given init_fn", init_fn, "Write a function init_fn(scaffold, session).")
+        self.init_fn = init_fn
+
+    def finalize(self) -> Scaffold:
+        """Return the scaffold: there is no graph to finish."""
+        return self
 
 
 @dataclass(frozen=True)
 class EstimatorSpec:
-    """What a model function computes in one mode (`tf.estimator.EstimatorSpec`).
+    """The result of a model function in one mode (`tf.estimator.EstimatorSpec`).
 
     Source of the semantics: https://www.tensorflow.org/versions/r2.15/api_docs/python/tf/estimator/EstimatorSpec
 
@@ -41,7 +108,7 @@ class EstimatorSpec:
         export_outputs: Accepted as in TensorFlow; what is exported are the predictions.
         training_chief_hooks: Hooks for training, on the chief only.
         training_hooks: Hooks for training, on all workers.
-        scaffold: A `Scaffold`, whose `init_fn` gives variables other values to begin with.
+        scaffold: A `Scaffold`, whose `init_fn` gives variables other initial values.
         evaluation_hooks: Hooks for evaluation.
         prediction_hooks: Hooks for prediction.
 
@@ -66,48 +133,27 @@ class EstimatorSpec:
     prediction_hooks: Sequence[SessionRunHook] = ()
 
     def __post_init__(self) -> None:
-        if self.mode not in _MODES:
+        if self.mode not in _NEEDED:
             raise InputError(
                 f"EstimatorSpec was given mode={self.mode!r}.",
-                "It could not be told what the spec is for.",
                 "Pass on the mode that model_fn was given: EstimatorSpec(mode, ...).",
             )
-        if self.mode == ModeKeys.PREDICT:
-            self._need("predictions", 'EstimatorSpec(mode, predictions={"logits": logits})')
-        else:
-            self._need("loss", "EstimatorSpec(mode, loss=loss, ...)")
-            self._check_loss()
-        if self.mode == ModeKeys.TRAIN:
-            self._need("train_op", "EstimatorSpec(mode, loss=loss, train_op=optimizer.minimize(loss))")
-        self._check_metrics()
-        self._check_scaffold()
-        for name in _HOOKS:
-            object.__setattr__(self, name, check_hooks(f"EstimatorSpec was given {name}", getattr(self, name)))
-
-    def _need(self, name: str, remedy: str) -> None:
-        if getattr(self, name) is None:
-            raise InputError(
-                f"EstimatorSpec for mode {self.mode!r} has no {name}.",
-                f"There is nothing to {_PURPOSES[self.mode]} with.",
-                f"Write {remedy}.",
-            )
-
-    def _check_loss(self) -> None:
+        for name in _NEEDED[self.mode]:
+            if getattr(self, name) is None:
+                raise InputError(f"EstimatorSpec for mode {self.mode!r} has no {name}.", f"Write {_EXAMPLES[name]}.")
         shape = tuple(getattr(self.loss, "shape", ()))
-        if any(size != 1 for size in shape):
+        if self.mode != ModeKeys.PREDICT and any(size != 1 for size in shape):
             raise InputError(
                 f"EstimatorSpec was given a loss of shape {shape}.",
                 "Training needs one number to make smaller.",
                 "Reduce it: loss=keras.ops.mean(loss), or keras.ops.sum(loss) * (1.0 / BATCH_SIZE).",
             )
-
-    def _check_scaffold(self) -> None:
-        if not isinstance(self.scaffold, Scaffold | None):
-            raise InputError(
-                f"EstimatorSpec was given scaffold={self.scaffold!r} of type {type(self.scaffold).__name__}.",
-                "How the session begins is not known.",
-                "Write scaffold=stratagem.estimator.Scaffold(init_fn=init_fn), or leave it out.",
-            )
+        self._check_metrics()
+        remedy = "Write scaffold=stratagem.estimator.Scaffold(init_fn=init_fn), or leave it out."
+        check_kind("EstimatorSpec was given scaffold", self.scaffold, Scaffold | None, remedy)
+        for name in _HOOKS:
+            hooks = check_entries(f"EstimatorSpec was given {name} with", getattr(self, name), SessionRunHook)
+            object.__setattr__(self, name, hooks)
 
     def _check_metrics(self) -> None:
         metrics = self.eval_metric_ops
@@ -116,20 +162,15 @@ class EstimatorSpec:
         if not isinstance(metrics, Mapping):
             raise InputError(
                 f"EstimatorSpec was given eval_metric_ops of type {type(metrics).__name__}.",
-                "Its entries have no names to be reported by.",
                 'Write eval_metric_ops={"accuracy": accuracy}.',
             )
         for name, metric in metrics.items():
             if not isinstance(metric_of(metric), keras.Metric):
                 raise InputError(
                     f"EstimatorSpec was given eval_metric_ops[{name!r}] of type {type(metric).__name__}.",
-                    "It could not be updated batch by batch.",
                     "Give a Keras metric after metric.update_state(labels, predictions), or the pair that a "
                     "function of stratagem.estimator.metrics returned.",
                 )
-
-
-_PURPOSES: Final = {ModeKeys.TRAIN: "train", ModeKeys.EVAL: "evaluate", ModeKeys.PREDICT: "predict"}
 
 
 def metric_of(entry: Any) -> Any:

@@ -75,7 +75,7 @@ def merge_all(key: Any = None, scope: str | None = None, name: str | None = None
 
 @contextlib.contextmanager
 def event_file(folder: str | None) -> Iterator[WriteScalars | None]:
-    """Open an event file where one can be written; else say once that none will be.
+    """Open an event file if one can be written; otherwise log once that none will be.
 
     Args:
         folder: Where; None for none.

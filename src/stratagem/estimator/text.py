@@ -20,12 +20,13 @@ import numpy as np
 from stratagem.core.errors import InputError
 from stratagem.data.dataset import Dataset
 from stratagem.mesh.mesh import Tree
+from stratagem.mesh.values import DistributedValues
 
 _KEY: Final = "\0text"
 """Key of a dictionary that stands for text in a batch: datasets know arrays and dictionaries only."""
 
 _PADDING: Final = -1
-"""What rows with fewer numbers than others are filled up with; for text it is no word at all."""
+"""Fills up rows with fewer numbers than others; rows of text get empty words."""
 
 
 @jax.tree_util.register_dataclass
@@ -48,7 +49,7 @@ class Text:
 
     @property
     def ndim(self) -> int:
-        """How many axes it has."""
+        """Number of axes."""
         return len(self.shape)
 
     def reshape(self, *shape: Any) -> Text:
@@ -203,20 +204,16 @@ def plain(tree: Tree) -> Tree:
     return jax.tree.map(leaf, tree, is_leaf=lambda value: isinstance(value, Text))
 
 
-def in_host_memory(predictions: Tree, own_value: Callable[[Any], Any], is_leaf: Callable[[Any], bool]) -> Tree:
+def in_host_memory(predictions: Tree, own_value: Callable[[Any], Any]) -> Tree:
     """Return predictions as NumPy arrays, names as bytes.
 
     Args:
         predictions: What a step has predicted.
         own_value: Copies an array from the devices.
-        is_leaf: Whether something is one such array.
     """
-    copied = jax.tree.map(own_value, predictions, is_leaf=is_leaf)
-    return jax.tree.map(
-        lambda leaf: leaf.words() if isinstance(leaf, Names) else leaf,
-        copied,
-        is_leaf=lambda leaf: isinstance(leaf, Names),
-    )
+    copied = jax.tree.map(own_value, predictions, is_leaf=lambda leaf: isinstance(leaf, DistributedValues))
+    is_names = lambda leaf: isinstance(leaf, Names)  # noqa: E731
+    return jax.tree.map(lambda leaf: leaf.words() if is_names(leaf) else leaf, copied, is_leaf=is_names)
 
 
 class Vocabulary:
@@ -242,7 +239,7 @@ class Vocabulary:
             )
         firsts = np.unique(self._table[:, 0], return_counts=True)[1]
         self._alike = int(firsts.max(initial=1))
-        """How many words at most begin with the same half of a fingerprint."""
+        """The most words that begin with the same half of a fingerprint."""
 
     def places(self, text: Text) -> jax.Array:
         """Return the place of each word, -1 for those that are not there."""

@@ -3,32 +3,33 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from stratagem.checkpoint.checkpoints_iterator import checkpoints_of_training
 from stratagem.cluster.chief_alive import ChiefWatch
 from stratagem.cluster.detect import detect
 from stratagem.core.clock import Clock, Deadline
 from stratagem.core.errors import InputError
-from stratagem.estimator.checkpoints import values_in
+from stratagem.estimator.checks import check_callable, check_entries, check_kind, check_named
 from stratagem.estimator.estimator import Estimator
-from stratagem.estimator.exporters import Exporter, check_exporters
-from stratagem.estimator.hooks.base import Session, SessionRunHook, check_hooks
-from stratagem.estimator.hooks.saving import CheckpointSaverListener, check_listeners
+from stratagem.estimator.exporters import Exporter
+from stratagem.estimator.hooks.base import Session, SessionRunHook
+from stratagem.estimator.hooks.saving import CheckpointSaverListener
 from stratagem.estimator.hooks.timer import SecondOrStepTimer
 from stratagem.estimator.inputs import InputFn
 from stratagem.estimator.log import say
-from stratagem.estimator.session import GLOBAL_STEP
+from stratagem.estimator.programs.checkpoints import values_in
+from stratagem.estimator.variables import GLOBAL_STEP
 
 _LOOK_SECONDS = 2.0
-"""How often an evaluator that waits for its first evaluation asks whether training goes on."""
+"""Seconds between two looks whether training goes on, while an evaluator waits for its first evaluation."""
 
 
 @dataclass(frozen=True)
 class TrainSpec:
-    """What `train_and_evaluate` trains on (`tf.estimator.TrainSpec`).
+    """The training of `train_and_evaluate`: its data and hooks (`tf.estimator.TrainSpec`).
 
     Args:
         input_fn: Returns the data.
@@ -50,15 +51,14 @@ class TrainSpec:
     saving_listeners: Sequence[CheckpointSaverListener] | None = None
 
     def __post_init__(self) -> None:
-        _check_function("TrainSpec", self.input_fn)
-        _check_number("TrainSpec", "max_steps", self.max_steps, least=1)
-        object.__setattr__(self, "hooks", check_hooks("TrainSpec was given hooks", self.hooks))
-        object.__setattr__(self, "saving_listeners", check_listeners(self.saving_listeners))
+        _check_spec(self, max_steps=1)
+        listeners = check_entries("TrainSpec: saving_listeners has", self.saving_listeners, CheckpointSaverListener)
+        object.__setattr__(self, "saving_listeners", listeners)
 
 
 @dataclass(frozen=True)
 class EvalSpec:
-    """What `train_and_evaluate` evaluates on, and how often (`tf.estimator.EvalSpec`).
+    """An evaluation of `train_and_evaluate`: its data, and how often it happens (`tf.estimator.EvalSpec`).
 
     Args:
         input_fn: Returns the data.
@@ -86,12 +86,11 @@ class EvalSpec:
     throttle_secs: float = 600
 
     def __post_init__(self) -> None:
-        _check_function("EvalSpec", self.input_fn)
-        _check_number("EvalSpec", "steps", self.steps, least=1)
-        _check_number("EvalSpec", "start_delay_secs", self.start_delay_secs, least=0)
-        _check_number("EvalSpec", "throttle_secs", self.throttle_secs, least=0)
-        object.__setattr__(self, "hooks", check_hooks("EvalSpec was given hooks", self.hooks))
-        object.__setattr__(self, "exporters", check_exporters(self.exporters))
+        _check_spec(self, steps=1, start_delay_secs=0, throttle_secs=0)
+        remedy = "Give objects of classes derived from stratagem.estimator.Exporter, with different names."
+        object.__setattr__(
+            self, "exporters", check_named("EvalSpec was given exporters", self.exporters, Exporter, remedy)
+        )
 
 
 def train_and_evaluate(
@@ -122,36 +121,40 @@ def train_and_evaluate(
         InputError: An argument cannot be used.
     """
     clock = clock or Clock()
-    _check_estimator(estimator, train_spec)
-    evaluation = _Evaluation(estimator, _checked_specs(eval_spec), train_spec.max_steps, clock)
+    for name, value, kind in (("estimator", estimator, Estimator), ("train_spec", train_spec, TrainSpec)):
+        check_kind(f"train_and_evaluate was given {name}", value, kind, f"Give a stratagem.estimator.{kind.__name__}.")
+    specs = check_named(
+        "train_and_evaluate was given eval_spec",
+        eval_spec,
+        EvalSpec,
+        "Each evaluation needs data, and a name that its results go under.",
+        'Write EvalSpec(input_fn=...); or a list, EvalSpec(..., name="test"), EvalSpec(..., name="train").',
+        least=1,
+    )
+    evaluation = _Evaluation(estimator, specs, train_spec.max_steps, clock)
     config = estimator.config
+    listeners: list[CheckpointSaverListener] = [*(train_spec.saving_listeners or ())]
     if config.task_type == "evaluator":
         _follow(estimator, evaluation, clock)
-    elif config.num_worker_replicas > 1 or getattr(config.train_distribute, "worker_count", 1) > 1:
-        say(f"This task trains; a task of type evaluator evaluates what is saved into {estimator.model_dir}.")
-        _train(estimator, train_spec, [])
     else:
-        say("Running training and evaluation locally (non-distributed).")
-        say(
-            "Start train and evaluate loop. The evaluate will happen after every checkpoint. Checkpoint frequency is "
-            f"determined based on RunConfig arguments: save_checkpoints_steps {config.save_checkpoints_steps} or "
-            f"save_checkpoints_secs {config.save_checkpoints_secs}."
-        )
-        _train(estimator, train_spec, [_EvaluatesCheckpoints(evaluation)])
-    return evaluation.results(several=not isinstance(eval_spec, EvalSpec))
+        if config.num_worker_replicas > 1 or getattr(config.train_distribute, "worker_count", 1) > 1:
+            say(f"This task trains; a task of type evaluator evaluates what is saved into {estimator.model_dir}.")
+        else:
+            say("Running training and evaluation locally (non-distributed).")
+            say(
+                "Start train and evaluate loop. The evaluate will happen after every checkpoint. Checkpoint frequency "
+                f"is determined based on RunConfig arguments: save_checkpoints_steps {config.save_checkpoints_steps} "
+                f"or save_checkpoints_secs {config.save_checkpoints_secs}."
+            )
+            listeners.insert(0, evaluation)
+        estimator.train(train_spec.input_fn, train_spec.hooks, None, train_spec.max_steps, listeners)
+    if not isinstance(eval_spec, EvalSpec):
+        return evaluation.metrics, evaluation.exports
+    return evaluation.metrics.get(eval_spec.name), evaluation.exports.get(eval_spec.name, [])
 
 
-def _train(estimator: Estimator, spec: TrainSpec, listeners: Sequence[CheckpointSaverListener]) -> None:
-    estimator.train(
-        spec.input_fn,
-        hooks=spec.hooks,
-        max_steps=spec.max_steps,
-        saving_listeners=[*listeners, *(spec.saving_listeners or ())],
-    )
-
-
-class _Evaluation:
-    """Evaluates checkpoints by one or several specs, and keeps the last results.
+class _Evaluation(CheckpointSaverListener):
+    """Evaluates checkpoints by one or several specs; as a listener, while training waits.
 
     Args:
         estimator: The Estimator.
@@ -163,22 +166,25 @@ class _Evaluation:
     def __init__(self, estimator: Estimator, specs: Sequence[EvalSpec], max_steps: int | None, clock: Clock) -> None:
         self.throttle_secs = min(spec.throttle_secs for spec in specs)
         self.start_delay_secs = min(spec.start_delay_secs for spec in specs)
-        self.clock = clock
-        self.last_step: int | None = None
+        self.metrics: dict[str | None, Any] = {}
+        """The metrics of the last evaluation, by the name of the spec."""
+        self.exports: dict[str | None, list[Any]] = {}
+        """The results of its exporters, likewise."""
         self._estimator = estimator
         self._specs = specs
         self._max_steps = max_steps
-        self._metrics: dict[str | None, Any] = {}
-        self._exports: dict[str | None, list[Any]] = {}
+        self._last_step = 0
+        self._timer = SecondOrStepTimer(every_secs=self.throttle_secs, clock=clock)
+        self._saved_before = False
 
-    def __call__(self, path: str | None, *, is_last: bool) -> None:
+    def evaluate(self, path: str | None, *, is_last: bool) -> None:
         """Evaluate a checkpoint, the newest where no path is given."""
         for spec in self._specs:
             metrics = self._estimator.evaluate(spec.input_fn, spec.steps, spec.hooks, path, spec.name)
-            self.last_step = int(metrics[GLOBAL_STEP])
-            self._metrics[spec.name] = metrics
+            self._last_step = int(metrics[GLOBAL_STEP])
+            self.metrics[spec.name] = metrics
             final = is_last or self.is_over
-            self._exports[spec.name] = [
+            self.exports[spec.name] = [
                 exporter.export(
                     self._estimator,
                     os.path.join(self._estimator.model_dir, "export", exporter.name),
@@ -186,49 +192,27 @@ class _Evaluation:
                     metrics,
                     final,
                 )
-                for exporter in check_exporters(spec.exporters)
+                for exporter in cast("tuple[Exporter, ...]", spec.exporters)
             ]
 
     @property
     def is_over(self) -> bool:
         """Whether the last step of training has been evaluated."""
-        return self._max_steps is not None and (self.last_step or 0) >= self._max_steps
-
-    def results(self, *, several: bool) -> tuple[Any, Any]:
-        """Return metrics and exports of the last evaluation."""
-        if several:
-            return self._metrics, self._exports
-        name = self._specs[0].name
-        return self._metrics.get(name), self._exports.get(name, [])
-
-
-class _EvaluatesCheckpoints(CheckpointSaverListener):
-    """Evaluates while training waits.
-
-    Args:
-        evaluation: Evaluates a checkpoint.
-    """
-
-    def __init__(self, evaluation: _Evaluation) -> None:
-        self._evaluation = evaluation
-        self._timer = SecondOrStepTimer(every_secs=evaluation.throttle_secs, clock=evaluation.clock)
-        self._saved_before = False
+        return self._max_steps is not None and self._last_step >= self._max_steps
 
     def after_save(self, session: Session, global_step_value: int) -> None:
         if not self._saved_before:  # before the first step
             self._saved_before = True
         elif self._timer.should_trigger_for_step(global_step_value):
-            self._evaluate(global_step_value, is_last=False)
+            self._timer.update_last_triggered_step(global_step_value)
+            self.evaluate(None, is_last=False)
         else:
-            say(f"Skip the current checkpoint eval due to throttle secs ({self._evaluation.throttle_secs:g} secs).")
+            say(f"Skip the current checkpoint eval due to throttle secs ({self.throttle_secs:g} secs).")
 
     def end(self, session: Session, global_step_value: int) -> None:
         if global_step_value != self._timer.last_triggered_step():
-            self._evaluate(global_step_value, is_last=True)
-
-    def _evaluate(self, step: int, *, is_last: bool) -> None:
-        self._timer.update_last_triggered_step(step)
-        self._evaluation(None, is_last=is_last)
+            self._timer.update_last_triggered_step(global_step_value)
+            self.evaluate(None, is_last=True)
 
 
 def _follow(estimator: Estimator, evaluation: _Evaluation, clock: Clock) -> None:
@@ -242,46 +226,20 @@ def _follow(estimator: Estimator, evaluation: _Evaluation, clock: Clock) -> None
     for path in checkpoints_of_training(estimator.model_dir, watch, evaluation.throttle_secs, clock):
         if int(values_in(path)[GLOBAL_STEP]) == 0:
             continue  # nothing has been trained
-        evaluation(path, is_last=False)
+        evaluation.evaluate(path, is_last=False)
         if evaluation.is_over:
             break
 
 
-def _checked_specs(eval_spec: Any) -> list[EvalSpec]:
-    specs = [eval_spec] if isinstance(eval_spec, EvalSpec) else list(eval_spec or [])
-    names = [getattr(spec, "name", None) for spec in specs]
-    if not specs or not all(isinstance(spec, EvalSpec) for spec in specs) or len(set(names)) < len(names):
-        raise InputError(
-            f"train_and_evaluate was given eval_spec={eval_spec!r}.",
-            "Each evaluation needs data, and a name that its results go under.",
-            'Write EvalSpec(input_fn=...); or a list, EvalSpec(..., name="test"), EvalSpec(..., name="train").',
-        )
-    return specs
-
-
-def _check_estimator(estimator: Any, train_spec: Any) -> None:
-    for name, value, wanted in (("estimator", estimator, Estimator), ("train_spec", train_spec, TrainSpec)):
-        if not isinstance(value, wanted):
+def _check_spec(spec: TrainSpec | EvalSpec, **least: int) -> None:
+    """Check the fields of a spec, the numbers by the least that each may be."""
+    owner = type(spec).__name__
+    check_callable(f"{owner} was given input_fn", spec.input_fn, f"Write {owner}(input_fn=lambda: dataset).")
+    for name, minimum in least.items():
+        value = getattr(spec, name)
+        if value is not None and value < minimum:
             raise InputError(
-                f"train_and_evaluate was given {name}={value!r} of type {type(value).__name__}.",
-                "There is nothing to train.",
-                f"Give a stratagem.estimator.{wanted.__name__}.",
+                f"{owner} was given {name}={value!r}.",
+                f"Write a number of {minimum} or more" + (", or None." if minimum else "."),
             )
-
-
-def _check_function(owner: str, function: Callable[..., Any]) -> None:
-    if not callable(function):
-        raise InputError(
-            f"{owner} was given input_fn={function!r}.",
-            "The data is read anew for each training and evaluation, so a function must make it.",
-            f"Write {owner}(input_fn=lambda: dataset).",
-        )
-
-
-def _check_number(owner: str, name: str, value: float | None, *, least: int) -> None:
-    if value is not None and value < least:
-        raise InputError(
-            f"{owner} was given {name}={value!r}.",
-            "It would never be reached, or lies in the past.",
-            f"Write a number of {least} or more" + (", or None." if least else "."),
-        )
+    object.__setattr__(spec, "hooks", check_entries(f"{owner} was given hooks with", spec.hooks, SessionRunHook))

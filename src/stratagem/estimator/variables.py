@@ -13,7 +13,8 @@ import contextvars
 import functools
 import random
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
 import jax
 import jax.numpy as jnp
@@ -30,7 +31,10 @@ from stratagem.program.compat import stored_dtype
 from stratagem.program.remote_values import lives_elsewhere
 
 GLOBAL_STEP = "global_step"
-"""The variable that counts steps, as it is called in checkpoints."""
+"""Name of the variable that counts steps, in checkpoints and for hooks."""
+
+_COMPUTED: Final = Tracer | keras.Variable | keras.KerasTensor
+"""Values that a step computes."""
 
 _filling: contextvars.ContextVar[VariableStore | None] = contextvars.ContextVar("stratagem_variables", default=None)
 
@@ -70,7 +74,7 @@ class VariableStore:
             _filling.reset(token)
 
     def complete(self) -> None:
-        """Note that the first call is over: there are no more variables, and these have their initial values."""
+        """Note that the first call is over: all variables are made, and have their initial values."""
         self._complete = True
         self._initial = {id(variable): np.asarray(variable.value) for variable in self._variables if is_local(variable)}
 
@@ -83,7 +87,7 @@ class VariableStore:
         """Let calls of the function find, on a worker, what it made on the chief.
 
         Args:
-            optimizers: What sends gradients in the place of those that it makes, in order.
+            optimizers: Those that send gradients in place of the ones that it makes, in order.
             global_step: The variable that counts steps.
             variables: Those that it makes, in order.
         """
@@ -109,8 +113,8 @@ class VariableStore:
         return named
 
     def so_far(self) -> list[Any]:
-        """Return the variables that this call of the function has made."""
-        return self._variables[: self._position]
+        """Return the variables that this call of the function has made, without those of metrics."""
+        return [self.global_step, *(each for each in self._variables[: self._position] if not is_local(each))]
 
     def reset_local(self) -> None:
         """Give the variables that no checkpoint holds their initial values."""
@@ -119,7 +123,7 @@ class VariableStore:
                 variable.assign(self._initial[id(variable)])
 
     def release(self) -> None:
-        """Free the values: what is to be kept is in a checkpoint."""
+        """Free the values; the checkpoint has those that are to be kept."""
         for variable in self.all():
             if not lives_elsewhere(variable):
                 let_go(variable, _released)
@@ -136,7 +140,7 @@ class VariableStore:
         return id(variable) in self._known
 
     def begin_with(self, variable: Any, value: Any) -> None:
-        """Let a variable begin with a value that the function gives it: in the first call, as others repeat it."""
+        """Take a value that the function assigns as the initial one, in the first call; later calls repeat it."""
         if not self._complete:
             give(variable, _fitting(variable, value))
 
@@ -158,15 +162,11 @@ class VariableStore:
             self._optimizers.append(optimizer)
 
 
-def made_so_far(global_step: Any) -> list[Any]:
-    """Return the variables that the function which runs has made in this call, without those of metrics.
-
-    Args:
-        global_step: The variable that counts steps.
-    """
+def made_so_far() -> list[Any]:
+    """Return the variables that the running function has made in this call, without those of metrics."""
     store = _filling.get()
     assert store is not None, "a model function runs"
-    return [global_step, *(variable for variable in store.so_far() if not is_local(variable))]
+    return store.so_far()
 
 
 def is_local(variable: Any) -> bool:
@@ -175,7 +175,7 @@ def is_local(variable: Any) -> bool:
 
 
 def is_of_program(variable: Any) -> bool:
-    """Whether the program says a variable's value, not the checkpoint: a learning rate that it has changed counts."""
+    """Whether a variable has its value from the program, not the checkpoint: a changed learning rate takes effect."""
     return not variable.trainable and variable.name == "learning_rate"
 
 
@@ -210,21 +210,23 @@ def _made_once(original: Callable[..., None]) -> Callable[..., None]:
             _check_alike(variable, initializer, shape, kwargs.get("name"))
         else:
             initializer, shape = _initializer_of(initializer, shape)
-            original(variable, initializer, shape, *_with_dtype(initializer, args, kwargs), **kwargs)
+            if isinstance(initializer, _Value) and not args and kwargs.get("dtype") is None:
+                kwargs["dtype"] = jax.dtypes.canonicalize_dtype(initializer.value.dtype).name  # as Keras takes it
+            original(variable, initializer, shape, *args, **kwargs)
             store.add(variable)
 
     return init
 
 
 def _begun_with(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Take a value that is known while the function runs, of `load_weights` say, as the one to begin with.
+    """Take a value that is known while the function is traced, as of `load_weights`, as the initial value.
 
-    It would be assigned in each step else, and undo the training; in TensorFlow it was lost.
+    Assigned in each step, it would undo the training; in TensorFlow it was lost.
     """
 
     def assign(variable: Any, value: Any) -> Any:
         store = _filling.get()
-        if store is None or not store.knows(variable) or _is_computed(value):
+        if store is None or not store.knows(variable) or isinstance(value, _COMPUTED):
             return original(variable, value)
         store.begin_with(variable, value)
         return value
@@ -232,17 +234,11 @@ def _begun_with(original: Callable[..., Any]) -> Callable[..., Any]:
     return assign
 
 
-def _is_computed(value: Any) -> bool:
-    """Whether a step computes a value."""
-    return isinstance(value, Tracer | keras.Variable | keras.KerasTensor)
-
-
 def _fitting(variable: Any, value: Any) -> np.ndarray:
     value = np.asarray(value)
     if value.shape != tuple(variable.shape):
         raise InputError(
             f"model_fn gave {variable.path!r}, of shape {tuple(variable.shape)}, a value of shape {value.shape}.",
-            "It could not begin with that.",
             "Load the weights of a model with the same layers.",
         )
     return value.astype(stored_dtype(variable))
@@ -276,11 +272,11 @@ def _released(shape: Any, dtype: Any = None) -> Any:
     )
 
 
+@dataclass(frozen=True, eq=False)
 class _Value:
     """A value as an initializer: Keras makes variables of no other kind while a function is traced."""
 
-    def __init__(self, value: np.ndarray) -> None:
-        self.value = value
+    value: np.ndarray
 
     def __call__(self, shape: Any, dtype: Any = None) -> jax.Array:
         return jnp.asarray(self.value, dtype)
@@ -297,13 +293,6 @@ def _initializer_of(initializer: Any, shape: Any) -> tuple[Any, Any]:
         )
     value = np.asarray(initializer)
     return _Value(value), value.shape
-
-
-def _with_dtype(initializer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-    """Say the dtype that Keras would have taken from the value."""
-    if isinstance(initializer, _Value) and not args and kwargs.get("dtype") is None:
-        kwargs["dtype"] = jax.dtypes.canonicalize_dtype(initializer.value.dtype).name
-    return args
 
 
 def _check_alike(variable: Any, initializer: Any, shape: Any, name: str | None) -> None:

@@ -15,7 +15,7 @@ import tensorboardX  # noqa: F401 - sets an environment variable, once; no test 
 import stratagem
 from stratagem.core.errors import CheckpointError, InputError, UsageError
 from stratagem.estimator import Estimator, EstimatorSpec, ModeKeys, RunConfig
-from stratagem.estimator.checkpoints import values_in
+from stratagem.estimator.programs.checkpoints import values_in
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(52, 5)).astype("float32")

@@ -162,14 +162,3 @@ def test_misuse_of_train_and_evaluate(tmp_path: Path) -> None:
         train_and_evaluate(estimator, ones, EvalSpec(ones))
     with pytest.raises(InputError, match="given eval_spec="):
         train_and_evaluate(estimator, TrainSpec(ones), [EvalSpec(ones), EvalSpec(ones)])
-
-
-def test_run_config_has_the_defaults_of_tensorflow() -> None:
-    config = RunConfig()
-    assert (config.save_summary_steps, config.save_checkpoints_steps, config.save_checkpoints_secs) == (100, None, 600)
-    assert (config.keep_checkpoint_max, config.keep_checkpoint_every_n_hours) == (5, 10000)
-    assert (config.log_step_count_steps, config.session_creation_timeout_secs) == (100, 7200)
-    assert (config.task_type, config.task_id, config.global_id_in_cluster, config.is_chief) == ("worker", 0, 0, True)
-    assert (config.num_ps_replicas, config.num_worker_replicas, config.master) == (0, 1, "")
-    assert bool(config.cluster_spec) is False
-    assert (config.tf_random_seed, config.train_distribute, config.eval_distribute) == (None, None, None)

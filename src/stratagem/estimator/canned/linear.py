@@ -1,5 +1,8 @@
-"""Linear models (`tf.estimator.LinearClassifier`, `LinearRegressor`). Source of the semantics:
+"""Linear models (`tf.estimator.LinearClassifier`, `LinearRegressor`), and models that look at no feature.
+
+Source of the semantics:
 https://www.tensorflow.org/versions/r2.15/api_docs/python/tf/estimator/LinearClassifier
+https://www.tensorflow.org/versions/r2.15/api_docs/python/tf/estimator/BaselineClassifier
 """
 
 from __future__ import annotations
@@ -8,12 +11,86 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from stratagem.estimator.canned.base import Canned, Folder, minimizing
+import jax
+import jax.numpy as jnp
+
+from stratagem.estimator.canned.base import Canned, Folder, Logits, Part, minimizing
+from stratagem.estimator.canned.heads import Head, RegressionHead, classification_head
 from stratagem.estimator.feature_column.models import LinearModel, ordered
-from stratagem.estimator.graph import opened
-from stratagem.estimator.heads import Head, RegressionHead, classification_head
+from stratagem.estimator.graph import get_variable, opened, variable_scope
 from stratagem.estimator.run_config import RunConfig
-from stratagem.estimator.spec import EstimatorSpec
+
+
+class BaselineEstimator(Canned):
+    """A model that looks at no feature: one number for each logit, under any head (`tf.estimator.BaselineEstimator`).
+
+    Args:
+        head: Makes loss, predictions and metrics of logits.
+        model_dir: As for `Estimator`.
+        optimizer: As for `LinearEstimator`.
+        config: As for `Estimator`.
+    """
+
+    def __init__(
+        self, head: Head, model_dir: Folder = None, optimizer: Any = "Ftrl", config: RunConfig | None = None
+    ) -> None:
+        units = head.logits_dimension
+
+        def logits(features: Any, mode: str) -> jax.Array:
+            with variable_scope("baseline"):
+                bias = get_variable("bias", (units,), initializer="zeros")
+            return jnp.broadcast_to(jnp.asarray(bias), (jax.tree.leaves(features)[0].shape[0], units))
+
+        super().__init__(head, [Part(logits, minimizing("optimizer", optimizer, 0.3))], model_dir, config)
+
+
+class BaselineClassifier(BaselineEstimator):
+    """A model of how often each class occurs (`tf.estimator.BaselineClassifier`).
+
+    Args:
+        model_dir: As for `Estimator`.
+        n_classes: How many classes; labels are numbers from 0 on.
+        weight_column: Key of the feature with the weights of examples.
+        label_vocabulary: Names of the classes, where labels are text.
+        loss_reduction: "sum_over_batch_size" or "sum".
+        options: Other arguments of `BaselineEstimator`, by name.
+    """
+
+    def __init__(
+        self,
+        model_dir: Folder = None,
+        n_classes: int = 2,
+        weight_column: Any = None,
+        label_vocabulary: Sequence[Any] | None = None,
+        *,
+        loss_reduction: str = "sum_over_batch_size",
+        **options: Any,
+    ) -> None:
+        head = classification_head(n_classes, weight_column, label_vocabulary, loss_reduction)
+        super().__init__(head, model_dir, **options)
+
+
+class BaselineRegressor(BaselineEstimator):
+    """The mean of the labels (`tf.estimator.BaselineRegressor`).
+
+    Args:
+        model_dir: As for `Estimator`.
+        label_dimension: How many numbers for each example.
+        weight_column: Key of the feature with the weights of examples.
+        loss_reduction: "sum_over_batch_size" or "sum".
+        options: Other arguments of `BaselineEstimator`, by name.
+    """
+
+    def __init__(
+        self,
+        model_dir: Folder = None,
+        label_dimension: int = 1,
+        weight_column: Any = None,
+        *,
+        loss_reduction: str = "sum_over_batch_size",
+        **options: Any,
+    ) -> None:
+        super().__init__(RegressionHead(label_dimension, weight_column, loss_reduction), model_dir, **options)
 
 
 class LinearEstimator(Canned):
@@ -41,13 +118,9 @@ class LinearEstimator(Canned):
         warm_start_from: Any = None,
     ) -> None:
         columns = ordered(feature_columns)
-        train_op = minimizing("optimizer", optimizer, min(0.2, 1.0 / math.sqrt(len(columns))))
-
-        def model_fn(features: Any, labels: Any, mode: str) -> EstimatorSpec:
-            logits = linear_logits(features, columns, head.logits_dimension, sparse_combiner)
-            return head.create_estimator_spec(features, mode, logits, labels, train_op_fn=train_op)
-
-        super().__init__(model_fn, model_dir, config, warm_start_from)
+        train = minimizing("optimizer", optimizer, min(0.2, 1.0 / math.sqrt(len(columns))))
+        part = Part(linear_logits(columns, head.logits_dimension, sparse_combiner), train)
+        super().__init__(head, [part], model_dir, config, warm_start_from)
 
 
 class LinearClassifier(LinearEstimator):
@@ -57,7 +130,7 @@ class LinearClassifier(LinearEstimator):
         feature_columns: Columns of any kind.
         model_dir: As for `Estimator`.
         n_classes: How many classes; labels are numbers from 0 on.
-        weight_column: Key of the feature that says how much an example weighs.
+        weight_column: Key of the feature with the weights of examples.
         label_vocabulary: Names of the classes, where labels are text.
         loss_reduction: "sum_over_batch_size" or "sum".
         options: Other arguments of `LinearEstimator`, by name.
@@ -93,7 +166,7 @@ class LinearRegressor(LinearEstimator):
         feature_columns: Columns of any kind.
         model_dir: As for `Estimator`.
         label_dimension: How many numbers for each example.
-        weight_column: Key of the feature that says how much an example weighs.
+        weight_column: Key of the feature with the weights of examples.
         loss_reduction: "sum_over_batch_size" or "sum".
         options: Other arguments of `LinearEstimator`, by name.
     """
@@ -112,14 +185,17 @@ class LinearRegressor(LinearEstimator):
         super().__init__(head, feature_columns, model_dir, **options)
 
 
-def linear_logits(features: Any, columns: Sequence[Any], units: int, combiner: str) -> Any:
-    """Return the outputs of a linear model, which is made anew in each call of a model_fn.
+def linear_logits(columns: Sequence[Any], units: int, combiner: str) -> Logits:
+    """Return a function that computes the outputs of a linear model.
 
     Args:
-        features: By key.
         columns: The columns, in order.
         units: How many outputs.
         combiner: How the weights of several values of a feature become one.
     """
-    with opened("linear"):
-        return LinearModel(columns, units, combiner)(features)
+
+    def logits(features: Any, mode: str) -> Any:
+        with opened("linear"):
+            return LinearModel(columns, units, combiner)(features)
+
+    return logits

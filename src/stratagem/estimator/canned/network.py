@@ -1,21 +1,26 @@
-"""Networks of dense layers (`tf.estimator.DNNClassifier`, `DNNRegressor`). Source of the semantics:
+"""Networks of dense layers (`tf.estimator.DNNClassifier`), and networks beside a linear model: wide and deep models.
+
+Source of the semantics:
 https://www.tensorflow.org/versions/r2.15/api_docs/python/tf/estimator/DNNClassifier
+https://www.tensorflow.org/versions/r2.15/api_docs/python/tf/estimator/DNNLinearCombinedClassifier
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import keras
 
 from stratagem.core.errors import InputError
-from stratagem.estimator.canned.base import Canned, Folder, minimizing
+from stratagem.estimator.canned.base import Canned, Folder, Logits, Part, minimizing
+from stratagem.estimator.canned.heads import Head, RegressionHead, classification_head
+from stratagem.estimator.canned.linear import linear_logits
 from stratagem.estimator.feature_column.models import DenseFeatures, ordered
 from stratagem.estimator.graph import opened
-from stratagem.estimator.heads import Head, RegressionHead, classification_head
 from stratagem.estimator.run_config import RunConfig
-from stratagem.estimator.spec import EstimatorSpec, ModeKeys
+from stratagem.estimator.spec import ModeKeys
 
 
 class DNNEstimator(Canned):
@@ -47,15 +52,10 @@ class DNNEstimator(Canned):
         warm_start_from: Any = None,
         batch_norm: bool = False,
     ) -> None:
-        columns = ordered(feature_columns)
-        train_op = minimizing("optimizer", optimizer, 0.05)
-        network = Network(hidden_units, columns, head.logits_dimension, activation_fn, dropout, batch_norm)
-
-        def model_fn(features: Any, labels: Any, mode: str) -> EstimatorSpec:
-            logits = network(features, mode)
-            return head.create_estimator_spec(features, mode, logits, labels, train_op_fn=train_op)
-
-        super().__init__(model_fn, model_dir, config, warm_start_from)
+        columns, units = ordered(feature_columns), head.logits_dimension
+        train = minimizing("optimizer", optimizer, 0.05)
+        part = Part(network_logits(hidden_units, columns, units, activation_fn, dropout, batch_norm), train)
+        super().__init__(head, [part], model_dir, config, warm_start_from)
 
 
 class DNNClassifier(DNNEstimator):
@@ -66,7 +66,7 @@ class DNNClassifier(DNNEstimator):
         feature_columns: Numeric, bucketized, indicator and embedding columns.
         model_dir: As for `Estimator`.
         n_classes: How many classes; labels are numbers from 0 on.
-        weight_column: Key of the feature that says how much an example weighs.
+        weight_column: Key of the feature with the weights of examples.
         label_vocabulary: Names of the classes, where labels are text.
         loss_reduction: "sum_over_batch_size" or "sum".
         options: Other arguments of `DNNEstimator`, by name.
@@ -96,7 +96,7 @@ class DNNRegressor(DNNEstimator):
         feature_columns: Numeric, bucketized, indicator and embedding columns.
         model_dir: As for `Estimator`.
         label_dimension: How many numbers for each example.
-        weight_column: Key of the feature that says how much an example weighs.
+        weight_column: Key of the feature with the weights of examples.
         loss_reduction: "sum_over_batch_size" or "sum".
         options: Other arguments of `DNNEstimator`, by name.
     """
@@ -116,54 +116,152 @@ class DNNRegressor(DNNEstimator):
         super().__init__(head, hidden_units, feature_columns, model_dir, **options)
 
 
-class Network:
-    """Dense layers on columns, made anew in each call of a model_fn.
+class DNNLinearCombinedEstimator(Canned):
+    """A linear model and a network of dense layers, summed, under any head (`tf.estimator.DNNLinearCombinedEstimator`).
 
     Args:
-        hidden_units: Units of each layer.
-        columns: The columns, in order.
-        logits: How many outputs.
-        activation: Of each layer.
-        dropout: Which part of outputs is left out in training.
-        batch_norm: Whether batch normalization follows each layer.
+        head: Makes loss, predictions and metrics of logits.
+        model_dir: As for `Estimator`.
+        linear_feature_columns: Columns of the linear model; None for no such model.
+        linear_optimizer: As for `LinearEstimator`.
+        dnn_feature_columns: Columns of the network; None for none.
+        dnn_optimizer: As for `LinearEstimator`.
+        dnn_hidden_units: Units of each layer of the network.
+        dnn_activation_fn: As for `DNNEstimator`.
+        dnn_dropout: As for `DNNEstimator`.
+        config: As for `Estimator`.
+        warm_start_from: As for `Estimator`.
+        batch_norm: As for `DNNEstimator`.
+        linear_sparse_combiner: As for `LinearEstimator`.
+
+    Raises:
+        InputError: There are no columns, or a network without units or columns.
     """
 
     def __init__(
         self,
-        hidden_units: Sequence[int],
-        columns: Sequence[Any],
-        logits: int,
-        activation: Any,
-        dropout: float | None,
-        batch_norm: bool,
+        head: Head,
+        model_dir: Folder = None,
+        linear_feature_columns: Sequence[Any] | None = None,
+        linear_optimizer: Any = "Ftrl",
+        dnn_feature_columns: Sequence[Any] | None = None,
+        dnn_optimizer: Any = "Adagrad",
+        dnn_hidden_units: Sequence[int] | None = None,
+        dnn_activation_fn: Any = "relu",
+        dnn_dropout: float | None = None,
+        config: RunConfig | None = None,
+        warm_start_from: Any = None,
+        batch_norm: bool = False,
+        linear_sparse_combiner: str = "sum",
     ) -> None:
-        if not isinstance(hidden_units, list | tuple) or not all(isinstance(units, int) for units in hidden_units):
+        wide, deep = list(linear_feature_columns or []), list(dnn_feature_columns or [])
+        if not wide + deep or bool(deep) != bool(dnn_hidden_units):
             raise InputError(
-                f"hidden_units is {hidden_units!r}.",
-                "How many layers there are, and how wide they are, is not clear.",
-                "Write a list of whole numbers, one for each layer: hidden_units=[100, 50].",
+                f"The combined model was given {len(wide)} linear_feature_columns, {len(deep)} dnn_feature_columns "
+                f"and dnn_hidden_units={dnn_hidden_units!r}.",
+                "Give columns to each part, and dnn_hidden_units=[100, 50] to the network.",
             )
-        self._units = list(hidden_units)
-        self._columns = columns
-        self._logits = logits
-        self._activation = activation
-        self._dropout = dropout
-        self._batch_norm = batch_norm
+        units, parts = head.logits_dimension, []
+        rate = min(0.005, 1.0 / math.sqrt(max(1, len(wide))))
+        train_deep = minimizing("dnn_optimizer", dnn_optimizer, 0.001, "dnn/")
+        train_wide = minimizing("linear_optimizer", linear_optimizer, rate, "linear/")
+        if deep:
+            columns = ordered(deep)
+            logits = network_logits(dnn_hidden_units, columns, units, dnn_activation_fn, dnn_dropout, batch_norm)
+            parts.append(Part(logits, train_deep))
+        if wide:
+            parts.append(Part(linear_logits(ordered(wide), units, linear_sparse_combiner), train_wide))
+        super().__init__(head, parts, model_dir, config, warm_start_from)
 
-    def __call__(self, features: Any, mode: str) -> Any:
-        """Return the logits."""
+
+class DNNLinearCombinedClassifier(DNNLinearCombinedEstimator):
+    """A wide and deep model that tells classes apart (`tf.estimator.DNNLinearCombinedClassifier`).
+
+    Args:
+        model_dir: As for `Estimator`.
+        n_classes: How many classes; labels are numbers from 0 on.
+        weight_column: Key of the feature with the weights of examples.
+        label_vocabulary: Names of the classes, where labels are text.
+        loss_reduction: "sum_over_batch_size" or "sum".
+        options: Other arguments of `DNNLinearCombinedEstimator`, by name.
+    """
+
+    def __init__(
+        self,
+        model_dir: Folder = None,
+        *,
+        n_classes: int = 2,
+        weight_column: Any = None,
+        label_vocabulary: Sequence[Any] | None = None,
+        loss_reduction: str = "sum_over_batch_size",
+        **options: Any,
+    ) -> None:
+        head = classification_head(n_classes, weight_column, label_vocabulary, loss_reduction)
+        super().__init__(head, model_dir, **options)
+
+
+class DNNLinearCombinedRegressor(DNNLinearCombinedEstimator):
+    """A wide and deep model that predicts numbers (`tf.estimator.DNNLinearCombinedRegressor`).
+
+    Args:
+        model_dir: As for `Estimator`.
+        label_dimension: How many numbers for each example.
+        weight_column: Key of the feature with the weights of examples.
+        loss_reduction: "sum_over_batch_size" or "sum".
+        options: Other arguments of `DNNLinearCombinedEstimator`, by name.
+    """
+
+    def __init__(
+        self,
+        model_dir: Folder = None,
+        *,
+        label_dimension: int = 1,
+        weight_column: Any = None,
+        loss_reduction: str = "sum_over_batch_size",
+        **options: Any,
+    ) -> None:
+        head = RegressionHead(label_dimension, weight_column, loss_reduction)
+        super().__init__(head, model_dir, **options)
+
+
+def network_logits(
+    hidden_units: Any, columns: Sequence[Any], units: int, activation: Any, dropout: float | None, batch_norm: bool
+) -> Logits:
+    """Return a function that computes the outputs of dense layers on columns.
+
+    Args:
+        hidden_units: Units of each layer.
+        columns: The columns, in order.
+        units: How many outputs.
+        activation: Of each layer.
+        dropout: Which part of the outputs of each layer is left out in training; None for none.
+        batch_norm: Whether batch normalization follows each layer.
+
+    Raises:
+        InputError: `hidden_units` is not a list of whole numbers.
+    """
+    if not isinstance(hidden_units, list | tuple) or not all(isinstance(size, int) for size in hidden_units):
+        raise InputError(
+            f"hidden_units is {hidden_units!r}.",
+            "Write a list of whole numbers, one for each layer: hidden_units=[100, 50].",
+        )
+    sizes = tuple(hidden_units)
+
+    def logits(features: Any, mode: str) -> Any:
         training = mode == ModeKeys.TRAIN
         with opened("dnn/input_from_feature_columns"):
-            values = DenseFeatures(self._columns, name="input_layer")(features)
-        for number, units in enumerate(self._units):
+            values = DenseFeatures(columns, name="input_layer")(features)
+        for number, size in enumerate(sizes):
             name = f"hiddenlayer_{number}"
             with opened("dnn"):
-                values = keras.layers.Dense(units, self._activation, name=name)(values)
-            if self._dropout is not None:
-                values = keras.layers.Dropout(self._dropout)(values, training=training)
-            if self._batch_norm:
+                values = keras.layers.Dense(size, activation, name=name)(values)
+            if dropout is not None:
+                values = keras.layers.Dropout(dropout)(values, training=training)
+            if batch_norm:
                 with opened(f"dnn/{name}"):
                     layer = keras.layers.BatchNormalization(momentum=0.999, name=f"batchnorm_{number}")
                     values = layer(values, training=training)
         with opened("dnn"):
-            return keras.layers.Dense(self._logits, name="logits")(values)
+            return keras.layers.Dense(units, name="logits")(values)
+
+    return logits

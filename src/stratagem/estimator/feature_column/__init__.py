@@ -7,43 +7,26 @@ Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/feature_c
 from __future__ import annotations
 
 from stratagem.estimator.feature_column.categorical import (
-    categorical_column_with_hash_bucket,
-    categorical_column_with_identity,
-    categorical_column_with_vocabulary_file,
-    categorical_column_with_vocabulary_list,
-    crossed_column,
-    weighted_categorical_column,
+    categorical_column_with_hash_bucket as categorical_column_with_hash_bucket,
 )
-from stratagem.estimator.feature_column.dense import (
-    bucketized_column,
-    embedding_column,
-    indicator_column,
-    numeric_column,
-    shared_embeddings,
+from stratagem.estimator.feature_column.categorical import (
+    categorical_column_with_identity as categorical_column_with_identity,
 )
-from stratagem.estimator.feature_column.models import (
-    DenseFeatures,
-    LinearModel,
-    input_layer,
-    linear_model,
-    make_parse_example_spec,
+from stratagem.estimator.feature_column.categorical import (
+    categorical_column_with_vocabulary_file as categorical_column_with_vocabulary_file,
 )
-
-__all__ = [
-    "DenseFeatures",
-    "LinearModel",
-    "bucketized_column",
-    "categorical_column_with_hash_bucket",
-    "categorical_column_with_identity",
-    "categorical_column_with_vocabulary_file",
-    "categorical_column_with_vocabulary_list",
-    "crossed_column",
-    "embedding_column",
-    "indicator_column",
-    "input_layer",
-    "linear_model",
-    "make_parse_example_spec",
-    "numeric_column",
-    "shared_embeddings",
-    "weighted_categorical_column",
-]
+from stratagem.estimator.feature_column.categorical import (
+    categorical_column_with_vocabulary_list as categorical_column_with_vocabulary_list,
+)
+from stratagem.estimator.feature_column.categorical import crossed_column as crossed_column
+from stratagem.estimator.feature_column.categorical import weighted_categorical_column as weighted_categorical_column
+from stratagem.estimator.feature_column.columns import make_parse_example_spec as make_parse_example_spec
+from stratagem.estimator.feature_column.dense import bucketized_column as bucketized_column
+from stratagem.estimator.feature_column.dense import embedding_column as embedding_column
+from stratagem.estimator.feature_column.dense import indicator_column as indicator_column
+from stratagem.estimator.feature_column.dense import numeric_column as numeric_column
+from stratagem.estimator.feature_column.dense import shared_embeddings as shared_embeddings
+from stratagem.estimator.feature_column.models import DenseFeatures as DenseFeatures
+from stratagem.estimator.feature_column.models import LinearModel as LinearModel
+from stratagem.estimator.feature_column.models import input_layer as input_layer
+from stratagem.estimator.feature_column.models import linear_model as linear_model

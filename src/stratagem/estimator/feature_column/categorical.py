@@ -1,4 +1,4 @@
-"""Columns that sort each value into one of a number of buckets."""
+"""Categorical columns: each value goes into one of a number of buckets."""
 
 from __future__ import annotations
 
@@ -14,20 +14,22 @@ import numpy as np
 
 from stratagem.core.errors import InputError
 from stratagem.data.files.example import VarLenFeature
-from stratagem.estimator.feature_column.columns import Column, feature_of, specs_of
+from stratagem.estimator.feature_column.columns import Column, feature_of, make_parse_example_spec
 from stratagem.estimator.text import Text, Vocabulary
 
 MISSING: Final = -1
 """The bucket of a value that is not there."""
 
 
+@dataclass(frozen=True)
 class Categorical(Column):
-    """A column whose values have numbers, `buckets` of them."""
+    """A column whose values have numbers.
 
-    @property
-    @abstractmethod
-    def buckets(self) -> int:
-        """How many different numbers there are."""
+    Args:
+        buckets: How many different numbers there are.
+    """
+
+    buckets: int
 
     @abstractmethod
     def numbers(self, features: Mapping[str, Any]) -> jax.Array:
@@ -41,63 +43,50 @@ class Categorical(Column):
         """
 
     def weights(self, features: Mapping[str, Any]) -> jax.Array | None:
-        """Return how much each value weighs, of the shape of `numbers`; None for all alike."""
+        """Return how much each value weighs, of the shape of `numbers`; None for equal weights."""
         return None
 
 
 @dataclass(frozen=True)
-class OfVocabulary(Categorical):
-    """Values of a list; see `categorical_column_with_vocabulary_list`."""
+class OfFeature(Categorical):
+    """A categorical column of one feature.
 
-    key: str
-    vocabulary: tuple[Any, ...]
-    dtype: Any
-    default: int
-    extra: int
-    _words: Vocabulary | None = field(compare=False, repr=False)
+    Args:
+        dtype: What is in files of examples: "string" or "int64".
+    """
 
-    @property
-    def name(self) -> str:
-        return self.key
-
-    @property
-    def buckets(self) -> int:
-        return len(self.vocabulary) + self.extra
+    dtype: str
 
     @property
     def parse_spec(self) -> dict[str, Any]:
-        return {self.key: VarLenFeature("int64" if self._words is None else "string")}
+        return {self.key: VarLenFeature(self.dtype)}
+
+
+@dataclass(frozen=True)
+class OfVocabulary(OfFeature):
+    """Values of a list; see `categorical_column_with_vocabulary_list`."""
+
+    vocabulary: tuple[Any, ...]
+    default: int
+    _words: Vocabulary | None = field(compare=False, repr=False)
 
     def numbers(self, features: Mapping[str, Any]) -> jax.Array:
         values = rows_of(self, self.key, features, text=self._words is not None)
-        if isinstance(values, Text):
-            assert self._words is not None, "rows_of has checked it"
-            found, missing, hashed = self._words.places(values), _empty(values), values.words[..., 1]
+        if self._words is None:
+            found = _places(values, self.vocabulary)
         else:
-            found, missing, hashed = _places(values, self.vocabulary), values == MISSING, mixed(values)
-        unknown = len(self.vocabulary) + (hashed % self.extra).astype("int32") if self.extra else self.default
+            found = self._words.places(values)
+        hashed, missing = hashes(values)
+        known = len(self.vocabulary)
+        unknown = known + (hashed % (self.buckets - known)).astype("int32") if self.buckets > known else self.default
         return jnp.where(missing, MISSING, jnp.where(found < 0, unknown, found))
 
 
 @dataclass(frozen=True)
-class Identity(Categorical):
+class Identity(OfFeature):
     """Values that are numbers already; see `categorical_column_with_identity`."""
 
-    key: str
-    number_buckets: int
     default: int | None
-
-    @property
-    def name(self) -> str:
-        return self.key
-
-    @property
-    def buckets(self) -> int:
-        return self.number_buckets
-
-    @property
-    def parse_spec(self) -> dict[str, Any]:
-        return {self.key: VarLenFeature("int64")}
 
     def numbers(self, features: Mapping[str, Any]) -> jax.Array:
         values = rows_of(self, self.key, features, text=False).astype("int32")
@@ -108,24 +97,8 @@ class Identity(Categorical):
 
 
 @dataclass(frozen=True)
-class Hashed(Categorical):
+class Hashed(OfFeature):
     """Values of any kind; see `categorical_column_with_hash_bucket`."""
-
-    key: str
-    number_buckets: int
-    dtype: Any
-
-    @property
-    def name(self) -> str:
-        return self.key
-
-    @property
-    def buckets(self) -> int:
-        return self.number_buckets
-
-    @property
-    def parse_spec(self) -> dict[str, Any]:
-        return {self.key: VarLenFeature("string" if _is_words(self.dtype) else "int64")}
 
     def numbers(self, features: Mapping[str, Any]) -> jax.Array:
         hashed, missing = hashes(rows_of(self, self.key, features))
@@ -137,25 +110,11 @@ class Crossed(Categorical):
     """Pairs, triples and so on of values; see `crossed_column`."""
 
     keys: tuple[Any, ...]
-    number_buckets: int
     hash_key: int
 
     @property
-    def name(self) -> str:
-        names = []
-        for key in self.keys:
-            inner = key.keys if isinstance(key, Crossed) else (key,)
-            names += [part if isinstance(part, str) else part.name for part in inner]
-        return "_X_".join(sorted(names))
-
-    @property
-    def buckets(self) -> int:
-        return self.number_buckets
-
-    @property
     def parse_spec(self) -> dict[str, Any]:
-        columns = [Hashed(key, 1, "string") if isinstance(key, str) else key for key in self.keys]
-        return specs_of(columns)
+        return make_parse_example_spec(Hashed(key, 1, "string") if isinstance(key, str) else key for key in self.keys)
 
     def numbers(self, features: Mapping[str, Any]) -> jax.Array:
         total: Any = jnp.full((1, 1), self.hash_key % 2**32, "uint32")
@@ -181,14 +140,6 @@ class Weighted(Categorical):
     weight_key: str
 
     @property
-    def name(self) -> str:
-        return f"{self.categorical_column.name}_weighted_by_{self.weight_key}"
-
-    @property
-    def buckets(self) -> int:
-        return self.categorical_column.buckets
-
-    @property
     def parse_spec(self) -> dict[str, Any]:
         return {**self.categorical_column.parse_spec, self.weight_key: VarLenFeature("float32")}
 
@@ -211,7 +162,7 @@ def categorical_column_with_vocabulary_list(
     Args:
         key: Of the feature.
         vocabulary_list: The values, each once; a value's number is its place. Words or integers.
-        dtype: Accepted as in TensorFlow: the values say it.
+        dtype: Accepted as in TensorFlow; the values have it.
         default_value: Number of values that are not in the list; -1 lets them count as missing.
         num_oov_buckets: In how many more buckets such values are put, in place of `default_value`.
 
@@ -227,17 +178,16 @@ def categorical_column_with_vocabulary_list(
     if not values:
         raise InputError(
             f"The vocabulary_list of column {key!r} is empty.",
-            "No value would have a number.",
             "Write the values: vocabulary_list=['female', 'male'], or use categorical_column_with_hash_bucket.",
         )
     words = Vocabulary(values) if isinstance(values[0], str | bytes) else None
     if words is None and len(set(values)) < len(values):
         raise InputError(
             f"The vocabulary_list of column {key!r} has a number twice: {values}.",
-            "Which of its places counts is not clear.",
             "Write each number once.",
         )
-    return OfVocabulary(_key(key), values, dtype, default_value, num_oov_buckets, words)
+    kind = "int64" if words is None else "string"
+    return OfVocabulary(_key(key), len(values) + num_oov_buckets, kind, values, default_value, words)
 
 
 def categorical_column_with_vocabulary_file(
@@ -274,20 +224,21 @@ def categorical_column_with_identity(key: str, num_buckets: int, default_value: 
         num_buckets: One more than the greatest number.
         default_value: What numbers beyond count as; None lets them count as missing, where TensorFlow fails.
     """
-    return Identity(_key(key), _count("num_buckets", num_buckets), default_value)
+    return Identity(_key(key), _count("num_buckets", num_buckets), "int64", default_value)
 
 
 def categorical_column_with_hash_bucket(key: str, hash_bucket_size: int, dtype: Any = "string") -> Categorical:
     """Return a column of any words or integers (`tf.feature_column.categorical_column_with_hash_bucket`).
 
-    Which bucket a value gets is not what TensorFlow says: another hash function.
+    The hash function is another one than TensorFlow's, so values get other buckets.
 
     Args:
         key: Of the feature.
         hash_bucket_size: How many buckets there are; different values may share one.
         dtype: What is in files of examples, words or integers.
     """
-    return Hashed(_key(key), _count("hash_bucket_size", hash_bucket_size), dtype)
+    kind = "string" if _is_words(dtype) else "int64"
+    return Hashed(_key(key), _count("hash_bucket_size", hash_bucket_size), kind)
 
 
 def crossed_column(keys: Sequence[Any], hash_bucket_size: int, hash_key: int | None = None) -> Categorical:
@@ -309,7 +260,9 @@ def crossed_column(keys: Sequence[Any], hash_bucket_size: int, hash_key: int | N
             "There are no combinations of values in buckets.",
             "Give two or more of: keys of words and integers, categorical columns, bucketized columns.",
         )
-    return Crossed(parts, _count("hash_bucket_size", hash_bucket_size), hash_key or 0)
+    single = [one for part in parts for one in (part.keys if isinstance(part, Crossed) else (part,))]
+    name = "_X_".join(sorted(one if isinstance(one, str) else one.name for one in single))
+    return Crossed(name, _count("hash_bucket_size", hash_bucket_size), parts, hash_key or 0)
 
 
 def weighted_categorical_column(
@@ -322,7 +275,8 @@ def weighted_categorical_column(
         weight_feature_key: Key of a feature of the same shape, the weights.
         dtype: Accepted as in TensorFlow.
     """
-    return Weighted(categorical_column, weight_feature_key)
+    name = f"{categorical_column.name}_weighted_by_{weight_feature_key}"
+    return Weighted(name, categorical_column.buckets, categorical_column, weight_feature_key)
 
 
 def rows_of(column: Column, key: str, features: Mapping[str, Any], *, text: bool | None = None) -> Any:
@@ -342,7 +296,6 @@ def rows_of(column: Column, key: str, features: Mapping[str, Any], *, text: bool
         raise InputError(
             f"The column {column.name!r} is one of {'words' if text else 'numbers'}; the feature {key!r} is "
             f"{'text' if isinstance(values, Text) else 'of dtype ' + str(values.dtype)}.",
-            "No value would be found in it.",
             "Let input_fn give the kind that the column is for, or make the column for this kind.",
         )
     if text is None and not isinstance(values, Text) and jnp.issubdtype(values.dtype, jnp.floating):
@@ -357,7 +310,7 @@ def rows_of(column: Column, key: str, features: Mapping[str, Any], *, text: bool
 def hashes(values: Any) -> tuple[jax.Array, jax.Array]:
     """Return a hash of each value, and whether it is missing."""
     if isinstance(values, Text):
-        return values.words[..., 1], _empty(values)
+        return values.words[..., 1], jnp.all(values.words == 0, axis=-1)
     return mixed(values), values == MISSING
 
 
@@ -367,10 +320,6 @@ def mixed(numbers: jax.Array) -> jax.Array:
     mix = (mix ^ (mix >> 16)) * np.uint32(0x85EBCA6B)
     mix = (mix ^ (mix >> 13)) * np.uint32(0xC2B2AE35)
     return mix ^ (mix >> 16)
-
-
-def _empty(text: Text) -> jax.Array:
-    return jnp.all(text.words == 0, axis=-1)
 
 
 def _places(values: jax.Array, vocabulary: tuple[int, ...]) -> jax.Array:
@@ -386,13 +335,11 @@ def _is_words(dtype: Any) -> bool:
 
 def _key(key: Any) -> str:
     if not isinstance(key, str):
-        raise InputError(f"A column was given key={key!r}.", "Features have names.", 'Write the name: key="age".')
+        raise InputError(f"A column was given key={key!r}.", 'Write the name of a feature: key="age".')
     return key
 
 
 def _count(name: str, count: Any) -> int:
     if not isinstance(count, int | np.integer) or count < 1:
-        raise InputError(
-            f"{name} is {count!r}.", "There would be no bucket.", f"Write a whole number from 1 on as {name}."
-        )
+        raise InputError(f"{name} is {count!r}.", f"Write a whole number from 1 on as {name}.")
     return int(count)

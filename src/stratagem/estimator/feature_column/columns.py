@@ -1,9 +1,10 @@
-"""What all columns are, and how they find their features."""
+"""The base of all columns, and how they find their features."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import jax.numpy as jnp
@@ -12,18 +13,25 @@ from stratagem.core.errors import InputError
 from stratagem.estimator.text import Text
 
 
+@dataclass(frozen=True)
 class Column(ABC):
-    """How one feature, or several, become numbers."""
+    """A way to make numbers of one feature or of several.
+
+    Args:
+        name: Its name, from which the names of its variables are made; the key of its feature, if it has one.
+    """
+
+    name: str
 
     @property
-    @abstractmethod
-    def name(self) -> str:
-        """Its name, from which the names of its variables are made."""
+    def key(self) -> str:
+        """The key of its feature."""
+        return self.name
 
     @property
     @abstractmethod
     def parse_spec(self) -> dict[str, Any]:
-        """How its features are read from files of examples."""
+        """The specs by which its features are read from files of examples."""
 
 
 def feature_of(column: Column, key: str, features: Mapping[str, Any]) -> Any:
@@ -41,28 +49,34 @@ def feature_of(column: Column, key: str, features: Mapping[str, Any]) -> Any:
         there = ", ".join(map(repr, features)) if isinstance(features, Mapping) else f"one {type(features).__name__}"
         raise InputError(
             f"The column {column.name!r} needs the feature {key!r}; input_fn gives {there}.",
-            "The column has no values.",
             f"Let input_fn return a dictionary of features with {key!r} in it.",
         )
     value = features[key]
     return value if isinstance(value, Text) else jnp.asarray(value)
 
 
-def specs_of(columns: Iterable[Column]) -> dict[str, Any]:
-    """Return how the features of columns are read.
+def make_parse_example_spec(feature_columns: Iterable[Column]) -> dict[str, Any]:
+    """Return how the features of columns are read by `stratagem.io.parse_example`.
+
+    Args:
+        feature_columns: Columns of any kind.
 
     Raises:
         InputError: Two of them read one feature differently.
+
+    Example:
+        >>> from stratagem.estimator.feature_column import numeric_column
+        >>> make_parse_example_spec([numeric_column("age")])["age"].shape
+        (1,)
     """
     found: dict[str, Any] = {}
-    for column in columns:
+    for column in feature_columns:
         for key, spec in column.parse_spec.items():
             before = found.setdefault(key, spec)
             if type(before) is not type(spec) or before.dtype != spec.dtype:
                 raise InputError(
                     f"Two columns read the feature {key!r} differently: as {type(before).__name__} of "
                     f"{before.dtype} and as {type(spec).__name__} of {spec.dtype}.",
-                    "Only one of them could.",
                     "Give one of the features another key.",
                 )
     return found

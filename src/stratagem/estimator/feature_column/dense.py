@@ -1,4 +1,4 @@
-"""Columns that give numbers to compute with: what `DenseFeatures` joins."""
+"""Dense columns: numbers to compute with, which `DenseFeatures` joins."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import itertools
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -23,13 +23,15 @@ from stratagem.estimator.text import Text
 _COMBINERS = ("mean", "sqrtn", "sum")
 
 
+@dataclass(frozen=True)
 class Dense(Column):
-    """A column of `width` numbers in each row."""
+    """A column of numbers.
 
-    @property
-    @abstractmethod
-    def width(self) -> int:
-        """How many numbers a row has."""
+    Args:
+        width: How many numbers a row has.
+    """
+
+    width: int
 
     @abstractmethod
     def rows(self, features: Mapping[str, Any], table: Any) -> jax.Array:
@@ -45,19 +47,10 @@ class Dense(Column):
 class Numeric(Dense):
     """Numbers as they are; see `numeric_column`."""
 
-    key: str
     shape: tuple[int, ...]
     default_value: Any
     dtype: Any
     normalizer_fn: Callable[[Any], Any] | None
-
-    @property
-    def name(self) -> str:
-        return self.key
-
-    @property
-    def width(self) -> int:
-        return math.prod(self.shape)
 
     @property
     def parse_spec(self) -> dict[str, Any]:
@@ -71,7 +64,6 @@ class Numeric(Dense):
             raise InputError(
                 f"The column {self.name!r} is one of numbers of shape {self.shape}; the feature {self.key!r} is "
                 f"{found}.",
-                "Its rows would not have the numbers that the model has weights for.",
                 "Write numeric_column(key, shape=...) with the shape of one row, or use a categorical column.",
             )
         values = values.astype("float32").reshape(-1, *self.shape)
@@ -88,20 +80,8 @@ class Bucketized(Dense, Categorical):
     boundaries: tuple[float, ...]
 
     @property
-    def name(self) -> str:
-        return f"{self.source_column.name}_bucketized"
-
-    @property
     def parse_spec(self) -> dict[str, Any]:
         return self.source_column.parse_spec
-
-    @property
-    def buckets(self) -> int:
-        return (len(self.boundaries) + 1) * self.source_column.width
-
-    @property
-    def width(self) -> int:
-        return self.buckets
 
     def numbers(self, features: Mapping[str, Any]) -> jax.Array:
         values = self.source_column.rows(features, None)
@@ -113,56 +93,39 @@ class Bucketized(Dense, Categorical):
 
 
 @dataclass(frozen=True)
-class Indicator(Dense):
-    """How often each value occurs; see `indicator_column`."""
+class OfCategorical(Dense):
+    """Numbers for the values of a categorical column."""
 
     categorical_column: Categorical
-
-    @property
-    def name(self) -> str:
-        return f"{self.categorical_column.name}_indicator"
 
     @property
     def parse_spec(self) -> dict[str, Any]:
         return self.categorical_column.parse_spec
 
-    @property
-    def width(self) -> int:
-        return self.categorical_column.buckets
+
+@dataclass(frozen=True)
+class Indicator(OfCategorical):
+    """The count of each value in a row; see `indicator_column`."""
 
     def rows(self, features: Mapping[str, Any], table: Any) -> jax.Array:
         return many_hot(self.categorical_column, features)
 
 
 @dataclass(frozen=True)
-class Embedding(Dense):
+class Embedding(OfCategorical):
     """A vector for each value, which is trained; see `embedding_column`."""
 
-    categorical_column: Categorical
-    dimension: int
     combiner: str
     initializer: Any
     trainable: bool
     shared_name: str | None = None
 
-    @property
-    def name(self) -> str:
-        return f"{self.categorical_column.name}_{'shared_' if self.shared_name else ''}embedding"
-
-    @property
-    def parse_spec(self) -> dict[str, Any]:
-        return self.categorical_column.parse_spec
-
-    @property
-    def width(self) -> int:
-        return self.dimension
-
     def table_of_weights(self) -> keras.Variable:
         """Make its variable."""
         initializer = self.initializer
         if initializer is None:
-            initializer = keras.initializers.TruncatedNormal(0.0, 1.0 / math.sqrt(self.dimension))
-        shape = (self.categorical_column.buckets, self.dimension)
+            initializer = keras.initializers.TruncatedNormal(0.0, 1.0 / math.sqrt(self.width))
+        shape = (self.categorical_column.buckets, self.width)
         return keras.Variable(initializer, shape=shape, trainable=self.trainable, name="embedding_weights")
 
     def rows(self, features: Mapping[str, Any], table: Any) -> jax.Array:
@@ -194,10 +157,9 @@ def numeric_column(
     if not isinstance(key, str) or (normalizer_fn is not None and not callable(normalizer_fn)):
         raise InputError(
             f"numeric_column was given key={key!r} and normalizer_fn={normalizer_fn!r}.",
-            "A feature is found by its name, and changed by a function.",
             'Write numeric_column("age", normalizer_fn=lambda age: age / 100).',
         )
-    return Numeric(key, sizes, default_value, dtype, normalizer_fn)
+    return Numeric(key, math.prod(sizes), sizes, default_value, dtype, normalizer_fn)
 
 
 def bucketized_column(source_column: Numeric, boundaries: Sequence[float]) -> Bucketized:
@@ -219,10 +181,10 @@ def bucketized_column(source_column: Numeric, boundaries: Sequence[float]) -> Bu
     if not isinstance(source_column, Numeric) or not bounds or any(a >= b for a, b in itertools.pairwise(bounds)):
         raise InputError(
             f"bucketized_column was given source_column={source_column!r} and boundaries={boundaries!r}.",
-            "Numbers could not be sorted into ranges.",
             'Write bucketized_column(numeric_column("age"), boundaries=[18, 25, 30]), with rising numbers.',
         )
-    return Bucketized(source_column, bounds)
+    buckets = (len(bounds) + 1) * source_column.width
+    return Bucketized(f"{source_column.name}_bucketized", buckets, buckets, source_column, bounds)
 
 
 def indicator_column(categorical_column: Categorical) -> Indicator:
@@ -231,7 +193,8 @@ def indicator_column(categorical_column: Categorical) -> Indicator:
     Args:
         categorical_column: The values.
     """
-    return Indicator(_categorical("indicator_column", categorical_column))
+    _check_categorical("indicator_column", categorical_column)
+    return Indicator(f"{categorical_column.name}_indicator", categorical_column.buckets, categorical_column)
 
 
 def embedding_column(
@@ -252,7 +215,7 @@ def embedding_column(
         dimension: Length of the vectors.
         combiner: How those of several values in a row become one: "mean", "sqrtn" or "sum".
         initializer: Of the vectors; a truncated normal one with deviation `1 / sqrt(dimension)` when None.
-        ckpt_to_load_from: Not supported: `warm_start_from` gives an Estimator weights to begin with.
+        ckpt_to_load_from: Not supported: `warm_start_from` gives an Estimator initial weights.
         tensor_name_in_ckpt: As `ckpt_to_load_from`.
         max_norm: Not supported.
         trainable: Whether the vectors are trained.
@@ -261,23 +224,20 @@ def embedding_column(
     Raises:
         InputError: An argument cannot be used.
     """
-    unsupported = {"ckpt_to_load_from": ckpt_to_load_from, "max_norm": max_norm}
-    for name, value in unsupported.items():
+    for name, value in (("ckpt_to_load_from", ckpt_to_load_from), ("max_norm", max_norm)):
         if value is not None:
             raise InputError(
                 f"embedding_column was given {name}={value!r}.",
-                "It would have no effect here.",
-                "Leave it out. Weights to begin with: Estimator(..., warm_start_from=WarmStartSettings(...)).",
+                "Leave it out. For initial weights, write Estimator(..., warm_start_from=WarmStartSettings(...)).",
             )
     if combiner not in _COMBINERS or not isinstance(dimension, int | np.integer) or dimension < 1:
         raise InputError(
             f"embedding_column was given dimension={dimension!r} and combiner={combiner!r}.",
-            "There are no such vectors, or no such way to combine them.",
             f"Write a whole number from 1 on, and one of {', '.join(_COMBINERS)}.",
         )
-    return Embedding(
-        _categorical("embedding_column", categorical_column), int(dimension), combiner, initializer, trainable
-    )
+    _check_categorical("embedding_column", categorical_column)
+    name = f"{categorical_column.name}_embedding"
+    return Embedding(name, int(dimension), categorical_column, combiner, initializer, trainable)
 
 
 def shared_embeddings(
@@ -304,17 +264,19 @@ def shared_embeddings(
     if len({column.buckets for column in categorical_columns}) != 1:
         raise InputError(
             f"shared_embeddings was given columns of {[column.buckets for column in categorical_columns]} buckets.",
-            "They cannot share vectors.",
-            "Make them with the same vocabulary.",
+            "Make them with the same vocabulary: only then can they share vectors.",
         )
     name = shared_embedding_collection_name
     name = name or "_".join(sorted(column.name for column in categorical_columns)) + "_shared_embedding"
     single = [embedding_column(column, dimension, combiner, initializer, **options) for column in categorical_columns]
-    return [Embedding(c.categorical_column, c.dimension, c.combiner, c.initializer, c.trainable, name) for c in single]
+    return [
+        replace(column, name=f"{column.categorical_column.name}_shared_embedding", shared_name=name)
+        for column in single
+    ]
 
 
 def many_hot(column: Categorical, features: Mapping[str, Any]) -> jax.Array:
-    """Return how often each value occurs in each row, or what it weighs, of shape (rows, buckets)."""
+    """Return the count of each value in each row, or its weight, of shape (rows, buckets)."""
     ones = jax.nn.one_hot(column.numbers(features), column.buckets)
     weights = column.weights(features)
     return jnp.sum(ones if weights is None else ones * weights[..., None], axis=1)
@@ -340,11 +302,9 @@ def combined(column: Categorical, features: Mapping[str, Any], table: Any, combi
     return total / jnp.where(size == 0, 1.0, size)[:, None]
 
 
-def _categorical(what: str, column: Any) -> Categorical:
+def _check_categorical(what: str, column: Any) -> None:
     if not isinstance(column, Categorical):
         raise InputError(
             f"{what} was given {getattr(column, 'name', column)!r}, a {type(column).__name__}.",
-            "It has no values that could be told apart.",
             "Give a column of categorical_column_with_..., bucketized_column or crossed_column.",
         )
-    return column

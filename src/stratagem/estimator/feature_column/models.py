@@ -11,7 +11,7 @@ import keras
 
 from stratagem.core.errors import InputError
 from stratagem.estimator.feature_column.categorical import Categorical
-from stratagem.estimator.feature_column.columns import Column, specs_of
+from stratagem.estimator.feature_column.columns import Column
 from stratagem.estimator.feature_column.dense import Dense, Embedding, combined
 from stratagem.estimator.graph import opened
 
@@ -25,21 +25,19 @@ class DenseFeatures(keras.layers.Layer):
         name: Of the layer.
 
     Raises:
-        InputError: A column gives no numbers, or two have one name.
+        InputError: A column gives no numbers, or two have the same name.
     """
 
     def __init__(self, feature_columns: Any, trainable: bool = True, name: str | None = None, **options: Any) -> None:
         super().__init__(trainable=trainable, name=name)
         self._columns = ordered(feature_columns)
+        self._tables: dict[str, keras.Variable] = {}
         for column in self._columns:
             if not isinstance(column, Dense):
                 raise InputError(
                     f"DenseFeatures was given {column.name!r}, a categorical column.",
-                    "It gives no numbers that a network could take.",
                     "Wrap it: indicator_column(column), or embedding_column(column, dimension=8).",
                 )
-        self._tables: dict[str, keras.Variable] = {}
-        self._tables_of: dict[str, str] = {}
 
     def __call__(self, features: Mapping[str, Any], cols_to_output_tensors: Any = None, training: Any = None) -> Any:
         """Return the numbers of a batch, of shape (rows, sum of widths).
@@ -49,25 +47,19 @@ class DenseFeatures(keras.layers.Layer):
             cols_to_output_tensors: A dictionary that gets the numbers of each column.
             training: Without effect.
         """
-        if not self.built:  # Keras would take the features for tensors, which text is not
-            with keras.name_scope(self.name, caller=self):
-                self._make_tables()
-            self.built = True
-        parts = [
-            column.rows(features, self._tables.get(self._tables_of.get(column.name, ""))) for column in self._columns
-        ]
+        _make_variables_of(self)
+        parts = [column.rows(features, self._tables.get(_table_name(column))) for column in self._columns]
         if cols_to_output_tensors is not None:
             cols_to_output_tensors.update(zip(self._columns, parts, strict=True))
         return jnp.concatenate(parts, axis=-1)
 
-    def _make_tables(self) -> None:
+    def make_variables(self) -> None:
+        """Make a table of vectors for each embedding; those that share one make it once."""
         for column in self._columns:
-            if isinstance(column, Embedding):
-                name = column.shared_name or column.name
-                self._tables_of[column.name] = name
-                if name not in self._tables:
-                    with opened(name):
-                        self._tables = {**self._tables, name: column.table_of_weights()}
+            name = _table_name(column)
+            if isinstance(column, Embedding) and name not in self._tables:
+                with opened(name):
+                    self._tables = {**self._tables, name: column.table_of_weights()}
 
 
 class LinearModel(keras.layers.Layer):
@@ -96,10 +88,7 @@ class LinearModel(keras.layers.Layer):
 
     def __call__(self, features: Mapping[str, Any]) -> jax.Array:
         """Return the sums, of shape (rows, units)."""
-        if not self.built:
-            with keras.name_scope(self.name, caller=self):
-                self._make_variables()
-            self.built = True
+        _make_variables_of(self)
         total: Any = jnp.asarray(self.bias)
         for column in self._columns:
             table = self._tables[column.name]
@@ -109,7 +98,8 @@ class LinearModel(keras.layers.Layer):
                 total = total + column.rows(features, self._embeddings.get(column.name)) @ jnp.asarray(table)
         return total
 
-    def _make_variables(self) -> None:
+    def make_variables(self) -> None:
+        """Make the weights of each column, and the bias."""
         for column in self._columns:
             with opened(column.name):
                 if isinstance(column, Embedding):
@@ -159,25 +149,23 @@ def linear_model(
     return LinearModel(feature_columns, units, sparse_combiner)(features)
 
 
-def make_parse_example_spec(feature_columns: Iterable[Column]) -> dict[str, Any]:
-    """Return how the features of columns are read by `stratagem.io.parse_example`.
+def _make_variables_of(layer: DenseFeatures | LinearModel) -> None:
+    """Make a layer's variables before its first call; Keras's `build` would take text for tensors."""
+    if not layer.built:
+        with keras.name_scope(layer.name, caller=layer):
+            layer.make_variables()
+        layer.built = True
 
-    Args:
-        feature_columns: Columns of any kind.
 
-    Example:
-        >>> from stratagem.estimator.feature_column import numeric_column
-        >>> make_parse_example_spec([numeric_column("age")])["age"].shape
-        (1,)
-    """
-    return specs_of(feature_columns)
+def _table_name(column: Any) -> str:
+    return getattr(column, "shared_name", None) or column.name
 
 
 def ordered(feature_columns: Any) -> Sequence[Any]:
     """Return columns in the order of their names, as TensorFlow joins them.
 
     Raises:
-        InputError: There are none, something is no column, or two have one name.
+        InputError: There are none, one of them is not a column, or two have the same name.
     """
     columns = list(feature_columns) if isinstance(feature_columns, Iterable) else [feature_columns]
     wrong = [column for column in columns if not isinstance(column, Column)]
@@ -186,7 +174,6 @@ def ordered(feature_columns: Any) -> Sequence[Any]:
         found = f"{wrong[0]!r} among them" if wrong else f"the names {', '.join(names) or 'none'}"
         raise InputError(
             f"feature_columns were given, with {found}.",
-            "Features become numbers by columns, each with a name of its own.",
             'Write feature_columns=[stratagem.estimator.feature_column.numeric_column("age"), ...].',
         )
     return sorted(columns, key=lambda column: column.name)

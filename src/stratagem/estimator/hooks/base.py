@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
-from stratagem.core.errors import InputError
+LOSS: Final = "loss"
+"""The name by which hooks ask for the loss."""
 
 
 class Session(Protocol):
@@ -26,7 +26,7 @@ class Session(Protocol):
 
 @dataclass(frozen=True)
 class SessionRunArgs:
-    """What a hook wants to see of the step that comes (`tf.estimator.SessionRunArgs`).
+    """The values that a hook wants of the step that comes (`tf.estimator.SessionRunArgs`).
 
     Args:
         fetches: A structure of tensors that model_fn made, variables, and the names "loss" and "global_step".
@@ -41,7 +41,7 @@ class SessionRunArgs:
 
 @dataclass(frozen=True)
 class SessionRunValues:
-    """What a hook has asked for (`tf.estimator.SessionRunValues`).
+    """The values that a hook has asked for (`tf.estimator.SessionRunValues`).
 
     Args:
         results: The structure of `SessionRunArgs.fetches` with NumPy arrays in it; None without.
@@ -54,16 +54,17 @@ class SessionRunValues:
     run_metadata: Any = None
 
 
+@dataclass(eq=False)
 class SessionRunContext:
     """The step that is run, as a hook sees it (`tf.estimator.SessionRunContext`).
 
     Args:
         session: The session.
+        stop_requested: Whether a hook has asked that this step be the last.
     """
 
-    def __init__(self, session: Session) -> None:
-        self.session = session
-        self.stop_requested = False
+    session: Session
+    stop_requested: bool = False
 
     def request_stop(self) -> None:
         """Ask that this step be the last."""
@@ -108,29 +109,3 @@ class SessionRunHook:
         Args:
             session: Reads variables.
         """
-
-
-def check_hooks(what: str, hooks: Sequence[SessionRunHook] | None) -> tuple[SessionRunHook, ...]:
-    """Return hooks as a tuple.
-
-    Args:
-        what: Where they were given, for the error message.
-        hooks: The hooks; None for none.
-
-    Raises:
-        InputError: One of them is no hook.
-    """
-    if not isinstance(hooks, list | tuple | None):
-        raise InputError(
-            f"{what} of type {type(hooks).__name__}.",
-            "It could not be gone through at each step.",
-            "Write a list of hooks, also for one: [hook].",
-        )
-    for hook in hooks or ():
-        if not isinstance(hook, SessionRunHook):
-            raise InputError(
-                f"{what} with {hook!r} of type {type(hook).__name__} among them.",
-                "It has no methods that could be called at each step.",
-                "Give objects of classes derived from stratagem.estimator.SessionRunHook.",
-            )
-    return tuple(hooks or ())

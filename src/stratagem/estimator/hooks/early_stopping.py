@@ -1,4 +1,4 @@
-"""Stop training by what evaluations have found (`tf.estimator.experimental`)."""
+"""Hooks that stop training by what evaluations have found (`tf.estimator.experimental`)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 from stratagem.checkpoint.summary import read_scalars
 from stratagem.core.clock import Clock
 from stratagem.core.errors import InputError
+from stratagem.estimator.checks import check_callable
 from stratagem.estimator.hooks.base import SessionRunContext, SessionRunHook, SessionRunValues
 from stratagem.estimator.hooks.timer import DueTogether, SecondOrStepTimer
 from stratagem.estimator.log import say
@@ -26,7 +27,7 @@ def read_eval_metrics(eval_dir: str) -> dict[int, dict[str, float]]:
 class EarlyStoppingHook(SessionRunHook):
     """Stop training when a function says so (`tf.estimator.experimental.make_early_stopping_hook`).
 
-    Of several workers the chief asks it, and all stop behind the same step.
+    With several workers the chief asks it, and all stop after the same step.
 
     Args:
         should_stop_fn: Takes nothing, returns whether to stop.
@@ -46,12 +47,8 @@ class EarlyStoppingHook(SessionRunHook):
         *,
         clock: Clock | None = None,
     ) -> None:
-        if not callable(should_stop_fn):
-            raise InputError(
-                f"should_stop_fn is {should_stop_fn!r}.",
-                "Nobody could be asked whether to stop.",
-                "Give a function without arguments that returns True or False.",
-            )
+        remedy = "Give a function without arguments that returns True or False."
+        check_callable("make_early_stopping_hook was given should_stop_fn", should_stop_fn, remedy)
         if run_every_steps is not None and run_every_secs == 60:
             run_every_secs = None
         clock = clock or Clock()
@@ -100,7 +97,7 @@ def stop_if_higher_hook(
         options: `eval_dir` (that of the Estimator), `min_steps` (evaluations of earlier steps do not count, 0),
             `run_every_secs` (60), `run_every_steps`.
     """
-    return _threshold_hook(operator.gt, estimator, metric_name, threshold, *args, **options)
+    return _metric_hook(_passes(operator.gt, threshold), estimator, metric_name, *args, **options)
 
 
 def stop_if_lower_hook(
@@ -115,13 +112,13 @@ def stop_if_lower_hook(
         args: As for `stop_if_higher_hook`.
         options: As for `stop_if_higher_hook`.
     """
-    return _threshold_hook(operator.lt, estimator, metric_name, threshold, *args, **options)
+    return _metric_hook(_passes(operator.lt, threshold), estimator, metric_name, *args, **options)
 
 
 def stop_if_no_increase_hook(
     estimator: Any, metric_name: str, max_steps_without_increase: int, *args: Any, **options: Any
 ) -> SessionRunHook:
-    """Return a hook that stops training when a metric has not become higher for some steps.
+    """Return a hook that stops training when a metric has not risen for a number of steps.
 
     Args:
         estimator: As for `stop_if_higher_hook`.
@@ -130,13 +127,13 @@ def stop_if_no_increase_hook(
         args: As for `stop_if_higher_hook`.
         options: As for `stop_if_higher_hook`.
     """
-    return _progress_hook(operator.gt, estimator, metric_name, max_steps_without_increase, *args, **options)
+    return _metric_hook(_stalls(operator.gt, max_steps_without_increase), estimator, metric_name, *args, **options)
 
 
 def stop_if_no_decrease_hook(
     estimator: Any, metric_name: str, max_steps_without_decrease: int, *args: Any, **options: Any
 ) -> SessionRunHook:
-    """Return a hook that stops training when a metric has not become lower for some steps.
+    """Return a hook that stops training when a metric has not fallen for a number of steps.
 
     Args:
         estimator: As for `stop_if_higher_hook`.
@@ -145,60 +142,50 @@ def stop_if_no_decrease_hook(
         args: As for `stop_if_higher_hook`.
         options: As for `stop_if_higher_hook`.
     """
-    return _progress_hook(operator.lt, estimator, metric_name, max_steps_without_decrease, *args, **options)
+    return _metric_hook(_stalls(operator.lt, max_steps_without_decrease), estimator, metric_name, *args, **options)
 
 
 Better = Callable[[float, float], bool]
 """Whether the first of two values counts as an improvement on, or as beyond, the second."""
 
-
-def _threshold_hook(
-    beyond: Better,
-    estimator: Any,
-    metric_name: str,
-    threshold: float,
-    eval_dir: str | None = None,
-    min_steps: int = 0,
-    run_every_secs: float | None = 60,
-    run_every_steps: int | None = None,
-) -> SessionRunHook:
-    def should_stop() -> bool:
-        values = _evaluated(estimator, metric_name, eval_dir, min_steps)
-        return any(beyond(value, threshold) for _, value in values)
-
-    return EarlyStoppingHook(should_stop, run_every_secs, run_every_steps)
+Rule = Callable[[list[tuple[int, float]]], bool]
+"""Whether to stop, by the step and the value of each evaluation."""
 
 
-def _progress_hook(
-    better: Better,
-    estimator: Any,
-    metric_name: str,
-    max_steps: int,
-    eval_dir: str | None = None,
-    min_steps: int = 0,
-    run_every_secs: float | None = 60,
-    run_every_steps: int | None = None,
-) -> SessionRunHook:
-    def should_stop() -> bool:
+def _passes(beyond: Better, threshold: float) -> Rule:
+    return lambda evaluated: any(beyond(value, threshold) for _, value in evaluated)
+
+
+def _stalls(better: Better, max_steps: int) -> Rule:
+    def stops(evaluated: list[tuple[int, float]]) -> bool:
         best: tuple[int, float] | None = None
-        for step, value in _evaluated(estimator, metric_name, eval_dir, min_steps):
+        for step, value in evaluated:
             if best is None or better(value, best[1]):
                 best = step, value
             if step - best[0] >= max_steps:
                 return True
         return False
 
-    return EarlyStoppingHook(should_stop, run_every_secs, run_every_steps)
+    return stops
 
 
-def _evaluated(estimator: Any, metric_name: str, eval_dir: str | None, min_steps: int) -> list[tuple[int, float]]:
-    """Return step and value of each evaluation that counts."""
-    evaluations = read_eval_metrics(eval_dir or estimator.eval_dir())
-    for step, metrics in evaluations.items():
-        if metric_name not in metrics:
-            raise InputError(
-                f"Training shall stop by the metric {metric_name!r}, which the evaluation of step {step} has not.",
-                "It would never stop.",
-                f"Write one of {', '.join(sorted(metrics))}.",
-            )
-    return [(step, metrics[metric_name]) for step, metrics in evaluations.items() if step >= min_steps]
+def _metric_hook(
+    rule: Rule,
+    estimator: Any,
+    metric_name: str,
+    eval_dir: str | None = None,
+    min_steps: int = 0,
+    *args: Any,
+    **options: Any,
+) -> SessionRunHook:
+    def should_stop() -> bool:
+        evaluations = read_eval_metrics(eval_dir or estimator.eval_dir())
+        for step, metrics in evaluations.items():
+            if metric_name not in metrics:
+                raise InputError(
+                    f"Training shall stop by the metric {metric_name!r}, which the evaluation of step {step} has not.",
+                    f"Write one of {', '.join(sorted(metrics))}.",
+                )
+        return rule([(step, metrics[metric_name]) for step, metrics in evaluations.items() if step >= min_steps])
+
+    return EarlyStoppingHook(should_stop, *args, **options)

@@ -7,16 +7,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from stratagem.core.errors import InputError
-from stratagem.estimator.checkpoints import ModelCheckpoints
 from stratagem.estimator.hooks.base import SessionRunContext, SessionRunHook, SessionRunValues
 from stratagem.estimator.log import say
+from stratagem.estimator.programs.checkpoints import ModelCheckpoints
 
 
 class EvaluationProgressHook(SessionRunHook):
     """Stop an evaluation after a number of steps, and log about ten times how far it is.
 
     Args:
-        steps: How many; None for as many as there are, which are not logged.
+        steps: Number of steps; None for all of the data, without progress lines.
     """
 
     def __init__(self, steps: int | None) -> None:
@@ -48,7 +48,7 @@ class InMemoryEvaluatorHook(SessionRunHook):
         every_n_iter: Steps between two evaluations.
 
     Raises:
-        InputError: It is no Estimator, or the number of steps is not positive.
+        InputError: It is not an Estimator, or the number of steps is not positive.
     """
 
     def __init__(
@@ -63,7 +63,6 @@ class InMemoryEvaluatorHook(SessionRunHook):
         if every_n_iter is None or every_n_iter <= 0 or not hasattr(estimator, "evaluate"):
             raise InputError(
                 f"InMemoryEvaluatorHook was given estimator={estimator!r} and every_n_iter={every_n_iter!r}.",
-                "Nothing could be evaluated, or never.",
                 "Give the Estimator that is trained, and a positive number of steps.",
             )
         self._estimator = estimator

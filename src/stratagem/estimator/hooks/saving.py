@@ -9,11 +9,11 @@ from typing import Any
 
 from stratagem.checkpoint.summary import WriteScalars, scalar_writer
 from stratagem.core.clock import Clock
-from stratagem.core.errors import InputError
-from stratagem.estimator.checkpoints import BASENAME, ModelCheckpoints
+from stratagem.estimator.checks import check_entries
 from stratagem.estimator.hooks.base import Session, SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
 from stratagem.estimator.hooks.timer import DueTogether, SecondOrStepTimer
 from stratagem.estimator.log import say
+from stratagem.estimator.programs.checkpoints import BASENAME, ModelCheckpoints
 
 
 class CheckpointSaverListener:
@@ -63,7 +63,7 @@ class CheckpointSaverHook(SessionRunHook):
         listeners: Told of every checkpoint.
         save_graph_def: Accepted as in TensorFlow.
         keep: How many checkpoints to keep; None or 0 keeps all.
-        keep_every_n_hours: Keep for good, on top of those, one for this many hours.
+        keep_every_n_hours: Besides those, keep one for every period of this many hours.
         clock: Where time comes from.
 
     Raises:
@@ -87,7 +87,7 @@ class CheckpointSaverHook(SessionRunHook):
     ) -> None:
         say("Create CheckpointSaverHook.")
         self.checkpoint_dir = os.fspath(checkpoint_dir)
-        self.listeners = list(check_listeners(listeners))
+        self.listeners = list(check_entries("saving_listeners has", listeners, CheckpointSaverListener))
         self._basename = checkpoint_basename
         self._keep = keep
         self._keep_every_n_hours = keep_every_n_hours
@@ -179,19 +179,3 @@ class SummarySaverHook(SessionRunHook):
 
     def end(self, session: Session) -> None:
         self._open.close()
-
-
-def check_listeners(listeners: Sequence[CheckpointSaverListener] | None) -> tuple[CheckpointSaverListener, ...]:
-    """Return listeners as a tuple.
-
-    Raises:
-        InputError: One of them is no listener.
-    """
-    for listener in listeners or ():
-        if not isinstance(listener, CheckpointSaverListener):
-            raise InputError(
-                f"saving_listeners has {listener!r} of type {type(listener).__name__} in it.",
-                "It could not be told of checkpoints.",
-                "Give a list of objects of classes derived from stratagem.estimator.CheckpointSaverListener.",
-            )
-    return tuple(listeners or ())

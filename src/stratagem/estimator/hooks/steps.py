@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from stratagem.core.clock import Clock
-from stratagem.core.errors import InputError, StratagemError, explain
+from stratagem.core.errors import InputError, StratagemError
 from stratagem.core.log import logger
 from stratagem.estimator.hooks.base import (
+    LOSS,
     Session,
     SessionRunArgs,
     SessionRunContext,
@@ -20,12 +21,9 @@ from stratagem.estimator.hooks.base import (
 from stratagem.estimator.hooks.timer import SecondOrStepTimer
 from stratagem.estimator.log import say
 
-GLOBAL_STEP = "global_step"
-LOSS = "loss"
-
 
 class NanLossDuringTrainingError(StratagemError, RuntimeError):
-    """The loss is no number any more. Remedy: a smaller learning rate, or data without errors."""
+    """The loss has become NaN. Remedy: a smaller learning rate, or data without errors."""
 
 
 class LoggingTensorHook(SessionRunHook):
@@ -40,7 +38,7 @@ class LoggingTensorHook(SessionRunHook):
         clock: Where time comes from.
 
     Raises:
-        InputError: It is not said when to log, or said twice.
+        InputError: Neither or both of steps and seconds are given, and not `at_end` alone.
     """
 
     def __init__(
@@ -138,7 +136,6 @@ class StopAtStepHook(SessionRunHook):
         if (num_steps is None) == (last_step is None):
             raise InputError(
                 f"StopAtStepHook was given num_steps={num_steps!r} and last_step={last_step!r}.",
-                "When to stop is not clear.",
                 "Give one of them.",
             )
         self._num_steps = num_steps
@@ -154,13 +151,13 @@ class StopAtStepHook(SessionRunHook):
 
 
 class NanTensorHook(SessionRunHook):
-    """Stop when the loss is no number any more (`tf.estimator.NanTensorHook`).
+    """Stop when the loss has become NaN (`tf.estimator.NanTensorHook`).
 
-    A step's loss is looked at when the next step has begun, so that no device waits for it; before anything is saved,
-    and at the end, all losses have been looked at.
+    A step's loss is checked when the next step has begun, so that no device waits for it. All losses have been checked
+    before anything is saved, and at the end.
 
     Args:
-        loss_tensor: The loss, or another tensor of the model function, which is looked at at once.
+        loss_tensor: The loss, or another tensor of the model function, which is checked in its own step.
         fail_on_nan_loss: Whether that is an error; else training stops.
     """
 
@@ -187,7 +184,7 @@ class NanTensorHook(SessionRunHook):
             run_context.request_stop()
 
     def look(self, session: Session) -> bool:
-        """Look at all losses, that of the last step too; return whether training is to stop.
+        """Check all losses, that of the last step too; return whether training is to stop.
 
         Args:
             session: The session.
@@ -208,12 +205,10 @@ class NanTensorHook(SessionRunHook):
             logger.warning("The loss is NaN. Training stops.")
             return True
         raise NanLossDuringTrainingError(
-            explain(
-                f"The loss is NaN at step {step}.",
-                "No weight can be trained from here on; the last checkpoint is from before.",
-                "Look for NaN in the data and, with classes, for labels that are not from 0 to n_classes - 1; use a "
-                "smaller learning rate, clip gradients.",
-            )
+            f"The loss is NaN at step {step}.",
+            "No weight can be trained from here on; the last checkpoint is from before.",
+            "Look for NaN in the data and, with classes, for labels that are not from 0 to n_classes - 1; use a "
+            "smaller learning rate, clip gradients.",
         )
 
 

@@ -1,4 +1,4 @@
-"""When something is due that is done every so many steps or seconds."""
+"""Timers for what is done every so many steps or seconds."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ class SecondOrStepTimer:
         if (every_secs is None) == (every_steps is None):
             raise InputError(
                 f"A hook was given {every_secs!r} seconds and {every_steps!r} steps.",
-                "When it is due is not clear.",
                 "Give either seconds or steps, and not both.",
             )
         self.every_secs = every_secs
@@ -72,7 +71,7 @@ class SecondOrStepTimer:
 
 
 class DueTogether:
-    """Whether something is due, alike on all workers, whose clocks differ.
+    """Tells all workers alike whether something is due, although their clocks differ.
 
     What workers do together, such as saving, needs one answer. By steps all know it; by seconds the chief's clock
     counts. The chief is asked at most about once in a fiftieth of the interval, because asking costs about 1 ms.

@@ -1,9 +1,10 @@
-"""A model function becomes one compiled step for each mode."""
+"""The compiled step of a model function, one for each mode."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -12,6 +13,7 @@ import keras
 import numpy as np
 
 from stratagem.core.errors import InputError, UsageError
+from stratagem.estimator.checks import check_callable
 from stratagem.estimator.log import say
 from stratagem.estimator.running_call import Call, calling
 from stratagem.estimator.spec import EstimatorSpec, ModeKeys
@@ -43,51 +45,39 @@ class ModelFunction:
     """
 
     def __init__(self, fn: Callable[..., EstimatorSpec], params: Any, config: Any) -> None:
-        if not callable(fn):
-            raise InputError(
-                f"Estimator was given model_fn={fn!r}.",
-                "There is no model to train.",
-                "Write a function model_fn(features, labels, mode) that returns an EstimatorSpec.",
-            )
+        remedy = "Write a function model_fn(features, labels, mode) that returns an EstimatorSpec."
+        check_callable("Estimator was given model_fn", fn, remedy)
         self.fn = fn
-        self._params = params
-        self._config = config
         self._names = set(inspect.signature(fn).parameters)
-        self._check(params)
+        self._given = {"params": params, "config": config}
+        unknown = sorted(self._names - set(_ARGUMENTS) - {"self"})
+        if "features" not in self._names or unknown:
+            found = f"also has {', '.join(unknown)}" if unknown else "has no argument `features`"
+            raise InputError(
+                f"model_fn takes {', '.join(sorted(self._names)) or 'no arguments'}: it {found}.",
+                f"Take some of {', '.join(_ARGUMENTS)}, in any order; more goes into `params`.",
+            )
+        if params is not None and "params" not in self._names:
+            raise InputError(
+                f"Estimator was given params={params!r}, and model_fn has no argument `params`.",
+                "Write model_fn(features, labels, mode, params), or leave params out.",
+            )
 
     def __call__(self, features: Tree, labels: Tree, mode: str) -> EstimatorSpec:
         """Call the function with the arguments that it takes."""
         if "labels" not in self._names and labels is not None:
             raise InputError(
                 "model_fn has no argument `labels`, and input_fn returns labels.",
-                "They would be lost.",
                 "Write model_fn(features, labels, mode), or let input_fn return features only.",
             )
-        given = {"features": features, "labels": labels, "mode": mode, "params": self._params, "config": self._config}
+        given = {"features": features, "labels": labels, "mode": mode, **self._given}
         spec = self.fn(**{name: value for name, value in given.items() if name in self._names})
         if not isinstance(spec, EstimatorSpec):
             raise InputError(
                 f"model_fn returned {type(spec).__name__} for mode {mode!r}.",
-                "There is neither a loss nor a prediction in it.",
                 "Return stratagem.estimator.EstimatorSpec(mode, ...) for each of the modes train, eval and infer.",
             )
         return spec
-
-    def _check(self, params: Any) -> None:
-        unknown = sorted(self._names - set(_ARGUMENTS) - {"self"})
-        if "features" not in self._names or unknown:
-            found = f"also has {', '.join(unknown)}" if unknown else "has no argument `features`"
-            raise InputError(
-                f"model_fn takes {', '.join(sorted(self._names)) or 'no arguments'}: it {found}.",
-                "Arguments are given by name; these names are not known.",
-                f"Take some of {', '.join(_ARGUMENTS)}, in any order; more goes into `params`.",
-            )
-        if params is not None and "params" not in self._names:
-            raise InputError(
-                f"Estimator was given params={params!r}, and model_fn has no argument `params`.",
-                "It would never see them.",
-                "Write model_fn(features, labels, mode, params), or leave params out.",
-            )
 
 
 class Program:
@@ -117,8 +107,10 @@ class Program:
         self._runner = ReplicaRunner(strategy, mean_gradients=True, executables=executables)
         self._spec: EstimatorSpec | None = None
         self._tensors: list[Any] = []
-        self._summaries: dict[str, Any] = {}
-        self._named: dict[str, Any] = {}
+        self.summaries: Mapping[str, Any] = {}
+        """The scalars that the function wants in the summaries, by name, as `StepResults.fetch` takes them."""
+        self.named: Mapping[str, Any] = {}
+        """The tensors that the function has given names, as `StepResults.fetch` takes them."""
 
     @property
     def is_training(self) -> bool:
@@ -127,19 +119,9 @@ class Program:
 
     @property
     def spec(self) -> EstimatorSpec:
-        """What the function returned when it was called first. Its tensors only stand for those of a step."""
+        """The spec of the first call. Its tensors only stand for those of a step."""
         assert self._spec is not None, "prepare comes first"
         return self._spec
-
-    @property
-    def summaries(self) -> Mapping[str, Any]:
-        """The scalars that the function wants in the summaries, by name, as `StepResults.fetch` takes them."""
-        return self._summaries
-
-    @property
-    def named(self) -> Mapping[str, Any]:
-        """The tensors that the function has given names, as `StepResults.fetch` takes them."""
-        return self._named
 
     def prepare(self, features: Tree, labels: Tree) -> None:
         """Call the model function for the first time, which makes its variables.
@@ -175,7 +157,7 @@ class Program:
         """Wait for all steps that were begun: none, where a step ends before the next begins."""
 
     def release(self) -> None:
-        """Free what it holds on devices. It runs no more steps."""
+        """Free its memory on devices. It cannot run any more steps."""
         self.store.release()
 
     def predictor(self) -> Callable[[Tree], Tree]:
@@ -188,7 +170,7 @@ class Program:
         return predict
 
     def _step(self, features: Tree, labels: Tree) -> dict[str, Any]:
-        """Call the function for one replica, and do what its mode asks for."""
+        """Call the function for one replica, as its mode requires."""
         call = Call(self.mode, self.store.global_step)
         with self.store.filling(), calling(call):
             if self.mode == ModeKeys.TRAIN:
@@ -215,32 +197,32 @@ class Program:
         return spec
 
     def _seen(self, spec: EstimatorSpec, call: Call) -> list[Any]:
-        """Return the tensors that hooks may ask for; the first call's stand for those of all calls."""
+        """Return the tensors that hooks may ask for, and keep those of the first call, by which hooks ask."""
         predictions = spec.predictions if self.mode == ModeKeys.PREDICT else None  # else a hook must hold them
         given = [*call.summaries.values(), *call.named.values()]
-        tensors = [*given, *tensors_in([predictions, *_hooks(spec)])]
+        hooks = [*spec.training_hooks, *spec.training_chief_hooks, *spec.evaluation_hooks, *spec.prediction_hooks]
+        tensors = [*given, *tensors_in([predictions, *hooks])]
         if self._spec is None:
-            self._spec, self._tensors, self._summaries, self._named = spec, tensors, call.summaries, call.named
+            self._spec, self._tensors, self.summaries, self.named = spec, tensors, call.summaries, call.named
         if len(tensors) != len(self._tensors):
             raise UsageError(
                 f"model_fn made {len(self._tensors)} tensors for hooks and summaries, and now {len(tensors)}.",
-                "Which of them a hook asks for is not known.",
                 "Make the same hooks and summaries at each call of model_fn.",
             )
         return tensors
 
 
+@dataclass(frozen=True, eq=False)
 class StepResults:
-    """What a step has computed, copied from the devices when it is asked for.
+    """Results of a step, copied from the devices when they are asked for.
 
     Args:
         outputs: What the step returned.
         tensors: Stand-ins by which its tensors are asked for.
     """
 
-    def __init__(self, outputs: dict[str, Any], tensors: list[Any]) -> None:
-        self._outputs = outputs
-        self._stand_ins = tensors
+    outputs: dict[str, Any]
+    tensors: list[Any]
 
     @property
     def loss(self) -> np.ndarray:
@@ -249,21 +231,21 @@ class StepResults:
 
     @property
     def loss_on_device(self) -> Any:
-        """The loss as the step returned it, for `own_value`: nobody waits for it."""
-        return self._outputs["loss"]
+        """The loss as the step returned it, for `own_value`: reading it does not wait for the step."""
+        return self.outputs["loss"]
 
     def wait(self) -> None:
         """Wait until the step has been computed."""
-        jax.block_until_ready([getattr(leaf, "stacked", leaf) for leaf in jax.tree.leaves(self._outputs)])
+        jax.block_until_ready([getattr(leaf, "stacked", leaf) for leaf in jax.tree.leaves(self.outputs)])
 
     @property
     def predictions(self) -> Tree:
         """The predictions for the rows of the step."""
-        return in_host_memory(self._outputs["predictions"], own_value, _is_spread)
+        return in_host_memory(self.outputs["predictions"], own_value)
 
     def fetch(self, tensor: Any) -> np.ndarray | None:
         """Return the value of a tensor of the model function, on this worker's first replica; None if unknown."""
-        for stand_in, value in zip(self._stand_ins, self._outputs["tensors"], strict=True):
+        for stand_in, value in zip(self.tensors, self.outputs["tensors"], strict=True):
             if stand_in is tensor:
                 return own_value(value)
         return None
@@ -280,11 +262,8 @@ def tensors_in(value: Any) -> list[Any]:
         seen.add(id(part))
         if isinstance(part, jax.Array):
             found.append(part)
-        elif isinstance(part, Mapping):
-            for entry in part.values():
-                look(entry)
-        elif isinstance(part, list | tuple):
-            for entry in part:
+        elif isinstance(part, Mapping | list | tuple):
+            for entry in part.values() if isinstance(part, Mapping) else part:
                 look(entry)
         elif type(part).__name__.endswith("Hook") or hasattr(part, "before_run"):
             look(vars(part))
@@ -301,14 +280,6 @@ def own_value(value: Any) -> np.ndarray:
     if value.shares is not None and value.stacked.ndim > 1:
         rows = rows[: value.shares[value.mesh.local_replicas[0]]]
     return np.asarray(rows)[()]
-
-
-def _is_spread(leaf: object) -> bool:
-    return isinstance(leaf, DistributedValues)
-
-
-def _hooks(spec: EstimatorSpec) -> list[Any]:
-    return [*spec.training_hooks, *spec.training_chief_hooks, *spec.evaluation_hooks, *spec.prediction_hooks]
 
 
 def _over_replicas(loss: Any) -> jax.Array:

@@ -1,24 +1,26 @@
-"""The programs of one Estimator: made, compiled and given their values for each train, evaluate and predict."""
+"""The programs of an Estimator, made and given their values for each `train`, `evaluate` and `predict`."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
-from collections.abc import Iterator
+import itertools
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from stratagem.core.errors import InputError
-from stratagem.estimator.checkpoints import WarmStartSettings, restore, warm_start
 from stratagem.estimator.inputs import InputFn, batches_of
 from stratagem.estimator.log import say
-from stratagem.estimator.model_function import ModelFunction, Program
+from stratagem.estimator.programs.checkpoints import WarmStartSettings, restore, warm_start
+from stratagem.estimator.programs.model_function import ModelFunction, Program
 from stratagem.estimator.run_config import RunConfig
 from stratagem.estimator.spec import ModeKeys
 from stratagem.mesh.mesh import Tree
 from stratagem.program.executables import Executables
 from stratagem.strategy.default import get_strategy
 
-_ON_WORKERS: Final = "stratagem.estimator.remote"
+_ON_WORKERS: Final = "stratagem.estimator.programs.remote"
 """Programs whose steps workers do. Loaded for a strategy that has some: the module needs the packages of parameter
 servers, which others do without."""
 
@@ -27,13 +29,13 @@ Batches = Iterator[tuple[Tree, Tree]]
 
 
 class Programs:
-    """Makes programs of a model function. What is compiled is kept; variables are made anew for each.
+    """Makes programs of a model function, each with new variables; compiled steps are kept for the next ones.
 
     Args:
         function: The model function.
         params: What it and input functions get as `params`.
         config: How to run.
-        warm_start_from: Weights to begin with where there is no checkpoint.
+        warm_start_from: Initial weights where there is no checkpoint.
     """
 
     def __init__(
@@ -68,15 +70,16 @@ class Programs:
             InputError: There is no data, or what model_fn or input_fn returns cannot be used.
         """
         strategy = get_strategy() if strategy is None else strategy
+        alone = mode == ModeKeys.EVAL and self._config.task_type == "evaluator"  # the workers are another program's
+        if alone and strategy.hands_out_steps:
+            strategy = get_strategy()
         forever = mode == ModeKeys.TRAIN or steps is not None
-        if not strategy.hands_out_steps:
-            return self._local(stack, mode, input_fn, strategy, forever=forever)
-        if mode == ModeKeys.EVAL and self._config.task_type == "evaluator":  # the workers are another program's
-            return self._local(stack, mode, input_fn, get_strategy(), forever=forever)
+        pass_over = functools.partial(batches_of, input_fn, mode, strategy, self._params, self._config, forever=forever)
+        if alone or not strategy.hands_out_steps:
+            return self._local(stack, mode, strategy, pass_over)
         seed = self._config.tf_random_seed
-        program = importlib.import_module(_ON_WORKERS).RemoteProgram(
-            self._function, mode, strategy, seed, input_fn, self._params, self._config, forever=forever
-        )
+        remote = importlib.import_module(_ON_WORKERS)
+        program = remote.RemoteProgram(self._function, mode, strategy, seed, pass_over)
         stack.callback(program.release)
         return program, program.batches(steps, max_steps)
 
@@ -93,7 +96,7 @@ class Programs:
         return program
 
     def give_values(self, program: Program, path: str | None) -> str | None:
-        """Give the variables of a program the values of a checkpoint, which is returned, or those to begin with.
+        """Give the variables of a program the values of a checkpoint, whose path is returned, or initial values.
 
         Args:
             program: The program, prepared.
@@ -109,28 +112,19 @@ class Programs:
         return path
 
     def _local(
-        self, stack: contextlib.ExitStack, mode: str, input_fn: InputFn, strategy: Any, *, forever: bool
+        self, stack: contextlib.ExitStack, mode: str, strategy: Any, pass_over: Callable[[], Any]
     ) -> tuple[Program, Batches]:
         program = Program(self._function, mode, strategy, self._config.tf_random_seed, self._executables)
         stack.callback(program.release)
-        batches = batches_of(input_fn, mode, strategy, self._params, self._config, forever=forever)
-        stack.callback(batches.close)
+        given = pass_over()
+        stack.callback(given.close)
+        batches: Batches = ((features, None) for features, _ in given) if mode == ModeKeys.PREDICT else given
         first = next(batches, None)
         if first is None:
             raise InputError(
                 f"input_fn gave no batch for mode {mode!r} that leaves each of {strategy.num_replicas_in_sync} "
                 "replica(s) some rows.",
-                "There is nothing to run a step on.",
                 "Look at the dataset: every replica takes a batch of its own at each step.",
             )
-        features, labels = first
-        if mode == ModeKeys.PREDICT:
-            labels = None
-        program.prepare(features, labels)
-        return program, _with_first((features, labels), batches, labels_count=mode != ModeKeys.PREDICT)
-
-
-def _with_first(first: tuple[Tree, Tree], rest: Batches, *, labels_count: bool) -> Batches:
-    yield first
-    for features, labels in rest:
-        yield features, labels if labels_count else None
+        program.prepare(*first)
+        return program, itertools.chain([first], batches)

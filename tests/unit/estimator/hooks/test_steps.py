@@ -9,24 +9,18 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
-from tensorboardX.proto.event_pb2 import Event
-from tests.clock import HandClock
 
 import stratagem
 from stratagem.core.errors import InputError
 from stratagem.estimator import (
-    CheckpointSaverHook,
-    CheckpointSaverListener,
     Estimator,
     EstimatorSpec,
     FinalOpsHook,
     LoggingTensorHook,
     NanLossDuringTrainingError,
     NanTensorHook,
-    ProfilerHook,
     RunConfig,
     Scaffold,
-    SecondOrStepTimer,
     SessionRunArgs,
     SessionRunHook,
     StopAtStepHook,
@@ -146,93 +140,6 @@ def test_nan(tmp_path: Path) -> None:
     stops = NanTensorHook(fail_on_nan_loss=False)
     with pytest.raises(NanLossDuringTrainingError):
         estimator(tmp_path / "stops").train(broken, hooks=[stops])
-
-
-def test_timer() -> None:
-    clock = HandClock()
-    timer = SecondOrStepTimer(every_secs=10, clock=clock)
-    assert timer.should_trigger_for_step(1)
-    assert timer.update_last_triggered_step(1) == (None, None)
-    clock.time = 9.0
-    assert not timer.should_trigger_for_step(5)
-    clock.time = 10.0
-    assert timer.should_trigger_for_step(6)
-    assert not timer.should_trigger_for_step(1)
-    assert timer.update_last_triggered_step(6) == (10.0, 5)
-    with pytest.raises(InputError, match="either seconds or steps"):
-        SecondOrStepTimer()
-
-
-class Listener(CheckpointSaverListener):
-    def __init__(self) -> None:
-        self.seen: list[Any] = []
-
-    def begin(self) -> None:
-        self.seen.append("begin")
-
-    def before_save(self, session: Any, global_step_value: int) -> None:
-        self.seen.append(("before", global_step_value))
-
-    def after_save(self, session: Any, global_step_value: int) -> bool:
-        self.seen.append(("after", global_step_value))
-        return global_step_value == 3
-
-    def end(self, session: Any, global_step_value: int) -> None:
-        self.seen.append(("end", global_step_value))
-
-
-def test_checkpoints_by_seconds_and_listeners(tmp_path: Path) -> None:
-    clock, listener = HandClock(), Listener()
-
-    class Time(SessionRunHook):
-        def before_run(self, run_context: Any) -> None:
-            clock.time += 4.0
-
-    saver = CheckpointSaverHook(tmp_path, save_secs=10, listeners=[listener], keep=2, clock=clock)
-    estimator(tmp_path).train(dataset, hooks=[Time(), saver])
-    moments = [("before", 0), ("after", 0), ("before", 3), ("after", 3)]
-    assert listener.seen == ["begin", *moments, ("end", 3)]
-    assert sorted(file.name for file in tmp_path.glob("model*")) == [
-        "model.ckpt-0.safetensors",
-        "model.ckpt-3.safetensors",
-    ]
-    with pytest.raises(InputError, match="saving_listeners has 1 of type int"):
-        estimator(tmp_path).train(dataset, saving_listeners=[1])
-
-
-def events(folder: Path) -> list[tuple[int, str, float]]:
-    found = []
-    for file in sorted(folder.glob("events.*")):
-        data = file.read_bytes()
-        while data:
-            length = int.from_bytes(data[:8], "little")
-            event = Event.FromString(data[12 : 12 + length])
-            found += [(event.step, value.tag, value.simple_value) for value in event.summary.value]
-            data = data[16 + length :]
-    return found
-
-
-def test_event_files(tmp_path: Path) -> None:
-    trained = estimator(tmp_path, save_summary_steps=2, log_step_count_steps=2).train(dataset)
-    written = events(tmp_path)
-    assert [event for event in written if event[1] == "loss"] == [(1, "loss", 20.0), (3, "loss", 64.0)]
-    assert [event for event in written if event[1] == "mean"] == [(1, "mean", 2.0), (3, "mean", 8.0)]
-    assert [step for step, name, _ in written if name == "global_step/sec"] == [3]
-    trained.evaluate(dataset, steps=1, name="test")
-    found = {name: (step, value) for step, name, value in events(tmp_path / "eval_test")}
-    assert found["loss"] == (4, 12.0)
-    assert "checkpoint_path/text_summary" in found
-
-
-def test_profiles_of_steps(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO, "stratagem"):
-        hook = ProfilerHook(save_steps=2, output_dir=tmp_path / "profiles")
-        estimator(tmp_path / "model").train(dataset, hooks=[hook])
-    lines = [line for line in caplog.messages if line.startswith("Saved the profile")]
-    assert lines == [f"Saved the profile of step 3 into {tmp_path}/profiles."]
-    assert len(list(tmp_path.glob("profiles/plugins/profile/*/*.xplane.pb"))) == 1
-    with pytest.raises(InputError, match="either seconds or steps"):
-        ProfilerHook()
 
 
 def test_a_scaffold_gives_values_to_begin_with(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Training and evaluation under a `ParameterServerStrategy`: each step of a model function is one that a worker runs.
+"""Training and evaluation under a `ParameterServerStrategy`: workers run the steps of a model function.
 
 The chief calls the model function once, which makes variables and optimizers; the variables move to the parameter
 servers. Each worker calls it again with those, on batches of its own input function, and sends gradients, or what its
@@ -8,18 +8,19 @@ rows add to metrics. Hooks, checkpoints and log lines are the chief's: it hears 
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import weakref
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
 import jax
 
 from stratagem.core.errors import InputError, UnavailableError
 from stratagem.estimator import text
-from stratagem.estimator.inputs import InputFn, batches_of
-from stratagem.estimator.model_function import ModelFunction, Program, StepResults, own_value
+from stratagem.estimator.programs.model_function import ModelFunction, Program, StepResults, own_value
 from stratagem.estimator.updates import install
 from stratagem.mesh.mesh import Tree
 from stratagem.mesh.values import DistributedValues
@@ -28,11 +29,11 @@ from stratagem.ps.coordinator import ClusterCoordinator, RemoteValue
 from stratagem.ps.task import WorkerTask, current_task
 
 _AHEAD: Final = 2
-"""How many steps for each worker may be under way: one that runs, and one for when it has ended."""
+"""Steps that may be under way for each worker: one that runs, and one for when it has ended."""
 
 
 _executables: Final[weakref.WeakKeyDictionary[WorkerTask, Executables]] = weakref.WeakKeyDictionary()
-"""What a worker has compiled, for the next session of the same Estimator."""
+"""The programs that a worker has compiled, for the next session of the same Estimator."""
 
 
 class RemoteProgram(Program):
@@ -43,10 +44,7 @@ class RemoteProgram(Program):
         mode: To train or to evaluate.
         strategy: A `ParameterServerStrategy`.
         seed: Of what the model function draws; None for another one each time.
-        input_fn: Called on each worker.
-        params: What it gets as `params`.
-        config: What it gets as `config`.
-        forever: Whether a function that returns arrays, which are one batch, gives it again and again.
+        begin: Begins a pass over the data, on each worker.
 
     Raises:
         InputError: The strategy trains in rounds, or a worker's dataset is empty.
@@ -58,11 +56,7 @@ class RemoteProgram(Program):
         mode: str,
         strategy: Any,
         seed: int | None,
-        input_fn: InputFn,
-        params: Any,
-        config: Any,
-        *,
-        forever: bool,
+        begin: Callable[[], Generator[tuple[Tree, Tree]]],
     ) -> None:
         super().__init__(function, mode, strategy, seed)
         if strategy.synchronous:
@@ -72,22 +66,16 @@ class RemoteProgram(Program):
                 "Leave synchronous out; max_staleness bounds how old weights may be.",
             )
 
-        def make() -> Any:
-            return _Batches(lambda: batches_of(input_fn, mode, strategy, params, config, forever=forever))
-
         def step(batches: Iterator[Any]) -> tuple[int | None, Tree]:
             batch = next(batches, None)
             return (current_task().index, {}) if batch is None else (None, self.run(*batch))
 
         self._coordinator = ClusterCoordinator(strategy)
-        self._dataset = self._coordinator.create_per_worker_dataset(make)
+        self._dataset = self._coordinator.create_per_worker_dataset(functools.partial(_Batches, begin))
         self._scheduled = step
         self._under_way: deque[RemoteValue] = deque()
         self._left: float = math.inf
         self._at_end: set[int] = set()
-        self._prepare_like_a_batch()
-
-    def _prepare_like_a_batch(self) -> None:
         batch = self._fetched(self._coordinator.schedule(_first_batch, args=(self._dataset,)))
         self.prepare(*text.restored(batch))
 
@@ -95,7 +83,7 @@ class RemoteProgram(Program):
         """Let workers do steps; yield what each computed, in the order in which they were begun, for `step`.
 
         Args:
-            steps: How many; None for as many as there is data for.
+            steps: Number of steps; None for all of the data.
             max_steps: The global step to stop at; None for none.
         """
         if steps is not None:
@@ -124,7 +112,7 @@ class RemoteProgram(Program):
         return features
 
     def settle(self) -> None:
-        """Wait for all steps that were begun. What they computed is seen by nobody."""
+        """Wait for all steps that were begun; their results are dropped."""
         while self._under_way:
             self._settle_one()
 
@@ -165,18 +153,18 @@ class RemoteProgram(Program):
         )  # fmt: skip
 
 
+@dataclass(frozen=True, eq=False)
 class _Batches:
-    """What a worker's iterators are made of."""
+    """A worker's dataset: each of its iterators begins a pass."""
 
-    def __init__(self, begin: Callable[[], Generator[tuple[Tree, Tree]]]) -> None:
-        self._begin = begin
+    begin: Callable[[], Generator[tuple[Tree, Tree]]]
 
     def __iter__(self) -> Generator[tuple[Tree, Tree]]:
-        return self._begin()
+        return self.begin()
 
 
 def _first_batch(batches: _Batches) -> Tree:
-    """Return the batch that a worker's dataset begins with; its iterator begins there too."""
+    """Return the first batch of a worker's dataset; its iterators start with it too."""
     iterator = iter(batches)
     try:
         first = next(iterator)

@@ -31,7 +31,7 @@ class ModelCheckpoints:
         variables: What to save, by name; `global_step` among them.
         directory: The folder.
         keep: How many checkpoints to keep; None or 0 keeps all.
-        keep_every_n_hours: Keep for good, on top of those, one for this many hours.
+        keep_every_n_hours: Besides those, keep one for every period of this many hours.
         basename: Beginning of the names.
     """
 
@@ -83,7 +83,7 @@ def restore(variables: Mapping[str, Any], path: str | None) -> str | None:
 
     Args:
         variables: The variables by name.
-        path: The checkpoint, or None for none; of several workers, what the chief says counts.
+        path: The checkpoint, or None for none; with several workers, the chief's counts.
 
     Returns:
         The checkpoint that was restored.
@@ -123,7 +123,7 @@ def values_in(path: str) -> dict[str, np.ndarray]:
 
 @dataclass(frozen=True)
 class WarmStartSettings:
-    """Which weights to begin with (`tf.estimator.WarmStartSettings`).
+    """Initial weights from a checkpoint (`tf.estimator.WarmStartSettings`).
 
     Args:
         ckpt_to_initialize_from: A checkpoint, or a folder, whose newest is taken.
@@ -162,7 +162,6 @@ def warm_start(variables: Mapping[str, Any], settings: WarmStartSettings | str) 
         if path is None:
             raise CheckpointError(
                 f"warm_start_from is {settings.ckpt_to_initialize_from!r}, a folder without a checkpoint.",
-                "Training would begin with random weights.",
                 "Name a folder that an Estimator has trained into, or a checkpoint in it.",
             )
     values = values_in(path)
@@ -178,7 +177,6 @@ def warm_start(variables: Mapping[str, Any], settings: WarmStartSettings | str) 
             raise InputError(
                 f"warm_start_from: {name} has shape {tuple(variable.shape)}, and {path!r} has "
                 f"{'no such variable' if value is None else f'one of shape {value.shape}'}.",
-                "It would begin with random values.",
                 "Name those that are there: WarmStartSettings(path, vars_to_warm_start=..., "
                 "var_name_to_prev_var_name=...).",
             )

@@ -1,4 +1,4 @@
-"""Heads: what is made of logits. Loss, predictions and metrics of classifiers and regressors (`tf.estimator.Head`).
+"""Heads: loss, predictions and metrics of classifiers and regressors, from logits (`tf.estimator.Head`).
 
 Keys and numbers are those of Estimator's heads in TensorFlow 2. Source of the semantics:
 https://www.tensorflow.org/versions/r2.15/api_docs/python/tf/estimator/Head
@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import keras
 
 from stratagem.core.errors import InputError
+from stratagem.estimator.losses import cross_entropies
 from stratagem.estimator.spec import EstimatorSpec, ModeKeys
 from stratagem.estimator.text import Names, Text, Vocabulary, as_bytes
 from stratagem.tf.derivatives import sigmoid_cross_entropy
@@ -27,25 +28,25 @@ class Head(ABC):
     """Makes an `EstimatorSpec` of logits.
 
     Args:
-        weight_column: Key of the feature that says how much an example weighs, or a numeric column; None for all alike.
+        weight_column: Key of the feature with the weights of examples, or a numeric column; None for equal weights.
         loss_reduction: "sum_over_batch_size" for the mean over the batch of a replica, or "sum".
         name: Put behind the names of metrics.
+        loss_fn: Takes labels and logits, returns the losses of the examples in place of the head's own.
 
     Raises:
         InputError: There is no such reduction.
     """
 
     logits_dimension: int
-    """How many logits there are for each example."""
+    """Number of logits for each example."""
 
-    def __init__(self, weight_column: Any, loss_reduction: str, name: str | None) -> None:
+    def __init__(
+        self, weight_column: Any, loss_reduction: str, name: str | None, loss_fn: Callable[..., Any] | None = None
+    ) -> None:
         if loss_reduction not in (*_MEANS, *_SUMS):
-            raise InputError(
-                f"loss_reduction is {loss_reduction!r}.",
-                "How the losses of examples become one is not known.",
-                'Write "sum_over_batch_size" or "sum".',
-            )
+            raise InputError(f"loss_reduction is {loss_reduction!r}.", 'Write "sum_over_batch_size" or "sum".')
         self._weight_column = weight_column
+        self._loss_fn = loss_fn
         self._sums = loss_reduction in _SUMS
         self.name = name
 
@@ -66,13 +67,13 @@ class Head(ABC):
             logits: Of shape (rows, logits_dimension).
         """
 
-    @abstractmethod
     def checked_labels(self, labels: Any) -> jax.Array:
         """Return labels as numbers with a row for each example.
 
         Raises:
             InputError: There are none, or they have another shape.
         """
+        return _column(labels, self.logits_dimension).astype("float32")
 
     @abstractmethod
     def metrics(self, labels: jax.Array, predictions: Mapping[str, Any], weights: Any) -> dict[str, keras.Metric]:
@@ -112,7 +113,7 @@ class Head(ABC):
             return EstimatorSpec(mode, predictions=predictions)
         labels = self.checked_labels(labels)
         weights = self._weights(features)
-        losses = self.losses(labels, logits)
+        losses = self._losses(labels, logits)
         weighted = losses if weights is None else losses * weights
         loss: Any = jnp.sum(weighted) if self._sums else jnp.mean(weighted)
         loss = sum(regularization_losses or (), loss)
@@ -126,12 +127,16 @@ class Head(ABC):
         named = {f"{key}{behind}": metric for key, metric in metrics.items()}
         return EstimatorSpec(mode, loss=loss, predictions=predictions, eval_metric_ops=named)
 
+    def _losses(self, labels: Any, logits: jax.Array) -> jax.Array:
+        if self._loss_fn is None:
+            return self.losses(labels, logits)
+        return jnp.asarray(self._loss_fn(labels=labels, logits=logits))
+
     def _checked_logits(self, logits: Any) -> jax.Array:
         logits = jnp.asarray(logits)
         if logits.ndim < 2 or logits.shape[-1] != self.logits_dimension:
             raise InputError(
                 f"{type(self).__name__} was given logits of shape {logits.shape}.",
-                f"Its last axis has to have {self.logits_dimension}.",
                 f"Let the last layer have {self.logits_dimension} unit(s), or make the head for another number.",
             )
         return logits
@@ -139,59 +144,63 @@ class Head(ABC):
     def _weights(self, features: Any) -> Any:
         if self._weight_column is None:
             return None
-        key = getattr(self._weight_column, "key", self._weight_column)
+        key = getattr(self._weight_column, "name", self._weight_column)
         if not isinstance(features, Mapping) or key not in features:
             raise InputError(
                 f"weight_column is {key!r}, and features have no such key.",
-                "How much examples weigh is not known.",
                 f"Let input_fn return a dictionary of features with {key!r} in it.",
             )
         return jnp.reshape(jnp.asarray(features[key], "float32"), (-1, 1))
 
 
-class _Classes:
-    """The classes of a head, and their names.
+class _ExclusiveClasses(Head):
+    """A head whose classes exclude each other: their numbers and their names.
 
     Args:
-        count: How many there are.
+        count: How many classes there are.
         vocabulary: Their names, which labels then are; None where labels are numbers.
+        options: Other arguments of `Head`.
     """
 
-    def __init__(self, count: int, vocabulary: Sequence[Any] | None) -> None:
+    def __init__(self, count: int, vocabulary: Sequence[Any] | None, *options: Any) -> None:
+        super().__init__(*options)
         if vocabulary is not None and len(vocabulary) != count:
             raise InputError(
                 f"label_vocabulary has {len(vocabulary)} names, for {count} classes.",
-                "A class would have no name.",
                 f"Give {count} names, or n_classes={len(vocabulary)}.",
             )
         words = [str(number) for number in range(count)] if vocabulary is None else vocabulary
-        self.names = tuple(as_bytes(word) for word in words)
+        self._names = tuple(as_bytes(word) for word in words)
         self._vocabulary = None if vocabulary is None else Vocabulary(vocabulary)
 
-    def numbers(self, labels: Any) -> jax.Array:
+    def _class_numbers(self, labels: Any) -> jax.Array:
         """Return labels as class numbers of shape (rows, 1)."""
         if isinstance(labels, Text):
             if self._vocabulary is None:
                 raise InputError(
                     "Labels are text, and the classifier has no label_vocabulary.",
-                    "Which word is which class is not known.",
                     'Write label_vocabulary=["setosa", "versicolor", ...], or give class numbers.',
                 )
             labels = self._vocabulary.places(labels)
         return _column(labels, 1)
 
-    def predicted(self, numbers: jax.Array) -> dict[str, Any]:
-        """Return what is said about the class of each example."""
-        every = jnp.broadcast_to(jnp.arange(len(self.names)), (numbers.shape[0], len(self.names)))
+    def _losses(self, labels: Any, logits: jax.Array) -> jax.Array:
+        return _column(super()._losses(labels, logits), 1)
+
+    def _predicted(self, scores: jax.Array) -> dict[str, Any]:
+        """Return the predicted class of each example, the one with the greatest score, and its names."""
+        numbers = jnp.argmax(scores, axis=-1)[:, None]
+        every = jnp.broadcast_to(jnp.arange(len(self._names)), (numbers.shape[0], len(self._names)))
         return {
-            "class_ids": numbers[:, None],
-            "classes": Names(numbers[:, None], self.names),
+            "probabilities": jax.nn.softmax(scores),
+            "class_ids": numbers,
+            "classes": Names(numbers, self._names),
             "all_class_ids": every,
-            "all_classes": Names(every, self.names),
+            "all_classes": Names(every, self._names),
         }
 
 
-class BinaryClassHead(Head):
+class BinaryClassHead(_ExclusiveClasses):
     """Two classes, one logit (`tf.estimator.BinaryClassHead`).
 
     Args:
@@ -214,24 +223,19 @@ class BinaryClassHead(Head):
         loss_fn: Callable[..., Any] | None = None,
         name: str | None = None,
     ) -> None:
-        super().__init__(weight_column, loss_reduction, name)
-        self._classes = _Classes(2, label_vocabulary)
+        super().__init__(2, label_vocabulary, weight_column, loss_reduction, name, loss_fn)
         self._thresholds = tuple(thresholds or ())
-        self._loss_fn = loss_fn
 
     def checked_labels(self, labels: Any) -> jax.Array:
-        numbers = self._classes.numbers(labels).astype("float32")
+        numbers = self._class_numbers(labels).astype("float32")
         return jnp.where((numbers >= 0) & (numbers <= 1), numbers, jnp.nan)
 
     def losses(self, labels: Any, logits: jax.Array) -> jax.Array:
-        if self._loss_fn is not None:
-            return _column(self._loss_fn(labels=labels, logits=logits), 1)
         return sigmoid_cross_entropy(labels, logits)
 
     def predictions(self, logits: jax.Array) -> dict[str, Any]:
         both = jnp.concatenate([jnp.zeros_like(logits), logits], axis=-1)
-        found = {"logits": logits, "logistic": jax.nn.sigmoid(logits), "probabilities": jax.nn.softmax(both)}
-        return {**found, **self._classes.predicted(jnp.argmax(both, axis=-1))}
+        return {"logits": logits, "logistic": jax.nn.sigmoid(logits), **self._predicted(both)}
 
     def metrics(self, labels: jax.Array, predictions: Mapping[str, Any], weights: Any) -> dict[str, keras.Metric]:
         chosen, likely = predictions["class_ids"], predictions["logistic"]
@@ -255,7 +259,7 @@ class BinaryClassHead(Head):
         return found
 
 
-class MultiClassHead(Head):
+class MultiClassHead(_ExclusiveClasses):
     """Several classes that exclude each other (`tf.estimator.MultiClassHead`).
 
     Args:
@@ -279,30 +283,22 @@ class MultiClassHead(Head):
         loss_fn: Callable[..., Any] | None = None,
         name: str | None = None,
     ) -> None:
-        super().__init__(weight_column, loss_reduction, name)
         if not isinstance(n_classes, int) or n_classes < 3:
             raise InputError(
                 f"MultiClassHead was given n_classes={n_classes!r}.",
-                "It is for three classes or more.",
                 "Write a whole number from 3 on, or use BinaryClassHead.",
             )
+        super().__init__(n_classes, label_vocabulary, weight_column, loss_reduction, name, loss_fn)
         self.logits_dimension = n_classes
-        self._classes = _Classes(n_classes, label_vocabulary)
-        self._loss_fn = loss_fn
 
     def checked_labels(self, labels: Any) -> jax.Array:
-        return self._classes.numbers(labels).astype("int32")
+        return self._class_numbers(labels).astype("int32")
 
     def losses(self, labels: Any, logits: jax.Array) -> jax.Array:
-        if self._loss_fn is not None:
-            return _column(self._loss_fn(labels=labels, logits=logits), 1)
-        inside = (labels >= 0) & (labels < self.logits_dimension)
-        found = -jnp.take_along_axis(jax.nn.log_softmax(logits), jnp.where(inside, labels, 0), axis=-1)
-        return jnp.where(inside, found, jnp.nan)
+        return cross_entropies(labels[..., 0], logits)[..., None]
 
     def predictions(self, logits: jax.Array) -> dict[str, Any]:
-        found = {"logits": logits, "probabilities": jax.nn.softmax(logits)}
-        return {**found, **self._classes.predicted(jnp.argmax(logits, axis=-1))}
+        return {"logits": logits, **self._predicted(logits)}
 
     def metrics(self, labels: jax.Array, predictions: Mapping[str, Any], weights: Any) -> dict[str, keras.Metric]:
         matches = (predictions["class_ids"] == labels).astype("float32")
@@ -331,17 +327,12 @@ class RegressionHead(Head):
         inverse_link_fn: Callable[[Any], Any] | None = None,
         name: str | None = None,
     ) -> None:
-        super().__init__(weight_column, loss_reduction, name)
+        super().__init__(weight_column, loss_reduction, name, loss_fn)
         self.logits_dimension = label_dimension
-        self._loss_fn = loss_fn
         self._inverse_link_fn = inverse_link_fn
 
-    def checked_labels(self, labels: Any) -> jax.Array:
-        return _column(labels, self.logits_dimension).astype("float32")
-
     def losses(self, labels: Any, logits: jax.Array) -> jax.Array:
-        found = jnp.square(labels - logits) if self._loss_fn is None else self._loss_fn(labels=labels, logits=logits)
-        return jnp.asarray(found)
+        return jnp.square(labels - logits)
 
     def predictions(self, logits: jax.Array) -> dict[str, Any]:
         if self._inverse_link_fn is None:
@@ -375,12 +366,8 @@ class MultiLabelHead(Head):
         super().__init__(weight_column, loss_reduction, name)
         self.logits_dimension = n_classes
 
-    def checked_labels(self, labels: Any) -> jax.Array:
-        return _column(labels, self.logits_dimension).astype("float32")
-
     def losses(self, labels: Any, logits: jax.Array) -> jax.Array:
-        found = sigmoid_cross_entropy(labels, logits)
-        return jnp.mean(found, axis=-1, keepdims=True)
+        return jnp.mean(sigmoid_cross_entropy(labels, logits), axis=-1, keepdims=True)
 
     def predictions(self, logits: jax.Array) -> dict[str, Any]:
         return {"logits": logits, "probabilities": jax.nn.sigmoid(logits)}
@@ -394,7 +381,7 @@ class MultiLabelHead(Head):
 
 
 class _BetterOfTwo(keras.metrics.Mean):
-    """How often it would be right to always say the class that is more frequent."""
+    """The accuracy of always saying the class that is more frequent."""
 
     def result(self) -> Any:
         mean: Any = super().result()
@@ -432,25 +419,16 @@ def _train_op(
 def _column(labels: Any, width: int) -> jax.Array:
     """Return labels of shape (rows, width), from (rows,) as well where the width is 1."""
     if labels is None:
-        raise InputError(
-            "input_fn gives no labels.",
-            "There is nothing to train for, and nothing to compare with.",
-            "Let input_fn return (features, labels).",
-        )
+        raise InputError("input_fn gives no labels.", "Let input_fn return (features, labels).")
     if isinstance(labels, Mapping | Text):
         raise InputError(
             f"Labels are {'a dictionary' if isinstance(labels, Mapping) else 'text'}.",
-            "This head takes one tensor of numbers.",
-            "Let input_fn return (features, labels) with labels of one kind.",
+            "Let input_fn return (features, labels) with one tensor of numbers as labels.",
         )
     labels = jnp.asarray(labels)
     labels = labels[:, None] if labels.ndim == 1 else labels
     if labels.ndim != 2 or labels.shape[-1] != width:
-        raise InputError(
-            f"Labels have shape {labels.shape}.",
-            f"This head takes {width} for each example.",
-            f"Let input_fn return labels of shape (rows, {width}).",
-        )
+        raise InputError(f"Labels have shape {labels.shape}.", f"Let input_fn return labels of shape (rows, {width}).")
     return labels
 
 

@@ -1,4 +1,4 @@
-"""What evaluations and predictions return."""
+"""Results of evaluations and predictions, as the Estimator returns them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import jax
 import numpy as np
 
 from stratagem.core.errors import InputError
+from stratagem.estimator.hooks.base import LOSS
 from stratagem.estimator.log import say
-from stratagem.estimator.model_function import Program, own_value
-from stratagem.estimator.session import GLOBAL_STEP, LOSS
+from stratagem.estimator.programs.model_function import Program, own_value
 from stratagem.estimator.spec import metric_of
 from stratagem.estimator.summary import event_file
+from stratagem.estimator.variables import GLOBAL_STEP
 
 
 def metrics_of(program: Program, losses: Sequence[Any], global_step: int) -> dict[str, Any]:
@@ -53,7 +54,7 @@ def report(metrics: Mapping[str, Any], path: str | None, folder: str | None) -> 
 
 
 def chosen(predictions: Any, keys: str | Sequence[str] | None) -> Any:
-    """Return those of the predictions that were asked for.
+    """Select predictions by their keys.
 
     Args:
         predictions: A tensor, or tensors by name.
@@ -68,7 +69,6 @@ def chosen(predictions: Any, keys: str | Sequence[str] | None) -> Any:
     if not isinstance(predictions, Mapping):
         raise InputError(
             f"predict was given predict_keys={keys}, and the predictions of model_fn are one tensor.",
-            "It has no keys.",
             'Let model_fn return predictions={"logits": logits}, or leave predict_keys out.',
         )
     found = {key: value for key, value in predictions.items() if key in keys}
@@ -95,7 +95,6 @@ def examples(predictions: Any) -> Iterator[Any]:
     if len(sizes) != 1 or None in sizes:
         raise InputError(
             f"The predictions have shapes {', '.join(str(leaf.shape) for leaf in leaves)}.",
-            "They cannot be taken apart into examples: their first sizes differ.",
             "Let each have a row for each example, or write predict(..., yield_single_examples=False).",
         )
     for row in range(sizes.pop() or 0):

@@ -10,19 +10,17 @@ import keras
 import numpy as np
 
 from stratagem.core.errors import InputError
-from stratagem.estimator.hooks.base import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
+from stratagem.estimator.hooks.base import LOSS, SessionRunContext, SessionRunHook, SessionRunValues
 from stratagem.estimator.hooks.steps import NanTensorHook
 from stratagem.estimator.log import say
-from stratagem.estimator.model_function import Program, StepResults
+from stratagem.estimator.programs.model_function import Program, StepResults
 from stratagem.estimator.running_call import counting_in
+from stratagem.estimator.variables import GLOBAL_STEP
 from stratagem.mesh.mesh import Tree
-
-LOSS = "loss"
-GLOBAL_STEP = "global_step"
 
 
 class Session:
-    """What hooks see of an Estimator at work: its variables, its steps (`tf.compat.v1.train.MonitoredSession`).
+    """An Estimator at work, as hooks see it: its variables, its steps (`tf.compat.v1.train.MonitoredSession`).
 
     Args:
         program: The program, prepared.
@@ -59,7 +57,7 @@ class Session:
         return self._fetched(fetches, self.global_step)
 
     def begin(self, give_values: Callable[[], str | None]) -> None:
-        """Begin: hooks hear of it before and after the variables get their values.
+        """Start, calling hooks before and after the variables get their values.
 
         Args:
             give_values: Restores the variables; returns of which checkpoint, if there is one.
@@ -79,10 +77,10 @@ class Session:
                 hook.after_create_session(self, None)
 
     def settle(self) -> None:
-        """Wait for steps that workers have begun; they count. Look at the losses that nobody has looked at.
+        """Wait for the steps that workers have begun, and check the losses that have not been checked.
 
         Raises:
-            NanLossDuringTrainingError: One is NaN: nothing is to be saved then.
+            NanLossDuringTrainingError: One is NaN; nothing is to be saved then.
         """
         self.program.settle()
         for hook in self.hooks:
@@ -127,12 +125,10 @@ class Session:
         elif self.program.is_training:
             self.global_step = before + 1
         for hook, args in zip(self.hooks, wanted, strict=True):
-            hook.after_run(context, SessionRunValues(self._results(args, before)))
+            fetched = None if args is None else self._fetched(args.fetches, before)
+            hook.after_run(context, SessionRunValues(fetched))
         self._stop = self._stop or context.stop_requested
         return results
-
-    def _results(self, args: SessionRunArgs | None, global_step: int) -> Any:
-        return None if args is None else self._fetched(args.fetches, global_step)
 
     def _fetched(self, fetches: Any, global_step: int) -> Any:
         def value(fetch: Any) -> Any:
@@ -147,7 +143,7 @@ class Session:
                 )
             return found
 
-        return None if fetches is None else jax.tree.map(value, fetches, is_leaf=_is_fetch)
+        return jax.tree.map(value, fetches, is_leaf=lambda leaf: isinstance(leaf, keras.Variable | str))
 
     def _value(self, fetch: Any, global_step: int) -> Any:
         if fetch is self.program.store.global_step or (isinstance(fetch, str) and fetch == GLOBAL_STEP):
@@ -164,13 +160,10 @@ class Session:
 
     def _value_of_name(self, name: str) -> Any:
         """Return a tensor of the last step, or a variable."""
-        if self.last is not None and name in self.program.named:
-            return self.last.fetch(self.program.named[name])
-        if self.last is not None and name == LOSS:
-            return self.last.loss
+        if self.last is not None:
+            if name in self.program.named:
+                return self.last.fetch(self.program.named[name])
+            if name == LOSS:
+                return self.last.loss
         variable = self.variables.get(name)
         return None if variable is None else np.asarray(variable.value)
-
-
-def _is_fetch(leaf: object) -> bool:
-    return isinstance(leaf, keras.Variable | str)

@@ -1,0 +1,1 @@
+"""Programs: the compiled steps of a model function, one for each mode, with their variables and checkpoints."""
