@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stratagem.core.errors import InputError
+from stratagem.core.split import even_part
 from stratagem.core.types import InputContext
 from stratagem.data.batches import Batch, DatasetIterator, RowsOf, State, whole
 from stratagem.data.blocks import ColumnsBlock
@@ -113,14 +114,8 @@ class Rehearsal:
 
 
 def balanced(workers: int, worker: int) -> RowsOf:
-    """Return the rows of a batch that a worker reads; the first ones have one more where a batch does not divide."""
-
-    def rows_of(rows: int) -> slice:
-        least, more = divmod(rows, workers)
-        start = worker * least + min(worker, more)
-        return slice(start, start + least + (worker < more))
-
-    return rows_of
+    """Return the rows of a batch that a worker reads; the first workers read one more where a batch does not divide."""
+    return lambda rows: even_part(rows, workers, worker)
 
 
 def state_after(dataset: Dataset, rows_of: RowsOf, steps: int) -> State:
