@@ -50,7 +50,6 @@ def with_random_seeds(node: Node, seeds: list[int]) -> Node:
     if len(seeds) != len(present):
         raise InputError(
             f"There are {len(seeds)} seeds for a dataset with {len(present)} shuffles.",
-            "The order of the examples would not be the one that was meant.",
             "Build the same dataset on every worker, and when resuming the one that the state was taken from.",
         )
     if seeds == present:
@@ -115,9 +114,7 @@ class DatasetIterator(Generic[Item]):
             iteration, consumed, seeds = int(state["iteration"]), int(state["batches"]), list(state["seeds"])
         except (KeyError, TypeError, ValueError):
             raise InputError(
-                f"The state of a dataset is {state!r}.",
-                "Where to go on is not known; examples would be repeated or lost.",
-                "Give set_state what get_state returned.",
+                f"The state of a dataset is {state!r}.", "Give set_state what get_state returned."
             ) from None
         node = with_random_seeds(self._node, seeds)
         self._stop()

@@ -249,7 +249,6 @@ def _common_length(columns: Tree) -> int:
     found = ", ".join(f"{name} {shape}" for name, shape in zip(component_names(columns), shapes, strict=True))
     raise InputError(
         f"The elements of the dataset have no common batch dimension; their shapes are: {found or 'none'}.",
-        "An element could not be divided into rows.",
         "Write dataset.batch(GLOBAL_BATCH_SIZE) before the dataset goes to fit or to a strategy, "
         "and unbatch() only after batch().",
     )
@@ -328,7 +327,6 @@ class ZipBlock(Block):
         if len({len(block) for block in inner}) > 1:
             raise InputError(
                 f"Dataset.zip met batches of {' and '.join(str(len(block)) for block in inner)} rows.",
-                "Their rows do not belong together one by one.",
                 "Zip first and batch afterwards: Dataset.zip((a, b)).batch(GLOBAL_BATCH_SIZE).",
             )
         return ZipBlock(self._structure, inner)

@@ -12,9 +12,7 @@ from stratagem.core.errors import InputError
 def function(name: str, value: Any) -> Callable[..., Any]:
     """Return `value`, which must be callable."""
     if not callable(value):
-        raise InputError(
-            f"{name} is {value!r}.", "It cannot be called on the elements.", "Give a function or a lambda."
-        )
+        raise InputError(f"{name} is {value!r}.", "Give a function or a lambda.")
     return value
 
 
@@ -35,11 +33,7 @@ def shard(num_shards: Any, index: Any) -> None:
     count = integer("num_shards", num_shards, 1, "Write the number of parts.")
     which = integer("index", index, 0, f"Write one of 0 ... {count - 1}.")
     if which >= count:
-        raise InputError(
-            f"index is {which}, num_shards is {count}.",
-            "There is no such part.",
-            f"Write an index from 0 to {count - 1}.",
-        )
+        raise InputError(f"index is {which}, num_shards is {count}.", f"Write an index from 0 to {count - 1}.")
 
 
 def weights(value: Any, count: int) -> list[float]:
@@ -51,7 +45,6 @@ def weights(value: Any, count: int) -> list[float]:
     if len(numbers) != count or not all(0 <= weight < float("inf") for weight in numbers) or not any(numbers):
         raise InputError(
             f"weights is {value!r}, for {count} datasets.",
-            "How often to draw from each is not known.",
             "Write a list with one number for each, 0 or above, not all of them 0.",
         )
     return numbers

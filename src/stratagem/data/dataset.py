@@ -149,9 +149,7 @@ class Dataset:
             )
         if output_signature is not None and (output_types is not None or output_shapes is not None):
             raise InputError(
-                "Both output_signature and output_types or output_shapes are given.",
-                "They could contradict each other.",
-                "Give output_signature alone.",
+                "Both output_signature and output_types or output_shapes are given.", "Give output_signature alone."
             )
         if output_types is not None:
             output_signature = signature_of(output_types, output_shapes)
@@ -193,7 +191,6 @@ class Dataset:
         except (TypeError, ValueError) as error:
             raise InputError(
                 f"Dataset.range got {args}: {error}.",
-                "The numbers are not known.",
                 "Write range(stop), range(start, stop) or range(start, stop, step) with integers.",
             ) from None
         return Dataset(Indexed(RangeSource(numbers)), Options())
@@ -238,7 +235,6 @@ class Dataset:
         if not leaves or not all(isinstance(leaf, Dataset) for leaf in leaves):
             raise InputError(
                 f"Dataset.zip got {', '.join(type(leaf).__name__ for leaf in leaves) or 'nothing'}.",
-                "Only datasets can be read side by side.",
                 "Write Dataset.zip((a, b)) with datasets; arrays become one through Dataset.from_tensor_slices.",
             )
         options = Options()
@@ -320,7 +316,6 @@ class Dataset:
         if not isinstance(dataset, Dataset):
             raise InputError(
                 f"concatenate got {type(dataset).__name__}.",
-                "Only a dataset has elements to append.",
                 "Make a dataset of it first: Dataset.from_tensor_slices(...).",
             )
         return Dataset(Concatenate(self._node, dataset._node), self._options.merged(dataset._options))
@@ -644,7 +639,6 @@ class Dataset:
         if not isinstance(options, Options):
             raise InputError(
                 f"with_options got {type(options).__module__}.{type(options).__qualname__}.",
-                "The options could not be read.",
                 "Write options = stratagem.data.Options() and set its attributes.",
             )
         return self._with(self._options.merged(options))
@@ -874,7 +868,6 @@ def _nodes(operation: str, datasets: Iterable[Any]) -> list[Node]:
     if not found or not all(isinstance(dataset, Dataset) for dataset in found):
         raise InputError(
             f"{operation} got {', '.join(type(dataset).__name__ for dataset in found) or 'no dataset'}.",
-            "Only datasets have elements.",
             "Make a dataset of arrays first: Dataset.from_tensor_slices(...).",
         )
     return [dataset._node for dataset in found]
@@ -885,7 +878,6 @@ def _dataset_of(function: Callable[..., Any], element: Tree) -> Node:
     if not isinstance(dataset, Dataset):
         raise InputError(
             f"The function {name_of(function)} given to interleave or flat_map returned {type(dataset).__name__}.",
-            "Only a dataset has elements to read.",
             "Return a stratagem.data.Dataset, such as TFRecordDataset(file_name); map takes any other function.",
         )
     return dataset._node

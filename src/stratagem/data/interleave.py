@@ -127,7 +127,6 @@ class Interleave(Seeded):
             return part.spec
         raise InputError(
             "The dataset is empty before interleave or flat_map.",
-            "What the elements look like is known only from the first dataset that map_func makes.",
             "Give it a dataset with at least one element, such as a file name.",
         )
 

@@ -54,7 +54,6 @@ class ObjectSource:
         if not len(self):
             raise InputError(
                 f"The {type(self._value).__name__} given to from_source is empty.",
-                "What an element looks like is not known.",
                 "Give one with at least one element.",
             )
         return spec_of(as_arrays(self._read([0])[0]))

@@ -49,7 +49,6 @@ class Padding:
         except ValueError as error:
             raise InputError(
                 f"padded_batch met elements, padded_shapes or padding_values that nest differently: {error}.",
-                "Which shape belongs to which component is not known.",
                 f"Nest all of them alike; an element here has the components {', '.join(names)}.",
             ) from None
         leaves = zip(names, zip(*rows, strict=True), shapes, values, strict=True)
@@ -93,7 +92,6 @@ def _padded(name: str, arrays: Sequence[Any], shape: Any, value: Any) -> np.ndar
     if ranks != {len(sizes)}:
         raise InputError(
             f"Component {name} has elements with {' and '.join(map(str, sorted(ranks)))} axes, padded to {sizes}.",
-            "Elements with different numbers of axes cannot be filled up to one shape.",
             "Write padded_shapes with one size (or None) for each axis of an element, without the batch.",
         )
     largest = np.max([np.shape(array) for array in arrays], axis=0).tolist()
@@ -101,7 +99,6 @@ def _padded(name: str, arrays: Sequence[Any], shape: Any, value: Any) -> np.ndar
     if any(most > size for most, size in zip(largest, full, strict=True)):
         raise InputError(
             f"Component {name} has an element of a size of {largest}, padded_shapes says {full}.",
-            "Padding never cuts anything off.",
             "Write larger padded_shapes, None for the largest of a batch, or cut the elements with map.",
         )
     dtype = arrays[0].dtype

@@ -254,7 +254,6 @@ class Concatenate(Node):
             names = " and ".join(", ".join(component_names(node.spec)) for node in self.inputs)
             raise InputError(
                 f"concatenate got datasets whose elements are built differently: {names}.",
-                "A step of training could not take the elements of both.",
                 "Bring them to the same tuples and dicts first, with dataset.map(...).",
             )
         return structure.unflatten([spec.merged(later) for spec, later in zip(first, second, strict=True)])

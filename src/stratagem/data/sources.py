@@ -54,7 +54,6 @@ class ArraySource:
             found = ", ".join(f"{name} {leaf.shape}" for name, leaf in zip(names, self._leaves, strict=True))
             raise InputError(
                 f"The arrays differ in their first dimension, or have none; their shapes are: {found or 'none'}.",
-                "Slice number i could not be taken from each of them.",
                 "Give arrays whose first dimension counts the same examples; one element as it is goes to "
                 "Dataset.from_tensors.",
             )
@@ -187,7 +186,6 @@ class Generated(Node):
             return spec_of(element)
         raise InputError(
             "The generator yields nothing and has no output_signature.",
-            "What an element looks like is not known.",
             "Write output_signature=(stratagem.data.TensorSpec(shape, dtype), ...).",
         )
 
@@ -222,7 +220,6 @@ class _Check:
         except ValueError as error:
             raise InputError(
                 f"The generator yielded an element unlike its output_signature: {error}.",
-                "The components could not be told apart.",
                 "Yield the same tuples and dicts as output_signature has.",
             ) from None
         arrays = [self._convert(k, value) for k, value in enumerate(values)]
@@ -235,14 +232,12 @@ class _Check:
         except (TypeError, ValueError) as error:
             raise InputError(
                 f"The generator yielded, as component {self._names[k]}, what is no {spec.dtype} array: {error}.",
-                "The element could not be stored.",
                 "Correct the dtype in output_signature, or what the generator yields.",
             ) from None
         if not spec.admits(array.shape):
             raise InputError(
                 f"The generator yielded component {self._names[k]} of shape {array.shape}; "
                 f"its output_signature says {spec.shape}.",
-                "Later steps rely on the shape.",
                 "Correct output_signature (None stands for a size that varies), or what the generator yields.",
             )
         return array[()]

@@ -75,7 +75,6 @@ def as_array(value: Any) -> Any:
     except ValueError as error:
         raise InputError(
             f"A list could not become an array: {error}.",
-            "Elements of a dataset are arrays, and an array has a regular shape.",
             "Make all rows of the list equally long, or use Dataset.from_generator.",
         ) from None
     if not _holds_python_numbers(value):
@@ -134,7 +133,6 @@ def stack(elements: Sequence[Tree]) -> Tree:
             raise InputError(
                 f"Elements of one batch are built differently: one has {', '.join(component_names(elements[0]))}, "
                 f"another {', '.join(component_names(element))}.",
-                "They could not be joined into one batch.",
                 "Let the function or generator return the same tuples and dicts for every element.",
             )
     columns = []

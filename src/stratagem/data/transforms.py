@@ -71,7 +71,6 @@ class MapFunction:
         if not leaves:
             raise InputError(
                 f"The function {name_of(self._function)} given to map returned {structure.unflatten([])!r}.",
-                "The dataset would have no content.",
                 "Return the new element from the function.",
             )
         return structure.unflatten([as_array(leaf) for leaf in leaves])
@@ -110,9 +109,7 @@ class Map(Node):
         first = self.stream((0,)).pull(1)
         if first is None:
             raise InputError(
-                f"The dataset is empty before {self.function}.",
-                "What the function returns is known only from calling it on an element.",
-                "Give map a dataset with at least one element.",
+                f"The dataset is empty before {self.function}.", "Give map a dataset with at least one element."
             )
         return spec_of(first.elements()[0])
 
@@ -157,7 +154,6 @@ class Filter(Node):
         if verdict.shape != () or verdict.dtype != np.bool_:
             raise InputError(
                 f"The predicate {name_of(self._predicate)} returned {verdict!r}.",
-                "Whether to keep the element is one True or False.",
                 "Return one boolean, for example through numpy.all(...).",
             )
         return bool(verdict)

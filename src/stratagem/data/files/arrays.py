@@ -69,7 +69,6 @@ class _NumpyFormat:
             shapes = ", ".join(f"{array.name} {array.shape}" for array in found)
             raise InputError(
                 f"The arrays in {path} differ in their first dimension, or have none: {shapes or 'no array'}.",
-                "Row number i could not be taken from each of them.",
                 "Save arrays whose first dimension counts the same examples.",
             )
         return found[0].shape[0], arrays

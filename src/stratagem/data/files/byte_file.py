@@ -47,11 +47,7 @@ class ByteFile:
         status = os.fstat(self._descriptor)
         self.size = status.st_size
         if stat.S_ISDIR(status.st_mode):
-            raise InputError(
-                f"{path} is a folder.",
-                "Only a file has records.",
-                "Name the files in it, for example with sorted(glob.glob(...)).",
-            )
+            raise InputError(f"{path} is a folder.", "Name the files in it, for example with sorted(glob.glob(...)).")
 
     def read(self, start: int, size: int) -> bytes:
         """Return exactly the bytes from `start` to `start + size`.
@@ -69,7 +65,6 @@ class ByteFile:
             raise InputError(
                 f"{self.path} ends at byte {os.fstat(self._descriptor).st_size}; it had {self.size} bytes when it "
                 "was opened.",
-                "Its records are no longer where they were.",
                 "Leave the files of a dataset alone while it is in use; start again.",
             )
         return found
@@ -96,6 +91,5 @@ def unreadable(path: str, error: OSError) -> InputError:
     """Return the error for a file that the system does not let us read."""
     return InputError(
         f"{path} cannot be read: {error.strerror}.",
-        "Its records would be missing.",
         "Check the name and the rights of the file, and that this machine sees the same folders as the others.",
     )

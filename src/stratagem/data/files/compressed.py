@@ -25,11 +25,7 @@ def checked_compression(compression_type: str | None) -> str | None:
     """
     if not compression_type or compression_type in _WINDOWS:
         return compression_type or None
-    raise InputError(
-        f"compression_type is {compression_type!r}.",
-        "The files could not be read.",
-        'Write "GZIP", "ZLIB", or None.',
-    )
+    raise InputError(f"compression_type is {compression_type!r}.", 'Write "GZIP", "ZLIB", or None.')
 
 
 def decompressed(path: str, compression_type: str) -> Iterator[bytes]:
@@ -59,7 +55,6 @@ def decompressed(path: str, compression_type: str) -> Iterator[bytes]:
 def _damaged(path: str, compression_type: str, reason: str) -> InputError:
     return InputError(
         f"{path} cannot be decompressed as {compression_type}: {reason}.",
-        "The records from there on are lost.",
         "Copy the file again. If it is not compressed, leave compression_type out.",
     )
 

@@ -68,7 +68,6 @@ def decode_raw(input_bytes: Any, out_type: Any, little_endian: bool = True) -> n
     except (TypeError, ValueError) as error:
         raise InputError(
             f"decode_raw cannot read {dtype} numbers of {dtype.itemsize} bytes: {error}.",
-            "The numbers would not be those that were written.",
             "Correct out_type; elements of different lengths are decoded one by one, before batch().",
         ) from None
 
@@ -98,7 +97,6 @@ def decode_image(
     if channels not in (None, 0, 1, 3, 4) or dtype not in (np.uint8, np.float32):
         raise InputError(
             f"An image is decoded with channels={channels!r} and dtype={dtype}.",
-            "It could not be made.",
             "Write channels=0, 1, 3 or 4, and dtype uint8 or float32.",
         )
     content = contents if isinstance(contents, bytes) else np.asarray(contents).item()
@@ -112,7 +110,6 @@ def decode_image(
     except (OSError, SyntaxError, TypeError, ValueError, EOFError, pillow.DecompressionBombError) as error:
         raise InputError(
             f"Bytes that begin with {content[:8]!r} are no image, or a damaged one: {error}.",
-            "There are no pixels.",
             "Give the whole contents of an image file.",
         ) from None
     return (pixels if dtype == np.uint8 else pixels.astype(np.float32) / np.float32(255)).view(EagerArray)

@@ -42,7 +42,6 @@ def _kind_of(dtype: Any) -> _Kind:
         return _STRING
     raise InputError(
         f"The dtype of a feature is {dtype!r}.",
-        "A tf.train.Example holds int64, float32 and bytes.",
         'Write "int64", "float32" or "string", and convert the array afterwards.',
     )
 
@@ -99,7 +98,6 @@ class FixedLenFeature:
         if len(values) != self._size:
             raise InputError(
                 f"The feature {key!r} of an example has {len(values)} values, shape {self.shape} has {self._size}.",
-                "They do not fill the array.",
                 "Correct the shape. Where the number varies, write VarLenFeature.",
             )
         if self.shape == ():
@@ -178,7 +176,6 @@ class FixedLenSequenceFeature:
         if left:
             raise InputError(
                 f"The feature {key!r} of an example has {len(values)} values; a step has {math.prod(self.shape)}.",
-                "They do not divide into steps.",
                 "Correct the shape.",
             )
         return self._kind.array(values).reshape(steps, *self.shape)
@@ -262,7 +259,6 @@ def _features_of(serialized: Any) -> Any:
         raise InputError(
             f"A record of {len(record) if isinstance(record, bytes) else type(record).__name__} bytes is no "
             f"tf.train.Example: {error}.",
-            "Its features cannot be read.",
             "Parse what SerializeToString of an Example returned, record by record; a batch goes to parse_example.",
         ) from None
 
@@ -280,7 +276,6 @@ def _values(key: str, features: Any, kind: _Kind) -> Any:
         if held != kind.field:
             raise InputError(
                 f"The feature {key!r} of an example is a {held}; it is read as {kind.name}.",
-                "Values of another kind are not converted.",
                 "Correct the dtype: int64 for int64_list, float32 for float_list, string for bytes_list.",
             )
     return values
@@ -289,6 +284,5 @@ def _values(key: str, features: Any, kind: _Kind) -> Any:
 def _missing(key: str, features: Any) -> InputError:
     return InputError(
         f"An example has no feature {key!r}; it has {', '.join(map(repr, sorted(features))) or 'none'}.",
-        "There is nothing to make the array of.",
         "Correct the key, or write default_value=... for examples that lack it.",
     )

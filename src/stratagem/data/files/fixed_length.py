@@ -71,7 +71,6 @@ class _Lengths(NamedTuple):
         raise InputError(
             f"{path} has {size} bytes: a header of {self.header}, a footer of {self.footer}, and what is between "
             f"is no multiple of {self.record}.",
-            "Where its records begin and end is not known.",
             "Correct record_bytes, header_bytes and footer_bytes, or copy the file again.",
         )
 

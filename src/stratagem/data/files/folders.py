@@ -175,9 +175,7 @@ def _index(
     """List the files, sorted within each class."""
     if not os.path.isdir(directory):
         raise InputError(
-            f"{directory!r} is no folder; the present folder is {os.getcwd()}.",
-            "There are no files to list.",
-            "Name a folder that every worker sees.",
+            f"{directory!r} is no folder; the present folder is {os.getcwd()}.", "Name a folder that every worker sees."
         )
     if isinstance(labels, str) and labels == "inferred":
         found = sorted(entry.name for entry in os.scandir(directory) if entry.is_dir() and entry.name[0] != ".")
@@ -185,7 +183,6 @@ def _index(
         if not set(names) <= set(found):
             raise InputError(
                 f"class_names is {names}, the subfolders of {directory} are {found}.",
-                "A class without a folder has no files.",
                 "Write class_names with names of subfolders, all or some, or leave it out.",
             )
         of_class = [list(_files_below(os.path.join(directory, name), extensions, follow_links)) for name in names]
@@ -206,7 +203,6 @@ def _index(
         raise InputError(
             f"There is no file in {directory} that ends in {', '.join(extensions)}"
             f"{'' if class_names is None and labels is None else ' and belongs to a class'}.",
-            "The dataset would be empty.",
             "Put the files of each class into a subfolder, or write labels=None for files without classes.",
         )
     return files
@@ -219,7 +215,6 @@ def _labelled_by_hand(paths: list[str], labels: Any, directory: str) -> Labelled
         found = f"a list of {len(labels)}" if isinstance(labels, list | tuple) else repr(labels)
         raise InputError(
             f"labels is {found}; there are {len(paths)} files in {directory}.",
-            "Which label belongs to which file is not known.",
             "Give a list with one integer for each file in the order of os.walk, sorted; or 'inferred', or None.",
         )
     return Labelled(paths, np.array(labels, np.int32), [str(label) for label in sorted(set(labels))])
@@ -240,14 +235,12 @@ def _encoded(files: Labelled, mode: LabelMode) -> np.ndarray:
     if mode == "binary" and len(names) != 2:
         raise InputError(
             f"label_mode is 'binary', and there are {len(names)} classes: {', '.join(names)}.",
-            "A label is 0 or 1.",
             "Write label_mode='int' or 'categorical', or class_names with two names.",
         )
     if mode == "categorical" and (labels.min() < 0 or labels.max() >= len(names)):
         raise InputError(
             f"label_mode is 'categorical', and the {len(names)} different labels go from {labels.min()} to "
             f"{labels.max()}.",
-            "A label is the place of a 1 in a row of as many numbers as there are classes.",
             f"Give labels from 0 to {len(names) - 1}.",
         )
     if mode == "binary":
@@ -265,7 +258,6 @@ def _check_split(validation_split: float | None, subset: Subset | None, shuffle:
     if not validation_split or not 0 < validation_split < 1 or subset not in ("training", "validation", "both"):
         raise InputError(
             f"validation_split is {validation_split!r}, subset is {subset!r}.",
-            "How to divide the files is not known.",
             "Write validation_split between 0 and 1, and subset='training', 'validation' or 'both'; or neither.",
         )
     if shuffle and seed is None:
@@ -279,11 +271,7 @@ def _check_split(validation_split: float | None, subset: Subset | None, shuffle:
 def _split(count: int, validation_split: float, verbose: bool) -> tuple[slice, slice]:
     last = int(validation_split * count)
     if not last:
-        raise InputError(
-            f"validation_split is {validation_split}, of {count} files.",
-            "There would be no file to validate on.",
-            "Write a larger part.",
-        )
+        raise InputError(f"validation_split is {validation_split}, of {count} files.", "Write a larger part.")
     if verbose:
         announce(f"using {count - last} files for training and {last} for validation")
     return slice(0, count - last), slice(count - last, count)

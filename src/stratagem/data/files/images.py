@@ -95,17 +95,9 @@ def image_dataset_from_directory(
     choices = (("color_mode", color_mode, _CHANNELS), ("interpolation", interpolation.lower(), INTERPOLATIONS))
     for name, value, known in (*choices, ("label_mode", label_mode, ("int", "categorical", "binary", None))):
         if value not in known:
-            raise InputError(
-                f"{name} is {value!r}.",
-                "What an element shall look like is not known.",
-                f"Write one of {', '.join(map(repr, known))}.",
-            )
+            raise InputError(f"{name} is {value!r}.", f"Write one of {', '.join(map(repr, known))}.")
     if crop_to_aspect_ratio and pad_to_aspect_ratio:
-        raise InputError(
-            "crop_to_aspect_ratio and pad_to_aspect_ratio are both True.",
-            "An image is cropped or padded, not both.",
-            "Set one of them.",
-        )
+        raise InputError("crop_to_aspect_ratio and pad_to_aspect_ratio are both True.", "Set one of them.")
     remedy = "Write image_size=(height, width) in pixels, such as (256, 256)."
     load = _Images(
         size=(check.integer("height", height, 1, remedy), check.integer("width", width, 1, remedy)),
@@ -138,11 +130,7 @@ def _is_channels_first(data_format: str | None) -> bool:
         keras = sys.modules.get("keras")
         data_format = keras.config.image_data_format() if keras else "channels_last"
     if data_format not in ("channels_last", "channels_first"):
-        raise InputError(
-            f"data_format is {data_format!r}.",
-            "The order of the axes is not known.",
-            "Write 'channels_last', 'channels_first' or None.",
-        )
+        raise InputError(f"data_format is {data_format!r}.", "Write 'channels_last', 'channels_first' or None.")
     return data_format == "channels_first"
 
 
@@ -186,9 +174,7 @@ class _Images:
                 pixels = np.array(image if grey else image.convert(_PILLOW_MODES[self.channels]))
         except (OSError, SyntaxError, ValueError, EOFError, pillow.DecompressionBombError) as error:
             raise InputError(
-                f"The image {path} cannot be read: {error}.",
-                "Its pixels would be missing in a batch.",
-                "Write the file again or remove it, on every worker.",
+                f"The image {path} cannot be read: {error}.", "Write the file again or remove it, on every worker."
             ) from None
         return pixels[..., None] if pixels.ndim == 2 else pixels
 

@@ -43,7 +43,6 @@ def matching_files(file_pattern: Any) -> list[str]:
     if not found:
         raise InputError(
             f"No file matches {' or '.join(map(repr, patterns))}; the present folder is {os.getcwd()}.",
-            "The dataset would be empty.",
             "Correct the pattern, such as '/data/train-*.tfrecord'; it must match on every worker.",
         )
     return found

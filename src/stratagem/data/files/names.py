@@ -33,6 +33,5 @@ def paths_of(filenames: Any) -> list[str]:
         return [path for name in filenames for path in paths_of(name)]
     raise InputError(
         f"filenames has {filenames!r}, which is no name of a file.",
-        "There is nothing to read.",
         "Give a name, a list of names, or a dataset of names such as Dataset.list_files makes.",
     )

@@ -99,7 +99,6 @@ class FileSource:
             if (spec := self._format.spec(path)) != first:
                 raise InputError(
                     f"{path} holds elements of {spec}, {self.paths[0]} of {first}.",
-                    "They could not be joined into one batch.",
                     "Give files of the same columns, shapes and dtypes, or make a dataset of each kind.",
                 )
         return [self._format.scan(path) for path in self.paths]
@@ -206,7 +205,6 @@ class StreamedFiles(Node):
                 return spec_of(record)
         raise InputError(
             f"The {len(self.paths)} files of the dataset hold no record, the first is {self.paths[0]}.",
-            "What a record looks like is not known.",
             "Give at least one file with a record in it.",
         )
 
@@ -216,7 +214,6 @@ def checked_paths(paths: Sequence[str]) -> tuple[str, ...]:
     if not paths:
         raise InputError(
             "A dataset of files was given no file.",
-            "There is nothing to read.",
             "Check the pattern or the folder that the list of files comes from.",
         )
     return tuple(paths)

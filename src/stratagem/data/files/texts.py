@@ -91,6 +91,5 @@ class _Texts:
         except OSError as error:
             raise InputError(
                 f"The text {path} cannot be read: {error.strerror}.",
-                "It would be missing in a batch.",
                 "Check the rights of the file, or remove it, on every worker.",
             ) from None

@@ -66,11 +66,7 @@ class TFRecordDataset(FileDataset):
         on_corrupt: Literal["error", "skip"] = "error",
     ) -> None:
         if on_corrupt not in ("error", "skip"):
-            raise InputError(
-                f"on_corrupt is {on_corrupt!r}.",
-                "What to do with a damaged record is not known.",
-                'Write "error" or "skip".',
-            )
+            raise InputError(f"on_corrupt is {on_corrupt!r}.", 'Write "error" or "skip".')
         compression = checked_compression(compression_type)
         self._damage = _Damage(skip=on_corrupt == "skip")
         super().__init__(
@@ -102,7 +98,6 @@ class _Damage:
 def _damaged(path: str, record: int, place: int, what: str) -> InputError:
     return InputError(
         f"{path} is damaged, or no TFRecord file: {what} in record {record} at byte {place}.",
-        "What stands there is not what was written; it must not be trained on.",
         "Copy or make the file again; compressed files need compression_type. TFRecordDataset(..., "
         'on_corrupt="skip") leaves damaged records out and counts them.',
     )

@@ -74,7 +74,6 @@ def _check_hint(dataset: Dataset) -> None:
     if not dataset.has_shard_hint:
         raise InputError(
             "auto_shard_policy is HINT, but the dataset has no shard(SHARD_HINT, SHARD_HINT).",
-            "Where to divide the dataset among the workers is not said.",
             "Write dataset.shard(stratagem.data.experimental.SHARD_HINT, "
             "stratagem.data.experimental.SHARD_HINT) where each worker's part begins, or use AUTO.",
         )
@@ -84,14 +83,12 @@ def _check_files(dataset: Dataset, num_workers: int) -> None:
     if not dataset.files:
         raise InputError(
             f"auto_shard_policy is FILE, but the dataset is not made of files; {num_workers} workers read it.",
-            "There are no files to divide among the workers.",
             "Use AutoShardPolicy.DATA or AUTO: each worker then reads its rows of every global batch.",
         )
     fewest = min(len(step.paths) for step in dataset.files)
     if fewest < num_workers:
         raise InputError(
             f"auto_shard_policy is FILE, but {num_workers} workers share {fewest} file(s).",
-            "Some workers would have nothing to read.",
             f"Write at least {num_workers} files, or use AutoShardPolicy.DATA or AUTO: each worker then reads its "
             "rows of every global batch, from all files.",
         )

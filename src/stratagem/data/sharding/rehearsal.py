@@ -154,7 +154,6 @@ def _takes_argument(function: Callable[..., Any]) -> bool:
     if len(required) > 1:
         raise InputError(
             f"The function that makes the dataset takes {len(required)} arguments.",
-            "It could not be called.",
             "Let it take none, or one: a stratagem.InputContext.",
         )
     return bool(required)
@@ -165,7 +164,6 @@ def _checked(made: Any) -> Any:
     if isinstance(made, tuple | list | dict | str | bytes | np.ndarray) or not has_batches:
         raise InputError(
             f"The input is {type(made).__name__}.",
-            "There are no batches to divide among workers.",
             "Give a batched dataset, or a function that returns one; arrays become one through "
             "Dataset.from_tensor_slices((x, y)).batch(GLOBAL_BATCH_SIZE).",
         )

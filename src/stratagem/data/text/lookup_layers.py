@@ -136,7 +136,6 @@ class _Lookup:
             what = f"{twice[0]!r} twice" if twice else f"{found} entries, and max_tokens={self.max_tokens}"
             raise InputError(
                 f"The vocabulary of {type(self).__name__} has {what}.",
-                "Tokens and numbers would not belong to each other.",
                 "Give each token once, and no more than max_tokens with the special ones.",
             )
         if self.output_mode == "tf_idf":
@@ -177,7 +176,6 @@ class _Lookup:
             raise InputError(
                 f'{type(self).__name__} with output_mode="tf_idf" was given {len(tokens)} tokens and '
                 f"{0 if weights is None else len(weights)} idf_weights.",
-                "How much a token counts is not known.",
                 "Give idf_weights, one for each token; or call adapt, which learns them.",
             )
         average = float(np.mean(weights)) if len(weights) else 0.0  # what an unknown token counts
@@ -202,7 +200,6 @@ class _Lookup:
         if self._tokens is None:
             raise UsageError(
                 f"{type(self).__name__} was called before it had a vocabulary.",
-                "Every token would be unknown.",
                 "Call adapt(data) before, or give vocabulary=[...].",
             )
         if self.invert:
@@ -223,7 +220,6 @@ class _Lookup:
         if self._unknown == 0:
             raise InputError(
                 f"{type(self).__name__} was given {token!r}, which its vocabulary of {len(self._numbers)} lacks.",
-                "num_oov_indices=0 says that there are no unknown tokens.",
                 "Add it to the vocabulary, or write num_oov_indices=1.",
             )
         begin = self._first - self._unknown
@@ -344,4 +340,4 @@ def _check(lookup: Any, output_mode: str, sparse: bool, invert: bool, unknown: i
     ]
     for wrong, found, remedy in faults:
         if wrong:
-            raise InputError(f"{type(lookup).__name__} was given {found}.", "It has no such output.", remedy)
+            raise InputError(f"{type(lookup).__name__} was given {found}.", remedy)

@@ -72,11 +72,7 @@ class TextVectorization:
         self._length = output_sequence_length
         if ragged or output_mode == "one_hot":
             what = "ragged=True" if ragged else 'output_mode="one_hot"'
-            raise InputError(
-                f"TextVectorization was given {what}.",
-                "It has no such output.",
-                "Leave it out: rows are filled up with zeros.",
-            )
+            raise InputError(f"TextVectorization was given {what}.", "Leave it out: rows are filled up with zeros.")
         self.name = options.get("name")
         self._lookup = StringLookup(
             max_tokens=max_tokens,
@@ -185,6 +181,5 @@ def _check(name: str, value: Any, known: dict[str | None, Texts]) -> None:
     if not callable(value) and value not in known:
         raise InputError(
             f"TextVectorization was given {name}={value!r}.",
-            "What to do with the texts is not known.",
             f"Write one of {', '.join(map(repr, known))}, or a function of an array of texts.",
         )
