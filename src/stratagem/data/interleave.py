@@ -54,6 +54,8 @@ class Interleave(Seeded):
         parallel_calls: How many batches may be read at the same time.
     """
 
+    in_memory = False
+
     def __init__(
         self,
         inner: Node,
@@ -92,10 +94,6 @@ class Interleave(Seeded):
                 return elements if elements < 0 else UNKNOWN_CARDINALITY
             total += elements
         return total
-
-    @property
-    def in_memory(self) -> bool:
-        return False
 
     def parts(self) -> Iterator[Node]:
         """Yield the datasets of the first pass."""

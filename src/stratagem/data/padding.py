@@ -10,7 +10,7 @@ import numpy as np
 
 from stratagem.core.errors import InputError
 from stratagem.data.blocks import BatchBlock, Block, ColumnsBlock, MapBlock
-from stratagem.data.nodes import Key, Node, Stream
+from stratagem.data.nodes import DerivedStream, Key, Node, Stream
 from stratagem.data.specs import TensorSpec
 from stratagem.data.structure import Tree, component_names, flatten, map_leaves
 
@@ -118,34 +118,19 @@ class Padded(Node):
         size: Rows of a batch, None where the last may have fewer.
     """
 
+    in_memory = False  # filling up is Python's work, row by row
+
     def __init__(self, batches: Node, padding: Padding, size: int | None) -> None:
         super().__init__([batches])
         self._padding = padding
         self._size = size
 
     def stream(self, key: Key) -> Stream:
-        return _PaddedStream(self.inputs[0].stream(key), self._padding)
+        return DerivedStream(self.inputs[0].stream(key), self._padded)
 
-    @property
-    def in_memory(self) -> bool:
-        return False  # filling up is Python's work, row by row
-
-    def cardinality(self) -> int:
-        return self.inputs[0].cardinality()
-
-    def _make_spec(self) -> Tree:
-        return self._padding.spec(self.inputs[0].inputs[0].spec, self._size)
-
-
-class _PaddedStream(Stream):
-    def __init__(self, batches: Stream, padding: Padding) -> None:
-        self._batches = batches
-        self._padding = padding
-
-    def pull(self, rows: int) -> Block | None:
-        block = self._batches.pull(rows)
-        assert block is None or isinstance(block, BatchBlock)
-        return block and block.each(self._filled_up)
+    def _padded(self, batches: Block) -> Block:
+        assert isinstance(batches, BatchBlock)
+        return batches.each(self._filled_up)
 
     def _filled_up(self, batch: Block) -> Block:
         if self._padding.is_known:
@@ -153,5 +138,5 @@ class _PaddedStream(Stream):
         # The shape is that of the largest row, so every worker reads all of them.
         return ColumnsBlock(self._padding.columns(batch.elements()))
 
-    def skip(self, rows: int) -> int:
-        return self._batches.skip(rows)
+    def _make_spec(self) -> Tree:
+        return self._padding.spec(self.inputs[0].inputs[0].spec, self._size)

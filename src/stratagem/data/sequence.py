@@ -300,7 +300,7 @@ class Zip(Node):
         lookups = [lookup for node in self.inputs if (lookup := node.lookup(key)) is not None]
         if len(lookups) < len(self.inputs):
             return None
-        return lambda positions: ZipBlock(self._structure, [lookup(positions) for lookup in lookups])
+        return lambda positions: ZipBlock(self._structure, *(lookup(positions) for lookup in lookups))
 
     def cardinality(self) -> int:
         lengths = [node.cardinality() for node in self.inputs]
@@ -331,7 +331,7 @@ class _ZipStream(Stream):
             return None
         shortest = len(blocks[-1])
         self._ended = shortest < rows
-        return ZipBlock(self._structure, [block.select(slice(shortest)) for block in blocks])
+        return ZipBlock(self._structure, *(block.select(slice(shortest)) for block in blocks))
 
     def skip(self, rows: int) -> int:
         skipped = 0 if self._ended else min(stream.skip(rows) for stream in self._streams)

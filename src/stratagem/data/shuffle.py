@@ -67,9 +67,6 @@ class Shuffle(Seeded):
     def _permutation(self, key: Key) -> Permutation:
         return Permutation(self.inputs[0].cardinality(), self._bits(key).random_raw(ROUNDS))
 
-    def cardinality(self) -> int:
-        return self.inputs[0].cardinality()
-
     def _bits(self, key: Key) -> np.random.Philox:
         return self.bits(key if self._reshuffle else ())
 

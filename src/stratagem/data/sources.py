@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from stratagem.core.errors import InputError
 from stratagem.data.blocks import Block, HeldBlock, IndexBlock, Source
-from stratagem.data.nodes import UNKNOWN_CARDINALITY, Key, Lookup, Node, Stream
+from stratagem.data.nodes import UNKNOWN_CARDINALITY, Key, Lookup, Node, PositionStream, Stream
 from stratagem.data.specs import TensorSpec, spec_of
 from stratagem.data.structure import Tree, as_arrays, component_names, encoded, flatten, is_sparse, map_leaves
 
@@ -110,12 +111,15 @@ class Indexed(Node):
         source: Elements that can be read by position.
     """
 
+    reads_single_rows = True
+
     def __init__(self, source: Source) -> None:
         super().__init__()
         self.source = source
+        self.in_memory = source.in_memory
 
     def stream(self, key: Key) -> Stream:
-        return _IndexedStream(self.source)
+        return PositionStream(len(self.source), lambda start, end: IndexBlock(self.source, np.arange(start, end)))
 
     def lookup(self, key: Key) -> Lookup | None:
         return functools.partial(IndexBlock, self.source)
@@ -123,31 +127,44 @@ class Indexed(Node):
     def cardinality(self) -> int:
         return len(self.source)
 
-    @property
-    def in_memory(self) -> bool:
-        return self.source.in_memory
-
     def _make_spec(self) -> Tree:
         return self.source.spec
 
 
-class _IndexedStream(Stream):
-    def __init__(self, source: Source) -> None:
-        self._source = source
-        self._next = 0
+class IteratorStream(Stream):
+    """Elements that come one after another."""
+
+    def __init__(self, elements: Iterator[Tree]) -> None:
+        self._elements = elements
 
     def pull(self, rows: int) -> Block | None:
-        start = self._next
-        self._next = min(start + rows, len(self._source))
-        return IndexBlock(self._source, np.arange(start, self._next)) if self._next > start else None
-
-    def skip(self, rows: int) -> int:
-        skipped = min(rows, len(self._source) - self._next)
-        self._next += skipped
-        return skipped
+        held = list(itertools.islice(self._elements, rows))
+        return HeldBlock.of(held) if held else None
 
 
-class Generated(Node):
+class InOrder(Node):
+    """Elements that come one after another only."""
+
+    in_memory = False
+
+    @abstractmethod
+    def elements(self) -> Iterator[Tree]:
+        """Yield the elements, for one pass."""
+
+    def stream(self, key: Key) -> Stream:
+        return IteratorStream(self.elements())
+
+    def cardinality(self) -> int:
+        return UNKNOWN_CARDINALITY
+
+    def first_spec(self) -> Tree:
+        """Return the spec of the first element, None where there is none."""
+        for element in self.elements():
+            return spec_of(element)
+        return None
+
+
+class Generated(InOrder):
     """What a generator function yields, called anew for every pass.
 
     Args:
@@ -162,17 +179,7 @@ class Generated(Node):
         self._args = args
         self._signature = signature
 
-    def stream(self, key: Key) -> Stream:
-        return IteratorStream(self._elements())
-
-    def cardinality(self) -> int:
-        return UNKNOWN_CARDINALITY
-
-    @property
-    def in_memory(self) -> bool:
-        return False
-
-    def _elements(self) -> Iterator[Tree]:
+    def elements(self) -> Iterator[Tree]:
         elements = self._function(*self._args)
         if self._signature is None:
             return map(_own, elements)
@@ -180,30 +187,18 @@ class Generated(Node):
         return map(check, elements)
 
     def _make_spec(self) -> Tree:
-        if self._signature is not None:
-            return self._signature
-        for element in self._elements():
-            return spec_of(element)
-        raise InputError(
-            "The generator yields nothing and has no output_signature.",
-            "Write output_signature=(stratagem.data.TensorSpec(shape, dtype), ...).",
-        )
+        spec = self.first_spec() if self._signature is None else self._signature
+        if spec is None:
+            raise InputError(
+                "The generator yields nothing and has no output_signature.",
+                "Write output_signature=(stratagem.data.TensorSpec(shape, dtype), ...).",
+            )
+        return spec
 
 
 def _own(element: Any) -> Tree:
     # Copies, as tf.data makes: generators like to fill one buffer again and again.
     return map_leaves(lambda leaf: leaf if isinstance(leaf, bytes) else np.array(leaf)[()], as_arrays(element))
-
-
-class IteratorStream(Stream):
-    """Elements that come one after another."""
-
-    def __init__(self, elements: Iterator[Tree]) -> None:
-        self._elements = elements
-
-    def pull(self, rows: int) -> Block | None:
-        held = list(itertools.islice(self._elements, rows))
-        return HeldBlock.of(held) if held else None
 
 
 class _Check:

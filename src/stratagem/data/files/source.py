@@ -7,6 +7,7 @@ file has to be read from its beginning: then every worker reads all of it, or ea
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
@@ -15,9 +16,7 @@ import numpy as np
 
 from stratagem.core.errors import InputError
 from stratagem.data.lru import Recent
-from stratagem.data.nodes import UNKNOWN_CARDINALITY, Key, Node, Stream
-from stratagem.data.sources import Indexed, IteratorStream
-from stratagem.data.specs import spec_of
+from stratagem.data.sources import Indexed, InOrder
 from stratagem.data.structure import Tree, map_leaves
 
 _OPEN: Recent[RecordFile] = Recent(256)
@@ -173,7 +172,7 @@ class Files(Indexed):
         return Files(self._files.of_files(paths))
 
 
-class StreamedFiles(Node):
+class StreamedFiles(InOrder):
     """The records of files that can be read in order only.
 
     Args:
@@ -186,27 +185,20 @@ class StreamedFiles(Node):
         self.paths = checked_paths(paths)
         self._format = format
 
-    def stream(self, key: Key) -> Stream:
-        return IteratorStream(record for path in self.paths for record in self._format.read(path))
-
-    def cardinality(self) -> int:
-        return UNKNOWN_CARDINALITY
-
-    @property
-    def in_memory(self) -> bool:
-        return False
+    def elements(self) -> Iterator[Tree]:
+        return itertools.chain.from_iterable(map(self._format.read, self.paths))
 
     def of_files(self, paths: Sequence[str]) -> StreamedFiles:
         return StreamedFiles(paths, self._format)
 
     def _make_spec(self) -> Tree:
-        for path in self.paths:
-            for record in self._format.read(path):
-                return spec_of(record)
-        raise InputError(
-            f"The {len(self.paths)} files of the dataset hold no record, the first is {self.paths[0]}.",
-            "Give at least one file with a record in it.",
-        )
+        spec = self.first_spec()
+        if spec is None:
+            raise InputError(
+                f"The {len(self.paths)} files of the dataset hold no record, the first is {self.paths[0]}.",
+                "Give at least one file with a record in it.",
+            )
+        return spec
 
 
 def checked_paths(paths: Sequence[str]) -> tuple[str, ...]:
