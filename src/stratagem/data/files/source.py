@@ -51,7 +51,6 @@ class IndexedFormat(Protocol):
         ...
 
 
-@runtime_checkable
 class StreamedFormat(Protocol):
     """How files are read whose records come one after another only."""
 
