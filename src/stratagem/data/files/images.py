@@ -13,7 +13,7 @@ import numpy as np
 from stratagem.core import optional
 from stratagem.core.errors import InputError
 from stratagem.data import check
-from stratagem.data.files.folders import LabelMode, Subset, dataset_from_directory
+from stratagem.data.files.folders import LabelMode, Selection, Subset, datasets_of, labelled_files
 from stratagem.data.files.resize import INTERPOLATIONS, resize
 from stratagem.data.specs import TensorSpec
 
@@ -106,22 +106,9 @@ def image_dataset_from_directory(
         fit="crop" if crop_to_aspect_ratio else "pad" if pad_to_aspect_ratio else "distort",
         channels_first=_is_channels_first(data_format),
     )
-    return dataset_from_directory(
-        directory,
-        _EXTENSIONS,
-        load,
-        load.spec,
-        labels=labels,
-        label_mode=label_mode,
-        class_names=class_names,
-        batch_size=batch_size,
-        shuffle=shuffle,
-        seed=seed,
-        validation_split=validation_split,
-        subset=subset,
-        follow_links=follow_links,
-        verbose=verbose,
-    )
+    selection = Selection(batch_size, shuffle, seed, validation_split, subset, verbose)
+    files = labelled_files(directory, _EXTENSIONS, labels, label_mode, class_names, follow_links, selection)
+    return datasets_of(files, load, load.spec, selection)
 
 
 def _is_channels_first(data_format: str | None) -> bool:

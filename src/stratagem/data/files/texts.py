@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from stratagem.core.errors import InputError
 from stratagem.data import check
-from stratagem.data.files.folders import LabelMode, Subset, dataset_from_directory
-from stratagem.data.specs import TensorSpec
+from stratagem.data.files.byte_file import BYTES
+from stratagem.data.files.folders import LabelMode, Selection, Subset, datasets_of, labelled_files
 
 
 def text_dataset_from_directory(
@@ -63,33 +63,16 @@ def text_dataset_from_directory(
     """
     if max_length is not None:
         check.integer("max_length", max_length, 1, "Write how many bytes of a text to keep, or None.")
-    return dataset_from_directory(
-        directory,
-        (".txt",),
-        _Texts(max_length),
-        TensorSpec((), object),
-        labels=labels,
-        label_mode=label_mode,
-        class_names=class_names,
-        batch_size=batch_size,
-        shuffle=shuffle,
-        seed=seed,
-        validation_split=validation_split,
-        subset=subset,
-        follow_links=follow_links,
-        verbose=verbose,
-    )
+    selection = Selection(batch_size, shuffle, seed, validation_split, subset, verbose)
+    files = labelled_files(directory, (".txt",), labels, label_mode, class_names, follow_links, selection)
+    return datasets_of(files, partial(_read, max_length=max_length), BYTES, selection)
 
 
-@dataclass(frozen=True)
-class _Texts:
-    max_length: int | None
-
-    def __call__(self, path: str) -> bytes:
-        try:
-            return Path(path).read_bytes()[: self.max_length]
-        except OSError as error:
-            raise InputError(
-                f"The text {path} cannot be read: {error.strerror}.",
-                "Check the rights of the file, or remove it, on every worker.",
-            ) from None
+def _read(path: str, max_length: int | None) -> bytes:
+    try:
+        return Path(path).read_bytes()[:max_length]
+    except OSError as error:
+        raise InputError(
+            f"The text {path} cannot be read: {error.strerror}.",
+            "Check the rights of the file, or remove it, on every worker.",
+        ) from None

@@ -6,12 +6,11 @@ import contextlib
 import inspect
 import itertools
 from collections.abc import Callable, Generator, Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from stratagem.core.errors import InputError
-from stratagem.core.split import even_part
 from stratagem.core.types import InputContext
 from stratagem.data.batches import Batch, DatasetIterator, RowsOf, State, whole
 from stratagem.data.blocks import ColumnsBlock
@@ -20,18 +19,6 @@ from stratagem.data.options import AutoShardPolicy
 from stratagem.data.sharding.autoshard import choose_policy
 from stratagem.data.sharding.digests import row_digests
 from stratagem.data.structure import as_arrays, flatten
-
-
-class Pass(NamedTuple):
-    """What was read of a pass.
-
-    Args:
-        steps: The digests of the rows of each batch.
-        ended: Whether the pass has no more.
-    """
-
-    steps: list[np.ndarray]
-    ended: bool
 
 
 class Rehearsal:
@@ -104,26 +91,25 @@ class Rehearsal:
             batches.set_state(state)
         return batches
 
-    def read(self, part: Any, rows_of: RowsOf = whole, state: State | None = None, done: int = 0) -> Pass:
-        """Read a pass as far as the limit goes: like `batches`, where `done` batches come before the state."""
+    def read(
+        self, part: Any, rows_of: RowsOf = whole, state: State | None = None, done: int = 0
+    ) -> tuple[list[np.ndarray], bool]:
+        """Read a pass as far as the limit goes.
+
+        Args:
+            part: What `part` returned.
+            rows_of: Which rows of each batch.
+            state: Where to begin, or None.
+            done: How many batches come before the state.
+
+        Returns:
+            The digests of the rows of each batch, and whether the pass has no more.
+        """
         most = None if self._most is None else self._most - done
         with contextlib.closing(self.batches(part, rows_of, state)) as batches:
             limited = itertools.islice(batches, None if most is None else most + 1)
             steps = [row_digests([np.asarray(leaf) for leaf in flatten(batch.data)[0]]) for batch in limited]
-        return Pass(steps[:most], most is None or len(steps) <= most)
-
-
-def balanced(workers: int, worker: int) -> RowsOf:
-    """Return the rows of a batch that a worker reads; the first workers read one more where a batch does not divide."""
-    return lambda rows: even_part(rows, workers, worker)
-
-
-def state_after(dataset: Dataset, rows_of: RowsOf, steps: int) -> State:
-    """Return the state of a pass after some steps."""
-    with contextlib.closing(dataset.unread().batches(rows_of, iteration=0)) as batches:
-        for _ in itertools.islice(batches, steps):
-            pass
-        return batches.get_state()
+        return steps[:most], most is None or len(steps) <= most
 
 
 def length_of(made: Any) -> int | None:
