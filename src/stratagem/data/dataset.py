@@ -18,24 +18,21 @@ from stratagem.data import batches as _batches
 from stratagem.data import check, input_advice
 from stratagem.data.cache import Cache
 from stratagem.data.choose import Choose, RandomNumbers
-from stratagem.data.eager import eager
 from stratagem.data.files.listing import FileList, matching_files
 from stratagem.data.files.source import FileStep
 from stratagem.data.interleave import DEFAULT_CYCLE_LENGTH, Interleave
 from stratagem.data.missing_methods import absent
 from stratagem.data.nodes import Node, Stream, rewrite, walk
-from stratagem.data.objects import ObjectSource
 from stratagem.data.one_shot import OneShotIterator
 from stratagem.data.options import AUTOTUNE, Options
 from stratagem.data.padding import Padded, Padding
 from stratagem.data.processes.readers import ReaderPool
 from stratagem.data.sequence import SHARD_HINT, Concatenate, Repeat, Shard, Skip, Take, Zip
 from stratagem.data.shuffle import Shuffle
-from stratagem.data.sources import ArraySource, Generated, Indexed, RangeSource
+from stratagem.data.sources import ArraySource, Generated, Indexed, ObjectSource, RangeSource
 from stratagem.data.specs import TensorSpec, signature_of
-from stratagem.data.structure import Tree, as_array, as_arrays, flatten, map_leaves, stack
+from stratagem.data.structure import Tree, as_array, as_arrays, eager, flatten, map_leaves, stack
 from stratagem.data.transforms import Batched, Filter, Map, Unbatch, call, name_of
-from stratagem.data.whole_files import why_uneven
 
 
 def _calls_at_once(num_parallel_calls: int | None) -> int:
@@ -232,15 +229,12 @@ class Dataset:
             (np.int64(0), np.int64(5))
         """
         leaves, structure = flatten(args[0] if len(args) == 1 else args)
-        if not leaves or not all(isinstance(leaf, Dataset) for leaf in leaves):
-            raise InputError(
-                f"Dataset.zip got {', '.join(type(leaf).__name__ for leaf in leaves) or 'nothing'}.",
-                "Write Dataset.zip((a, b)) with datasets; arrays become one through Dataset.from_tensor_slices.",
-            )
+        remedy = "Write Dataset.zip((a, b)) with datasets; arrays become one through Dataset.from_tensor_slices."
+        nodes = _nodes("Dataset.zip", leaves, remedy)
         options = Options()
         for leaf in leaves:
             options = options.merged(leaf._options)
-        return Dataset(Zip(structure, [leaf._node for leaf in leaves]), options)
+        return Dataset(Zip(structure, nodes), options)
 
     @staticmethod
     def choose_from_datasets(
@@ -313,12 +307,8 @@ class Dataset:
             >>> list(Dataset.range(2).concatenate(Dataset.range(5, 6)).as_numpy_iterator())
             [np.int64(0), np.int64(1), np.int64(5)]
         """
-        if not isinstance(dataset, Dataset):
-            raise InputError(
-                f"concatenate got {type(dataset).__name__}.",
-                "Make a dataset of it first: Dataset.from_tensor_slices(...).",
-            )
-        return Dataset(Concatenate(self._node, dataset._node), self._options.merged(dataset._options))
+        (node,) = _nodes("concatenate", [dataset])
+        return Dataset(Concatenate(self._node, node), self._options.merged(dataset._options))
 
     def map(
         self, map_func: Callable[..., Any], num_parallel_calls: int | None = None, deterministic: bool | None = None
@@ -841,10 +831,6 @@ class Dataset:
         """The steps of the pipeline that read files, or lists of their names."""
         return [node for node in walk(self._node) if isinstance(node, FileStep)]
 
-    def why_uneven(self, num_workers: int) -> str | None:
-        """Say why the batches would change if each worker read files of its own; None if they would not."""
-        return why_uneven(self._node, num_workers)
-
     def with_files_of(self, num_shards: int, index: int, *, divide_batches: bool) -> Dataset:
         """Return the dataset of every `num_shards`-th file, from number `index` on (`AutoShardPolicy.FILE`).
 
@@ -863,13 +849,15 @@ class Dataset:
         return self._then(rewrite(self._node, divide))
 
 
-def _nodes(operation: str, datasets: Iterable[Any]) -> list[Node]:
+def _nodes(
+    operation: str,
+    datasets: Iterable[Any],
+    remedy: str = "Make a dataset of arrays first: Dataset.from_tensor_slices(...).",
+) -> list[Node]:
     found = list(datasets)
     if not found or not all(isinstance(dataset, Dataset) for dataset in found):
-        raise InputError(
-            f"{operation} got {', '.join(type(dataset).__name__ for dataset in found) or 'no dataset'}.",
-            "Make a dataset of arrays first: Dataset.from_tensor_slices(...).",
-        )
+        given = ", ".join(type(dataset).__name__ for dataset in found)
+        raise InputError(f"{operation} got {given or 'no dataset'}.", remedy)
     return [dataset._node for dataset in found]
 
 

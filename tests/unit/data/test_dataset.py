@@ -386,7 +386,7 @@ ERRORS: list[tuple[str, Callable[[], Any], str, str]] = [
     ("range of nothing", lambda: Dataset.range(), r"got \(\)", "range\\(stop\\)"),
     ("range step 0", lambda: Dataset.range(1, 2, 0), "zero", "range\\(stop\\)"),
     ("zip of arrays", lambda: Dataset.zip((r(2), np.ones(2))), "Dataset, ndarray", "from_tensor_slices"),
-    ("zip of nothing", lambda: Dataset.zip(), "nothing", "Dataset.zip"),
+    ("zip of nothing", lambda: Dataset.zip(), "got no dataset", "Dataset.zip"),
     ("concatenate array", lambda: untyped.concatenate(np.ones(2)), "ndarray", "from_tensor_slices"),
     ("map of nothing", lambda: untyped.map(None), "map_func is None", "Give a function"),
     ("map returns nothing", lambda: read(r(2).map(lambda x: None)), "returned None", "Return the new element"),

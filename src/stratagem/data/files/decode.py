@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from stratagem.core import optional
+from stratagem.core.eager import EagerArray
 from stratagem.core.errors import InputError
-from stratagem.data.eager import EagerArray
 from stratagem.data.files.byte_file import unreadable
 from stratagem.data.files.names import paths_of
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from stratagem.core.errors import InputError
 from stratagem.data.dataset import Dataset
 from stratagem.data.options import AutoShardPolicy, Options
+from stratagem.data.sharding.whole_files import why_uneven
 
 
 class Choice(NamedTuple):
@@ -62,7 +63,7 @@ def choose_policy(options: Options, dataset: Dataset, num_workers: int, *, in_or
         return Choice(policy, f"auto-shard OFF: {workers} reads the whole dataset")
     why = ""
     if policy is AutoShardPolicy.AUTO:
-        uneven = "the order of the rows matters" if in_order else dataset.why_uneven(num_workers)
+        uneven = "the order of the rows matters" if in_order else why_uneven(dataset._node, num_workers)
         if uneven is None and num_workers > 1:
             why = "AUTO, as a batch takes as many records of each of them"
             return Choice(AutoShardPolicy.FILE, f"auto-shard FILE ({why}): {workers} reads its files")
