@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from stratagem.core.errors import InputError
@@ -138,37 +137,39 @@ def read_elements(stream: Stream, _first: int = 0) -> Iterator[Tree]:
         yield block.elements()[0]
 
 
-@dataclass(frozen=True)
-class ReadAhead:
-    """How batches are read before they are asked for.
+def read_batches(
+    stream: Stream,
+    first: int,
+    *,
+    rows_of: RowsOf,
+    prefetch: int,
+    threads: int,
+    processes: int,
+    readers: ReaderPool | None,
+    together: int,
+) -> Iterator[Batch]:
+    """Return the elements of a pass as global batches: what this worker needs of them.
 
     Args:
-        batches: How many to hold ready; 0 reads each when it is asked for.
+        stream: The elements.
+        first: The number of the first of them in the pass.
+        rows_of: Which rows of a batch this worker needs.
+        prefetch: How many batches to hold ready; 0 reads each when it is asked for.
         threads: How many are read at the same time, in one thread each.
         processes: Reader processes that read them instead.
         readers: The processes, where they are to outlive the pass.
-        together: How many are read at once where `batches` is 0: more than one only of arrays in memory.
+        together: How many are read at once where `prefetch` is 0: more than one only of arrays in memory.
     """
-
-    batches: int = 0
-    threads: int = 1
-    processes: int = 0
-    readers: ReaderPool | None = None
-    together: int = 1
-
-
-def read_batches(stream: Stream, first: int, *, rows_of: RowsOf, ahead: ReadAhead) -> Iterator[Batch]:
-    """Return the elements, from number `first` of the pass on, as global batches: what this worker needs of them."""
     plans = itertools.starmap(_Plan, enumerate(iter(functools.partial(stream.pull, 1), None), first))
     reading = _BatchReading(rows_of)
-    if not ahead.batches:
-        return map(reading, plans) if ahead.together == 1 else reading.in_groups(stream, first, ahead.together)
-    if not ahead.processes:
-        return Prefetcher(plans, ahead.batches, [reading] * ahead.threads)
-    readers = ahead.readers or ReaderPool(ahead.processes)
-    readers.begin_pass()
-    reads = [functools.partial(reading, by=process) for process in readers.processes]
-    return Prefetcher(plans, ahead.batches, reads, None if ahead.readers else readers.close)
+    if not prefetch:
+        return map(reading, plans) if together == 1 else reading.in_groups(stream, first, together)
+    if not processes:
+        return Prefetcher(plans, prefetch, [reading] * threads)
+    pool = readers or ReaderPool(processes)
+    pool.begin_pass()
+    reads = [functools.partial(reading, by=process) for process in pool.processes]
+    return Prefetcher(plans, prefetch, reads, None if readers else pool.close)
 
 
 _here = ReadsHere()

@@ -514,7 +514,8 @@ class Dataset:
             >>> [int(x) for x in Dataset.range(9).take(2)]
             [0, 1]
         """
-        return self._then(Take(self._node, check.integer("count", count, -1, "Write how many, or -1 for all.")))
+        first = check.integer("count", count, -1, "Write how many, or -1 for all.")
+        return self._then(self._node if first < 0 else Take(self._node, first))
 
     def skip(self, count: int) -> Dataset:
         """Leave out the first `count` elements; -1 leaves out all.
@@ -523,7 +524,8 @@ class Dataset:
             >>> [int(x) for x in Dataset.range(5).skip(3)]
             [3, 4]
         """
-        return self._then(Skip(self._node, check.integer("count", count, -1, "Write how many, or -1 for all.")))
+        first = check.integer("count", count, -1, "Write how many, or -1 for all.")
+        return self._then(Take(self._node, 0) if first < 0 else Skip(self._node, first))
 
     def shard(self, num_shards: int, index: int) -> Dataset:
         """Keep every `num_shards`-th element, from number `index` on.
@@ -733,11 +735,16 @@ class Dataset:
             [(4, [2, 3]), (1, [4])]
         """
         check.integer("prefetch", prefetch, 0, "Write how many batches to read ahead, or 0.")
-        calls = max(node.parallel_calls for node in walk(self._node))
-        ahead = _batches.ReadAhead(
-            prefetch, calls, self._options.reader_processes, readers, together if self.in_memory else 1
+        read = functools.partial(
+            _batches.read_batches,
+            rows_of=rows_of,
+            prefetch=prefetch,
+            threads=max(node.parallel_calls for node in walk(self._node)),
+            processes=self._options.reader_processes,
+            readers=readers,
+            together=together if self.in_memory else 1,
         )
-        return self._pass(functools.partial(_batches.read_batches, rows_of=rows_of, ahead=ahead), iteration)
+        return self._pass(read, iteration)
 
     def reader_pool(self) -> ReaderPool | None:
         """Return as many reader processes as the options say, none of them started yet; None where they say 0."""

@@ -26,23 +26,20 @@ SHARD_HINT = -1
 
 
 class Take(Node):
-    """The first `count` elements; -1 for all."""
+    """The first `count` elements."""
 
     def __init__(self, inner: Node, count: int) -> None:
         super().__init__([inner])
         self._count = count
 
     def stream(self, key: Key) -> Stream:
-        inner = self.inputs[0].stream(key)
-        return inner if self._count < 0 else _TakeStream(inner, self._count)
+        return _TakeStream(self.inputs[0].stream(key), self._count)
 
     def lookup(self, key: Key) -> Lookup | None:
         return self.inputs[0].lookup(key)
 
     def cardinality(self) -> int:
         elements = self.inputs[0].cardinality()
-        if self._count < 0 or elements == UNKNOWN_CARDINALITY:
-            return elements
         return self._count if elements == INFINITE_CARDINALITY else min(elements, self._count)
 
 
@@ -63,7 +60,7 @@ class _TakeStream(Stream):
 
 
 class Skip(Node):
-    """All but the first `count` elements; -1 for none."""
+    """All but the first `count` elements."""
 
     def __init__(self, inner: Node, count: int) -> None:
         super().__init__([inner])
@@ -71,8 +68,6 @@ class Skip(Node):
 
     def stream(self, key: Key) -> Stream:
         inner = self.inputs[0].stream(key)
-        if self._count < 0:
-            return _TakeStream(inner, 0)
         inner.skip(self._count)
         return inner
 
@@ -82,8 +77,6 @@ class Skip(Node):
 
     def cardinality(self) -> int:
         elements = self.inputs[0].cardinality()
-        if self._count < 0:
-            return 0
         return elements if elements < 0 else max(0, elements - self._count)
 
 
@@ -221,6 +214,12 @@ class _RepeatStream(Stream):
         return fit if self._count < 0 else min(fit, self._count - self._repetition)
 
 
+def _lookups(nodes: Sequence[Node], key: Key) -> list[Lookup] | None:
+    """Return how to reach the elements of each, None unless all can tell."""
+    lookups = [lookup for node in nodes if (lookup := node.lookup(key)) is not None]
+    return lookups if len(lookups) == len(nodes) else None
+
+
 class Concatenate(Node):
     """The elements of one dataset, then those of another."""
 
@@ -231,9 +230,8 @@ class Concatenate(Node):
         return _ConcatenateStream([node.stream(key) for node in self.inputs])
 
     def lookup(self, key: Key) -> Lookup | None:
-        lookups = [lookup for node in self.inputs if (lookup := node.lookup(key)) is not None]
-        first = self.inputs[0].cardinality()
-        if len(lookups) < len(self.inputs) or first < 0:
+        lookups, first = _lookups(self.inputs, key), self.inputs[0].cardinality()
+        if lookups is None or first < 0:
             return None
 
         def look_up(positions: np.ndarray) -> Block:
@@ -297,10 +295,8 @@ class Zip(Node):
         return _ZipStream(self._structure, [node.stream(key) for node in self.inputs])
 
     def lookup(self, key: Key) -> Lookup | None:
-        lookups = [lookup for node in self.inputs if (lookup := node.lookup(key)) is not None]
-        if len(lookups) < len(self.inputs):
-            return None
-        return lambda positions: ZipBlock(self._structure, *(lookup(positions) for lookup in lookups))
+        lookups = _lookups(self.inputs, key)
+        return lookups and (lambda positions: ZipBlock(self._structure, *(look_up(positions) for look_up in lookups)))
 
     def cardinality(self) -> int:
         lengths = [node.cardinality() for node in self.inputs]
