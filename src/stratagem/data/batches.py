@@ -130,13 +130,6 @@ class DatasetIterator(Generic[Item]):
         self._items = None
 
 
-def read_elements(stream: Stream, _first: int = 0) -> Iterator[Tree]:
-    """Yield whole elements as NumPy arrays."""
-    # One at a time: a generator of the user may wait for the program to use what it yielded before.
-    while (block := stream.pull(1)) is not None:
-        yield block.elements()[0]
-
-
 def read_batches(
     stream: Stream,
     first: int,

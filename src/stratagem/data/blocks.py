@@ -17,7 +17,17 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from stratagem.core.errors import InputError
-from stratagem.data.structure import Tree, component_names, flatten, joined, map_leaves, objects, stack, unstack
+from stratagem.data.structure import (
+    Tree,
+    by_part,
+    component_names,
+    flatten,
+    joined,
+    map_leaves,
+    objects,
+    stack,
+    unstack,
+)
 
 Rows = slice | np.ndarray
 """Which rows of a block: a slice, or a vector of positions."""
@@ -107,19 +117,16 @@ class Source(Protocol):
 
     def __len__(self) -> int:
         """Number of elements."""
-        ...
 
     def take(self, index: np.ndarray) -> Tree:
         """Return the elements at these positions, as columns that the caller owns.
 
         A component that differs in shape from element to element is a vector of arrays, of dtype `object`.
         """
-        ...
 
     @property
     def spec(self) -> Tree:
         """The tree of `TensorSpec` of an element."""
-        ...
 
 
 class VectorBlock(Block):
@@ -382,21 +389,13 @@ class JoinedBlock(Block):
         return self._parts
 
     def select(self, rows: Rows) -> Block:
-        part, place = self._part[rows], self._place[rows]
-        # One sort, not a search for each part: the pool of a shuffle may come from a thousand files.
-        by_part = np.argsort(part, kind="stable")
-        present, counts = np.unique(part[by_part], return_counts=True)
-        starts = np.cumsum(counts) - counts
-        parts = [
-            self._parts[k].select(place[by_part[start : start + count]])
-            for k, start, count in zip(present.tolist(), starts.tolist(), counts.tolist(), strict=True)
-        ]
-        number, renumbered = np.empty_like(part), np.empty_like(place)
-        number[by_part] = np.repeat(np.arange(len(parts)), counts)
-        renumbered[by_part] = np.arange(len(part)) - np.repeat(starts, counts)
+        numbers, places, order = by_part(self._part[rows], self._place[rows])
+        parts = [self._parts[number].select(each) for number, each in zip(numbers, places, strict=True)]
         if len(parts) == 1:
             return parts[0]
-        return JoinedBlock(parts, number, renumbered)
+        counts = np.array([len(part) for part in parts], np.intp)
+        part = np.repeat(np.arange(len(parts)), counts)[order]
+        return JoinedBlock(parts, part, order - (np.cumsum(counts) - counts)[part])
 
     def elements(self) -> list[Tree]:
         read = [piece.elements() for piece in self._parts]

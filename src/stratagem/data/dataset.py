@@ -22,7 +22,7 @@ from stratagem.data.files.listing import FileList, matching_files
 from stratagem.data.files.source import FileStep
 from stratagem.data.interleave import DEFAULT_CYCLE_LENGTH, Interleave
 from stratagem.data.missing_methods import absent
-from stratagem.data.nodes import Node, Stream, rewrite, walk
+from stratagem.data.nodes import Node, Stream, elements_of, rewrite, walk
 from stratagem.data.one_shot import OneShotIterator
 from stratagem.data.options import AUTOTUNE, Options
 from stratagem.data.padding import Padded, Padding
@@ -693,7 +693,7 @@ class Dataset:
     # ------------------------------------------------------------------ reading
 
     def __iter__(self) -> _batches.DatasetIterator[Any]:
-        return self._pass(lambda stream, _: map(eager, _batches.read_elements(stream)))
+        return self._pass(lambda stream, _: map(eager, elements_of(stream)))
 
     def make_one_shot_iterator(self) -> OneShotIterator:
         """Return an iterator whose `get_next()` an `input_fn` of an Estimator may return (TensorFlow 1)."""
@@ -701,7 +701,7 @@ class Dataset:
 
     def as_numpy_iterator(self) -> _batches.DatasetIterator[Any]:
         """Iterate over the elements as plain NumPy arrays and scalars."""
-        return self._pass(_batches.read_elements)
+        return self._pass(lambda stream, _: elements_of(stream))
 
     def batches(
         self,

@@ -25,6 +25,7 @@ from stratagem.data.nodes import (
     Node,
     Seeded,
     Stream,
+    elements_of,
     pull_exactly,
     rewrite,
 )
@@ -100,9 +101,7 @@ class Interleave(Seeded):
         return self._parts((0,))
 
     def _parts(self, key: Key) -> Iterator[Node]:
-        stream = self.inputs[0].stream(key)
-        while (block := stream.pull(1)) is not None:
-            yield self._part(block.elements()[0])
+        return map(self._part, elements_of(self.inputs[0].stream(key)))
 
     def _part(self, element: Tree) -> Node:
         names = tuple(flatten(element)[0])

@@ -17,7 +17,7 @@ from typing import Self
 import numpy as np
 
 from stratagem.data.blocks import Block, join
-from stratagem.data.structure import Tree
+from stratagem.data.structure import Tree, by_part
 
 INFINITE_CARDINALITY = -1
 """`cardinality()` of a dataset that never ends."""
@@ -109,13 +109,16 @@ def look_up_each(part: np.ndarray, place: np.ndarray, lookup_of: Callable[[int],
         place: For each element, its position in that part.
         lookup_of: Returns how to look up in the part of a number.
     """
-    numbers, which = np.unique(part, return_inverse=True)
-    if len(numbers) == 1:
-        return lookup_of(int(numbers[0]))(place)
-    by_part = np.argsort(which, kind="stable")
-    pieces = np.split(place[by_part], np.flatnonzero(np.diff(which[by_part])) + 1)
-    blocks = [lookup_of(number)(places) for number, places in zip(numbers.tolist(), pieces, strict=True)]
-    return join(blocks).select(np.argsort(by_part))
+    numbers, places, order = by_part(part, place)
+    blocks = [lookup_of(number)(each) for number, each in zip(numbers, places, strict=True)]
+    return blocks[0] if len(blocks) == 1 else join(blocks).select(order)
+
+
+def elements_of(stream: Stream) -> Iterator[Tree]:
+    """Yield the elements of a pass."""
+    # One at a time: a generator of the user may wait for the program to use what it yielded before.
+    while (block := stream.pull(1)) is not None:
+        yield block.elements()[0]
 
 
 def pull_exactly(stream: Stream, rows: int) -> Block | None:

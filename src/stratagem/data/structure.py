@@ -201,6 +201,30 @@ def joined(columns: Tree) -> Tree:
     return stack(unstack(columns)) if apart else columns
 
 
+def by_part(part: np.ndarray, place: np.ndarray) -> tuple[list[int], list[np.ndarray], np.ndarray]:
+    """Group rows that lie in several parts.
+
+    Args:
+        part: For each row, the number of its part.
+        place: For each row, its position in that part.
+
+    Returns:
+        The numbers of the parts that have rows; for each of these the positions of its rows; and for each row, where
+        it comes when the parts' rows stand one after another.
+
+    Example:
+        >>> numbers, places, order = by_part(np.array([7, 3, 7]), np.array([10, 11, 12]))
+        >>> numbers, [list(map(int, each)) for each in places], order.tolist()
+        ([3, 7], [[11], [10, 12]], [1, 0, 2])
+    """
+    # One sort, not a search for each part: the pool of a shuffle may come from a thousand files.
+    rows = np.argsort(part, kind="stable")
+    numbers, starts = np.unique(part[rows], return_index=True)
+    order = np.empty_like(rows)
+    order[rows] = np.arange(len(rows))
+    return numbers.tolist(), np.split(place[rows], starts[1:])[: len(numbers)], order
+
+
 def without_rows(columns: Tree) -> Tree:
     """Return columns of the same shapes and dtypes with no row."""
     return map_leaves(lambda array: np.empty((0, *array.shape[1:]), array.dtype), columns)

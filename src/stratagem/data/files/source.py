@@ -17,7 +17,7 @@ import numpy as np
 from stratagem.core.errors import InputError
 from stratagem.data.lru import Recent
 from stratagem.data.sources import Indexed, InOrder
-from stratagem.data.structure import Tree, map_leaves
+from stratagem.data.structure import Tree, by_part, map_leaves
 
 _OPEN: Recent[RecordFile] = Recent(256)
 """Files that the datasets of this process hold open; a system allows a process about a thousand."""
@@ -28,7 +28,6 @@ class RecordFile(Protocol):
 
     def take(self, index: np.ndarray) -> Tree:
         """Return the records at these positions, in this order, as columns that the caller owns."""
-        ...
 
 
 class IndexedFormat(Protocol):
@@ -40,15 +39,12 @@ class IndexedFormat(Protocol):
         Raises:
             InputError: The file is not of this format, or damaged.
         """
-        ...
 
     def open(self, path: str, layout: Any) -> RecordFile:
         """Open a file that was scanned."""
-        ...
 
     def spec(self, path: str) -> Tree:
         """Return the tree of `TensorSpec` of a record."""
-        ...
 
 
 class StreamedFormat(Protocol):
@@ -56,7 +52,6 @@ class StreamedFormat(Protocol):
 
     def read(self, path: str) -> Iterator[Tree]:
         """Yield the records, each a tree of arrays that the caller owns."""
-        ...
 
 
 @runtime_checkable
@@ -68,7 +63,6 @@ class FileStep(Protocol):
 
     def of_files(self, paths: Sequence[str]) -> Any:
         """Return the same step with some of these files, at least one."""
-        ...
 
 
 class FileSource:
@@ -146,13 +140,9 @@ def take_each(part: np.ndarray, place: np.ndarray, take_of: Callable[[int], Call
         place: For each row, its position in that part.
         take_of: Returns how rows are taken from the part of a number.
     """
-    present = np.unique(part)
-    if len(present) == 1:
-        return take_of(int(present[0]))(place)
-    rows = [np.flatnonzero(part == k) for k in present]
-    columns = [take_of(int(k))(place[mine]) for k, mine in zip(present, rows, strict=True)]
-    order = np.argsort(np.concatenate(rows), kind="stable")
-    return map_leaves(lambda *leaves: np.concatenate(leaves)[order], *columns)
+    numbers, places, order = by_part(part, place)
+    taken = [take_of(number)(each) for number, each in zip(numbers, places, strict=True)]
+    return taken[0] if len(taken) == 1 else map_leaves(lambda *leaves: np.concatenate(leaves)[order], *taken)
 
 
 class Files(Indexed):

@@ -53,10 +53,26 @@ def choose_policy(options: Options, dataset: Dataset, num_workers: int, *, in_or
     policy = options.experimental_distribute.auto_shard_policy
     workers = f"each of {num_workers} workers" if num_workers > 1 else "the only worker"
     if policy is AutoShardPolicy.FILE:
-        _check_files(dataset, num_workers)
+        if not dataset.files:
+            raise InputError(
+                f"auto_shard_policy is FILE, but the dataset is not made of files; {num_workers} workers read it.",
+                "Use AutoShardPolicy.DATA or AUTO: each worker then reads its rows of every global batch.",
+            )
+        fewest = min(len(step.paths) for step in dataset.files)
+        if fewest < num_workers:
+            raise InputError(
+                f"auto_shard_policy is FILE, but {num_workers} workers share {fewest} file(s).",
+                f"Write at least {num_workers} files, or use AutoShardPolicy.DATA or AUTO: each worker then reads its "
+                "rows of every global batch, from all files.",
+            )
         return Choice(policy, f"auto-shard FILE: {workers} reads its files; batches depend on how many workers", False)
     if policy is AutoShardPolicy.HINT:
-        _check_hint(dataset)
+        if not dataset.has_shard_hint:
+            raise InputError(
+                "auto_shard_policy is HINT, but the dataset has no shard(SHARD_HINT, SHARD_HINT).",
+                "Write dataset.shard(stratagem.data.experimental.SHARD_HINT, "
+                "stratagem.data.experimental.SHARD_HINT) where each worker's part begins, or use AUTO.",
+            )
         reason = f"auto-shard HINT: {workers} reads the part that shard(SHARD_HINT, SHARD_HINT) gives it"
         return Choice(policy, reason, False)
     if policy is AutoShardPolicy.OFF:
@@ -69,27 +85,3 @@ def choose_policy(options: Options, dataset: Dataset, num_workers: int, *, in_or
             return Choice(AutoShardPolicy.FILE, f"auto-shard FILE ({why}): {workers} reads its files")
         why = f" (AUTO, as {uneven})"
     return Choice(AutoShardPolicy.DATA, f"auto-shard DATA{why}: {workers} reads its rows of every batch")
-
-
-def _check_hint(dataset: Dataset) -> None:
-    if not dataset.has_shard_hint:
-        raise InputError(
-            "auto_shard_policy is HINT, but the dataset has no shard(SHARD_HINT, SHARD_HINT).",
-            "Write dataset.shard(stratagem.data.experimental.SHARD_HINT, "
-            "stratagem.data.experimental.SHARD_HINT) where each worker's part begins, or use AUTO.",
-        )
-
-
-def _check_files(dataset: Dataset, num_workers: int) -> None:
-    if not dataset.files:
-        raise InputError(
-            f"auto_shard_policy is FILE, but the dataset is not made of files; {num_workers} workers read it.",
-            "Use AutoShardPolicy.DATA or AUTO: each worker then reads its rows of every global batch.",
-        )
-    fewest = min(len(step.paths) for step in dataset.files)
-    if fewest < num_workers:
-        raise InputError(
-            f"auto_shard_policy is FILE, but {num_workers} workers share {fewest} file(s).",
-            f"Write at least {num_workers} files, or use AutoShardPolicy.DATA or AUTO: each worker then reads its "
-            "rows of every global batch, from all files.",
-        )
