@@ -6,6 +6,7 @@ The trees are `optree`'s (Keras depends on it, and it flattens in C++). Two shap
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -222,7 +223,8 @@ def by_part(part: np.ndarray, place: np.ndarray) -> tuple[list[int], list[np.nda
     numbers, starts = np.unique(part[rows], return_index=True)
     order = np.empty_like(rows)
     order[rows] = np.arange(len(rows))
-    return numbers.tolist(), np.split(place[rows], starts[1:])[: len(numbers)], order
+    place, edges = place[rows], [*starts.tolist(), len(rows)]
+    return numbers.tolist(), [place[first:last] for first, last in itertools.pairwise(edges)], order
 
 
 def without_rows(columns: Tree) -> Tree:
