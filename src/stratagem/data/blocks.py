@@ -117,16 +117,19 @@ class Source(Protocol):
 
     def __len__(self) -> int:
         """Number of elements."""
+        ...
 
     def take(self, index: np.ndarray) -> Tree:
         """Return the elements at these positions, as columns that the caller owns.
 
         A component that differs in shape from element to element is a vector of arrays, of dtype `object`.
         """
+        ...
 
     @property
     def spec(self) -> Tree:
         """The tree of `TensorSpec` of an element."""
+        ...
 
 
 class VectorBlock(Block):

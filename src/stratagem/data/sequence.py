@@ -296,7 +296,9 @@ class Zip(Node):
 
     def lookup(self, key: Key) -> Lookup | None:
         lookups = _lookups(self.inputs, key)
-        return lookups and (lambda positions: ZipBlock(self._structure, *(look_up(positions) for look_up in lookups)))
+        if lookups is None:
+            return None
+        return lambda positions: ZipBlock(self._structure, *(look_up(positions) for look_up in lookups))
 
     def cardinality(self) -> int:
         lengths = [node.cardinality() for node in self.inputs]

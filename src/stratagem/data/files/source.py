@@ -28,6 +28,7 @@ class RecordFile(Protocol):
 
     def take(self, index: np.ndarray) -> Tree:
         """Return the records at these positions, in this order, as columns that the caller owns."""
+        ...
 
 
 class IndexedFormat(Protocol):
@@ -39,12 +40,15 @@ class IndexedFormat(Protocol):
         Raises:
             InputError: The file is not of this format, or damaged.
         """
+        ...
 
     def open(self, path: str, layout: Any) -> RecordFile:
         """Open a file that was scanned."""
+        ...
 
     def spec(self, path: str) -> Tree:
         """Return the tree of `TensorSpec` of a record."""
+        ...
 
 
 class StreamedFormat(Protocol):
@@ -52,6 +56,7 @@ class StreamedFormat(Protocol):
 
     def read(self, path: str) -> Iterator[Tree]:
         """Yield the records, each a tree of arrays that the caller owns."""
+        ...
 
 
 @runtime_checkable
@@ -63,6 +68,7 @@ class FileStep(Protocol):
 
     def of_files(self, paths: Sequence[str]) -> Any:
         """Return the same step with some of these files, at least one."""
+        ...
 
 
 class FileSource:
