@@ -30,7 +30,7 @@ from stratagem.data.structure import (
 )
 
 Rows = slice | np.ndarray
-"""Which rows of a block: a slice, or a vector of positions."""
+"""Rows of a block: a slice, or a vector of positions."""
 
 
 class Block(ABC):
@@ -91,7 +91,7 @@ class Block(ABC):
 
     @property
     def constants(self) -> tuple[object, ...]:
-        """What many blocks refer to, so that it goes to another process once: sources and functions."""
+        """Sources and functions that many blocks refer to. Each goes to another process once."""
         return ()
 
 

@@ -1,4 +1,4 @@
-"""Keeping what was read, so that a later pass neither reads nor calls functions of the user again."""
+"""`cache`: keeps what was read, so that a later pass neither reads nor calls functions of the user again."""
 
 from __future__ import annotations
 

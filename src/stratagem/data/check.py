@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from stratagem.core.errors import InputError
@@ -26,6 +26,12 @@ def integer(name: str, value: Any, least: int | None, remedy: str) -> int:
         wanted = "an integer" if least is None else f"an integer of at least {least}"
         raise InputError(f"{name} is {value!r}.", f"The dataset needs {wanted} there.", remedy)
     return number
+
+
+def one_of(name: str, value: Any, known: Iterable[Any]) -> None:
+    """Check that a value is one of those that are known."""
+    if value not in (choices := list(known)):
+        raise InputError(f"{name} is {value!r}.", f"Write one of {', '.join(map(repr, choices))}.")
 
 
 def shard(num_shards: Any, index: Any) -> None:

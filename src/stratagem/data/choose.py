@@ -1,4 +1,4 @@
-"""One dataset out of several, element by element: as another dataset says, or at random."""
+"""Choice of the next element among several datasets: as another dataset says, or at random."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""`Dataset`: the operations of tf.data, as a thin fluent face on the steps in the modules beside this one.
+"""`Dataset`: the operations of tf.data. Each adds a step, which is defined in a module beside this one.
 
-Long, because every public operation carries its arguments, errors and a tested example here.
+The file is long because every public operation has its arguments, errors and a tested example here.
 """
 
 from __future__ import annotations
@@ -327,7 +327,7 @@ class Dataset:
                 reads ahead, as `fit` does; `map_func` is then called from several threads. AUTOTUNE: as many as this
                 process has cores. It pays where the function leaves Python: NumPy, image decoding, files. None: one
                 call at a time, in order, whatever other steps do, so that a function may have a state.
-            deterministic: Accepted for tf.data's sake; the order never varies.
+            deterministic: Accepted as in tf.data; the order never varies.
 
         Raises:
             InputError: `num_parallel_calls` is neither AUTOTUNE nor at least 1.
@@ -359,7 +359,7 @@ class Dataset:
                 cores: the order must not depend on the machine.
             block_length: Elements of one dataset at a time; None means 1.
             num_parallel_calls: How many batches are read at the same time, as in `map`.
-            deterministic: Accepted for tf.data's sake; the order never varies.
+            deterministic: Accepted as in tf.data; the order never varies.
 
         Raises:
             InputError: A length is below 1. While reading: `map_func` returned no dataset.
@@ -459,8 +459,8 @@ class Dataset:
         Args:
             batch_size: Elements in a batch.
             drop_remainder: Whether to leave out a last batch that is not full.
-            num_parallel_calls: Accepted for tf.data's sake. That of `map` says how many batches are read at a time.
-            deterministic: Accepted for tf.data's sake; the order never varies.
+            num_parallel_calls: Accepted as in tf.data, without effect; `map` sets how many batches are read at a time.
+            deterministic: Accepted as in tf.data; the order never varies.
 
         Raises:
             InputError: `batch_size` is below 1. While reading: the elements differ in shape.
@@ -573,7 +573,7 @@ class Dataset:
         """Do nothing: `fit` and the strategies read ahead by themselves, at the end of the pipeline.
 
         Args:
-            buffer_size: Accepted for tf.data's sake.
+            buffer_size: Accepted as in tf.data, without effect.
 
         Example:
             >>> [int(x) for x in Dataset.range(2).prefetch(AUTOTUNE)]
@@ -584,7 +584,7 @@ class Dataset:
         return self._then(self._node)
 
     def apply(self, transformation_func: Callable[[Dataset], Dataset]) -> Dataset:
-        """Return `transformation_func(self)`, so that functions of datasets stand in a chain of operations.
+        """Return `transformation_func(self)`: calls a function of datasets within a chain of operations.
 
         Raises:
             InputError: The function returned no dataset.

@@ -1,4 +1,4 @@
-"""Waiting for input: how long, and what a person can write to make it less."""
+"""Advice on slow input: how long training waited for it, and what to write to shorten the wait."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What to write in place of methods of `tf.data.Dataset` that are not here."""
+"""Methods of `tf.data.Dataset` that datasets here lack, and what to write in their place."""
 
 from __future__ import annotations
 

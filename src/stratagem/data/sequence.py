@@ -1,4 +1,4 @@
-"""The steps that choose which elements come, and when: one class each, with its pass beside it."""
+"""Steps that choose which elements come, and when: one class each, with its pass beside it."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ class _RepeatStream(Stream):
         return skipped
 
     def _whole_repetitions(self, rows: int) -> int:
-        """How many repetitions of known length, from the start of the present one, fit into `rows`."""
+        """Return how many repetitions of known length, from the start of the present one, fit into `rows`."""
         length = self._node.cardinality()
         if length <= 0:
             return 0

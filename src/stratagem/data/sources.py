@@ -118,7 +118,7 @@ class RangeSource:
 
 
 class ObjectSource:
-    """What an object returns for each position from 0 to its length.
+    """Elements that an object returns for the positions below its length.
 
     Args:
         value: Has `__len__` and `__getitem__`; its `__getitems__` is asked for several elements at once, if it has one.
@@ -229,7 +229,7 @@ class InOrder(Node):
 
 
 class Generated(InOrder):
-    """What a generator function yields, called anew for every pass.
+    """Elements that a generator function yields. It is called anew for every pass.
 
     Args:
         function: Returns an iterable of elements.

@@ -1,4 +1,4 @@
-"""What is known of an element before it is read: shape and dtype of each component."""
+"""`TensorSpec`: shape and dtype of each component of an element, known before the element is read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stratagem.data.structure import Tree, flatten, map_leaves
 Shape = tuple[int | None, ...]
 
 _BYTES: dict[Any, np.dtype] = dict.fromkeys(("string", bytes, np.bytes_), np.dtype(object))
-"""How programs write the dtype of text and binary data. NumPy's own byte strings lose the zeros at their end."""
+"""Names of the dtype of text and binary data. NumPy's own byte strings lose the zeros at their end."""
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ def as_array(value: Any) -> Any:
     Python numbers, and lists of them, become float32 and int32 as in TensorFlow (int64 where int32 is too small).
     Whatever has a dtype keeps it: arrays of NumPy, JAX, pandas, PyTorch, TensorFlow. Bytes stay as they are.
 
-    A sparse matrix of SciPy is left as it is, for whoever reads its rows; one of JAX becomes dense.
+    A sparse matrix of SciPy is left as it is; its rows become dense when they are read. One of JAX becomes dense.
 
     Args:
         value: An array, a number, text, or a list of them.

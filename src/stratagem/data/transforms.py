@@ -1,4 +1,4 @@
-"""The steps that make new elements out of elements, one class each, with its pass beside it."""
+"""Steps that make new elements from elements: one class each, with its pass beside it."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class NumpyDataset(FileDataset):
 
 @dataclass(frozen=True)
 class _Array:
-    """Where an array lies in a file. `offset` is None when it is compressed."""
+    """Position and kind of an array in a file. `offset` is None if it is compressed."""
 
     name: str
     shape: tuple[int, ...]

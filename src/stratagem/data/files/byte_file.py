@@ -1,4 +1,4 @@
-"""The bytes of one file, by position and by several threads, and what can be wrong with the file as a whole.
+"""Bytes of one file, read by position and by several threads, and errors that concern the whole file.
 
 Bytes are read, not mapped into memory: a mapped file that another program cuts short ends the process with SIGBUS,
 where a read can say so; and in spans of 1 MB reading is as fast or faster (1 KB records: 1.69 M/s to 1.55 M/s mapped,
@@ -18,7 +18,7 @@ from stratagem.core.errors import InputError
 from stratagem.data.specs import TensorSpec
 
 BYTES = TensorSpec((), object)
-"""What a record is where a format says nothing of its contents."""
+"""Spec of a record in formats that do not describe its contents."""
 
 _SPAN = 1 << 20
 """Bytes that are read at once where several neighbours are wanted."""

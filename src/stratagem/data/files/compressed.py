@@ -1,4 +1,4 @@
-"""The bytes of compressed files, which can be had in order only."""
+"""Bytes of compressed files, which can only be read in order."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from stratagem.core.errors import InputError
 from stratagem.data.files.byte_file import unreadable
 
 _WINDOWS = {"GZIP": zlib.MAX_WBITS + 16, "ZLIB": zlib.MAX_WBITS}
-"""What zlib calls the two kinds."""
+"""`wbits` of zlib for each kind."""
 
 _READ = 1 << 18
 _PIECE = 1 << 20
@@ -60,7 +60,7 @@ def _damaged(path: str, compression_type: str, reason: str) -> InputError:
 
 
 def compressor(compression_type: str) -> Any:
-    """Return what compresses pieces of bytes one after another: `compress(bytes)`, and `flush()` at the end."""
+    """Return an object with `compress(bytes)` for one piece after another, and `flush()` for the end."""
     return zlib.compressobj(wbits=_WINDOWS[compression_type])
 
 

@@ -18,7 +18,7 @@ _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 """Pillow's names for the numbers of channels."""
 
 _NATURAL = {"1": "L", "L": "L", "LA": "LA", "RGBA": "RGBA"}
-"""What an image keeps; all else becomes RGB."""
+"""Modes that an image keeps, under the name they get; all others become RGB."""
 
 
 def read_file(filename: Any) -> bytes:

@@ -16,13 +16,13 @@ from stratagem.data.structure import encoded, objects
 
 
 class _Kind(NamedTuple):
-    """What values a feature holds."""
+    """Kind of the values of a feature."""
 
     name: str
     field: str
     dtype: np.dtype
     scalar: type
-    """Of one value."""
+    """Type of one value."""
 
     def array(self, values: Any) -> np.ndarray:
         """Return the values along one axis."""
@@ -48,7 +48,7 @@ def _kind_of(dtype: Any) -> _Kind:
 
 
 class FeatureConfiguration(ABC):
-    """How one feature of an example becomes an array.
+    """Conversion of one feature of an example to an array.
 
     Args:
         dtype: "int64", "float32" or "string"; or such a dtype of NumPy or TensorFlow, or `bytes`.
@@ -218,8 +218,8 @@ def parse_single_example(
     Args:
         serialized: What `SerializeToString` of an Example returned: bytes, or an array without axes that holds them.
         features: For each key, how the feature is read. Features of the example that are not named are left out.
-        example_names: Accepted for TensorFlow's sake.
-        name: Accepted for TensorFlow's sake.
+        example_names: Accepted as in TensorFlow, without effect.
+        name: Accepted as in TensorFlow, without effect.
 
     Returns:
         An array, a NumPy scalar or bytes for each key.
@@ -247,8 +247,8 @@ def parse_example(
         serialized: At least one example, each as for `parse_single_example`: what a dataset of records gives after
             `batch`.
         features: For each key, how the feature is read.
-        example_names: Accepted for TensorFlow's sake.
-        name: Accepted for TensorFlow's sake.
+        example_names: Accepted as in TensorFlow, without effect.
+        name: Accepted as in TensorFlow, without effect.
 
     Returns:
         For each key an array whose first axis counts the examples.

@@ -23,9 +23,9 @@ class FixedLengthRecordDataset(FileDataset):
         record_bytes: Bytes of a record.
         header_bytes: Bytes to leave out at the beginning of each file.
         footer_bytes: Bytes to leave out at the end of each file.
-        buffer_size: Accepted for tf.data's sake.
+        buffer_size: Accepted as in tf.data, without effect.
         compression_type: "GZIP", "ZLIB", or None, which alone can be read by position.
-        num_parallel_reads: Accepted for tf.data's sake, where it mixes the files. Here `Dataset.interleave` does.
+        num_parallel_reads: Accepted as in tf.data, where it mixes the files. Here `Dataset.interleave` does.
 
     Raises:
         InputError: An argument is wrong. While reading: a file is missing, or does not divide into such records.

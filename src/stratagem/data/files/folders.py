@@ -1,4 +1,4 @@
-"""Folders with one file for each example, in a subfolder for each class: the layout that Keras's utilities read."""
+"""Folders with one file for each example and a subfolder for each class: the layout that Keras's utilities read."""
 
 from __future__ import annotations
 

@@ -92,10 +92,9 @@ def image_dataset_from_directory(
     """
     optional.load("PIL", "files", "image_dataset_from_directory")
     height, width = (image_size, image_size) if isinstance(image_size, int) else image_size
-    choices = (("color_mode", color_mode, _CHANNELS), ("interpolation", interpolation.lower(), INTERPOLATIONS))
-    for name, value, known in (*choices, ("label_mode", label_mode, ("int", "categorical", "binary", None))):
-        if value not in known:
-            raise InputError(f"{name} is {value!r}.", f"Write one of {', '.join(map(repr, known))}.")
+    check.one_of("color_mode", color_mode, _CHANNELS)
+    check.one_of("interpolation", interpolation.lower(), INTERPOLATIONS)
+    check.one_of("label_mode", label_mode, ("int", "categorical", "binary", None))
     if crop_to_aspect_ratio and pad_to_aspect_ratio:
         raise InputError("crop_to_aspect_ratio and pad_to_aspect_ratio are both True.", "Set one of them.")
     remedy = "Write image_size=(height, width) in pixels, such as (256, 256)."
@@ -116,8 +115,7 @@ def _is_channels_first(data_format: str | None) -> bool:
         # A process that only reads data need not load Keras for its setting.
         keras = sys.modules.get("keras")
         data_format = keras.config.image_data_format() if keras else "channels_last"
-    if data_format not in ("channels_last", "channels_first"):
-        raise InputError(f"data_format is {data_format!r}.", "Write 'channels_last', 'channels_first' or None.")
+    check.one_of("data_format", data_format, ("channels_last", "channels_first"))
     return data_format == "channels_first"
 
 

@@ -1,4 +1,4 @@
-"""The names of files, in every way that programs write them."""
+"""Names of files, in every form in which programs write them."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ _DECODED: Recent[Tree] = Recent(1 << 28)
 """Decoded row groups that this process keeps, by bytes: a row cannot be decoded without its whole row group."""
 
 _ARROW_ERRORS = (OSError, ValueError, NotImplementedError)
-"""What pyarrow's own errors are as well."""
+"""Base classes of pyarrow's own errors."""
 
 
 class ParquetDataset(FileDataset):

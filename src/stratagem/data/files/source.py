@@ -32,7 +32,7 @@ class RecordFile(Protocol):
 
 
 class IndexedFormat(Protocol):
-    """How files are read whose records can be found by position. Small, and pickles."""
+    """A format whose records can be found by position. Small, and can be pickled."""
 
     def scan(self, path: str) -> tuple[int, Any]:
         """Return the number of records, and whatever `open` needs to find them, such as their offsets.
@@ -52,7 +52,7 @@ class IndexedFormat(Protocol):
 
 
 class StreamedFormat(Protocol):
-    """How files are read whose records come one after another only."""
+    """A format whose records can only be read one after another."""
 
     def read(self, path: str) -> Iterator[Tree]:
         """Yield the records, each a tree of arrays that the caller owns."""

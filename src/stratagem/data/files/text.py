@@ -24,8 +24,8 @@ class TextLineDataset(FileDataset):
     Args:
         filenames: A name, a list of names, or a dataset of names; the lines come file after file.
         compression_type: "GZIP", "ZLIB", or None. Compressed files are read in order.
-        buffer_size: Accepted for tf.data's sake.
-        num_parallel_reads: Accepted for tf.data's sake, where it mixes the files. Here `Dataset.interleave` does.
+        buffer_size: Accepted as in tf.data, without effect.
+        num_parallel_reads: Accepted as in tf.data, where it mixes the files. Here `Dataset.interleave` does.
 
     Raises:
         InputError: An argument is wrong. While reading: a file is missing or cannot be decompressed.

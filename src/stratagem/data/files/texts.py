@@ -31,22 +31,23 @@ def text_dataset_from_directory(
     """Make a dataset of the `.txt` files below a folder (`keras.utils.text_dataset_from_directory`).
 
     Args:
-        directory: Has a subfolder for each class with its files. This and all other arguments are those of
-            `image_dataset_from_directory`.
-        labels: See there.
-        label_mode: See there.
-        class_names: See there.
-        batch_size: See there.
+        directory: Has a subfolder for each class with its `.txt` files, at any depth.
+        labels: "inferred" from the subfolders; None for no labels; or a list of integers, one for each file in
+            `directory`, sorted folder by folder.
+        label_mode: "int", "categorical" or "binary", as for `image_dataset_from_directory`; None for no labels.
+        class_names: The subfolders to read, in the order of their labels; None reads all, sorted.
+        batch_size: Texts in a global batch; None yields single texts.
         max_length: Bytes of a text to keep, from its beginning; None keeps all.
-        shuffle: See there.
-        seed: See there.
-        validation_split: See there.
-        subset: See there.
-        follow_links: See there.
-        verbose: See there.
+        shuffle: Whether the texts come in random order. Otherwise they come sorted.
+        seed: Makes the order, and the split of shuffled files, reproducible.
+        validation_split: Part of the files to keep for validation, between 0 and 1.
+        subset: Which part to return: "training", "validation", or "both".
+        follow_links: Whether to look into folders behind links.
+        verbose: Whether to say how many files were found.
 
     Returns:
-        A dataset of texts, as bytes, or of pairs (texts, labels); see there.
+        A dataset of texts, as bytes, or of pairs (texts, labels), with `class_names` and `file_paths`. Two of them,
+        training and validation, for `subset="both"`.
 
     Raises:
         InputError: An argument is wrong, or there is no text. While reading: a file cannot be read.

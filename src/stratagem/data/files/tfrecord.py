@@ -11,6 +11,7 @@ import numpy as np
 
 from stratagem.core.errors import InputError
 from stratagem.core.log import announce
+from stratagem.data import check
 from stratagem.data.files.byte_file import ByteFile
 from stratagem.data.files.compressed import ByteStream
 from stratagem.data.files.dataset import BytesFormat, FileDataset
@@ -35,8 +36,8 @@ class TFRecordDataset(FileDataset):
     Args:
         filenames: A name, a list of names, or a dataset of names; the records come file after file.
         compression_type: "GZIP", "ZLIB", or None.
-        buffer_size: Accepted for tf.data's sake.
-        num_parallel_reads: Accepted for tf.data's sake, where it mixes the files. Here `Dataset.interleave` does.
+        buffer_size: Accepted as in tf.data, without effect.
+        num_parallel_reads: Accepted as in tf.data, where it mixes the files. Here `Dataset.interleave` does.
         on_corrupt: What becomes of a damaged record: "error" raises where it is met; "skip" leaves it out. To skip,
             uncompressed files are read whole before the first pass, so that all workers count the same records. A
             file without any record is an error all the same.
@@ -64,8 +65,7 @@ class TFRecordDataset(FileDataset):
         *,
         on_corrupt: Literal["error", "skip"] = "error",
     ) -> None:
-        if on_corrupt not in ("error", "skip"):
-            raise InputError(f"on_corrupt is {on_corrupt!r}.", 'Write "error" or "skip".')
+        check.one_of("on_corrupt", on_corrupt, ("error", "skip"))
         self._format = _TFRecords(compression_type, skip=on_corrupt == "skip")
         super().__init__(filenames, self._format)
 

@@ -1,4 +1,4 @@
-"""How TFRecord files lay out a record: its length, a checksum of that, the data, a checksum of those.
+"""Layout of a record in a TFRecord file: its length, a checksum of the length, the data, a checksum of the data.
 
 The length has 8 bytes, a checksum 4, all little-endian; a checksum is a masked CRC32C.
 https://www.tensorflow.org/tutorials/load_data/tfrecord#tfrecords_format_details

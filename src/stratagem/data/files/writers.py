@@ -21,8 +21,8 @@ from stratagem.data.files.tfrecord_format import framed
 class TFRecordWriter:
     """Writes records to a TFRecord file (`tf.io.TFRecordWriter`).
 
-    Other than TensorFlow's it writes to a draft, which takes the name of the file in `close`: when the program fails
-    or is killed before that, an old file stays as it was.
+    Unlike TensorFlow's, it writes to a draft, which gets the name of the file in `close`: if the program fails or is
+    killed before that, an old file stays as it was.
 
     Args:
         path: The file. Folders are made.

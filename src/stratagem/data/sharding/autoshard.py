@@ -1,4 +1,4 @@
-"""Which way a dataset is divided among workers, and the line that says why."""
+"""Choice of the way in which a dataset is divided among workers, with a line that says why."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stratagem.data.sharding.whole_files import why_uneven
 
 
 class Choice(NamedTuple):
-    """How a dataset is divided among workers.
+    """Way in which a dataset is divided among workers.
 
     Args:
         policy: The policy, never AUTO.

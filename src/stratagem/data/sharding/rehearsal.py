@@ -41,7 +41,7 @@ class Rehearsal:
         self.is_function = callable(given)
         self.takes_context = self.is_function and _takes_argument(given)
         self.first = self.make(1, 0)
-        """What one worker alone would read, made once."""
+        """The input of a single worker, made once."""
         self._seeds = self.first.random_seeds() if isinstance(self.first, Dataset) else []
         self.policy, self.reason, self.even = self._choose()
         self.own_streams = self.takes_context or self.policy not in (None, AutoShardPolicy.DATA)

@@ -1,4 +1,4 @@
-"""Proof that a dataset is divided rightly: it is read as each of several workers would, and compared."""
+"""Proof that a dataset is divided correctly: it is read as each of several workers would read it, and compared."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MOST_BATCHES: Final = 1000
 
 
 class RowPosition(NamedTuple):
-    """Where something first differs.
+    """Position of the first difference.
 
     Args:
         step: Number of the batch, from 0.
@@ -41,7 +41,7 @@ class RowPosition(NamedTuple):
 
 @dataclass(frozen=True)
 class ShardingReport:
-    """What `verify_sharding` found. `print(report)` shows it as a table.
+    """Result of `verify_sharding`. `print(report)` shows it as a table.
 
     Args:
         workers: As how many workers the dataset was read.
@@ -88,7 +88,7 @@ class ShardingReport:
 
 
 def verify_sharding(dataset: Any, workers: int = 2, *, max_batches: int | None = MOST_BATCHES) -> ShardingReport:
-    """Read a dataset as each of several workers would, in this process, and see that together they read it rightly.
+    """Read a dataset as each of several workers would, in this process, and check that together they read it correctly.
 
     That is: a second pass gives the same examples in the same order; at each step the workers' rows together are the
     global batch that one worker would see, so that no example comes twice and none is left out; all workers have as

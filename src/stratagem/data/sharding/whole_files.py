@@ -1,7 +1,7 @@
-"""Whether workers can read whole files of their own without any batch being another one.
+"""Test of whether workers can read whole files of their own while every batch keeps its rows.
 
-They can where the files are read in turn, all at once, and a batch takes as many records of each: then the rows of
-every global batch lie evenly in the files of the workers.
+They can if all files are read in turn, at the same time, and a batch takes equally many records from each: the rows of
+every global batch then lie evenly in the files of the workers.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from stratagem.data.transforms import Batched, Map
 
 
 def why_uneven(root: Node, workers: int) -> str | None:
-    """Say what stands against dividing the files of a pipeline among workers; None where nothing does.
+    """Return what prevents dividing the files of a pipeline among workers, None if nothing does.
 
     Args:
         root: The last step of the pipeline.

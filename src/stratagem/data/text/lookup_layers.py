@@ -1,8 +1,8 @@
-"""Words and other tokens as numbers, in functions of datasets.
+"""Lookup of tokens: numbers for words and other tokens, in functions of datasets.
 
 Keras's `StringLookup`, `IntegerLookup` and `TextVectorization` compute through TensorFlow on every backend. These take
 the same arguments and give the same numbers, on NumPy arrays: call them in `Dataset.map`, or on arrays before
-`predict`. They are no layers: text cannot be in a model that JAX compiles.
+`predict`. They are not layers: a model that JAX compiles cannot contain text.
 Source of the semantics: https://keras.io/api/layers/preprocessing_layers/
 """
 
@@ -257,8 +257,8 @@ def text_of(token: Any) -> str:
 class StringLookup(Lookup):
     """Numbers for words (`tf.keras.layers.StringLookup`).
 
-    Args are those of Keras's. With several `num_oov_indices` unknown words share these by another hash than
-    TensorFlow's.
+    Takes the arguments of Keras's layer. With several `num_oov_indices`, unknown words are hashed to them, but not by
+    TensorFlow's hash.
 
     Example:
         >>> lookup = StringLookup(vocabulary=["a", "b"])
@@ -272,7 +272,7 @@ class StringLookup(Lookup):
 class IntegerLookup(Lookup):
     """Consecutive numbers for whole numbers that are not (`tf.keras.layers.IntegerLookup`).
 
-    Args are those of Keras's.
+    Takes the arguments of Keras's layer.
 
     Example:
         >>> lookup = IntegerLookup()

@@ -1,4 +1,4 @@
-"""Text as numbers: its words, and their numbers."""
+"""`TextVectorization`: texts as the numbers of their words."""
 
 from __future__ import annotations
 
