@@ -42,7 +42,8 @@ def decompressed(path: str, compression_type: str) -> Iterator[bytes]:
                     engine = zlib.decompressobj(_WINDOWS[compression_type])
                 while packed:
                     yield engine.decompress(packed, _PIECE)
-                    packed = engine.unconsumed_tail
+                    # At the end of a stream CPython leaves in `unconsumed_tail` what it also puts into `unused_data`.
+                    packed = b"" if engine.eof else engine.unconsumed_tail
             begun = file.tell() > 0
     except OSError as error:
         raise unreadable(path, error) from None
