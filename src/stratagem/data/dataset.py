@@ -18,7 +18,7 @@ from stratagem.data import batches as _batches
 from stratagem.data import check, input_advice
 from stratagem.data.cache import Cache
 from stratagem.data.choose import Choose, RandomNumbers
-from stratagem.data.files.listing import FileList, matching_files
+from stratagem.data.files.names import FileList, matching_files
 from stratagem.data.files.source import FileStep
 from stratagem.data.interleave import DEFAULT_CYCLE_LENGTH, Interleave
 from stratagem.data.missing_methods import absent
