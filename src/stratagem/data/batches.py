@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from stratagem.core.errors import InputError
@@ -50,7 +49,6 @@ def with_random_seeds(node: Node, seeds: list[int]) -> Node:
     if len(seeds) != len(present):
         raise InputError(
             f"There are {len(seeds)} seeds for a dataset with {len(present)} shuffles.",
-            "The order of the examples would not be the one that was meant.",
             "Build the same dataset on every worker, and when resuming the one that the state was taken from.",
         )
     if seeds == present:
@@ -115,9 +113,7 @@ class DatasetIterator(Generic[Item]):
             iteration, consumed, seeds = int(state["iteration"]), int(state["batches"]), list(state["seeds"])
         except (KeyError, TypeError, ValueError):
             raise InputError(
-                f"The state of a dataset is {state!r}.",
-                "Where to go on is not known; examples would be repeated or lost.",
-                "Give set_state what get_state returned.",
+                f"The state of a dataset is {state!r}.", "Give set_state what get_state returned."
             ) from None
         node = with_random_seeds(self._node, seeds)
         self._stop()
@@ -134,44 +130,39 @@ class DatasetIterator(Generic[Item]):
         self._items = None
 
 
-def read_elements(stream: Stream, _first: int = 0) -> Iterator[Tree]:
-    """Yield whole elements as NumPy arrays."""
-    # One at a time: a generator of the user may wait for the program to use what it yielded before.
-    while (block := stream.pull(1)) is not None:
-        yield block.elements()[0]
-
-
-@dataclass(frozen=True)
-class ReadAhead:
-    """How batches are read before they are asked for.
+def read_batches(
+    stream: Stream,
+    first: int,
+    *,
+    rows_of: RowsOf,
+    prefetch: int,
+    threads: int,
+    processes: int,
+    readers: ReaderPool | None,
+    together: int,
+) -> Iterator[Batch]:
+    """Return the elements of a pass as global batches: what this worker needs of them.
 
     Args:
-        batches: How many to hold ready; 0 reads each when it is asked for.
+        stream: The elements.
+        first: The number of the first of them in the pass.
+        rows_of: Which rows of a batch this worker needs.
+        prefetch: How many batches to hold ready; 0 reads each when it is asked for.
         threads: How many are read at the same time, in one thread each.
         processes: Reader processes that read them instead.
         readers: The processes, where they are to outlive the pass.
-        together: How many are read at once where `batches` is 0: more than one only of arrays in memory.
+        together: How many are read at once where `prefetch` is 0: more than one only of arrays in memory.
     """
-
-    batches: int = 0
-    threads: int = 1
-    processes: int = 0
-    readers: ReaderPool | None = None
-    together: int = 1
-
-
-def read_batches(stream: Stream, first: int, *, rows_of: RowsOf, ahead: ReadAhead) -> Iterator[Batch]:
-    """Return the elements, from number `first` of the pass on, as global batches: what this worker needs of them."""
     plans = itertools.starmap(_Plan, enumerate(iter(functools.partial(stream.pull, 1), None), first))
     reading = _BatchReading(rows_of)
-    if not ahead.batches:
-        return map(reading, plans) if ahead.together == 1 else reading.in_groups(stream, first, ahead.together)
-    if not ahead.processes:
-        return Prefetcher(plans, ahead.batches, [reading] * ahead.threads)
-    readers = ahead.readers or ReaderPool(ahead.processes)
-    readers.begin_pass()
-    reads = [functools.partial(reading, by=process) for process in readers.processes]
-    return Prefetcher(plans, ahead.batches, reads, None if ahead.readers else readers.close)
+    if not prefetch:
+        return map(reading, plans) if together == 1 else reading.in_groups(stream, first, together)
+    if not processes:
+        return Prefetcher(plans, prefetch, [reading] * threads)
+    pool = readers or ReaderPool(processes)
+    pool.begin_pass()
+    reads = [functools.partial(reading, by=process) for process in pool.processes]
+    return Prefetcher(plans, prefetch, reads, None if readers else pool.close)
 
 
 _here = ReadsHere()

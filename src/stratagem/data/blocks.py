@@ -15,13 +15,22 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Protocol, Self
 
 import numpy as np
-import optree
 
 from stratagem.core.errors import InputError
-from stratagem.data.structure import Tree, component_names, flatten, joined, map_leaves, objects, stack, unstack
+from stratagem.data.structure import (
+    Tree,
+    by_part,
+    component_names,
+    flatten,
+    joined,
+    map_leaves,
+    objects,
+    stack,
+    unstack,
+)
 
 Rows = slice | np.ndarray
-"""Which rows of a block: a slice, or a vector of positions."""
+"""Rows of a block: a slice, or a vector of positions."""
 
 
 class Block(ABC):
@@ -32,13 +41,18 @@ class Block(ABC):
         """Number of elements."""
 
     @property
-    @abstractmethod
     def family(self) -> Hashable:
         """Equal for blocks that `merged` can join."""
+        return type(self), id(self)
 
-    @abstractmethod
+    @property
+    def parts(self) -> Sequence[Block]:
+        """The blocks whose rows are the rows of this one."""
+        return ()
+
     def merged(self, others: Sequence[Any]) -> Block:
         """Return this block followed by `others`, blocks of the same family."""
+        return JoinedBlock.of([self, *others])
 
     @abstractmethod
     def select(self, rows: Rows) -> Block:
@@ -59,12 +73,12 @@ class Block(ABC):
     @property
     def rereadable(self) -> bool:
         """Whether reading again costs no more than a copy, and gives arrays that nobody else has."""
-        return True
+        return all(part.rereadable for part in self.parts)
 
     @property
     def local(self) -> bool:
         """Whether this process is the one to read it: its rows are in memory here, or are to be kept here."""
-        return False
+        return all(part.local for part in self.parts)
 
     @property
     def in_batches(self) -> bool:
@@ -77,7 +91,7 @@ class Block(ABC):
 
     @property
     def constants(self) -> tuple[object, ...]:
-        """What many blocks refer to, so that it goes to another process once: sources and functions."""
+        """Sources and functions that many blocks refer to. Each goes to another process once."""
         return ()
 
 
@@ -118,78 +132,67 @@ class Source(Protocol):
         ...
 
 
-class IndexBlock(Block):
-    """Rows of a source, named by position."""
+class VectorBlock(Block):
+    """Rows named by a vector.
 
-    def __init__(self, source: Source, index: np.ndarray) -> None:
-        self._source = source
-        self._index = index
+    Args:
+        origin: What the vector refers to; None where it has the rows themselves.
+        vector: The positions of the rows, or the rows.
+    """
+
+    def __init__(self, origin: Any, vector: np.ndarray) -> None:
+        self._origin = origin
+        self._vector = vector
+
+    @classmethod
+    def of(cls, rows: Sequence[Any]) -> Self:
+        """Return the block of these rows."""
+        return cls(None, objects(rows))
 
     def __len__(self) -> int:
-        return len(self._index)
+        return len(self._vector)
 
     @property
     def family(self) -> Hashable:
-        return IndexBlock, id(self._source)
+        return type(self), id(self._origin)
 
     def merged(self, others: Sequence[Self]) -> Block:
-        return IndexBlock(self._source, np.concatenate([self._index, *(other._index for other in others)]))
+        return type(self)(self._origin, np.concatenate([self._vector, *(other._vector for other in others)]))
 
     def select(self, rows: Rows) -> Block:
-        return IndexBlock(self._source, self._index[rows])
+        return type(self)(self._origin, self._vector[rows])
+
+
+class IndexBlock(VectorBlock):
+    """Rows of a `Source`, named by position."""
 
     def elements(self) -> list[Tree]:
-        return unstack(self._source.take(self._index))
+        return unstack(self._origin.take(self._vector))
 
     def gather(self) -> Tree:
-        return joined(self._source.take(self._index))
+        return joined(self._origin.take(self._vector))
 
     @property
     def local(self) -> bool:
-        return self._source.in_memory
+        return self._origin.in_memory
 
     def portable(self) -> Block:
-        return ColumnsBlock(self._source.take(self._index)) if self.local else self
+        return ColumnsBlock(self._origin.take(self._vector)) if self.local else self
 
     @property
     def constants(self) -> tuple[object, ...]:
-        return (self._source,)
+        return (self._origin,)
 
 
-class HeldBlock(Block):
+class HeldBlock(VectorBlock):
     """Elements in memory, one object each, so that a row that is dropped frees its memory."""
 
-    def __init__(self, held: np.ndarray) -> None:
-        self._held = held
-
-    @classmethod
-    def of(cls, elements: Sequence[Tree]) -> HeldBlock:
-        """Return the block of these elements."""
-        return cls(objects(elements))
-
-    def __len__(self) -> int:
-        return len(self._held)
-
-    @property
-    def family(self) -> Hashable:
-        return HeldBlock
-
-    def merged(self, others: Sequence[Self]) -> Block:
-        return HeldBlock(np.concatenate([self._held, *(other._held for other in others)]))
-
-    def select(self, rows: Rows) -> Block:
-        return HeldBlock(self._held[rows])
-
     def elements(self) -> list[Tree]:
-        return self._held.tolist()
+        return self._vector.tolist()
 
     @property
     def rereadable(self) -> bool:
         return False
-
-    @property
-    def local(self) -> bool:
-        return True
 
 
 def hold(block: Block) -> Block:
@@ -214,13 +217,6 @@ class ColumnsBlock(Block):
     def __len__(self) -> int:
         return self._length
 
-    @property
-    def family(self) -> Hashable:
-        return ColumnsBlock, id(self)
-
-    def merged(self, others: Sequence[Self]) -> Block:
-        return JoinedBlock.of([self, *others])
-
     def select(self, rows: Rows) -> Block:
         return ColumnsBlock(map_leaves(lambda array: array[rows], self._columns))
 
@@ -235,10 +231,6 @@ class ColumnsBlock(Block):
         # Its rows are views: one row kept in a shuffle buffer would keep the whole batch. Better held one by one.
         return False
 
-    @property
-    def local(self) -> bool:
-        return True
-
 
 def _common_length(columns: Tree) -> int:
     leaves, _ = flatten(columns)
@@ -249,147 +241,103 @@ def _common_length(columns: Tree) -> int:
     found = ", ".join(f"{name} {shape}" for name, shape in zip(component_names(columns), shapes, strict=True))
     raise InputError(
         f"The elements of the dataset have no common batch dimension; their shapes are: {found or 'none'}.",
-        "An element could not be divided into rows.",
         "Write dataset.batch(GLOBAL_BATCH_SIZE) before the dataset goes to fit or to a strategy, "
         "and unbatch() only after batch().",
     )
 
 
-class MapBlock(Block):
-    """Rows to which a function is applied when they are read."""
+class DerivedBlock(Block):
+    """Rows made of the rows of other blocks, one by one.
 
-    def __init__(self, function: Callable[[Tree], Tree], inner: Block) -> None:
-        self._function = function
-        self._inner = inner
+    Args:
+        how: How a row is made; hashable.
+        parts: Blocks of one length.
+    """
+
+    def __init__(self, how: Any, *parts: Block) -> None:
+        self._how = how
+        self._parts = parts
 
     def __len__(self) -> int:
-        return len(self._inner)
+        return len(self._parts[0])
+
+    @property
+    def parts(self) -> Sequence[Block]:
+        return self._parts
 
     @property
     def family(self) -> Hashable:
-        return MapBlock, self._function, self._inner.family
+        return type(self), self._how, tuple(part.family for part in self._parts)
 
     def merged(self, others: Sequence[Self]) -> Block:
-        return MapBlock(self._function, join([self._inner, *(other._inner for other in others)]))
+        return type(self)(self._how, *map(join, zip(self._parts, *(other._parts for other in others), strict=True)))
 
     def select(self, rows: Rows) -> Block:
-        return MapBlock(self._function, self._inner.select(rows))
+        return type(self)(self._how, *(part.select(rows) for part in self._parts))
+
+    def portable(self) -> Block:
+        return type(self)(self._how, *(part.portable() for part in self._parts))
+
+
+class MapBlock(DerivedBlock):
+    """Rows to which a function is applied when they are read."""
 
     def elements(self) -> list[Tree]:
-        return [self._function(element) for element in self._inner.elements()]
+        return [self._how(element) for element in self._parts[0].elements()]
 
     @property
     def rereadable(self) -> bool:
         return False
 
-    def portable(self) -> Block:
-        return MapBlock(self._function, self._inner.portable())
+    @property
+    def local(self) -> bool:
+        return False
 
     @property
     def constants(self) -> tuple[object, ...]:
-        return (self._function,)
+        return (self._how,)
 
 
-class ZipBlock(Block):
-    """Rows side by side.
-
-    Args:
-        structure: How the components nest in an element.
-        inner: One block per component, all equally long.
-    """
-
-    def __init__(self, structure: optree.PyTreeSpec, inner: Sequence[Block]) -> None:
-        self._structure = structure
-        self._inner = inner
-
-    def __len__(self) -> int:
-        return len(self._inner[0])
-
-    @property
-    def family(self) -> Hashable:
-        return ZipBlock, self._structure, tuple(block.family for block in self._inner)
-
-    def merged(self, others: Sequence[Self]) -> Block:
-        columns = zip(self._inner, *(other._inner for other in others), strict=True)
-        return ZipBlock(self._structure, [join(column) for column in columns])
-
-    def select(self, rows: Rows) -> Block:
-        return ZipBlock(self._structure, [block.select(rows) for block in self._inner])
+class ZipBlock(DerivedBlock):
+    """Rows side by side, nested as a tree of `optree` says."""
 
     def elements(self) -> list[Tree]:
-        rows = zip(*(block.elements() for block in self._inner), strict=True)
-        return [self._structure.unflatten(row) for row in rows]
+        rows = zip(*(part.elements() for part in self._parts), strict=True)
+        return [self._how.unflatten(row) for row in rows]
 
     def gather(self) -> Tree:
-        return self._structure.unflatten([block.gather() for block in self._inner])
+        return self._how.unflatten([part.gather() for part in self._parts])
 
     def inside(self) -> Block:
-        inner = [block.inside() for block in self._inner]
+        inner = [part.inside() for part in self._parts]
         if len({len(block) for block in inner}) > 1:
             raise InputError(
                 f"Dataset.zip met batches of {' and '.join(str(len(block)) for block in inner)} rows.",
-                "Their rows do not belong together one by one.",
                 "Zip first and batch afterwards: Dataset.zip((a, b)).batch(GLOBAL_BATCH_SIZE).",
             )
-        return ZipBlock(self._structure, inner)
-
-    @property
-    def rereadable(self) -> bool:
-        return all(block.rereadable for block in self._inner)
-
-    @property
-    def local(self) -> bool:
-        return all(block.local for block in self._inner)
+        return ZipBlock(self._how, *inner)
 
     @property
     def in_batches(self) -> bool:
-        return all(block.in_batches for block in self._inner)
-
-    def portable(self) -> Block:
-        return ZipBlock(self._structure, [block.portable() for block in self._inner])
+        return all(part.in_batches for part in self._parts)
 
 
-class BatchBlock(Block):
+class BatchBlock(VectorBlock):
     """Elements that are batches, each a block of rows."""
 
-    def __init__(self, batches: np.ndarray) -> None:
-        self._batches = batches
-
-    @classmethod
-    def of(cls, batches: Sequence[Block]) -> BatchBlock:
-        """Return the block whose elements are these batches."""
-        return cls(objects(batches))
-
-    def __len__(self) -> int:
-        return len(self._batches)
-
     @property
-    def family(self) -> Hashable:
-        return BatchBlock
-
-    def merged(self, others: Sequence[Self]) -> Block:
-        return BatchBlock(np.concatenate([self._batches, *(other._batches for other in others)]))
-
-    def select(self, rows: Rows) -> Block:
-        return BatchBlock(self._batches[rows])
+    def parts(self) -> Sequence[Block]:
+        return self._vector.tolist()
 
     def elements(self) -> list[Tree]:
-        return [batch.gather() for batch in self._batches]
+        return [batch.gather() for batch in self._vector]
 
     def inside(self) -> Block:
-        return self._batches[0]
+        return self._vector[0]
 
     def each(self, function: Callable[[Block], Block]) -> BatchBlock:
         """Return the batches with `function` applied to the rows of each."""
-        return BatchBlock.of([function(batch) for batch in self._batches])
-
-    @property
-    def rereadable(self) -> bool:
-        return all(batch.rereadable for batch in self._batches)
-
-    @property
-    def local(self) -> bool:
-        return all(batch.local for batch in self._batches)
+        return BatchBlock.of([function(batch) for batch in self._vector])
 
     @property
     def in_batches(self) -> bool:
@@ -440,28 +388,17 @@ class JoinedBlock(Block):
         return len(self._part)
 
     @property
-    def family(self) -> Hashable:
-        return JoinedBlock, id(self)
-
-    def merged(self, others: Sequence[Self]) -> Block:
-        return JoinedBlock.of([self, *others])
+    def parts(self) -> Sequence[Block]:
+        return self._parts
 
     def select(self, rows: Rows) -> Block:
-        part, place = self._part[rows], self._place[rows]
-        # One sort, not a search for each part: the pool of a shuffle may come from a thousand files.
-        by_part = np.argsort(part, kind="stable")
-        present, counts = np.unique(part[by_part], return_counts=True)
-        starts = np.cumsum(counts) - counts
-        parts = [
-            self._parts[k].select(place[by_part[start : start + count]])
-            for k, start, count in zip(present.tolist(), starts.tolist(), counts.tolist(), strict=True)
-        ]
-        number, renumbered = np.empty_like(part), np.empty_like(place)
-        number[by_part] = np.repeat(np.arange(len(parts)), counts)
-        renumbered[by_part] = np.arange(len(part)) - np.repeat(starts, counts)
+        numbers, places, order = by_part(self._part[rows], self._place[rows])
+        parts = [self._parts[number].select(each) for number, each in zip(numbers, places, strict=True)]
         if len(parts) == 1:
             return parts[0]
-        return JoinedBlock(parts, number, renumbered)
+        counts = np.array([len(part) for part in parts], np.intp)
+        part = np.repeat(np.arange(len(parts)), counts)[order]
+        return JoinedBlock(parts, part, order - (np.cumsum(counts) - counts)[part])
 
     def elements(self) -> list[Tree]:
         read = [piece.elements() for piece in self._parts]
@@ -476,14 +413,6 @@ class JoinedBlock(Block):
         except ValueError:
             # The parts differ in structure or shape: `stack` says how.
             return super().gather()
-
-    @property
-    def rereadable(self) -> bool:
-        return all(piece.rereadable for piece in self._parts)
-
-    @property
-    def local(self) -> bool:
-        return all(piece.local for piece in self._parts)
 
     def portable(self) -> Block:
         return JoinedBlock([piece.portable() for piece in self._parts], self._part, self._place)

@@ -1,14 +1,14 @@
-"""Keeping what was read, so that a later pass neither reads nor calls functions of the user again."""
+"""`cache`: keeps what was read, so that a later pass neither reads nor calls functions of the user again."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import numpy as np
 
-from stratagem.data.blocks import BatchBlock, Block, HeldBlock, Rows, join
+from stratagem.data.blocks import BatchBlock, Block, HeldBlock, VectorBlock, join
 from stratagem.data.nodes import BlockStream, Key, Node, Stream
 from stratagem.data.structure import Tree, map_leaves, stack
 
@@ -29,9 +29,6 @@ class Cache(Node):
         if self._complete is not None:
             return BlockStream(self._complete)
         return _RecordingStream(self.inputs[0].stream((0,)), self._keep)
-
-    def cardinality(self) -> int:
-        return self.inputs[0].cardinality()
 
     def with_inputs(self, inputs: Sequence[Node]) -> Self:
         other = super().with_inputs(inputs)
@@ -104,37 +101,16 @@ class _Memory:
             return self._elements[index].tolist()
 
 
-class _RememberedBlock(Block):
-    def __init__(self, memory: _Memory, index: np.ndarray) -> None:
-        self._memory = memory
-        self._index = index
-
-    def __len__(self) -> int:
-        return len(self._index)
-
-    @property
-    def family(self) -> Hashable:
-        return _RememberedBlock, id(self._memory)
-
-    def merged(self, others: Sequence[Self]) -> Block:
-        return _RememberedBlock(self._memory, np.concatenate([self._index, *(other._index for other in others)]))
-
-    def select(self, rows: Rows) -> Block:
-        return _RememberedBlock(self._memory, self._index[rows])
-
+class _RememberedBlock(VectorBlock):
     def elements(self) -> list[Tree]:
         # Copies: a function of the user that works in place must not change what later passes see.
-        return [map_leaves(_copy, element) for element in self._memory.read(self._index)]
+        return [map_leaves(_copy, element) for element in self._origin.read(self._vector)]
 
     def gather(self) -> Tree:
-        return stack(self._memory.read(self._index))
-
-    @property
-    def local(self) -> bool:
-        return True  # to be kept here, a row is read here
+        return stack(self._origin.read(self._vector))
 
     def portable(self) -> Block:
-        return HeldBlock.of(self._memory.read(self._index))
+        return HeldBlock.of(self._origin.read(self._vector))
 
 
 def _copy(leaf: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from stratagem.core.errors import InputError
@@ -12,9 +12,7 @@ from stratagem.core.errors import InputError
 def function(name: str, value: Any) -> Callable[..., Any]:
     """Return `value`, which must be callable."""
     if not callable(value):
-        raise InputError(
-            f"{name} is {value!r}.", "It cannot be called on the elements.", "Give a function or a lambda."
-        )
+        raise InputError(f"{name} is {value!r}.", "Give a function or a lambda.")
     return value
 
 
@@ -30,16 +28,18 @@ def integer(name: str, value: Any, least: int | None, remedy: str) -> int:
     return number
 
 
+def one_of(name: str, value: Any, known: Iterable[Any]) -> None:
+    """Check that a value is one of those that are known."""
+    if value not in (choices := list(known)):
+        raise InputError(f"{name} is {value!r}.", f"Write one of {', '.join(map(repr, choices))}.")
+
+
 def shard(num_shards: Any, index: Any) -> None:
     """Check that there is a part `index` of `num_shards`."""
     count = integer("num_shards", num_shards, 1, "Write the number of parts.")
     which = integer("index", index, 0, f"Write one of 0 ... {count - 1}.")
     if which >= count:
-        raise InputError(
-            f"index is {which}, num_shards is {count}.",
-            "There is no such part.",
-            f"Write an index from 0 to {count - 1}.",
-        )
+        raise InputError(f"index is {which}, num_shards is {count}.", f"Write an index from 0 to {count - 1}.")
 
 
 def weights(value: Any, count: int) -> list[float]:
@@ -51,7 +51,6 @@ def weights(value: Any, count: int) -> list[float]:
     if len(numbers) != count or not all(0 <= weight < float("inf") for weight in numbers) or not any(numbers):
         raise InputError(
             f"weights is {value!r}, for {count} datasets.",
-            "How often to draw from each is not known.",
             "Write a list with one number for each, 0 or above, not all of them 0.",
         )
     return numbers

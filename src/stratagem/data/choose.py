@@ -1,4 +1,4 @@
-"""One dataset out of several, element by element: as another dataset says, or at random."""
+"""Choice of the next element among several datasets: as another dataset says, or at random."""
 
 from __future__ import annotations
 
@@ -119,7 +119,6 @@ class _ChooseStream(Stream):
         if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or not ((numbers >= 0) & (numbers < count)).all():
             raise InputError(
                 f"choice_dataset has {numbers.tolist()[:9]}, of dtype {numbers.dtype}; there are {count} datasets.",
-                "Which dataset is meant is not known.",
                 f"Give it int64 numbers from 0 to {count - 1}.",
             )
         return numbers

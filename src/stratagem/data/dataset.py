@@ -1,6 +1,6 @@
-"""`Dataset`: the operations of tf.data, as a thin fluent face on the steps in the modules beside this one.
+"""`Dataset`: the operations of tf.data. Each adds a step, which is defined in a module beside this one.
 
-Long, because every public operation carries its arguments, errors and a tested example here.
+The file is long because every public operation has its arguments, errors and a tested example here.
 """
 
 from __future__ import annotations
@@ -18,24 +18,21 @@ from stratagem.data import batches as _batches
 from stratagem.data import check, input_advice
 from stratagem.data.cache import Cache
 from stratagem.data.choose import Choose, RandomNumbers
-from stratagem.data.eager import eager
-from stratagem.data.files.listing import FileList, matching_files
+from stratagem.data.files.names import FileList, matching_files
 from stratagem.data.files.source import FileStep
 from stratagem.data.interleave import DEFAULT_CYCLE_LENGTH, Interleave
 from stratagem.data.missing_methods import absent
-from stratagem.data.nodes import Node, Stream, rewrite, walk
-from stratagem.data.objects import ObjectSource
+from stratagem.data.nodes import Node, Stream, elements_of, rewrite, walk
 from stratagem.data.one_shot import OneShotIterator
 from stratagem.data.options import AUTOTUNE, Options
 from stratagem.data.padding import Padded, Padding
 from stratagem.data.processes.readers import ReaderPool
 from stratagem.data.sequence import SHARD_HINT, Concatenate, Repeat, Shard, Skip, Take, Zip
 from stratagem.data.shuffle import Shuffle
-from stratagem.data.sources import ArraySource, Generated, Indexed, RangeSource
+from stratagem.data.sources import ArraySource, Generated, Indexed, ObjectSource, RangeSource
 from stratagem.data.specs import TensorSpec, signature_of
-from stratagem.data.structure import Tree, as_array, as_arrays, flatten, map_leaves, stack
+from stratagem.data.structure import Tree, as_array, as_arrays, eager, flatten, map_leaves, stack
 from stratagem.data.transforms import Batched, Filter, Map, Unbatch, call, name_of
-from stratagem.data.whole_files import why_uneven
 
 
 def _calls_at_once(num_parallel_calls: int | None) -> int:
@@ -149,9 +146,7 @@ class Dataset:
             )
         if output_signature is not None and (output_types is not None or output_shapes is not None):
             raise InputError(
-                "Both output_signature and output_types or output_shapes are given.",
-                "They could contradict each other.",
-                "Give output_signature alone.",
+                "Both output_signature and output_types or output_shapes are given.", "Give output_signature alone."
             )
         if output_types is not None:
             output_signature = signature_of(output_types, output_shapes)
@@ -193,7 +188,6 @@ class Dataset:
         except (TypeError, ValueError) as error:
             raise InputError(
                 f"Dataset.range got {args}: {error}.",
-                "The numbers are not known.",
                 "Write range(stop), range(start, stop) or range(start, stop, step) with integers.",
             ) from None
         return Dataset(Indexed(RangeSource(numbers)), Options())
@@ -235,16 +229,12 @@ class Dataset:
             (np.int64(0), np.int64(5))
         """
         leaves, structure = flatten(args[0] if len(args) == 1 else args)
-        if not leaves or not all(isinstance(leaf, Dataset) for leaf in leaves):
-            raise InputError(
-                f"Dataset.zip got {', '.join(type(leaf).__name__ for leaf in leaves) or 'nothing'}.",
-                "Only datasets can be read side by side.",
-                "Write Dataset.zip((a, b)) with datasets; arrays become one through Dataset.from_tensor_slices.",
-            )
+        remedy = "Write Dataset.zip((a, b)) with datasets; arrays become one through Dataset.from_tensor_slices."
+        nodes = _nodes("Dataset.zip", leaves, remedy)
         options = Options()
         for leaf in leaves:
             options = options.merged(leaf._options)
-        return Dataset(Zip(structure, [leaf._node for leaf in leaves]), options)
+        return Dataset(Zip(structure, nodes), options)
 
     @staticmethod
     def choose_from_datasets(
@@ -317,13 +307,8 @@ class Dataset:
             >>> list(Dataset.range(2).concatenate(Dataset.range(5, 6)).as_numpy_iterator())
             [np.int64(0), np.int64(1), np.int64(5)]
         """
-        if not isinstance(dataset, Dataset):
-            raise InputError(
-                f"concatenate got {type(dataset).__name__}.",
-                "Only a dataset has elements to append.",
-                "Make a dataset of it first: Dataset.from_tensor_slices(...).",
-            )
-        return Dataset(Concatenate(self._node, dataset._node), self._options.merged(dataset._options))
+        (node,) = _nodes("concatenate", [dataset])
+        return Dataset(Concatenate(self._node, node), self._options.merged(dataset._options))
 
     def map(
         self, map_func: Callable[..., Any], num_parallel_calls: int | None = None, deterministic: bool | None = None
@@ -342,7 +327,7 @@ class Dataset:
                 reads ahead, as `fit` does; `map_func` is then called from several threads. AUTOTUNE: as many as this
                 process has cores. It pays where the function leaves Python: NumPy, image decoding, files. None: one
                 call at a time, in order, whatever other steps do, so that a function may have a state.
-            deterministic: Accepted for tf.data's sake; the order never varies.
+            deterministic: Accepted as in tf.data; the order never varies.
 
         Raises:
             InputError: `num_parallel_calls` is neither AUTOTUNE nor at least 1.
@@ -374,7 +359,7 @@ class Dataset:
                 cores: the order must not depend on the machine.
             block_length: Elements of one dataset at a time; None means 1.
             num_parallel_calls: How many batches are read at the same time, as in `map`.
-            deterministic: Accepted for tf.data's sake; the order never varies.
+            deterministic: Accepted as in tf.data; the order never varies.
 
         Raises:
             InputError: A length is below 1. While reading: `map_func` returned no dataset.
@@ -474,8 +459,8 @@ class Dataset:
         Args:
             batch_size: Elements in a batch.
             drop_remainder: Whether to leave out a last batch that is not full.
-            num_parallel_calls: Accepted for tf.data's sake. That of `map` says how many batches are read at a time.
-            deterministic: Accepted for tf.data's sake; the order never varies.
+            num_parallel_calls: Accepted as in tf.data, without effect; `map` sets how many batches are read at a time.
+            deterministic: Accepted as in tf.data; the order never varies.
 
         Raises:
             InputError: `batch_size` is below 1. While reading: the elements differ in shape.
@@ -529,7 +514,8 @@ class Dataset:
             >>> [int(x) for x in Dataset.range(9).take(2)]
             [0, 1]
         """
-        return self._then(Take(self._node, check.integer("count", count, -1, "Write how many, or -1 for all.")))
+        first = check.integer("count", count, -1, "Write how many, or -1 for all.")
+        return self._then(self._node if first < 0 else Take(self._node, first))
 
     def skip(self, count: int) -> Dataset:
         """Leave out the first `count` elements; -1 leaves out all.
@@ -538,7 +524,8 @@ class Dataset:
             >>> [int(x) for x in Dataset.range(5).skip(3)]
             [3, 4]
         """
-        return self._then(Skip(self._node, check.integer("count", count, -1, "Write how many, or -1 for all.")))
+        first = check.integer("count", count, -1, "Write how many, or -1 for all.")
+        return self._then(Take(self._node, 0) if first < 0 else Skip(self._node, first))
 
     def shard(self, num_shards: int, index: int) -> Dataset:
         """Keep every `num_shards`-th element, from number `index` on.
@@ -586,7 +573,7 @@ class Dataset:
         """Do nothing: `fit` and the strategies read ahead by themselves, at the end of the pipeline.
 
         Args:
-            buffer_size: Accepted for tf.data's sake.
+            buffer_size: Accepted as in tf.data, without effect.
 
         Example:
             >>> [int(x) for x in Dataset.range(2).prefetch(AUTOTUNE)]
@@ -597,7 +584,7 @@ class Dataset:
         return self._then(self._node)
 
     def apply(self, transformation_func: Callable[[Dataset], Dataset]) -> Dataset:
-        """Return `transformation_func(self)`, so that functions of datasets stand in a chain of operations.
+        """Return `transformation_func(self)`: calls a function of datasets within a chain of operations.
 
         Raises:
             InputError: The function returned no dataset.
@@ -644,7 +631,6 @@ class Dataset:
         if not isinstance(options, Options):
             raise InputError(
                 f"with_options got {type(options).__module__}.{type(options).__qualname__}.",
-                "The options could not be read.",
                 "Write options = stratagem.data.Options() and set its attributes.",
             )
         return self._with(self._options.merged(options))
@@ -707,7 +693,7 @@ class Dataset:
     # ------------------------------------------------------------------ reading
 
     def __iter__(self) -> _batches.DatasetIterator[Any]:
-        return self._pass(lambda stream, _: map(eager, _batches.read_elements(stream)))
+        return self._pass(lambda stream, _: map(eager, elements_of(stream)))
 
     def make_one_shot_iterator(self) -> OneShotIterator:
         """Return an iterator whose `get_next()` an `input_fn` of an Estimator may return (TensorFlow 1)."""
@@ -715,7 +701,7 @@ class Dataset:
 
     def as_numpy_iterator(self) -> _batches.DatasetIterator[Any]:
         """Iterate over the elements as plain NumPy arrays and scalars."""
-        return self._pass(_batches.read_elements)
+        return self._pass(lambda stream, _: elements_of(stream))
 
     def batches(
         self,
@@ -749,11 +735,16 @@ class Dataset:
             [(4, [2, 3]), (1, [4])]
         """
         check.integer("prefetch", prefetch, 0, "Write how many batches to read ahead, or 0.")
-        calls = max(node.parallel_calls for node in walk(self._node))
-        ahead = _batches.ReadAhead(
-            prefetch, calls, self._options.reader_processes, readers, together if self.in_memory else 1
+        read = functools.partial(
+            _batches.read_batches,
+            rows_of=rows_of,
+            prefetch=prefetch,
+            threads=max(node.parallel_calls for node in walk(self._node)),
+            processes=self._options.reader_processes,
+            readers=readers,
+            together=together if self.in_memory else 1,
         )
-        return self._pass(functools.partial(_batches.read_batches, rows_of=rows_of, ahead=ahead), iteration)
+        return self._pass(read, iteration)
 
     def reader_pool(self) -> ReaderPool | None:
         """Return as many reader processes as the options say, none of them started yet; None where they say 0."""
@@ -847,10 +838,6 @@ class Dataset:
         """The steps of the pipeline that read files, or lists of their names."""
         return [node for node in walk(self._node) if isinstance(node, FileStep)]
 
-    def why_uneven(self, num_workers: int) -> str | None:
-        """Say why the batches would change if each worker read files of its own; None if they would not."""
-        return why_uneven(self._node, num_workers)
-
     def with_files_of(self, num_shards: int, index: int, *, divide_batches: bool) -> Dataset:
         """Return the dataset of every `num_shards`-th file, from number `index` on (`AutoShardPolicy.FILE`).
 
@@ -869,14 +856,15 @@ class Dataset:
         return self._then(rewrite(self._node, divide))
 
 
-def _nodes(operation: str, datasets: Iterable[Any]) -> list[Node]:
+def _nodes(
+    operation: str,
+    datasets: Iterable[Any],
+    remedy: str = "Make a dataset of arrays first: Dataset.from_tensor_slices(...).",
+) -> list[Node]:
     found = list(datasets)
     if not found or not all(isinstance(dataset, Dataset) for dataset in found):
-        raise InputError(
-            f"{operation} got {', '.join(type(dataset).__name__ for dataset in found) or 'no dataset'}.",
-            "Only datasets have elements.",
-            "Make a dataset of arrays first: Dataset.from_tensor_slices(...).",
-        )
+        given = ", ".join(type(dataset).__name__ for dataset in found)
+        raise InputError(f"{operation} got {given or 'no dataset'}.", remedy)
     return [dataset._node for dataset in found]
 
 
@@ -885,7 +873,6 @@ def _dataset_of(function: Callable[..., Any], element: Tree) -> Node:
     if not isinstance(dataset, Dataset):
         raise InputError(
             f"The function {name_of(function)} given to interleave or flat_map returned {type(dataset).__name__}.",
-            "Only a dataset has elements to read.",
             "Return a stratagem.data.Dataset, such as TFRecordDataset(file_name); map takes any other function.",
         )
     return dataset._node

@@ -1,4 +1,4 @@
-"""Waiting for input: how long, and what a person can write to make it less."""
+"""Advice on slow input: how long training waited for it, and what to write to shorten the wait."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from typing import Final
 
 from stratagem.core.progress import progress
 from stratagem.data.nodes import Node, walk
-from stratagem.data.sources import Indexed
-from stratagem.data.transforms import Map
 
 
 def waited_for_input() -> float:
@@ -32,21 +30,22 @@ def faster(node: Node, processes: int, cores: int) -> str:
         cores: How many cores this process may use.
     """
     steps = [step for step in walk(node) if not step.in_memory]
-    maps = [step for step in steps if isinstance(step, Map)]
-    farmed = [step for step in steps if isinstance(step, Map | Indexed)]
+    functions = [str(step.row_function) for step in steps if step.row_function]
     if not steps:
         return "the rows lie in memory already: larger batches cost less for each row"
-    if not farmed:  # what only reading in order can tell is read by every worker, in one thread
+    if not any(
+        step.reads_single_rows for step in steps
+    ):  # what only reading in order can tell is read by every worker, in one thread
         return f"{', '.join(type(step).__name__.lower() for step in steps)} reads in the worker's own Python: {_CACHE}"
     if processes:
         ways = _CACHE if processes >= cores else f"write {_more(min(cores, 2 * processes))}"
         return f"{processes} reader processes are too few: {ways}"
-    threads = max((step.parallel_calls for step in maps), default=1)
-    what = f"{', '.join(str(step.function) for step in maps)} runs" if maps else "reading files runs"
+    threads = max(step.parallel_calls for step in steps if step.reads_single_rows)
+    what = f"{', '.join(functions)} runs" if functions else "reading files runs"
     where = "one thread" if threads == 1 else f"{threads} threads of one Python"
     if cores == 1:
         ways = f"this worker has one core; {_CACHE}"
-    elif maps and threads == 1:
+    elif functions and threads == 1:
         ways = f"write num_parallel_calls=stratagem.data.AUTOTUNE or {_more(2)}"
     else:
         ways = f"write {_more(2)}"

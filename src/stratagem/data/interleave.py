@@ -25,6 +25,7 @@ from stratagem.data.nodes import (
     Node,
     Seeded,
     Stream,
+    elements_of,
     pull_exactly,
     rewrite,
 )
@@ -53,6 +54,8 @@ class Interleave(Seeded):
         block_length: Elements of one dataset at a time.
         parallel_calls: How many batches may be read at the same time.
     """
+
+    in_memory = False
 
     def __init__(
         self,
@@ -93,18 +96,12 @@ class Interleave(Seeded):
             total += elements
         return total
 
-    @property
-    def in_memory(self) -> bool:
-        return False
-
     def parts(self) -> Iterator[Node]:
         """Yield the datasets of the first pass."""
         return self._parts((0,))
 
     def _parts(self, key: Key) -> Iterator[Node]:
-        stream = self.inputs[0].stream(key)
-        while (block := stream.pull(1)) is not None:
-            yield self._part(block.elements()[0])
+        return map(self._part, elements_of(self.inputs[0].stream(key)))
 
     def _part(self, element: Tree) -> Node:
         names = tuple(flatten(element)[0])
@@ -127,7 +124,6 @@ class Interleave(Seeded):
             return part.spec
         raise InputError(
             "The dataset is empty before interleave or flat_map.",
-            "What the elements look like is known only from the first dataset that map_func makes.",
             "Give it a dataset with at least one element, such as a file name.",
         )
 

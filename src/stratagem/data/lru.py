@@ -1,4 +1,4 @@
-"""What was used last, as much of it as fits."""
+"""A cache of the values used last, up to a total size."""
 
 from __future__ import annotations
 

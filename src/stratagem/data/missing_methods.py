@@ -1,4 +1,4 @@
-"""What to write in place of methods of `tf.data.Dataset` that are not here."""
+"""Methods of `tf.data.Dataset` that datasets here lack, and what to write in their place."""
 
 from __future__ import annotations
 
@@ -36,9 +36,5 @@ def absent(name: str) -> AttributeError:
         ...
     """
     return AttributeError(
-        explain(
-            f"A dataset has no {name!r}.",
-            "The program would go on without what it asks for.",
-            _INSTEAD.get(name, "docs/data.md says what a dataset can do."),
-        )
+        explain(f"A dataset has no {name!r}.", _INSTEAD.get(name, "docs/data.md says what a dataset can do."))
     )

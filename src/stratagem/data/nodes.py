@@ -17,7 +17,7 @@ from typing import Self
 import numpy as np
 
 from stratagem.data.blocks import Block, join
-from stratagem.data.structure import Tree
+from stratagem.data.structure import Tree, by_part
 
 INFINITE_CARDINALITY = -1
 """`cardinality()` of a dataset that never ends."""
@@ -51,22 +51,54 @@ class Stream(ABC):
         return skipped
 
 
-class BlockStream(Stream):
-    """The rows of a block."""
+class PositionStream(Stream):
+    """Elements that can be reached at any position.
 
-    def __init__(self, block: Block) -> None:
-        self._block = block
+    Args:
+        length: How many there are.
+        between: Returns those from one position up to another, at least one.
+    """
+
+    def __init__(self, length: int, between: Callable[[int, int], Block]) -> None:
+        self._length = length
+        self._between = between
         self._next = 0
 
     def pull(self, rows: int) -> Block | None:
-        start = self._next
-        self._next = min(start + rows, len(self._block))
-        return self._block.select(slice(start, self._next)) if self._next > start else None
+        start, count = self._next, self.skip(rows)
+        return self._between(start, start + count) if count else None
 
     def skip(self, rows: int) -> int:
-        skipped = min(rows, len(self._block) - self._next)
+        skipped = min(rows, self._length - self._next)
         self._next += skipped
         return skipped
+
+
+class BlockStream(PositionStream):
+    """The rows of a block."""
+
+    def __init__(self, block: Block) -> None:
+        super().__init__(len(block), lambda start, end: block.select(slice(start, end)))
+
+
+class DerivedStream(Stream):
+    """The blocks of another pass, each replaced by one of as many rows.
+
+    Args:
+        inner: The other pass.
+        derive: Makes a block of a block.
+    """
+
+    def __init__(self, inner: Stream, derive: Callable[[Block], Block]) -> None:
+        self._inner = inner
+        self._derive = derive
+
+    def pull(self, rows: int) -> Block | None:
+        block = self._inner.pull(rows)
+        return None if block is None else self._derive(block)
+
+    def skip(self, rows: int) -> int:
+        return self._inner.skip(rows)
 
 
 def look_up_each(part: np.ndarray, place: np.ndarray, lookup_of: Callable[[int], Lookup]) -> Block:
@@ -77,13 +109,16 @@ def look_up_each(part: np.ndarray, place: np.ndarray, lookup_of: Callable[[int],
         place: For each element, its position in that part.
         lookup_of: Returns how to look up in the part of a number.
     """
-    numbers, which = np.unique(part, return_inverse=True)
-    if len(numbers) == 1:
-        return lookup_of(int(numbers[0]))(place)
-    by_part = np.argsort(which, kind="stable")
-    pieces = np.split(place[by_part], np.flatnonzero(np.diff(which[by_part])) + 1)
-    blocks = [lookup_of(number)(places) for number, places in zip(numbers.tolist(), pieces, strict=True)]
-    return join(blocks).select(np.argsort(by_part))
+    numbers, places, order = by_part(part, place)
+    blocks = [lookup_of(number)(each) for number, each in zip(numbers, places, strict=True)]
+    return blocks[0] if len(blocks) == 1 else join(blocks).select(order)
+
+
+def elements_of(stream: Stream) -> Iterator[Tree]:
+    """Yield the elements of a pass."""
+    # One at a time: a generator of the user may wait for the program to use what it yielded before.
+    while (block := stream.pull(1)) is not None:
+        yield block.elements()[0]
 
 
 def pull_exactly(stream: Stream, rows: int) -> Block | None:
@@ -108,6 +143,15 @@ class Node(ABC):
     parallel_calls = 1
     """How many batches may be read at the same time, each in a thread of its own."""
 
+    in_memory = True
+    """Whether this step, apart from its inputs, calls no function of the user and reads no file."""
+
+    reads_single_rows = False
+    """Whether it reads the rows that a worker needs and no others, beside other reads."""
+
+    row_function: object = None
+    """The function of the user that makes each row; its `str` says its name. None for other steps."""
+
     def __init__(self, inputs: Sequence[Node] = ()) -> None:
         self.inputs = tuple(inputs)
 
@@ -115,9 +159,9 @@ class Node(ABC):
     def stream(self, key: Key) -> Stream:
         """Begin a pass."""
 
-    @abstractmethod
     def cardinality(self) -> int:
         """Number of elements, `INFINITE_CARDINALITY` or `UNKNOWN_CARDINALITY`, by tf.data's rules."""
+        return self.inputs[0].cardinality()
 
     def lookup(self, key: Key) -> Lookup | None:
         """Return how to reach the elements of a pass at any position, or None where only reading in order can tell.
@@ -133,11 +177,6 @@ class Node(ABC):
 
     def _make_spec(self) -> Tree:
         return self.inputs[0].spec
-
-    @property
-    def in_memory(self) -> bool:
-        """Whether this step, apart from its inputs, calls no function of the user and reads no file."""
-        return True
 
     def with_inputs(self, inputs: Sequence[Node]) -> Self:
         """Return the same step on other inputs."""

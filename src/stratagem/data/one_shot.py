@@ -1,4 +1,4 @@
-"""Iterators by their old name, whose next element is asked for once and stands for all (`make_one_shot_iterator`)."""
+"""One-shot iterators of TensorFlow 1: `get_next()` is called once, and its result stands for all elements."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class OneShotIterator:
         self._elements: Iterator[Tree] | None = None
 
     def get_next(self, name: str | None = None) -> Tree:
-        """Return the next element; in an `input_fn` what stands for the element of each step.
+        """Return the next element; in an `input_fn`, a placeholder for the element of each step.
 
         Args:
             name: Accepted as in TensorFlow.
@@ -56,7 +56,7 @@ class OneShotIterator:
 
     @property
     def element_spec(self) -> Tree:
-        """What an element is like."""
+        """The tree of `TensorSpec` of an element."""
         return self._dataset.element_spec
 
     @property
@@ -65,12 +65,12 @@ class OneShotIterator:
 
 
 class Upcoming:
-    """Stands for a part of an element that comes at each step.
+    """Placeholder for a component of the element of each step.
 
     Args:
-        dataset: Whose element.
-        place: Which part.
-        spec: Of the part.
+        dataset: The dataset of the elements.
+        place: Number of the component among the leaves of an element.
+        spec: The `TensorSpec` of the component.
     """
 
     def __init__(self, dataset: Elements, place: int, spec: Any) -> None:
@@ -79,19 +79,19 @@ class Upcoming:
         self.shape = spec.shape
         self.dtype = spec.dtype
 
-    def __jax_array__(self) -> Any:
-        raise _no_value(self)
+    def _no_value(self, *args: Any, **kwargs: Any) -> Any:
+        raise UsageError(
+            f"input_fn computed with what get_next() gave, of shape {self.shape} and dtype {self.dtype}.",
+            "It stands for the elements of all steps, and has no value.",
+            "Compute in dataset.map(function) before make_one_shot_iterator, or return the dataset itself.",
+        )
 
-    def __array__(self, *args: Any, **kwargs: Any) -> Any:
-        raise _no_value(self)
-
-    def __getitem__(self, item: Any) -> Any:
-        raise _no_value(self)
+    __array__ = __jax_array__ = __getitem__ = _no_value
 
 
 @contextlib.contextmanager
 def standing_in() -> Iterator[None]:
-    """Let `get_next` return what stands for elements: the function that runs is called once, not at each step."""
+    """Let `get_next` return placeholders: the function that runs is called once, not at each step."""
     token = _standing_in.set(True)
     try:
         yield
@@ -122,11 +122,3 @@ def dataset_of_upcoming(tree: Tree) -> Any:
         return structure.unflatten([values[place] for place in places])
 
     return dataset.map(chosen)
-
-
-def _no_value(part: Upcoming) -> UsageError:
-    return UsageError(
-        f"input_fn computed with what get_next() gave, of shape {part.shape} and dtype {part.dtype}.",
-        "It stands for the elements of all steps, and has no value.",
-        "Compute in dataset.map(function) before make_one_shot_iterator, or return the dataset itself.",
-    )

@@ -52,7 +52,6 @@ class DistributeOptions:
         except ValueError:
             raise InputError(
                 f"auto_shard_policy is {policy!r}.",
-                "The dataset could not be divided among workers.",
                 "Write stratagem.data.AutoShardPolicy.AUTO, DATA, FILE, HINT or OFF.",
             ) from None
 

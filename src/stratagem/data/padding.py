@@ -10,7 +10,7 @@ import numpy as np
 
 from stratagem.core.errors import InputError
 from stratagem.data.blocks import BatchBlock, Block, ColumnsBlock, MapBlock
-from stratagem.data.nodes import Key, Node, Stream
+from stratagem.data.nodes import DerivedStream, Key, Node, Stream
 from stratagem.data.specs import TensorSpec
 from stratagem.data.structure import Tree, component_names, flatten, map_leaves
 
@@ -49,7 +49,6 @@ class Padding:
         except ValueError as error:
             raise InputError(
                 f"padded_batch met elements, padded_shapes or padding_values that nest differently: {error}.",
-                "Which shape belongs to which component is not known.",
                 f"Nest all of them alike; an element here has the components {', '.join(names)}.",
             ) from None
         leaves = zip(names, zip(*rows, strict=True), shapes, values, strict=True)
@@ -93,7 +92,6 @@ def _padded(name: str, arrays: Sequence[Any], shape: Any, value: Any) -> np.ndar
     if ranks != {len(sizes)}:
         raise InputError(
             f"Component {name} has elements with {' and '.join(map(str, sorted(ranks)))} axes, padded to {sizes}.",
-            "Elements with different numbers of axes cannot be filled up to one shape.",
             "Write padded_shapes with one size (or None) for each axis of an element, without the batch.",
         )
     largest = np.max([np.shape(array) for array in arrays], axis=0).tolist()
@@ -101,7 +99,6 @@ def _padded(name: str, arrays: Sequence[Any], shape: Any, value: Any) -> np.ndar
     if any(most > size for most, size in zip(largest, full, strict=True)):
         raise InputError(
             f"Component {name} has an element of a size of {largest}, padded_shapes says {full}.",
-            "Padding never cuts anything off.",
             "Write larger padded_shapes, None for the largest of a batch, or cut the elements with map.",
         )
     dtype = arrays[0].dtype
@@ -121,34 +118,19 @@ class Padded(Node):
         size: Rows of a batch, None where the last may have fewer.
     """
 
+    in_memory = False  # filling up is Python's work, row by row
+
     def __init__(self, batches: Node, padding: Padding, size: int | None) -> None:
         super().__init__([batches])
         self._padding = padding
         self._size = size
 
     def stream(self, key: Key) -> Stream:
-        return _PaddedStream(self.inputs[0].stream(key), self._padding)
+        return DerivedStream(self.inputs[0].stream(key), self._padded)
 
-    @property
-    def in_memory(self) -> bool:
-        return False  # filling up is Python's work, row by row
-
-    def cardinality(self) -> int:
-        return self.inputs[0].cardinality()
-
-    def _make_spec(self) -> Tree:
-        return self._padding.spec(self.inputs[0].inputs[0].spec, self._size)
-
-
-class _PaddedStream(Stream):
-    def __init__(self, batches: Stream, padding: Padding) -> None:
-        self._batches = batches
-        self._padding = padding
-
-    def pull(self, rows: int) -> Block | None:
-        block = self._batches.pull(rows)
-        assert block is None or isinstance(block, BatchBlock)
-        return block and block.each(self._filled_up)
+    def _padded(self, batches: Block) -> Block:
+        assert isinstance(batches, BatchBlock)
+        return batches.each(self._filled_up)
 
     def _filled_up(self, batch: Block) -> Block:
         if self._padding.is_known:
@@ -156,5 +138,5 @@ class _PaddedStream(Stream):
         # The shape is that of the largest row, so every worker reads all of them.
         return ColumnsBlock(self._padding.columns(batch.elements()))
 
-    def skip(self, rows: int) -> int:
-        return self._batches.skip(rows)
+    def _make_spec(self) -> Tree:
+        return self._padding.spec(self.inputs[0].inputs[0].spec, self._size)

@@ -1,4 +1,4 @@
-"""A random order of any length that is computed where it is needed, and never stored."""
+"""A random order of any length, computed position by position and never stored."""
 
 from __future__ import annotations
 

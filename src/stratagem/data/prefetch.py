@@ -8,6 +8,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from stratagem.core.clock import Deadline
@@ -62,8 +63,10 @@ class Prefetcher(Generic[T]):
     ) -> None:
         alone = len(reads) == 1
         self._channel: _Channel[T] = _Channel(depth if alone else depth + len(reads))
+        read = reads[0]
+        places = map((lambda plan: _Place(None, read(plan), filled=True)) if alone else _Place, plans)
         channel = self._channel
-        self._threads = [_thread(_read_all, plans, reads[0], channel)] if alone else [_thread(_plan, plans, channel)]
+        self._threads = [_thread(_add_all, places, channel)]
         self._threads += [] if alone else [_thread(_read_planned, read, channel) for read in reads]
         self._finalizer = weakref.finalize(self, _close, channel, on_close)
         for thread in self._threads:
@@ -100,22 +103,12 @@ def _thread(target: Callable[..., None], *args: Any) -> threading.Thread:
     return threading.Thread(target=target, args=args, name="stratagem-prefetch", daemon=True)
 
 
-def _read_all(plans: Iterator[Any], read: Callable[[Any], T], channel: _Channel[T]) -> None:
+def _add_all(places: Iterator[_Place[T]], channel: _Channel[T]) -> None:
     try:
-        for plan in plans:
-            if not channel.put(read(plan)):
+        for place in places:
+            if not channel.add(place):
                 return
-        channel.end(None)
-    except BaseException as error:
-        channel.end(error)
-
-
-def _plan(plans: Iterator[Any], channel: _Channel[T]) -> None:
-    try:
-        for plan in plans:
-            if not channel.plan(plan):
-                return
-        channel.end(None)
+        channel.end(StopIteration())
     except BaseException as error:
         channel.end(error)
 
@@ -124,27 +117,24 @@ def _read_planned(read: Callable[[Any], T], channel: _Channel[T]) -> None:
     while (place := channel.take()) is not None:
         _here.turn = functools.partial(channel.await_turn, place)
         try:
-            item = read(place.plan)
+            place.item = read(place.plan)
         except BaseException as error:
-            channel.fail(place, error)
-        else:
-            channel.fill(place, item)
+            place.error = error
+        channel.settle(place)
 
 
 class _ClosedError(Exception):
     """Nobody wants the item any more."""
 
 
+@dataclass(eq=False, slots=True)
 class _Place(Generic[T]):
-    """The place of an item in the order, taken before the item is there."""
+    """The place of an item in the order, which may be taken before the item is there."""
 
-    __slots__ = ("error", "filled", "item", "plan")
-
-    def __init__(self, plan: Any) -> None:
-        self.plan = plan
-        self.item: T | None = None
-        self.error: BaseException | None = None
-        self.filled = False
+    plan: Any
+    item: T | None = None
+    error: BaseException | None = None
+    filled: bool = False
 
 
 class _Channel(Generic[T]):
@@ -156,21 +146,11 @@ class _Channel(Generic[T]):
         self._unread: deque[_Place[T]] = deque()
         self._ended = False
         self._closed = False
-        self._error: BaseException | None = None
         # The lock is re-entrant: garbage collection may call `close` in a thread that is inside another method.
         self._changed = threading.Condition(threading.RLock())
 
-    def put(self, item: T) -> bool:
-        """Add an item, waiting for room; return False when the other side has closed."""
-        place: _Place[T] = _Place(None)
-        place.item, place.filled = item, True
-        return self._add(place)
-
-    def plan(self, plan: Any) -> bool:
-        """Take a place for what someone will read, waiting for room; return False when the other side has closed."""
-        return self._add(_Place(plan))
-
-    def _add(self, place: _Place[T]) -> bool:
+    def add(self, place: _Place[T]) -> bool:
+        """Add a place, filled or to be filled, waiting for room; return False when the other side has closed."""
         with self._changed:
             # No deadline: the consumer may pause for as long as it likes, and `close` always wakes this thread.
             self._changed.wait_for(lambda: self._closed or len(self._places) < self._depth)
@@ -198,16 +178,10 @@ class _Channel(Generic[T]):
     def _before(self, place: _Place[T]) -> Iterator[_Place[T]]:
         return itertools.takewhile(lambda other: other is not place, self._places)
 
-    def fill(self, place: _Place[T], item: T) -> None:
-        """Put an item into its place."""
+    def settle(self, place: _Place[T]) -> None:
+        """Say that a place has its item, or an error at which the order ends."""
         with self._changed:
-            place.item, place.plan, place.filled = item, None, True
-            self._changed.notify_all()
-
-    def fail(self, place: _Place[T], error: BaseException) -> None:
-        """Let the order end at a place, with an error."""
-        with self._changed:
-            place.error, place.filled = error, True
+            place.plan, place.filled = None, True
             self._changed.notify_all()
 
     def get(self, threads: Sequence[threading.Thread]) -> T:
@@ -221,34 +195,28 @@ class _Channel(Generic[T]):
                         "The next batch would never come. Threads do not survive os.fork().",
                         "Make the iterator in the process that uses it, or use prefetch=0.",
                     )
-            if self._places and not self._closed:
-                place = self._places.popleft()
-                self._changed.notify_all()
-                if place.error is None:
-                    return place.item  # type: ignore[return-value]
+            if self._closed:
+                raise StopIteration
+            place = self._places.popleft()
+            self._changed.notify_all()
+            if place.error is not None:
                 raise place.error
-            error, self._error = self._error, None
-        if error is not None:
-            raise error
-        raise StopIteration
+            return place.item  # type: ignore[return-value]
 
     def _has_news(self) -> bool:
-        if self._closed:
-            return True
-        return self._places[0].filled if self._places else self._ended
+        return self._closed or bool(self._places and self._places[0].filled)
 
-    def end(self, error: BaseException | None) -> None:
-        """Say that no place follows, because of `error` if there is one."""
+    def end(self, error: BaseException) -> None:
+        """Say that no place follows: `error` comes last."""
         with self._changed:
             self._ended = True
-            self._error = error
+            self._places.append(_Place(None, error=error, filled=True))
             self._changed.notify_all()
 
     def close(self) -> None:
         """Drop what is there and let all sides go."""
         with self._changed:
             self._closed = True
-            self._error = None
             self._places.clear()
             self._unread.clear()
             self._changed.notify_all()

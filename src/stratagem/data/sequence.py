@@ -1,4 +1,4 @@
-"""The steps that choose which elements come, and when: one class each, with its pass beside it."""
+"""Steps that choose which elements come, and when: one class each, with its pass beside it."""
 
 from __future__ import annotations
 
@@ -26,23 +26,20 @@ SHARD_HINT = -1
 
 
 class Take(Node):
-    """The first `count` elements; -1 for all."""
+    """The first `count` elements."""
 
     def __init__(self, inner: Node, count: int) -> None:
         super().__init__([inner])
         self._count = count
 
     def stream(self, key: Key) -> Stream:
-        inner = self.inputs[0].stream(key)
-        return inner if self._count < 0 else _TakeStream(inner, self._count)
+        return _TakeStream(self.inputs[0].stream(key), self._count)
 
     def lookup(self, key: Key) -> Lookup | None:
         return self.inputs[0].lookup(key)
 
     def cardinality(self) -> int:
         elements = self.inputs[0].cardinality()
-        if self._count < 0 or elements == UNKNOWN_CARDINALITY:
-            return elements
         return self._count if elements == INFINITE_CARDINALITY else min(elements, self._count)
 
 
@@ -63,7 +60,7 @@ class _TakeStream(Stream):
 
 
 class Skip(Node):
-    """All but the first `count` elements; -1 for none."""
+    """All but the first `count` elements."""
 
     def __init__(self, inner: Node, count: int) -> None:
         super().__init__([inner])
@@ -71,8 +68,6 @@ class Skip(Node):
 
     def stream(self, key: Key) -> Stream:
         inner = self.inputs[0].stream(key)
-        if self._count < 0:
-            return _TakeStream(inner, 0)
         inner.skip(self._count)
         return inner
 
@@ -82,8 +77,6 @@ class Skip(Node):
 
     def cardinality(self) -> int:
         elements = self.inputs[0].cardinality()
-        if self._count < 0:
-            return 0
         return elements if elements < 0 else max(0, elements - self._count)
 
 
@@ -213,12 +206,18 @@ class _RepeatStream(Stream):
         return skipped
 
     def _whole_repetitions(self, rows: int) -> int:
-        """How many repetitions of known length, from the start of the present one, fit into `rows`."""
+        """Return how many repetitions of known length, from the start of the present one, fit into `rows`."""
         length = self._node.cardinality()
         if length <= 0:
             return 0
         fit = rows // length
         return fit if self._count < 0 else min(fit, self._count - self._repetition)
+
+
+def _lookups(nodes: Sequence[Node], key: Key) -> list[Lookup] | None:
+    """Return how to reach the elements of each, None unless all can tell."""
+    lookups = [lookup for node in nodes if (lookup := node.lookup(key)) is not None]
+    return lookups if len(lookups) == len(nodes) else None
 
 
 class Concatenate(Node):
@@ -231,9 +230,8 @@ class Concatenate(Node):
         return _ConcatenateStream([node.stream(key) for node in self.inputs])
 
     def lookup(self, key: Key) -> Lookup | None:
-        lookups = [lookup for node in self.inputs if (lookup := node.lookup(key)) is not None]
-        first = self.inputs[0].cardinality()
-        if len(lookups) < len(self.inputs) or first < 0:
+        lookups, first = _lookups(self.inputs, key), self.inputs[0].cardinality()
+        if lookups is None or first < 0:
             return None
 
         def look_up(positions: np.ndarray) -> Block:
@@ -254,7 +252,6 @@ class Concatenate(Node):
             names = " and ".join(", ".join(component_names(node.spec)) for node in self.inputs)
             raise InputError(
                 f"concatenate got datasets whose elements are built differently: {names}.",
-                "A step of training could not take the elements of both.",
                 "Bring them to the same tuples and dicts first, with dataset.map(...).",
             )
         return structure.unflatten([spec.merged(later) for spec, later in zip(first, second, strict=True)])
@@ -298,10 +295,10 @@ class Zip(Node):
         return _ZipStream(self._structure, [node.stream(key) for node in self.inputs])
 
     def lookup(self, key: Key) -> Lookup | None:
-        lookups = [lookup for node in self.inputs if (lookup := node.lookup(key)) is not None]
-        if len(lookups) < len(self.inputs):
+        lookups = _lookups(self.inputs, key)
+        if lookups is None:
             return None
-        return lambda positions: ZipBlock(self._structure, [lookup(positions) for lookup in lookups])
+        return lambda positions: ZipBlock(self._structure, *(look_up(positions) for look_up in lookups))
 
     def cardinality(self) -> int:
         lengths = [node.cardinality() for node in self.inputs]
@@ -332,7 +329,7 @@ class _ZipStream(Stream):
             return None
         shortest = len(blocks[-1])
         self._ended = shortest < rows
-        return ZipBlock(self._structure, [block.select(slice(shortest)) for block in blocks])
+        return ZipBlock(self._structure, *(block.select(slice(shortest)) for block in blocks))
 
     def skip(self, rows: int) -> int:
         skipped = 0 if self._ended else min(stream.skip(rows) for stream in self._streams)

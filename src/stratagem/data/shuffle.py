@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from stratagem.data.blocks import Block, join
-from stratagem.data.nodes import BlockStream, Key, Lookup, Node, Seeded, Stream, pull_exactly
+from stratagem.data.nodes import BlockStream, Key, Lookup, Node, PositionStream, Seeded, Stream, pull_exactly
 from stratagem.data.permutation import ROUNDS, Permutation
 
 _LONGEST_CHUNK = 1 << 16
@@ -49,7 +49,7 @@ class Shuffle(Seeded):
     def stream(self, key: Key) -> Stream:
         inner = self._whole_input(key)
         if inner is not None:
-            return _PermutedStream(inner, self._permutation(key))
+            return PositionStream(self.inputs[0].cardinality(), _PermutedRows(inner, self._permutation(key)))
         return _ShuffleStream(self.inputs[0].stream(key), self._buffer_size, self._bits(key))
 
     def lookup(self, key: Key) -> Lookup | None:
@@ -67,33 +67,24 @@ class Shuffle(Seeded):
     def _permutation(self, key: Key) -> Permutation:
         return Permutation(self.inputs[0].cardinality(), self._bits(key).random_raw(ROUNDS))
 
-    def cardinality(self) -> int:
-        return self.inputs[0].cardinality()
-
     def _bits(self, key: Key) -> np.random.Philox:
         return self.bits(key if self._reshuffle else ())
 
 
-class _PermutedStream(Stream):
+class _PermutedRows:
+    """Elements of an input in a permuted order, whose positions are computed some thousands at a time."""
+
     def __init__(self, inner: Lookup, permutation: Permutation) -> None:
         self._inner = inner
         self._permutation = permutation
-        self._next = 0
-        self._computed = np.empty(0, np.int64)  # where the next elements stand in the input
+        self._first = 0
+        self._computed = np.empty(0, np.int64)
 
-    def pull(self, rows: int) -> Block | None:
-        if not len(self._computed):
-            end = min(self._next + max(rows, _COMPUTED), len(self._permutation))
-            self._computed = self._permutation(np.arange(self._next, end))
-        taken, self._computed = self._computed[:rows], self._computed[rows:]
-        self._next += len(taken)
-        return self._inner(taken) if len(taken) else None
-
-    def skip(self, rows: int) -> int:
-        skipped = min(rows, len(self._permutation) - self._next)
-        self._computed = self._computed[skipped:]
-        self._next += skipped
-        return skipped
+    def __call__(self, start: int, end: int) -> Block:
+        if end > self._first + len(self._computed):
+            last = min(max(end, start + _COMPUTED), len(self._permutation))
+            self._first, self._computed = start, self._permutation(np.arange(start, last))
+        return self._inner(self._computed[start - self._first : end - self._first])
 
 
 class _ShuffleStream(Stream):

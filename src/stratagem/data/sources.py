@@ -1,19 +1,33 @@
-"""Where elements come from: arrays, ranges, generators. Files stand in the folder `files`."""
+"""Sources of elements: arrays, ranges, objects read by position, generators. Files are in the folder `files`.
+
+Objects read by position are Hugging Face datasets, map-style datasets of torch and sources of Grain.
+"""
 
 from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from stratagem.core.errors import InputError
 from stratagem.data.blocks import Block, HeldBlock, IndexBlock, Source
-from stratagem.data.nodes import UNKNOWN_CARDINALITY, Key, Lookup, Node, Stream
+from stratagem.data.nodes import UNKNOWN_CARDINALITY, Key, Lookup, Node, PositionStream, Stream
 from stratagem.data.specs import TensorSpec, spec_of
-from stratagem.data.structure import Tree, as_arrays, component_names, encoded, flatten, is_sparse, map_leaves
+from stratagem.data.structure import (
+    Tree,
+    as_arrays,
+    component_names,
+    encoded,
+    flatten,
+    is_sparse,
+    map_leaves,
+    objects,
+    stack,
+)
 
 
 class _SparseRows:
@@ -54,7 +68,6 @@ class ArraySource:
             found = ", ".join(f"{name} {leaf.shape}" for name, leaf in zip(names, self._leaves, strict=True))
             raise InputError(
                 f"The arrays differ in their first dimension, or have none; their shapes are: {found or 'none'}.",
-                "Slice number i could not be taken from each of them.",
                 "Give arrays whose first dimension counts the same examples; one element as it is goes to "
                 "Dataset.from_tensors.",
             )
@@ -104,6 +117,57 @@ class RangeSource:
         return TensorSpec((), np.int64)
 
 
+class ObjectSource:
+    """Elements that an object returns for the positions below its length.
+
+    Args:
+        value: Has `__len__` and `__getitem__`; its `__getitems__` is asked for several elements at once, if it has one.
+    """
+
+    in_memory = False
+
+    def __init__(self, value: Any) -> None:
+        if not hasattr(value, "__len__") or not hasattr(value, "__getitem__"):
+            raise InputError(
+                f"from_source got a {type(value).__module__}.{type(value).__qualname__}.",
+                "It has no length, or no elements by position, so that workers could not read some rows only.",
+                "Give an object with __len__ and __getitem__; what can only be iterated over goes to "
+                "Dataset.from_generator(lambda: iterable).",
+            )
+        self._value = value
+
+    def __len__(self) -> int:
+        return len(self._value)
+
+    def take(self, index: np.ndarray) -> Tree:
+        """Return the elements at these positions as columns, of dtype object where elements differ in shape."""
+        elements = [as_arrays(element) for element in self._read(index.tolist())]
+        flat = [flatten(element) for element in elements]
+        if len({structure for _, structure in flat}) > 1:
+            return stack(elements)  # says how they differ
+        columns = zip(*(leaves for leaves, _ in flat), strict=True)
+        return flat[0][1].unflatten([_column(column) for column in columns])
+
+    def _read(self, index: list[int]) -> list[Any]:
+        if hasattr(self._value, "__getitems__"):
+            return list(self._value.__getitems__(index))
+        return [self._value[place] for place in index]
+
+    @property
+    def spec(self) -> Tree:
+        """Spec of an element, as the first one has it."""
+        if not len(self):
+            raise InputError(
+                f"The {type(self._value).__name__} given to from_source is empty.",
+                "Give one with at least one element.",
+            )
+        return spec_of(as_arrays(self._read([0])[0]))
+
+
+def _column(leaves: Sequence[Any]) -> np.ndarray:
+    return stack(leaves) if len({np.shape(leaf) for leaf in leaves}) == 1 else objects(leaves)
+
+
 class Indexed(Node):
     """All elements of a source in their order.
 
@@ -111,12 +175,15 @@ class Indexed(Node):
         source: Elements that can be read by position.
     """
 
+    reads_single_rows = True
+
     def __init__(self, source: Source) -> None:
         super().__init__()
         self.source = source
+        self.in_memory = source.in_memory
 
     def stream(self, key: Key) -> Stream:
-        return _IndexedStream(self.source)
+        return PositionStream(len(self.source), lambda start, end: IndexBlock(self.source, np.arange(start, end)))
 
     def lookup(self, key: Key) -> Lookup | None:
         return functools.partial(IndexBlock, self.source)
@@ -124,32 +191,45 @@ class Indexed(Node):
     def cardinality(self) -> int:
         return len(self.source)
 
-    @property
-    def in_memory(self) -> bool:
-        return self.source.in_memory
-
     def _make_spec(self) -> Tree:
         return self.source.spec
 
 
-class _IndexedStream(Stream):
-    def __init__(self, source: Source) -> None:
-        self._source = source
-        self._next = 0
+class IteratorStream(Stream):
+    """Elements that come one after another."""
+
+    def __init__(self, elements: Iterator[Tree]) -> None:
+        self._elements = elements
 
     def pull(self, rows: int) -> Block | None:
-        start = self._next
-        self._next = min(start + rows, len(self._source))
-        return IndexBlock(self._source, np.arange(start, self._next)) if self._next > start else None
-
-    def skip(self, rows: int) -> int:
-        skipped = min(rows, len(self._source) - self._next)
-        self._next += skipped
-        return skipped
+        held = list(itertools.islice(self._elements, rows))
+        return HeldBlock.of(held) if held else None
 
 
-class Generated(Node):
-    """What a generator function yields, called anew for every pass.
+class InOrder(Node):
+    """Elements that come one after another only."""
+
+    in_memory = False
+
+    @abstractmethod
+    def elements(self) -> Iterator[Tree]:
+        """Yield the elements, for one pass."""
+
+    def stream(self, key: Key) -> Stream:
+        return IteratorStream(self.elements())
+
+    def cardinality(self) -> int:
+        return UNKNOWN_CARDINALITY
+
+    def first_spec(self) -> Tree:
+        """Return the spec of the first element, None where there is none."""
+        for element in self.elements():
+            return spec_of(element)
+        return None
+
+
+class Generated(InOrder):
+    """Elements that a generator function yields. It is called anew for every pass.
 
     Args:
         function: Returns an iterable of elements.
@@ -163,17 +243,7 @@ class Generated(Node):
         self._args = args
         self._signature = signature
 
-    def stream(self, key: Key) -> Stream:
-        return IteratorStream(self._elements())
-
-    def cardinality(self) -> int:
-        return UNKNOWN_CARDINALITY
-
-    @property
-    def in_memory(self) -> bool:
-        return False
-
-    def _elements(self) -> Iterator[Tree]:
+    def elements(self) -> Iterator[Tree]:
         elements = self._function(*self._args)
         if self._signature is None:
             return map(_own, elements)
@@ -181,31 +251,18 @@ class Generated(Node):
         return map(check, elements)
 
     def _make_spec(self) -> Tree:
-        if self._signature is not None:
-            return self._signature
-        for element in self._elements():
-            return spec_of(element)
-        raise InputError(
-            "The generator yields nothing and has no output_signature.",
-            "What an element looks like is not known.",
-            "Write output_signature=(stratagem.data.TensorSpec(shape, dtype), ...).",
-        )
+        spec = self.first_spec() if self._signature is None else self._signature
+        if spec is None:
+            raise InputError(
+                "The generator yields nothing and has no output_signature.",
+                "Write output_signature=(stratagem.data.TensorSpec(shape, dtype), ...).",
+            )
+        return spec
 
 
 def _own(element: Any) -> Tree:
     # Copies, as tf.data makes: generators like to fill one buffer again and again.
     return map_leaves(lambda leaf: leaf if isinstance(leaf, bytes) else np.array(leaf)[()], as_arrays(element))
-
-
-class IteratorStream(Stream):
-    """Elements that come one after another."""
-
-    def __init__(self, elements: Iterator[Tree]) -> None:
-        self._elements = elements
-
-    def pull(self, rows: int) -> Block | None:
-        held = list(itertools.islice(self._elements, rows))
-        return HeldBlock.of(held) if held else None
 
 
 class _Check:
@@ -222,7 +279,6 @@ class _Check:
         except ValueError as error:
             raise InputError(
                 f"The generator yielded an element unlike its output_signature: {error}.",
-                "The components could not be told apart.",
                 "Yield the same tuples and dicts as output_signature has.",
             ) from None
         arrays = [self._convert(k, value) for k, value in enumerate(values)]
@@ -235,14 +291,12 @@ class _Check:
         except (TypeError, ValueError) as error:
             raise InputError(
                 f"The generator yielded, as component {self._names[k]}, what is no {spec.dtype} array: {error}.",
-                "The element could not be stored.",
                 "Correct the dtype in output_signature, or what the generator yields.",
             ) from None
         if not spec.admits(array.shape):
             raise InputError(
                 f"The generator yielded component {self._names[k]} of shape {array.shape}; "
                 f"its output_signature says {spec.shape}.",
-                "Later steps rely on the shape.",
                 "Correct output_signature (None stands for a size that varies), or what the generator yields.",
             )
         return array[()]

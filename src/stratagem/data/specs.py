@@ -1,4 +1,4 @@
-"""What is known of an element before it is read: shape and dtype of each component."""
+"""`TensorSpec`: shape and dtype of each component of an element, known before the element is read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stratagem.data.structure import Tree, flatten, map_leaves
 Shape = tuple[int | None, ...]
 
 _BYTES: dict[Any, np.dtype] = dict.fromkeys(("string", bytes, np.bytes_), np.dtype(object))
-"""How programs write the dtype of text and binary data. NumPy's own byte strings lose the zeros at their end."""
+"""Names of the dtype of text and binary data. NumPy's own byte strings lose the zeros at their end."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,7 @@ class TensorSpec:
             dtype = _BYTES.get(self.dtype) or np.dtype(getattr(self.dtype, "as_numpy_dtype", self.dtype))
         except TypeError:
             raise InputError(
-                f"dtype is {self.dtype!r}.",
-                "The elements could not be turned into arrays.",
-                "Write a NumPy dtype or its name, such as 'float32'.",
+                f"dtype is {self.dtype!r}.", "Write a NumPy dtype or its name, such as 'float32'."
             ) from None
         object.__setattr__(self, "dtype", dtype)
 
@@ -100,7 +98,6 @@ def signature_of(types: Tree, shapes: Tree | None) -> Tree:
     except ValueError as error:
         raise InputError(
             f"output_shapes does not nest like output_types: {error}.",
-            "Which shape belongs to which component is not known.",
             "Give output_signature with one stratagem.data.TensorSpec for each component.",
         ) from None
     return structure.unflatten([TensorSpec(shape, dtype) for shape, dtype in zip(given, leaves, strict=True)])

@@ -6,12 +6,14 @@ The trees are `optree`'s (Keras depends on it, and it flattens in C++). Two shap
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import optree
 
+from stratagem.core.eager import EagerArray
 from stratagem.core.errors import InputError
 
 Tree = Any
@@ -54,7 +56,7 @@ def as_array(value: Any) -> Any:
     Python numbers, and lists of them, become float32 and int32 as in TensorFlow (int64 where int32 is too small).
     Whatever has a dtype keeps it: arrays of NumPy, JAX, pandas, PyTorch, TensorFlow. Bytes stay as they are.
 
-    A sparse matrix of SciPy is left as it is, for whoever reads its rows; one of JAX becomes dense.
+    A sparse matrix of SciPy is left as it is; its rows become dense when they are read. One of JAX becomes dense.
 
     Args:
         value: An array, a number, text, or a list of them.
@@ -75,7 +77,6 @@ def as_array(value: Any) -> Any:
     except ValueError as error:
         raise InputError(
             f"A list could not become an array: {error}.",
-            "Elements of a dataset are arrays, and an array has a regular shape.",
             "Make all rows of the list equally long, or use Dataset.from_generator.",
         ) from None
     if not _holds_python_numbers(value):
@@ -134,7 +135,6 @@ def stack(elements: Sequence[Tree]) -> Tree:
             raise InputError(
                 f"Elements of one batch are built differently: one has {', '.join(component_names(elements[0]))}, "
                 f"another {', '.join(component_names(element))}.",
-                "They could not be joined into one batch.",
                 "Let the function or generator return the same tuples and dicts for every element.",
             )
     columns = []
@@ -153,6 +153,13 @@ def stack(elements: Sequence[Tree]) -> Tree:
         # Not np.stack, which makes a view per array first: 128 images of 28x28 take 25 us here, 42 us there.
         columns.append(np.array(column))
     return structure.unflatten(columns)
+
+
+def eager(element: Tree) -> Tree:
+    """Return `element` with `.numpy()` on its arrays: what `for x, y in dataset` yields."""
+    return map_leaves(
+        lambda leaf: np.asarray(leaf, object if isinstance(leaf, bytes) else None).view(EagerArray), element
+    )
 
 
 def objects(items: Sequence[Any]) -> np.ndarray:
@@ -193,6 +200,31 @@ def joined(columns: Tree) -> Tree:
     leaves = optree.tree_leaves(columns)  # not `flatten`, which asks each node if it is a list: columns hold none
     apart = any(leaf.dtype.hasobject and len(leaf) and isinstance(leaf[0], np.ndarray) for leaf in leaves)
     return stack(unstack(columns)) if apart else columns
+
+
+def by_part(part: np.ndarray, place: np.ndarray) -> tuple[list[int], list[np.ndarray], np.ndarray]:
+    """Group rows that lie in several parts.
+
+    Args:
+        part: For each row, the number of its part.
+        place: For each row, its position in that part.
+
+    Returns:
+        The numbers of the parts that have rows; for each of these the positions of its rows; and for each row, where
+        it comes when the parts' rows stand one after another.
+
+    Example:
+        >>> numbers, places, order = by_part(np.array([7, 3, 7]), np.array([10, 11, 12]))
+        >>> numbers, [list(map(int, each)) for each in places], order.tolist()
+        ([3, 7], [[11], [10, 12]], [1, 0, 2])
+    """
+    # One sort, not a search for each part: the pool of a shuffle may come from a thousand files.
+    rows = np.argsort(part, kind="stable")
+    numbers, starts = np.unique(part[rows], return_index=True)
+    order = np.empty_like(rows)
+    order[rows] = np.arange(len(rows))
+    place, edges = place[rows], [*starts.tolist(), len(rows)]
+    return numbers.tolist(), [place[first:last] for first, last in itertools.pairwise(edges)], order
 
 
 def without_rows(columns: Tree) -> Tree:

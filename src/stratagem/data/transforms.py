@@ -1,4 +1,4 @@
-"""The steps that make new elements out of elements, one class each, with its pass beside it."""
+"""Steps that make new elements from elements: one class each, with its pass beside it."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from stratagem.data.blocks import BatchBlock, Block, ColumnsBlock, MapBlock, hol
 from stratagem.data.nodes import (
     UNKNOWN_CARDINALITY,
     BlockStream,
+    DerivedStream,
     Key,
     Lookup,
     Node,
@@ -71,7 +72,6 @@ class MapFunction:
         if not leaves:
             raise InputError(
                 f"The function {name_of(self._function)} given to map returned {structure.unflatten([])!r}.",
-                "The dataset would have no content.",
                 "Return the new element from the function.",
             )
         return structure.unflatten([as_array(leaf) for leaf in leaves])
@@ -87,32 +87,26 @@ class Map(Node):
             come in order, also where another step lets several threads read.
     """
 
+    in_memory = False
+    reads_single_rows = True
+
     def __init__(self, inner: Node, function: Callable[..., Any], parallel_calls: int = 1) -> None:
         super().__init__([inner])
-        self.function = MapFunction(function, in_order=parallel_calls == 1)
+        self.row_function = MapFunction(function, in_order=parallel_calls == 1)
         self.parallel_calls = parallel_calls
 
     def stream(self, key: Key) -> Stream:
-        return _MapStream(self.inputs[0].stream(key), self.function)
+        return DerivedStream(self.inputs[0].stream(key), lambda block: MapBlock(self.row_function, block))
 
     def lookup(self, key: Key) -> Lookup | None:
         inner = self.inputs[0].lookup(key)
-        return inner and (lambda positions: MapBlock(self.function, inner(positions)))
-
-    def cardinality(self) -> int:
-        return self.inputs[0].cardinality()
-
-    @property
-    def in_memory(self) -> bool:
-        return False
+        return inner and (lambda positions: MapBlock(self.row_function, inner(positions)))
 
     def _make_spec(self) -> Tree:
         first = self.stream((0,)).pull(1)
         if first is None:
             raise InputError(
-                f"The dataset is empty before {self.function}.",
-                "What the function returns is known only from calling it on an element.",
-                "Give map a dataset with at least one element.",
+                f"The dataset is empty before {self.row_function}.", "Give map a dataset with at least one element."
             )
         return spec_of(first.elements()[0])
 
@@ -122,21 +116,10 @@ def name_of(function: Callable[..., Any]) -> str:
     return getattr(function, "__qualname__", repr(function))
 
 
-class _MapStream(Stream):
-    def __init__(self, inner: Stream, apply: Callable[[Tree], Tree]) -> None:
-        self._inner = inner
-        self._apply = apply
-
-    def pull(self, rows: int) -> Block | None:
-        block = self._inner.pull(rows)
-        return None if block is None else MapBlock(self._apply, block)
-
-    def skip(self, rows: int) -> int:
-        return self._inner.skip(rows)
-
-
 class Filter(Node):
     """The elements for which `predicate` is true."""
+
+    in_memory = False
 
     def __init__(self, inner: Node, predicate: Callable[..., Any]) -> None:
         super().__init__([inner])
@@ -148,16 +131,11 @@ class Filter(Node):
     def cardinality(self) -> int:
         return UNKNOWN_CARDINALITY
 
-    @property
-    def in_memory(self) -> bool:
-        return False
-
     def _keeps(self, element: Tree) -> bool:
         verdict = np.asarray(call(self._predicate, element))
         if verdict.shape != () or verdict.dtype != np.bool_:
             raise InputError(
                 f"The predicate {name_of(self._predicate)} returned {verdict!r}.",
-                "Whether to keep the element is one True or False.",
                 "Return one boolean, for example through numpy.all(...).",
             )
         return bool(verdict)

@@ -160,7 +160,7 @@ def test_batches_of_two_sizes_have_no_size_in_common() -> None:
 
 def test_concatenated_elements_that_are_built_differently() -> None:
     both = r(2).concatenate(Dataset.from_tensor_slices({"a": [1], "b": [2]}))
-    with pytest.raises(InputError, match=r"built differently: element and \['a'\], \['b'\]\.\n  Why .*\n  What to do"):
+    with pytest.raises(InputError, match=r"built differently: element and \['a'\], \['b'\]\.\n  What to do"):
         _ = both.element_spec
 
 
@@ -386,7 +386,7 @@ ERRORS: list[tuple[str, Callable[[], Any], str, str]] = [
     ("range of nothing", lambda: Dataset.range(), r"got \(\)", "range\\(stop\\)"),
     ("range step 0", lambda: Dataset.range(1, 2, 0), "zero", "range\\(stop\\)"),
     ("zip of arrays", lambda: Dataset.zip((r(2), np.ones(2))), "Dataset, ndarray", "from_tensor_slices"),
-    ("zip of nothing", lambda: Dataset.zip(), "nothing", "Dataset.zip"),
+    ("zip of nothing", lambda: Dataset.zip(), "got no dataset", "Dataset.zip"),
     ("concatenate array", lambda: untyped.concatenate(np.ones(2)), "ndarray", "from_tensor_slices"),
     ("map of nothing", lambda: untyped.map(None), "map_func is None", "Give a function"),
     ("map returns nothing", lambda: read(r(2).map(lambda x: None)), "returned None", "Return the new element"),
@@ -447,7 +447,7 @@ ERRORS: list[tuple[str, Callable[[], Any], str, str]] = [
 
 @pytest.mark.parametrize(("act", "found", "remedy"), [pytest.param(a, f, m, id=name) for name, a, f, m in ERRORS])
 def test_errors(act: Callable[[], Any], found: str, remedy: str) -> None:
-    with pytest.raises(InputError, match=rf"(?s){found}.*\n  Why it matters: .+\n  What to do: .*{remedy}"):
+    with pytest.raises(InputError, match=rf"(?s){found}.*\n  What to do: .*{remedy}"):
         act()
 
 

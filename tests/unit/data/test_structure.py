@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stratagem.data.structure import as_array, as_arrays, stack, unstack, without_rows
+from stratagem.data.structure import as_array, as_arrays, by_part, stack, unstack, without_rows
 
 
 @pytest.mark.parametrize(
@@ -54,3 +54,19 @@ def test_stack_undoes_unstack() -> None:
 def test_stack_widens_text_and_numbers() -> None:
     assert stack([np.str_("a"), np.str_("bcd")]).tolist() == ["a", "bcd"]
     assert stack([np.int32(1), np.float64(0.5)]).tolist() == [1.0, 0.5]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rows_of_parts_come_back_in_their_order(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    part, place = rng.integers(0, 5, 40), rng.integers(0, 100, 40)
+    numbers, places, order = by_part(part, place)
+    assert numbers == sorted(set(part.tolist()))
+    for number, each in zip(numbers, places, strict=True):
+        assert each.tolist() == place[part == number].tolist()
+    assert np.concatenate(places)[order].tolist() == place.tolist()
+
+
+def test_no_row_is_in_no_part() -> None:
+    numbers, places, order = by_part(np.empty(0, np.intp), np.empty(0, np.intp))
+    assert (numbers, places, order.tolist()) == ([], [], [])

@@ -102,6 +102,5 @@ class _OpenRecords:
 def _damaged(path: str, found: str, reason: object) -> InputError:
     return InputError(
         f"{path} {found}, or is no ArrayRecord file: {reason}.",
-        "Its records cannot be trusted, or not be found.",
         "Copy the file again, or make it again with stratagem.data.write_array_record.",
     )

@@ -8,8 +8,9 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from stratagem.data.files.byte_file import ByteFile
 from stratagem.data.files.dataset import FileDataset
 from stratagem.data.lru import Recent
 from stratagem.data.specs import TensorSpec
-from stratagem.data.structure import Tree, map_leaves
+from stratagem.data.structure import Tree, flatten, map_leaves
 
 _DECOMPRESSED: Recent[np.ndarray] = Recent(1 << 28)
 """Decompressed arrays that this process keeps, by bytes: a compressed array cannot be read by rows."""
@@ -50,8 +51,9 @@ class NumpyDataset(FileDataset):
         super().__init__(filenames, _NumpyFormat())
 
 
-class _Array(NamedTuple):
-    """Where an array lies in a file. `offset` is None when it is compressed."""
+@dataclass(frozen=True)
+class _Array:
+    """Position and kind of an array in a file. `offset` is None if it is compressed."""
 
     name: str
     shape: tuple[int, ...]
@@ -60,30 +62,28 @@ class _Array(NamedTuple):
     offset: int | None
 
 
+_Layout = _Array | dict[str, _Array]
+"""The array of an `.npy` file, or the arrays of an `.npz` file by their names."""
+
+
 class _NumpyFormat:
-    def scan(self, path: str) -> tuple[int, list[_Array] | _Array]:
-        arrays = _layout(path)
-        found = [arrays] if isinstance(arrays, _Array) else arrays
-        lengths = {array.shape[:1] for array in found}
+    def scan(self, path: str) -> tuple[int, _Layout]:
+        layout = _layout(path)
+        arrays = flatten(layout)[0]
+        lengths = {array.shape[:1] for array in arrays}
         if len(lengths) != 1 or () in lengths:
-            shapes = ", ".join(f"{array.name} {array.shape}" for array in found)
+            shapes = ", ".join(f"{array.name} {array.shape}" for array in arrays)
             raise InputError(
                 f"The arrays in {path} differ in their first dimension, or have none: {shapes or 'no array'}.",
-                "Row number i could not be taken from each of them.",
                 "Save arrays whose first dimension counts the same examples.",
             )
-        return found[0].shape[0], arrays
+        return arrays[0].shape[0], layout
 
-    def open(self, path: str, layout: list[_Array] | _Array) -> _OpenArrays:
-        if isinstance(layout, _Array):
-            return _OpenArrays(_placed(path, layout))
-        return _OpenArrays({array.name: _placed(path, array) for array in layout})
+    def open(self, path: str, layout: _Layout) -> _OpenArrays:
+        return _OpenArrays(map_leaves(lambda array: _placed(path, array), layout))
 
     def spec(self, path: str) -> Tree:
-        arrays = _layout(path)
-        if isinstance(arrays, _Array):
-            return TensorSpec(arrays.shape[1:], arrays.dtype)
-        return {array.name: TensorSpec(array.shape[1:], array.dtype) for array in arrays}
+        return map_leaves(lambda array: TensorSpec(array.shape[1:], array.dtype), _layout(path))
 
 
 class _OpenArrays:
@@ -141,30 +141,29 @@ def _placed(path: str, array: _Array) -> np.ndarray | _Mapped | _Compressed:
     return _Mapped(path, array, array.offset) if math.prod(array.shape) else np.empty(array.shape, array.dtype)
 
 
-def _layout(path: str) -> list[_Array] | _Array:
-    """Return where the array of an `.npy` file lies, or the arrays of an `.npz` file."""
+def _layout(path: str) -> _Layout:
     try:
-        arrays = _read_layout(path)
+        layout = _read_layout(path)
     except (OSError, ValueError, EOFError, struct.error, zipfile.BadZipFile, zlib.error) as error:
         raise _damaged(path, error) from None
-    for array in [arrays] if isinstance(arrays, _Array) else arrays:
+    for array in flatten(layout)[0]:
         if array.dtype.hasobject:
             raise InputError(
                 f"The array {array.name} in {path} holds Python objects.",
                 "Reading it would run code that is stored in the file.",
                 "Save numbers: numpy.asarray(rows, 'float32'), padded to one shape.",
             )
-    return arrays
+    return layout
 
 
-def _read_layout(path: str) -> list[_Array] | _Array:
+def _read_layout(path: str) -> _Layout:
     with open(path, "rb") as file:
         is_archive = file.read(4) == b"PK\3\4"
         file.seek(0)
         if not is_archive:
             return _header(Path(path).stem, file, Path(path).stat().st_size)
         with zipfile.ZipFile(file) as archive:
-            return list(_members(file, archive))
+            return {array.name: array for array in _members(file, archive)}
 
 
 def _members(file: Any, archive: zipfile.ZipFile) -> Iterator[_Array]:

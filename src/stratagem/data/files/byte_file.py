@@ -1,4 +1,4 @@
-"""The bytes of one file, by position and by several threads, and what can be wrong with the file as a whole.
+"""Bytes of one file, read by position and by several threads, and errors that concern the whole file.
 
 Bytes are read, not mapped into memory: a mapped file that another program cuts short ends the process with SIGBUS,
 where a read can say so; and in spans of 1 MB reading is as fast or faster (1 KB records: 1.69 M/s to 1.55 M/s mapped,
@@ -18,7 +18,7 @@ from stratagem.core.errors import InputError
 from stratagem.data.specs import TensorSpec
 
 BYTES = TensorSpec((), object)
-"""What a record is where a format says nothing of its contents."""
+"""Spec of a record in formats that do not describe its contents."""
 
 _SPAN = 1 << 20
 """Bytes that are read at once where several neighbours are wanted."""
@@ -47,11 +47,7 @@ class ByteFile:
         status = os.fstat(self._descriptor)
         self.size = status.st_size
         if stat.S_ISDIR(status.st_mode):
-            raise InputError(
-                f"{path} is a folder.",
-                "Only a file has records.",
-                "Name the files in it, for example with sorted(glob.glob(...)).",
-            )
+            raise InputError(f"{path} is a folder.", "Name the files in it, for example with sorted(glob.glob(...)).")
 
     def read(self, start: int, size: int) -> bytes:
         """Return exactly the bytes from `start` to `start + size`.
@@ -69,7 +65,6 @@ class ByteFile:
             raise InputError(
                 f"{self.path} ends at byte {os.fstat(self._descriptor).st_size}; it had {self.size} bytes when it "
                 "was opened.",
-                "Its records are no longer where they were.",
                 "Leave the files of a dataset alone while it is in use; start again.",
             )
         return found
@@ -96,6 +91,5 @@ def unreadable(path: str, error: OSError) -> InputError:
     """Return the error for a file that the system does not let us read."""
     return InputError(
         f"{path} cannot be read: {error.strerror}.",
-        "Its records would be missing.",
         "Check the name and the rights of the file, and that this machine sees the same folders as the others.",
     )

@@ -1,4 +1,4 @@
-"""The bytes of compressed files, which can be had in order only."""
+"""Bytes of compressed files, which can only be read in order."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from stratagem.core.errors import InputError
 from stratagem.data.files.byte_file import unreadable
 
 _WINDOWS = {"GZIP": zlib.MAX_WBITS + 16, "ZLIB": zlib.MAX_WBITS}
-"""What zlib calls the two kinds."""
+"""`wbits` of zlib for each kind."""
 
 _READ = 1 << 18
 _PIECE = 1 << 20
@@ -25,11 +25,7 @@ def checked_compression(compression_type: str | None) -> str | None:
     """
     if not compression_type or compression_type in _WINDOWS:
         return compression_type or None
-    raise InputError(
-        f"compression_type is {compression_type!r}.",
-        "The files could not be read.",
-        'Write "GZIP", "ZLIB", or None.',
-    )
+    raise InputError(f"compression_type is {compression_type!r}.", 'Write "GZIP", "ZLIB", or None.')
 
 
 def decompressed(path: str, compression_type: str) -> Iterator[bytes]:
@@ -46,7 +42,8 @@ def decompressed(path: str, compression_type: str) -> Iterator[bytes]:
                     engine = zlib.decompressobj(_WINDOWS[compression_type])
                 while packed:
                     yield engine.decompress(packed, _PIECE)
-                    packed = engine.unconsumed_tail
+                    # At the end of a stream CPython leaves in `unconsumed_tail` what it also puts into `unused_data`.
+                    packed = b"" if engine.eof else engine.unconsumed_tail
             begun = file.tell() > 0
     except OSError as error:
         raise unreadable(path, error) from None
@@ -59,13 +56,12 @@ def decompressed(path: str, compression_type: str) -> Iterator[bytes]:
 def _damaged(path: str, compression_type: str, reason: str) -> InputError:
     return InputError(
         f"{path} cannot be decompressed as {compression_type}: {reason}.",
-        "The records from there on are lost.",
         "Copy the file again. If it is not compressed, leave compression_type out.",
     )
 
 
 def compressor(compression_type: str) -> Any:
-    """Return what compresses pieces of bytes one after another: `compress(bytes)`, and `flush()` at the end."""
+    """Return an object with `compress(bytes)` for one piece after another, and `flush()` for the end."""
     return zlib.compressobj(wbits=_WINDOWS[compression_type])
 
 

@@ -1,16 +1,22 @@
-"""A dataset of files, however the files are named."""
+"""Datasets of files: of any format, and of formats whose records are bytes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from stratagem.data.dataset import Dataset
+from stratagem.data.files.byte_file import BYTES, ByteFile
+from stratagem.data.files.compressed import checked_compression, decompressed
 from stratagem.data.files.names import paths_of
-from stratagem.data.files.source import Files, FileSource, IndexedFormat, StreamedFiles, StreamedFormat
+from stratagem.data.files.source import Files, FileSource, IndexedFormat, StreamedFiles
 from stratagem.data.nodes import Node
 from stratagem.data.options import Options
+from stratagem.data.specs import TensorSpec
 
 
 class FileDataset(Dataset):
@@ -24,7 +30,7 @@ class FileDataset(Dataset):
         InputError: There is no name, or something is none.
     """
 
-    def __init__(self, filenames: Any, format: IndexedFormat | StreamedFormat) -> None:
+    def __init__(self, filenames: Any, format: IndexedFormat) -> None:
         if isinstance(filenames, Dataset):
             records = filenames.flat_map(partial(_one_file, format))
             super().__init__(records._node, records._options)
@@ -32,11 +38,62 @@ class FileDataset(Dataset):
             super().__init__(_step(format, paths_of(filenames)), Options())
 
 
-def _one_file(format: IndexedFormat | StreamedFormat, name: Any) -> Dataset:
+def _one_file(format: IndexedFormat, name: Any) -> Dataset:
     return Dataset(_step(format, paths_of(name)), Options())
 
 
-def _step(format: IndexedFormat | StreamedFormat, paths: Sequence[str]) -> Node:
-    if isinstance(format, StreamedFormat):
+def _step(format: IndexedFormat, paths: Sequence[str]) -> Node:
+    if isinstance(format, BytesFormat) and format.compression_type:
         return StreamedFiles(paths, format)
     return Files(FileSource(paths, format))
+
+
+class BytesFormat(ABC):
+    """A format whose records are bytes: read by position, from compressed files in order.
+
+    Args:
+        compression_type: "GZIP", "ZLIB", or None.
+
+    Raises:
+        InputError: There is no such compression.
+    """
+
+    def __init__(self, compression_type: str | None) -> None:
+        self.compression_type = checked_compression(compression_type)
+
+    @abstractmethod
+    def scan(self, path: str) -> tuple[int, Any]:
+        """Return the number of records of an uncompressed file, and what `take` needs to find them."""
+
+    @abstractmethod
+    def take(self, file: ByteFile, layout: Any, index: np.ndarray) -> np.ndarray:
+        """Return the records at these positions."""
+
+    @abstractmethod
+    def records(self, path: str, pieces: Iterator[bytes]) -> Iterator[bytes]:
+        """Yield the records of a compressed file, given what it decompresses to."""
+
+    def open(self, path: str, layout: Any) -> OpenFile:
+        """Open an uncompressed file that was scanned."""
+        return OpenFile(self, ByteFile(path), layout)
+
+    def read(self, path: str) -> Iterator[bytes]:
+        """Yield the records of a compressed file."""
+        assert self.compression_type
+        return self.records(path, decompressed(path, self.compression_type))
+
+    def spec(self, path: str) -> TensorSpec:
+        """Return the spec of a record."""
+        return BYTES
+
+
+class OpenFile(NamedTuple):
+    """An uncompressed file of records that are bytes."""
+
+    format: BytesFormat
+    file: ByteFile
+    layout: Any
+
+    def take(self, index: np.ndarray) -> np.ndarray:
+        """Return the records at these positions."""
+        return self.format.take(self.file, self.layout, index)

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from stratagem.core import optional
+from stratagem.core.eager import EagerArray
 from stratagem.core.errors import InputError
-from stratagem.data.eager import EagerArray
 from stratagem.data.files.byte_file import unreadable
 from stratagem.data.files.names import paths_of
 
@@ -18,7 +18,7 @@ _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 """Pillow's names for the numbers of channels."""
 
 _NATURAL = {"1": "L", "L": "L", "LA": "LA", "RGBA": "RGBA"}
-"""What an image keeps; all else becomes RGB."""
+"""Modes that an image keeps, under the name they get; all others become RGB."""
 
 
 def read_file(filename: Any) -> bytes:
@@ -68,7 +68,6 @@ def decode_raw(input_bytes: Any, out_type: Any, little_endian: bool = True) -> n
     except (TypeError, ValueError) as error:
         raise InputError(
             f"decode_raw cannot read {dtype} numbers of {dtype.itemsize} bytes: {error}.",
-            "The numbers would not be those that were written.",
             "Correct out_type; elements of different lengths are decoded one by one, before batch().",
         ) from None
 
@@ -98,7 +97,6 @@ def decode_image(
     if channels not in (None, 0, 1, 3, 4) or dtype not in (np.uint8, np.float32):
         raise InputError(
             f"An image is decoded with channels={channels!r} and dtype={dtype}.",
-            "It could not be made.",
             "Write channels=0, 1, 3 or 4, and dtype uint8 or float32.",
         )
     content = contents if isinstance(contents, bytes) else np.asarray(contents).item()
@@ -112,7 +110,6 @@ def decode_image(
     except (OSError, SyntaxError, TypeError, ValueError, EOFError, pillow.DecompressionBombError) as error:
         raise InputError(
             f"Bytes that begin with {content[:8]!r} are no image, or a damaged one: {error}.",
-            "There are no pixels.",
             "Give the whole contents of an image file.",
         ) from None
     return (pixels if dtype == np.uint8 else pixels.astype(np.float32) / np.float32(255)).view(EagerArray)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,13 +16,13 @@ from stratagem.data.structure import encoded, objects
 
 
 class _Kind(NamedTuple):
-    """What values a feature holds."""
+    """Kind of the values of a feature."""
 
     name: str
     field: str
     dtype: np.dtype
     scalar: type
-    """Of one value."""
+    """Type of one value."""
 
     def array(self, values: Any) -> np.ndarray:
         """Return the values along one axis."""
@@ -42,24 +43,45 @@ def _kind_of(dtype: Any) -> _Kind:
         return _STRING
     raise InputError(
         f"The dtype of a feature is {dtype!r}.",
-        "A tf.train.Example holds int64, float32 and bytes.",
         'Write "int64", "float32" or "string", and convert the array afterwards.',
     )
 
 
-class FeatureConfiguration(Protocol):
-    """How one feature of an example becomes an array."""
+class FeatureConfiguration(ABC):
+    """Conversion of one feature of an example to an array.
 
+    Args:
+        dtype: "int64", "float32" or "string"; or such a dtype of NumPy or TensorFlow, or `bytes`.
+    """
+
+    def __init__(self, dtype: Any) -> None:
+        self.dtype = dtype
+        self._kind = _kind_of(dtype)
+
+    @abstractmethod
     def parse(self, key: str, features: Any) -> Any:
         """Return the value of the feature `key` of one example, whose features are given as a protobuf map."""
-        ...
 
+    @abstractmethod
     def join(self, values: list[Any]) -> np.ndarray:
         """Return the values of several examples as one array."""
-        ...
+
+    def _values(self, key: str, features: Any) -> Any:
+        """Return the values of a feature, None where the example lacks it."""
+        if key not in features:
+            return None
+        feature = features[key]
+        values = getattr(feature, self._kind.field).value
+        held = self._kind.field if values else feature.WhichOneof("kind")
+        if held not in (None, self._kind.field):
+            raise InputError(
+                f"The feature {key!r} of an example is a {held}; it is read as {self._kind.name}.",
+                "Correct the dtype: int64 for int64_list, float32 for float_list, string for bytes_list.",
+            )
+        return None if held is None else values
 
 
-class FixedLenFeature:
+class FixedLenFeature(FeatureConfiguration):
     """A feature that has as many values in every example (`tf.io.FixedLenFeature`).
 
     Args:
@@ -72,10 +94,9 @@ class FixedLenFeature:
     """
 
     def __init__(self, shape: Sequence[int], dtype: Any, default_value: Any = None) -> None:
+        super().__init__(dtype)
         self.shape = tuple(shape)
-        self.dtype = dtype
         self.default_value = default_value
-        self._kind = _kind_of(dtype)
         self._size = math.prod(self.shape)
         self._default = None if default_value is None else self._filled(default_value)
 
@@ -91,7 +112,7 @@ class FixedLenFeature:
             ) from None
 
     def parse(self, key: str, features: Any) -> Any:
-        values = _values(key, features, self._kind)
+        values = self._values(key, features)
         if values is None:
             if self._default is None:
                 raise _missing(key, features)
@@ -99,7 +120,6 @@ class FixedLenFeature:
         if len(values) != self._size:
             raise InputError(
                 f"The feature {key!r} of an example has {len(values)} values, shape {self.shape} has {self._size}.",
-                "They do not fill the array.",
                 "Correct the shape. Where the number varies, write VarLenFeature.",
             )
         if self.shape == ():
@@ -110,7 +130,7 @@ class FixedLenFeature:
         return np.array(values, self._kind.dtype)
 
 
-class VarLenFeature:
+class VarLenFeature(FeatureConfiguration):
     """A feature whose number of values varies: an array of its own length (`tf.io.VarLenFeature`).
 
     TensorFlow makes a sparse tensor of it. Here one example has a vector, empty where it lacks the feature, and a
@@ -120,12 +140,8 @@ class VarLenFeature:
         dtype: As for `FixedLenFeature`.
     """
 
-    def __init__(self, dtype: Any) -> None:
-        self.dtype = dtype
-        self._kind = _kind_of(dtype)
-
     def parse(self, key: str, features: Any) -> np.ndarray:
-        return self._kind.array(_values(key, features, self._kind) or ())
+        return self._kind.array(self._values(key, features) or ())
 
     def join(self, values: list[Any]) -> np.ndarray:
         return objects(values)
@@ -147,7 +163,7 @@ class RaggedFeature(VarLenFeature):
         return super().parse(self.value_key or key, features)
 
 
-class FixedLenSequenceFeature:
+class FixedLenSequenceFeature(FeatureConfiguration):
     """A feature that is a sequence of arrays of one shape (`tf.io.FixedLenSequenceFeature`).
 
     One example has an array of shape (steps, *shape); in a batch the shorter ones are padded.
@@ -162,14 +178,13 @@ class FixedLenSequenceFeature:
     def __init__(
         self, shape: Sequence[int], dtype: Any, allow_missing: bool = False, default_value: Any = None
     ) -> None:
+        super().__init__(dtype)
         self.shape = tuple(shape)
-        self.dtype = dtype
         self.allow_missing = allow_missing
         self.default_value = default_value
-        self._kind = _kind_of(dtype)
 
     def parse(self, key: str, features: Any) -> np.ndarray:
-        values = _values(key, features, self._kind)
+        values = self._values(key, features)
         if values is None:
             if not self.allow_missing:
                 raise _missing(key, features)
@@ -178,7 +193,6 @@ class FixedLenSequenceFeature:
         if left:
             raise InputError(
                 f"The feature {key!r} of an example has {len(values)} values; a step has {math.prod(self.shape)}.",
-                "They do not divide into steps.",
                 "Correct the shape.",
             )
         return self._kind.array(values).reshape(steps, *self.shape)
@@ -204,8 +218,8 @@ def parse_single_example(
     Args:
         serialized: What `SerializeToString` of an Example returned: bytes, or an array without axes that holds them.
         features: For each key, how the feature is read. Features of the example that are not named are left out.
-        example_names: Accepted for TensorFlow's sake.
-        name: Accepted for TensorFlow's sake.
+        example_names: Accepted as in TensorFlow, without effect.
+        name: Accepted as in TensorFlow, without effect.
 
     Returns:
         An array, a NumPy scalar or bytes for each key.
@@ -233,8 +247,8 @@ def parse_example(
         serialized: At least one example, each as for `parse_single_example`: what a dataset of records gives after
             `batch`.
         features: For each key, how the feature is read.
-        example_names: Accepted for TensorFlow's sake.
-        name: Accepted for TensorFlow's sake.
+        example_names: Accepted as in TensorFlow, without effect.
+        name: Accepted as in TensorFlow, without effect.
 
     Returns:
         For each key an array whose first axis counts the examples.
@@ -262,33 +276,12 @@ def _features_of(serialized: Any) -> Any:
         raise InputError(
             f"A record of {len(record) if isinstance(record, bytes) else type(record).__name__} bytes is no "
             f"tf.train.Example: {error}.",
-            "Its features cannot be read.",
             "Parse what SerializeToString of an Example returned, record by record; a batch goes to parse_example.",
         ) from None
-
-
-def _values(key: str, features: Any, kind: _Kind) -> Any:
-    """Return the values of a feature, None where the example lacks it."""
-    if key not in features:
-        return None
-    feature = features[key]
-    values = getattr(feature, kind.field).value
-    if not values:
-        held = feature.WhichOneof("kind")
-        if held is None:
-            return None
-        if held != kind.field:
-            raise InputError(
-                f"The feature {key!r} of an example is a {held}; it is read as {kind.name}.",
-                "Values of another kind are not converted.",
-                "Correct the dtype: int64 for int64_list, float32 for float_list, string for bytes_list.",
-            )
-    return values
 
 
 def _missing(key: str, features: Any) -> InputError:
     return InputError(
         f"An example has no feature {key!r}; it has {', '.join(map(repr, sorted(features))) or 'none'}.",
-        "There is nothing to make the array of.",
         "Correct the key, or write default_value=... for examples that lack it.",
     )

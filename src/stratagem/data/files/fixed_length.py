@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from stratagem.core.errors import InputError
 from stratagem.data import check
-from stratagem.data.files.byte_file import BYTES, ByteFile
-from stratagem.data.files.compressed import ByteStream, checked_compression, decompressed
-from stratagem.data.files.dataset import FileDataset
-from stratagem.data.specs import TensorSpec
+from stratagem.data.files.byte_file import ByteFile
+from stratagem.data.files.compressed import ByteStream
+from stratagem.data.files.dataset import BytesFormat, FileDataset
 from stratagem.data.structure import objects
 
 
@@ -24,9 +23,9 @@ class FixedLengthRecordDataset(FileDataset):
         record_bytes: Bytes of a record.
         header_bytes: Bytes to leave out at the beginning of each file.
         footer_bytes: Bytes to leave out at the end of each file.
-        buffer_size: Accepted for tf.data's sake.
+        buffer_size: Accepted as in tf.data, without effect.
         compression_type: "GZIP", "ZLIB", or None, which alone can be read by position.
-        num_parallel_reads: Accepted for tf.data's sake, where it mixes the files. Here `Dataset.interleave` does.
+        num_parallel_reads: Accepted as in tf.data, where it mixes the files. Here `Dataset.interleave` does.
 
     Raises:
         InputError: An argument is wrong. While reading: a file is missing, or does not divide into such records.
@@ -48,74 +47,41 @@ class FixedLengthRecordDataset(FileDataset):
         compression_type: str | None = None,
         num_parallel_reads: int | None = None,
     ) -> None:
-        compression = checked_compression(compression_type)
         record = check.integer("record_bytes", record_bytes, 1, "Write the number of bytes of a record.")
         header = check.integer("header_bytes", header_bytes or 0, 0, "Write a number of bytes, or None.")
         footer = check.integer("footer_bytes", footer_bytes or 0, 0, "Write a number of bytes, or None.")
-        lengths = _Lengths(header, record, footer)
-        super().__init__(
-            filenames, _FixedLength(lengths) if compression is None else _StreamedFixedLength(lengths, compression)
-        )
+        super().__init__(filenames, _FixedLength(compression_type, header, record, footer))
 
 
-class _Lengths(NamedTuple):
-    header: int
-    record: int
-    footer: int
+class _FixedLength(BytesFormat):
+    def __init__(self, compression_type: str | None, header: int, record: int, footer: int) -> None:
+        super().__init__(compression_type)
+        self._header, self._record, self._footer = header, record, footer
 
-    def records(self, path: str, size: int) -> int:
+    def scan(self, path: str) -> tuple[int, None]:
+        return self._count(path, ByteFile(path).size), None
+
+    def take(self, file: ByteFile, layout: None, index: np.ndarray) -> np.ndarray:
+        starts = self._header + index * self._record
+        pieces = file.pieces(starts, starts + self._record)
+        return objects([buffer[first:last] for buffer, first, last in pieces])
+
+    def records(self, path: str, pieces: Iterator[bytes]) -> Iterator[bytes]:
+        stream = ByteStream(pieces)
+        stream.read(self._header)
+        ahead = stream.read(self._record + self._footer)  # the end of the file must not be taken for a record
+        while len(ahead) == self._record + self._footer:
+            yield ahead[: self._record]
+            ahead = ahead[self._record :] + stream.read(self._record)
+        self._count(path, stream.place)
+
+    def _count(self, path: str, size: int) -> int:
         """Return how many records a file of `size` bytes has."""
-        count, left = divmod(size - self.header - self.footer, self.record)
+        count, left = divmod(size - self._header - self._footer, self._record)
         if count >= 0 and not left:
             return count
         raise InputError(
-            f"{path} has {size} bytes: a header of {self.header}, a footer of {self.footer}, and what is between "
-            f"is no multiple of {self.record}.",
-            "Where its records begin and end is not known.",
+            f"{path} has {size} bytes: a header of {self._header}, a footer of {self._footer}, and what is between "
+            f"is no multiple of {self._record}.",
             "Correct record_bytes, header_bytes and footer_bytes, or copy the file again.",
         )
-
-
-class _FixedLength:
-    """Uncompressed records."""
-
-    def __init__(self, lengths: _Lengths) -> None:
-        self._lengths = lengths
-
-    def scan(self, path: str) -> tuple[int, None]:
-        return self._lengths.records(path, ByteFile(path).size), None
-
-    def open(self, path: str, layout: None) -> _OpenFixedLength:
-        return _OpenFixedLength(ByteFile(path), self._lengths)
-
-    def spec(self, path: str) -> TensorSpec:
-        return BYTES
-
-
-class _OpenFixedLength:
-    def __init__(self, file: ByteFile, lengths: _Lengths) -> None:
-        self._file = file
-        self._lengths = lengths
-
-    def take(self, index: np.ndarray) -> np.ndarray:
-        starts = self._lengths.header + index * self._lengths.record
-        pieces = self._file.pieces(starts, starts + self._lengths.record)
-        return objects([buffer[first:last] for buffer, first, last in pieces])
-
-
-class _StreamedFixedLength:
-    """Compressed records."""
-
-    def __init__(self, lengths: _Lengths, compression_type: str) -> None:
-        self._lengths = lengths
-        self._compression_type = compression_type
-
-    def read(self, path: str) -> Iterator[bytes]:
-        header, record, footer = self._lengths
-        stream = ByteStream(decompressed(path, self._compression_type))
-        stream.read(header)
-        ahead = stream.read(record + footer)  # the end of the file must not be taken for a record
-        while len(ahead) == record + footer:
-            yield ahead[:record]
-            ahead = ahead[record:] + stream.read(record)
-        self._lengths.records(path, stream.place)

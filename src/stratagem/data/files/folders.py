@@ -1,10 +1,11 @@
-"""Folders with one file for each example, in a subfolder for each class: the layout that Keras's utilities read."""
+"""Folders with one file for each example and a subfolder for each class: the layout that Keras's utilities read."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -15,7 +16,6 @@ from stratagem.core.log import announce
 from stratagem.data import check
 from stratagem.data.dataset import Dataset
 from stratagem.data.files.source import checked_paths
-from stratagem.data.nodes import Node
 from stratagem.data.options import Options
 from stratagem.data.sources import Indexed
 from stratagem.data.specs import TensorSpec
@@ -48,7 +48,7 @@ class Labelled(NamedTuple):
 
     Args:
         paths: The files.
-        labels: Shape (n,), int32; or None.
+        labels: One for each; or None.
         class_names: What the labels stand for; or None.
     """
 
@@ -66,42 +66,38 @@ class LabelledFiles(Indexed):
     """One element for each file.
 
     Args:
-        paths: The files.
-        labels: One for each, as it goes into an element; or None.
+        files: The files, with labels as they go into elements.
         load: Reads a file.
-        spec: What it returns.
+        content: The spec of what `load` returns.
     """
 
-    def __init__(self, paths: Sequence[str], labels: np.ndarray | None, load: Load, spec: TensorSpec) -> None:
-        self.paths = checked_paths(paths)
-        self._parts = labels, load, spec
-        super().__init__(_LabelledSource(self.paths, labels, load, spec))
+    def __init__(self, files: Labelled, load: Load, content: TensorSpec) -> None:
+        self.paths = checked_paths(files.paths)
+        self._files = _LabelledSource(files, load, content)
+        super().__init__(self._files)
 
     def of_files(self, paths: Sequence[str]) -> LabelledFiles:
-        labels, load, spec = self._parts
+        files, load, content = self._files.files, self._files.load, self._files.content
         place = {path: k for k, path in enumerate(self.paths)}
-        mine = None if labels is None else labels[[place[path] for path in paths]]
-        return LabelledFiles(paths, mine, load, spec)
+        return LabelledFiles(files.select(np.array([place[path] for path in paths])), load, content)
 
 
+@dataclass(frozen=True)
 class _LabelledSource:
+    files: Labelled
+    load: Load
+    content: TensorSpec
     in_memory = False
 
-    def __init__(self, paths: tuple[str, ...], labels: np.ndarray | None, load: Load, spec: TensorSpec) -> None:
-        self._paths = paths
-        self._labels = labels
-        self._load = load
-        self._spec = spec
-
     def __len__(self) -> int:
-        return len(self._paths)
+        return len(self.files.paths)
 
     def take(self, index: np.ndarray) -> Tree:
-        shape: Any = self._spec.shape
-        files = np.empty((len(index), *shape), self._spec.dtype)
+        shape: Any = self.content.shape
+        contents = np.empty((len(index), *shape), self.content.dtype)
 
         def load(row: int) -> None:
-            files[row] = self._load(self._paths[index[row]])
+            contents[row] = self.load(self.files.paths[index[row]])
 
         threads = min(len(index), available_cores())
         if threads == 1:
@@ -111,52 +107,45 @@ class _LabelledSource:
             # Reading and decoding release Python's lock. A pool for each batch costs under 1 ms and leaves no thread.
             with ThreadPoolExecutor(threads, "stratagem-load") as pool:
                 list(pool.map(load, range(len(index))))
-        return files if self._labels is None else (files, self._labels[index])
+        return contents if self.files.labels is None else (contents, self.files.labels[index])
 
     @property
     def spec(self) -> Tree:
-        return (
-            self._spec if self._labels is None else (self._spec, TensorSpec(self._labels.shape[1:], self._labels.dtype))
-        )
+        labels = self.files.labels
+        return self.content if labels is None else (self.content, TensorSpec(labels.shape[1:], labels.dtype))
 
 
-def dataset_from_directory(
-    directory: Any,
-    extensions: tuple[str, ...],
-    load: Load,
-    spec: TensorSpec,
-    *,
-    labels: Any,
-    label_mode: LabelMode | None,
-    class_names: Sequence[str] | None,
-    batch_size: int | None,
-    shuffle: bool,
-    seed: int | None,
-    validation_split: float | None,
-    subset: Subset | None,
-    follow_links: bool,
-    verbose: bool,
-) -> Any:
-    """Make the dataset, or the two, of the files in a folder; see `image_dataset_from_directory` for the arguments."""
-    _check_split(validation_split, subset, shuffle, seed)
-    if labels is None or label_mode is None:
-        labels = label_mode = None
-    files = _index(os.fsdecode(directory), labels, class_names, extensions, follow_links)
-    encoded = None if label_mode is None else _encoded(files, label_mode)
-    if verbose:
-        classes = "" if files.class_names is None else f" belonging to {len(files.class_names)} classes"
-        announce(f"found {len(files.paths)} files{classes} in {os.fspath(directory)}")
+class Selection(NamedTuple):
+    """Which files of a folder a dataset has, and in which order; see `image_dataset_from_directory`."""
+
+    batch_size: int | None
+    shuffle: bool
+    seed: int | None
+    validation_split: float | None
+    subset: Subset | None
+    verbose: bool
+
+
+def datasets_of(files: Labelled, load: Load, content: TensorSpec, selection: Selection) -> Any:
+    """Return the dataset of files, or both where the training and the validation part are wanted.
+
+    Args:
+        files: What `labelled_files` returned.
+        load: Reads a file.
+        content: The spec of what `load` returns.
+        selection: Which files, and in which order.
+    """
+    batch_size, shuffle, seed, validation_split, subset, verbose = selection
     if shuffle and seed is not None:
         # Keras's own order. Without a seed it has a random one, which differs from worker to worker: there the order
         # is left to `Dataset.shuffle`, whose seed the workers share.
         order = np.arange(len(files.paths))
         np.random.RandomState(seed).shuffle(order)
-        files, encoded = files.select(order), None if encoded is None else encoded[order]
+        files = files.select(order)
 
     def dataset(rows: slice, shuffled: bool) -> FolderDataset:
         part = files.select(rows)
-        step: Node = LabelledFiles(part.paths, None if encoded is None else encoded[rows], load, spec)
-        made = Dataset(step, Options())
+        made = Dataset(LabelledFiles(part, load, content), Options())
         made = made.shuffle(len(part.paths), seed) if shuffled else made
         made = made if batch_size is None else made.batch(batch_size)
         return FolderDataset(made, part.class_names, part.paths)
@@ -169,44 +158,66 @@ def dataset_from_directory(
     return dataset(training if subset == "training" else validation, shuffle)
 
 
+def labelled_files(
+    directory: str | bytes | os.PathLike[str],
+    extensions: tuple[str, ...],
+    labels: Any,
+    label_mode: LabelMode | None,
+    class_names: Sequence[str] | None,
+    follow_links: bool,
+    selection: Selection,
+) -> Labelled:
+    """List the files, sorted within each class, with labels as they go into elements."""
+    _check_split(selection)
+    if labels is None or label_mode is None:
+        labels = label_mode = None
+    files = _index(os.fsdecode(directory), labels, class_names, extensions, follow_links)
+    if selection.verbose:
+        classes = "" if files.class_names is None else f" belonging to {len(files.class_names)} classes"
+        announce(f"found {len(files.paths)} files{classes} in {os.fspath(directory)}")
+    return files if label_mode is None else files._replace(labels=_encoded(files, label_mode))
+
+
 def _index(
     directory: str, labels: Any, class_names: Sequence[str] | None, extensions: tuple[str, ...], follow_links: bool
 ) -> Labelled:
-    """List the files, sorted within each class."""
     if not os.path.isdir(directory):
         raise InputError(
-            f"{directory!r} is no folder; the present folder is {os.getcwd()}.",
-            "There are no files to list.",
-            "Name a folder that every worker sees.",
+            f"{directory!r} is no folder; the present folder is {os.getcwd()}.", "Name a folder that every worker sees."
         )
+
+    def below(folder: str) -> list[str]:
+        walked = sorted(os.walk(os.path.join(directory, folder), followlinks=follow_links), key=lambda found: found[0])
+        return [
+            os.path.join(root, name)
+            for root, _, names in walked
+            for name in sorted(names)
+            if name.lower().endswith(extensions)
+        ]
+
     if isinstance(labels, str) and labels == "inferred":
         found = sorted(entry.name for entry in os.scandir(directory) if entry.is_dir() and entry.name[0] != ".")
         names = found if class_names is None else list(class_names)
         if not set(names) <= set(found):
             raise InputError(
                 f"class_names is {names}, the subfolders of {directory} are {found}.",
-                "A class without a folder has no files.",
                 "Write class_names with names of subfolders, all or some, or leave it out.",
             )
-        of_class = [list(_files_below(os.path.join(directory, name), extensions, follow_links)) for name in names]
-        paths = [path for part in of_class for path in part]
+        of_class = [below(name) for name in names]
         numbers = np.repeat(np.arange(len(names), dtype=np.int32), [len(part) for part in of_class])
-        files = Labelled(paths, numbers, names)
-    else:
-        if class_names is not None:
-            raise InputError(
-                f"class_names is {list(class_names)}, and labels is not 'inferred'.",
-                "The names belong to subfolders, which are not looked at.",
-                "Leave class_names out.",
-            )
-        files = _labelled_by_hand(
-            list(_files_below(os.path.join(directory, ""), extensions, follow_links)), labels, directory
+        files = Labelled([path for part in of_class for path in part], numbers, names)
+    elif class_names is not None:
+        raise InputError(
+            f"class_names is {list(class_names)}, and labels is not 'inferred'.",
+            "The names belong to subfolders, which are not looked at.",
+            "Leave class_names out.",
         )
+    else:
+        files = _labelled_by_hand(below(""), labels, directory)
     if not files.paths:
         raise InputError(
             f"There is no file in {directory} that ends in {', '.join(extensions)}"
             f"{'' if class_names is None and labels is None else ' and belongs to a class'}.",
-            "The dataset would be empty.",
             "Put the files of each class into a subfolder, or write labels=None for files without classes.",
         )
     return files
@@ -219,17 +230,9 @@ def _labelled_by_hand(paths: list[str], labels: Any, directory: str) -> Labelled
         found = f"a list of {len(labels)}" if isinstance(labels, list | tuple) else repr(labels)
         raise InputError(
             f"labels is {found}; there are {len(paths)} files in {directory}.",
-            "Which label belongs to which file is not known.",
             "Give a list with one integer for each file in the order of os.walk, sorted; or 'inferred', or None.",
         )
     return Labelled(paths, np.array(labels, np.int32), [str(label) for label in sorted(set(labels))])
-
-
-def _files_below(folder: str, extensions: tuple[str, ...], follow_links: bool) -> Iterator[str]:
-    for root, _, files in sorted(os.walk(folder, followlinks=follow_links), key=lambda found: found[0]):
-        for name in sorted(files):
-            if name.lower().endswith(extensions):
-                yield os.path.join(root, name)
 
 
 def _encoded(files: Labelled, mode: LabelMode) -> np.ndarray:
@@ -240,14 +243,12 @@ def _encoded(files: Labelled, mode: LabelMode) -> np.ndarray:
     if mode == "binary" and len(names) != 2:
         raise InputError(
             f"label_mode is 'binary', and there are {len(names)} classes: {', '.join(names)}.",
-            "A label is 0 or 1.",
             "Write label_mode='int' or 'categorical', or class_names with two names.",
         )
     if mode == "categorical" and (labels.min() < 0 or labels.max() >= len(names)):
         raise InputError(
             f"label_mode is 'categorical', and the {len(names)} different labels go from {labels.min()} to "
             f"{labels.max()}.",
-            "A label is the place of a 1 in a row of as many numbers as there are classes.",
             f"Give labels from 0 to {len(names) - 1}.",
         )
     if mode == "binary":
@@ -257,7 +258,8 @@ def _encoded(files: Labelled, mode: LabelMode) -> np.ndarray:
     return labels
 
 
-def _check_split(validation_split: float | None, subset: Subset | None, shuffle: bool, seed: int | None) -> None:
+def _check_split(selection: Selection) -> None:
+    _, shuffle, seed, validation_split, subset, _ = selection
     if seed is not None:
         check.integer("seed", seed, 0, "Write an integer, or None.")
     if not validation_split and subset is None:
@@ -265,7 +267,6 @@ def _check_split(validation_split: float | None, subset: Subset | None, shuffle:
     if not validation_split or not 0 < validation_split < 1 or subset not in ("training", "validation", "both"):
         raise InputError(
             f"validation_split is {validation_split!r}, subset is {subset!r}.",
-            "How to divide the files is not known.",
             "Write validation_split between 0 and 1, and subset='training', 'validation' or 'both'; or neither.",
         )
     if shuffle and seed is None:
@@ -279,11 +280,7 @@ def _check_split(validation_split: float | None, subset: Subset | None, shuffle:
 def _split(count: int, validation_split: float, verbose: bool) -> tuple[slice, slice]:
     last = int(validation_split * count)
     if not last:
-        raise InputError(
-            f"validation_split is {validation_split}, of {count} files.",
-            "There would be no file to validate on.",
-            "Write a larger part.",
-        )
+        raise InputError(f"validation_split is {validation_split}, of {count} files.", "Write a larger part.")
     if verbose:
         announce(f"using {count - last} files for training and {last} for validation")
     return slice(0, count - last), slice(count - last, count)

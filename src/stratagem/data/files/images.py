@@ -13,7 +13,7 @@ import numpy as np
 from stratagem.core import optional
 from stratagem.core.errors import InputError
 from stratagem.data import check
-from stratagem.data.files.folders import LabelMode, Subset, dataset_from_directory
+from stratagem.data.files.folders import LabelMode, Selection, Subset, datasets_of, labelled_files
 from stratagem.data.files.resize import INTERPOLATIONS, resize
 from stratagem.data.specs import TensorSpec
 
@@ -92,20 +92,11 @@ def image_dataset_from_directory(
     """
     optional.load("PIL", "files", "image_dataset_from_directory")
     height, width = (image_size, image_size) if isinstance(image_size, int) else image_size
-    choices = (("color_mode", color_mode, _CHANNELS), ("interpolation", interpolation.lower(), INTERPOLATIONS))
-    for name, value, known in (*choices, ("label_mode", label_mode, ("int", "categorical", "binary", None))):
-        if value not in known:
-            raise InputError(
-                f"{name} is {value!r}.",
-                "What an element shall look like is not known.",
-                f"Write one of {', '.join(map(repr, known))}.",
-            )
+    check.one_of("color_mode", color_mode, _CHANNELS)
+    check.one_of("interpolation", interpolation.lower(), INTERPOLATIONS)
+    check.one_of("label_mode", label_mode, ("int", "categorical", "binary", None))
     if crop_to_aspect_ratio and pad_to_aspect_ratio:
-        raise InputError(
-            "crop_to_aspect_ratio and pad_to_aspect_ratio are both True.",
-            "An image is cropped or padded, not both.",
-            "Set one of them.",
-        )
+        raise InputError("crop_to_aspect_ratio and pad_to_aspect_ratio are both True.", "Set one of them.")
     remedy = "Write image_size=(height, width) in pixels, such as (256, 256)."
     load = _Images(
         size=(check.integer("height", height, 1, remedy), check.integer("width", width, 1, remedy)),
@@ -114,22 +105,9 @@ def image_dataset_from_directory(
         fit="crop" if crop_to_aspect_ratio else "pad" if pad_to_aspect_ratio else "distort",
         channels_first=_is_channels_first(data_format),
     )
-    return dataset_from_directory(
-        directory,
-        _EXTENSIONS,
-        load,
-        load.spec,
-        labels=labels,
-        label_mode=label_mode,
-        class_names=class_names,
-        batch_size=batch_size,
-        shuffle=shuffle,
-        seed=seed,
-        validation_split=validation_split,
-        subset=subset,
-        follow_links=follow_links,
-        verbose=verbose,
-    )
+    selection = Selection(batch_size, shuffle, seed, validation_split, subset, verbose)
+    files = labelled_files(directory, _EXTENSIONS, labels, label_mode, class_names, follow_links, selection)
+    return datasets_of(files, load, load.spec, selection)
 
 
 def _is_channels_first(data_format: str | None) -> bool:
@@ -137,12 +115,7 @@ def _is_channels_first(data_format: str | None) -> bool:
         # A process that only reads data need not load Keras for its setting.
         keras = sys.modules.get("keras")
         data_format = keras.config.image_data_format() if keras else "channels_last"
-    if data_format not in ("channels_last", "channels_first"):
-        raise InputError(
-            f"data_format is {data_format!r}.",
-            "The order of the axes is not known.",
-            "Write 'channels_last', 'channels_first' or None.",
-        )
+    check.one_of("data_format", data_format, ("channels_last", "channels_first"))
     return data_format == "channels_first"
 
 
@@ -186,9 +159,7 @@ class _Images:
                 pixels = np.array(image if grey else image.convert(_PILLOW_MODES[self.channels]))
         except (OSError, SyntaxError, ValueError, EOFError, pillow.DecompressionBombError) as error:
             raise InputError(
-                f"The image {path} cannot be read: {error}.",
-                "Its pixels would be missing in a batch.",
-                "Write the file again or remove it, on every worker.",
+                f"The image {path} cannot be read: {error}.", "Write the file again or remove it, on every worker."
             ) from None
         return pixels[..., None] if pixels.ndim == 2 else pixels
 

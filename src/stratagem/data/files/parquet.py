@@ -20,7 +20,7 @@ _DECODED: Recent[Tree] = Recent(1 << 28)
 """Decoded row groups that this process keeps, by bytes: a row cannot be decoded without its whole row group."""
 
 _ARROW_ERRORS = (OSError, ValueError, NotImplementedError)
-"""What pyarrow's own errors are as well."""
+"""Base classes of pyarrow's own errors."""
 
 
 class ParquetDataset(FileDataset):
@@ -82,7 +82,6 @@ class _ParquetFormat:
             wanted = f"no column {' and no column '.join(unknown)}" if unknown else "no column that is to be read"
             raise InputError(
                 f"{path} has {wanted}; its columns are {', '.join(leaves) or 'none'}.",
-                "An element would have no content for it.",
                 "Write columns=[...] with names that the file has.",
             )
 
@@ -167,7 +166,6 @@ def _spec(kind: Any, where: str) -> Tree:
         return TensorSpec((), arrow.array([], kind).to_numpy(zero_copy_only=False).dtype)
     raise InputError(
         f"{where} has the type {kind}.",
-        "It is no array of numbers or bytes.",
         "Leave it out with columns=[...], or write it as numbers, text, binary data or lists of numbers.",
     )
 
@@ -180,7 +178,6 @@ def _decoded(array: Any, where: str, first: int) -> Tree:
         missing = first + array.is_null().to_numpy(zero_copy_only=False).argmax()
         raise InputError(
             f"{where} has no value (null) in row {missing}.",
-            "A batch is an array, which has a value everywhere.",
             "Fill the gaps before writing (pyarrow.compute.fill_null), or leave the column out with columns=[...].",
         )
     if isinstance(kind, arrow.BaseExtensionType):

@@ -32,7 +32,7 @@ _KERNELS: dict[str, tuple[int, Callable[[np.ndarray], np.ndarray]]] = {
     "lanczos3": (3, functools.partial(_lanczos, radius=3)),
     "lanczos5": (5, functools.partial(_lanczos, radius=5)),
 }
-"""How far a pixel reaches, and the weight at each distance."""
+"""For each kind, how far a pixel reaches and the weight at each distance."""
 
 INTERPOLATIONS = ("nearest", *_KERNELS)
 

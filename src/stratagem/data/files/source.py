@@ -7,6 +7,7 @@ file has to be read from its beginning: then every worker reads all of it, or ea
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
@@ -15,10 +16,8 @@ import numpy as np
 
 from stratagem.core.errors import InputError
 from stratagem.data.lru import Recent
-from stratagem.data.nodes import UNKNOWN_CARDINALITY, Key, Node, Stream
-from stratagem.data.sources import Indexed, IteratorStream
-from stratagem.data.specs import spec_of
-from stratagem.data.structure import Tree, map_leaves
+from stratagem.data.sources import Indexed, InOrder
+from stratagem.data.structure import Tree, by_part, map_leaves
 
 _OPEN: Recent[RecordFile] = Recent(256)
 """Files that the datasets of this process hold open; a system allows a process about a thousand."""
@@ -33,7 +32,7 @@ class RecordFile(Protocol):
 
 
 class IndexedFormat(Protocol):
-    """How files are read whose records can be found by position. Small, and pickles."""
+    """A format whose records can be found by position. Small, and can be pickled."""
 
     def scan(self, path: str) -> tuple[int, Any]:
         """Return the number of records, and whatever `open` needs to find them, such as their offsets.
@@ -52,9 +51,8 @@ class IndexedFormat(Protocol):
         ...
 
 
-@runtime_checkable
 class StreamedFormat(Protocol):
-    """How files are read whose records come one after another only."""
+    """A format whose records can only be read one after another."""
 
     def read(self, path: str) -> Iterator[Tree]:
         """Yield the records, each a tree of arrays that the caller owns."""
@@ -99,7 +97,6 @@ class FileSource:
             if (spec := self._format.spec(path)) != first:
                 raise InputError(
                     f"{path} holds elements of {spec}, {self.paths[0]} of {first}.",
-                    "They could not be joined into one batch.",
                     "Give files of the same columns, shapes and dtypes, or make a dataset of each kind.",
                 )
         return [self._format.scan(path) for path in self.paths]
@@ -149,13 +146,9 @@ def take_each(part: np.ndarray, place: np.ndarray, take_of: Callable[[int], Call
         place: For each row, its position in that part.
         take_of: Returns how rows are taken from the part of a number.
     """
-    present = np.unique(part)
-    if len(present) == 1:
-        return take_of(int(present[0]))(place)
-    rows = [np.flatnonzero(part == k) for k in present]
-    columns = [take_of(int(k))(place[mine]) for k, mine in zip(present, rows, strict=True)]
-    order = np.argsort(np.concatenate(rows), kind="stable")
-    return map_leaves(lambda *leaves: np.concatenate(leaves)[order], *columns)
+    numbers, places, order = by_part(part, place)
+    taken = [take_of(number)(each) for number, each in zip(numbers, places, strict=True)]
+    return taken[0] if len(taken) == 1 else map_leaves(lambda *leaves: np.concatenate(leaves)[order], *taken)
 
 
 class Files(Indexed):
@@ -174,7 +167,7 @@ class Files(Indexed):
         return Files(self._files.of_files(paths))
 
 
-class StreamedFiles(Node):
+class StreamedFiles(InOrder):
     """The records of files that can be read in order only.
 
     Args:
@@ -187,28 +180,20 @@ class StreamedFiles(Node):
         self.paths = checked_paths(paths)
         self._format = format
 
-    def stream(self, key: Key) -> Stream:
-        return IteratorStream(record for path in self.paths for record in self._format.read(path))
-
-    def cardinality(self) -> int:
-        return UNKNOWN_CARDINALITY
-
-    @property
-    def in_memory(self) -> bool:
-        return False
+    def elements(self) -> Iterator[Tree]:
+        return itertools.chain.from_iterable(map(self._format.read, self.paths))
 
     def of_files(self, paths: Sequence[str]) -> StreamedFiles:
         return StreamedFiles(paths, self._format)
 
     def _make_spec(self) -> Tree:
-        for path in self.paths:
-            for record in self._format.read(path):
-                return spec_of(record)
-        raise InputError(
-            f"The {len(self.paths)} files of the dataset hold no record, the first is {self.paths[0]}.",
-            "What a record looks like is not known.",
-            "Give at least one file with a record in it.",
-        )
+        spec = self.first_spec()
+        if spec is None:
+            raise InputError(
+                f"The {len(self.paths)} files of the dataset hold no record, the first is {self.paths[0]}.",
+                "Give at least one file with a record in it.",
+            )
+        return spec
 
 
 def checked_paths(paths: Sequence[str]) -> tuple[str, ...]:
@@ -216,7 +201,6 @@ def checked_paths(paths: Sequence[str]) -> tuple[str, ...]:
     if not paths:
         raise InputError(
             "A dataset of files was given no file.",
-            "There is nothing to read.",
             "Check the pattern or the folder that the list of files comes from.",
         )
     return tuple(paths)

@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from stratagem.data.files.byte_file import BYTES, ByteFile
-from stratagem.data.files.compressed import checked_compression, decompressed
-from stratagem.data.files.dataset import FileDataset
-from stratagem.data.specs import TensorSpec
+from stratagem.data.files.byte_file import ByteFile
+from stratagem.data.files.dataset import BytesFormat, FileDataset
+from stratagem.data.structure import objects
 
 _BLOCK = 1 << 20
 _NEWLINE = ord("\n")
@@ -25,8 +24,8 @@ class TextLineDataset(FileDataset):
     Args:
         filenames: A name, a list of names, or a dataset of names; the lines come file after file.
         compression_type: "GZIP", "ZLIB", or None. Compressed files are read in order.
-        buffer_size: Accepted for tf.data's sake.
-        num_parallel_reads: Accepted for tf.data's sake, where it mixes the files. Here `Dataset.interleave` does.
+        buffer_size: Accepted as in tf.data, without effect.
+        num_parallel_reads: Accepted as in tf.data, where it mixes the files. Here `Dataset.interleave` does.
 
     Raises:
         InputError: An argument is wrong. While reading: a file is missing or cannot be decompressed.
@@ -45,12 +44,11 @@ class TextLineDataset(FileDataset):
         buffer_size: int | None = None,
         num_parallel_reads: int | None = None,
     ) -> None:
-        compression = checked_compression(compression_type)
-        super().__init__(filenames, _Lines() if compression is None else _StreamedLines(compression))
+        super().__init__(filenames, _Lines(compression_type))
 
 
-class _Lines:
-    """Uncompressed lines. Of a scanned file is kept where each line begins, and where the last one ends."""
+class _Lines(BytesFormat):
+    """Remembers where each line of a scanned file begins, and where the last one ends."""
 
     def scan(self, path: str) -> tuple[int, np.ndarray]:
         file = ByteFile(path)
@@ -63,35 +61,13 @@ class _Lines:
             found = np.append(found, file.size)  # the last line needs no newline
         return len(found) - 1, found
 
-    def open(self, path: str, layout: np.ndarray) -> _OpenLines:
-        return _OpenLines(ByteFile(path), layout)
+    def take(self, file: ByteFile, layout: np.ndarray, index: np.ndarray) -> np.ndarray:
+        pieces = file.pieces(layout[index], layout[index + 1])
+        return objects([_without_end(buffer[first:last]) for buffer, first, last in pieces])
 
-    def spec(self, path: str) -> TensorSpec:
-        return BYTES
-
-
-class _OpenLines:
-    def __init__(self, file: ByteFile, edges: np.ndarray) -> None:
-        self._file = file
-        self._edges = edges
-
-    def take(self, index: np.ndarray) -> np.ndarray:
-        lines = np.empty(len(index), object)
-        pieces = self._file.pieces(self._edges[index], self._edges[index + 1])
-        for row, (buffer, first, last) in enumerate(pieces):
-            lines[row] = _without_end(buffer[first:last])
-        return lines
-
-
-class _StreamedLines:
-    """Compressed lines."""
-
-    def __init__(self, compression_type: str) -> None:
-        self._compression_type = compression_type
-
-    def read(self, path: str) -> Iterator[bytes]:
+    def records(self, path: str, pieces: Iterator[bytes]) -> Iterator[bytes]:
         begun = []
-        for piece in decompressed(path, self._compression_type):
+        for piece in pieces:
             *lines, rest = piece.split(b"\n")
             if lines:
                 begun.append(lines[0])

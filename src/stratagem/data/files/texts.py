@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from stratagem.core.errors import InputError
 from stratagem.data import check
-from stratagem.data.files.folders import LabelMode, Subset, dataset_from_directory
-from stratagem.data.specs import TensorSpec
+from stratagem.data.files.byte_file import BYTES
+from stratagem.data.files.folders import LabelMode, Selection, Subset, datasets_of, labelled_files
 
 
 def text_dataset_from_directory(
@@ -31,22 +31,23 @@ def text_dataset_from_directory(
     """Make a dataset of the `.txt` files below a folder (`keras.utils.text_dataset_from_directory`).
 
     Args:
-        directory: Has a subfolder for each class with its files. This and all other arguments are those of
-            `image_dataset_from_directory`.
-        labels: See there.
-        label_mode: See there.
-        class_names: See there.
-        batch_size: See there.
+        directory: Has a subfolder for each class with its `.txt` files, at any depth.
+        labels: "inferred" from the subfolders; None for no labels; or a list of integers, one for each file in
+            `directory`, sorted folder by folder.
+        label_mode: "int", "categorical" or "binary", as for `image_dataset_from_directory`; None for no labels.
+        class_names: The subfolders to read, in the order of their labels; None reads all, sorted.
+        batch_size: Texts in a global batch; None yields single texts.
         max_length: Bytes of a text to keep, from its beginning; None keeps all.
-        shuffle: See there.
-        seed: See there.
-        validation_split: See there.
-        subset: See there.
-        follow_links: See there.
-        verbose: See there.
+        shuffle: Whether the texts come in random order. Otherwise they come sorted.
+        seed: Makes the order, and the split of shuffled files, reproducible.
+        validation_split: Part of the files to keep for validation, between 0 and 1.
+        subset: Which part to return: "training", "validation", or "both".
+        follow_links: Whether to look into folders behind links.
+        verbose: Whether to say how many files were found.
 
     Returns:
-        A dataset of texts, as bytes, or of pairs (texts, labels); see there.
+        A dataset of texts, as bytes, or of pairs (texts, labels), with `class_names` and `file_paths`. Two of them,
+        training and validation, for `subset="both"`.
 
     Raises:
         InputError: An argument is wrong, or there is no text. While reading: a file cannot be read.
@@ -63,34 +64,16 @@ def text_dataset_from_directory(
     """
     if max_length is not None:
         check.integer("max_length", max_length, 1, "Write how many bytes of a text to keep, or None.")
-    return dataset_from_directory(
-        directory,
-        (".txt",),
-        _Texts(max_length),
-        TensorSpec((), object),
-        labels=labels,
-        label_mode=label_mode,
-        class_names=class_names,
-        batch_size=batch_size,
-        shuffle=shuffle,
-        seed=seed,
-        validation_split=validation_split,
-        subset=subset,
-        follow_links=follow_links,
-        verbose=verbose,
-    )
+    selection = Selection(batch_size, shuffle, seed, validation_split, subset, verbose)
+    files = labelled_files(directory, (".txt",), labels, label_mode, class_names, follow_links, selection)
+    return datasets_of(files, partial(_read, max_length=max_length), BYTES, selection)
 
 
-@dataclass(frozen=True)
-class _Texts:
-    max_length: int | None
-
-    def __call__(self, path: str) -> bytes:
-        try:
-            return Path(path).read_bytes()[: self.max_length]
-        except OSError as error:
-            raise InputError(
-                f"The text {path} cannot be read: {error.strerror}.",
-                "It would be missing in a batch.",
-                "Check the rights of the file, or remove it, on every worker.",
-            ) from None
+def _read(path: str, max_length: int | None) -> bytes:
+    try:
+        return Path(path).read_bytes()[:max_length]
+    except OSError as error:
+        raise InputError(
+            f"The text {path} cannot be read: {error.strerror}.",
+            "Check the rights of the file, or remove it, on every worker.",
+        ) from None

@@ -11,11 +11,11 @@ import numpy as np
 
 from stratagem.core.errors import InputError
 from stratagem.core.log import announce
-from stratagem.data.files.byte_file import BYTES, ByteFile
-from stratagem.data.files.compressed import ByteStream, checked_compression, decompressed
-from stratagem.data.files.dataset import FileDataset
+from stratagem.data import check
+from stratagem.data.files.byte_file import ByteFile
+from stratagem.data.files.compressed import ByteStream
+from stratagem.data.files.dataset import BytesFormat, FileDataset
 from stratagem.data.files.tfrecord_format import HEADER_BYTES, data_of, next_intact, size_of
-from stratagem.data.specs import TensorSpec
 
 _BLOCK = 1 << 18
 _MANY = 64
@@ -36,8 +36,8 @@ class TFRecordDataset(FileDataset):
     Args:
         filenames: A name, a list of names, or a dataset of names; the records come file after file.
         compression_type: "GZIP", "ZLIB", or None.
-        buffer_size: Accepted for tf.data's sake.
-        num_parallel_reads: Accepted for tf.data's sake, where it mixes the files. Here `Dataset.interleave` does.
+        buffer_size: Accepted as in tf.data, without effect.
+        num_parallel_reads: Accepted as in tf.data, where it mixes the files. Here `Dataset.interleave` does.
         on_corrupt: What becomes of a damaged record: "error" raises where it is met; "skip" leaves it out. To skip,
             uncompressed files are read whole before the first pass, so that all workers count the same records. A
             file without any record is an error all the same.
@@ -65,17 +65,9 @@ class TFRecordDataset(FileDataset):
         *,
         on_corrupt: Literal["error", "skip"] = "error",
     ) -> None:
-        if on_corrupt not in ("error", "skip"):
-            raise InputError(
-                f"on_corrupt is {on_corrupt!r}.",
-                "What to do with a damaged record is not known.",
-                'Write "error" or "skip".',
-            )
-        compression = checked_compression(compression_type)
-        self._damage = _Damage(skip=on_corrupt == "skip")
-        super().__init__(
-            filenames, _Positioned(self._damage) if compression is None else _Streamed(compression, self._damage)
-        )
+        check.one_of("on_corrupt", on_corrupt, ("error", "skip"))
+        self._format = _TFRecords(compression_type, skip=on_corrupt == "skip")
+        super().__init__(filenames, self._format)
 
     @property
     def skipped_records(self) -> dict[str, int]:
@@ -83,36 +75,29 @@ class TFRecordDataset(FileDataset):
 
         Where the end of a damaged record cannot be told, it counts as one with all that lies before the next.
         """
-        return dict(self._damage.skipped)
-
-
-class _Damage:
-    """What becomes of damaged records, and how many there were."""
-
-    def __init__(self, skip: bool) -> None:
-        self.skip = skip
-        self.skipped: dict[str, int] = {}
-
-    def count(self, path: str, records: int) -> None:
-        if records and self.skipped.get(path) != records:
-            announce(f"{path}: {records} damaged record{'s' if records > 1 else ''} left out (on_corrupt='skip').")
-            self.skipped[path] = records
+        return dict(self._format.skipped)
 
 
 def _damaged(path: str, record: int, place: int, what: str) -> InputError:
     return InputError(
         f"{path} is damaged, or no TFRecord file: {what} in record {record} at byte {place}.",
-        "What stands there is not what was written; it must not be trained on.",
         "Copy or make the file again; compressed files need compression_type. TFRecordDataset(..., "
         'on_corrupt="skip") leaves damaged records out and counts them.',
     )
 
 
-class _Positioned:
-    """Uncompressed files. Of a scanned file is kept where each record begins and ends."""
+class _TFRecords(BytesFormat):
+    """Remembers where each record of a scanned file begins and ends, and how many damaged records were left out."""
 
-    def __init__(self, damage: _Damage) -> None:
-        self._damage = damage
+    def __init__(self, compression_type: str | None, *, skip: bool) -> None:
+        super().__init__(compression_type)
+        self._skip = skip
+        self.skipped: dict[str, int] = {}
+
+    def _count_skipped(self, path: str, records: int) -> None:
+        if records and self.skipped.get(path) != records:
+            announce(f"{path}: {records} damaged record{'s' if records > 1 else ''} left out (on_corrupt='skip').")
+            self.skipped[path] = records
 
     def scan(self, path: str) -> tuple[int, tuple[np.ndarray, np.ndarray]]:
         file = ByteFile(path)
@@ -120,10 +105,10 @@ class _Positioned:
         ends = np.append(starts[1:], file.size)[: len(starts)]
         for gap in gaps:
             ends[: np.searchsorted(starts, gap)][-1:] = gap
-        if self._damage.skip:
+        if self._skip:
             pieces = file.pieces(starts, ends)
             is_intact = np.fromiter((data_of(*piece) is not None for piece in pieces), bool, len(starts))
-            self._damage.count(path, len(gaps) + int(np.sum(~is_intact)))
+            self._count_skipped(path, len(gaps) + int(np.sum(~is_intact)))
             starts, ends = starts[is_intact], ends[is_intact]
         return len(starts), (starts, ends)
 
@@ -147,7 +132,7 @@ class _Positioned:
             else:
                 what = _LENGTH if not size and len(header) == HEADER_BYTES else _END
                 fault = _damaged(file.path, len(starts), place, what)
-                if not self._damage.skip:
+                if not self._skip:
                     raise fault
                 gaps.append(place)
                 place = file.size if size else next_intact(file, place + 1)
@@ -155,38 +140,18 @@ class _Positioned:
                     raise fault  # nothing in the file is a record: it is something else
         return np.array(starts, np.int64), gaps
 
-    def open(self, path: str, layout: tuple[np.ndarray, np.ndarray]) -> _OpenRecords:
-        return _OpenRecords(ByteFile(path), *layout)
-
-    def spec(self, path: str) -> TensorSpec:
-        return BYTES
-
-
-class _OpenRecords:
-    def __init__(self, file: ByteFile, starts: np.ndarray, ends: np.ndarray) -> None:
-        self._file = file
-        self._starts = starts
-        self._ends = ends
-
-    def take(self, index: np.ndarray) -> np.ndarray:
+    def take(self, file: ByteFile, layout: tuple[np.ndarray, np.ndarray], index: np.ndarray) -> np.ndarray:
+        starts, ends = layout
         records = np.empty(len(index), object)
-        for row, piece in enumerate(self._file.pieces(self._starts[index], self._ends[index])):
+        for row, piece in enumerate(file.pieces(starts[index], ends[index])):
             records[row] = data = data_of(*piece)
             if data is None:
                 number = int(index[row])
-                raise _damaged(self._file.path, number, int(self._starts[number]), _DATA)
+                raise _damaged(file.path, number, int(starts[number]), _DATA)
         return records
 
-
-class _Streamed:
-    """Compressed files."""
-
-    def __init__(self, compression_type: str, damage: _Damage) -> None:
-        self._compression_type = compression_type
-        self._damage = damage
-
-    def read(self, path: str) -> Iterator[bytes]:
-        stream = ByteStream(decompressed(path, self._compression_type))
+    def records(self, path: str, pieces: Iterator[bytes]) -> Iterator[bytes]:
+        stream = ByteStream(pieces)
         skipped, is_tfrecord = 0, False
         try:
             for record in itertools.count():
@@ -204,12 +169,12 @@ class _Streamed:
                 data = data_of(frame, 0, size)
                 if data is not None:
                     yield data
-                elif self._damage.skip:
+                elif self._skip:
                     skipped += 1
                 else:
                     raise _damaged(path, record, place, _DATA)
         except InputError:
-            if not (self._damage.skip and is_tfrecord):
+            if not (self._skip and is_tfrecord):
                 raise
             skipped += 1  # where the next record begins cannot be told
-        self._damage.count(path, skipped)
+        self._count_skipped(path, skipped)

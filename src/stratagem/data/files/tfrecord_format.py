@@ -1,4 +1,4 @@
-"""How TFRecord files lay out a record: its length, a checksum of that, the data, a checksum of those.
+"""Layout of a record in a TFRecord file: its length, a checksum of the length, the data, a checksum of the data.
 
 The length has 8 bytes, a checksum 4, all little-endian; a checksum is a masked CRC32C.
 https://www.tensorflow.org/tutorials/load_data/tfrecord#tfrecords_format_details
@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from stratagem.core import optional
 from stratagem.data.files.byte_file import ByteFile
@@ -68,35 +69,14 @@ def data_of(buffer: bytes, first: int, last: int) -> bytes | None:
 
 def next_intact(file: ByteFile, place: int) -> int:
     """Return where the first intact record at or behind `place` begins, the size of the file if there is none."""
+    sizes = cache(size_of)  # damaged stretches repeat themselves: most are zeros
     while place + _AROUND <= file.size:
         block = file.read(place, min(_BLOCK, file.size - place))
-        for found in _headers_in(block):
-            size = size_of(block[found : found + HEADER_BYTES])
-            start = place + found
+        lengths = sliding_window_view(np.frombuffer(block, np.uint8), 8)[: len(block) - HEADER_BYTES + 1]
+        fits = np.ascontiguousarray(lengths).view("<u8")[:, 0] <= file.size - place - _AROUND
+        for found in np.flatnonzero(fits).tolist():
+            size, start = sizes(block[found : found + HEADER_BYTES]), place + found
             if size is not None and start + size <= file.size and data_of(file.read(start, size), 0, size) is not None:
                 return start
         place += len(block) - HEADER_BYTES + 1
     return file.size
-
-
-def _headers_in(block: bytes) -> list[int]:
-    """Return the positions of a block where a length with the right checksum stands."""
-    values = np.frombuffer(block, np.uint8)
-    count = len(block) - HEADER_BYTES + 1
-    # A CRC is linear: that of 8 bytes is the exclusive or of what each of them gives alone.
-    crc = np.full(count, _crc32c(bytes(8)), np.uint32)
-    stored = np.zeros(count, np.uint32)
-    for byte, contributions in enumerate(_contributions()):
-        crc ^= contributions[values[byte : byte + count]]
-    for byte in range(_CHECKSUM.size):
-        stored |= values[8 + byte : 8 + byte + count].astype(np.uint32) << np.uint32(8 * byte)
-    masked = (crc >> np.uint32(15) | crc << np.uint32(17)) + np.uint32(_MASK)
-    return np.flatnonzero(masked == stored).tolist()
-
-
-@cache
-def _contributions() -> np.ndarray:
-    """What each value of each of 8 bytes changes in the checksum of 8 zeros, shape (8, 256)."""
-    nothing = _crc32c(bytes(8))
-    changed = [[_crc32c(bytes(k) + bytes([value]) + bytes(7 - k)) for value in range(256)] for k in range(8)]
-    return np.array(changed, np.uint32) ^ np.uint32(nothing)

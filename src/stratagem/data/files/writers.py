@@ -21,8 +21,8 @@ from stratagem.data.files.tfrecord_format import framed
 class TFRecordWriter:
     """Writes records to a TFRecord file (`tf.io.TFRecordWriter`).
 
-    Other than TensorFlow's it writes to a draft, which takes the name of the file in `close`: when the program fails
-    or is killed before that, an old file stays as it was.
+    Unlike TensorFlow's, it writes to a draft, which gets the name of the file in `close`: if the program fails or is
+    killed before that, an old file stays as it was.
 
     Args:
         path: The file. Folders are made.
@@ -56,7 +56,6 @@ class TFRecordWriter:
         if self._file.closed:
             raise UsageError(
                 f"A record is written to {self._path} after close().",
-                "The file is complete; the record would be lost.",
                 "Write inside `with TFRecordWriter(...) as writer:`.",
             )
         frame = framed(_checked(record))
@@ -140,7 +139,6 @@ def write_array_record(path: str | os.PathLike[str], records: Iterable[bytes], o
         except ValueError as error:
             raise InputError(
                 f"options is {options!r}: {error}.",
-                "The file could not be written.",
                 'Write options such as "group_size:1" or "group_size:1,uncompressed".',
             ) from None
         try:
@@ -155,7 +153,6 @@ def _checked(record: Any) -> bytes:
         return bytes(record)
     raise InputError(
         f"A record is of type {type(record).__name__}.",
-        "A record file holds bytes.",
         "Write bytes: example.SerializeToString(), text.encode(), or array.tobytes().",
     )
 

@@ -1,1 +1,1 @@
-"""How a dataset is divided among workers, and the proof that each row is read once."""
+"""Division of a dataset among workers, and the proof that each row is read once."""

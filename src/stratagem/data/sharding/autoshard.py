@@ -1,4 +1,4 @@
-"""Which way a dataset is divided among workers, and the line that says why."""
+"""Choice of the way in which a dataset is divided among workers, with a line that says why."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import NamedTuple
 from stratagem.core.errors import InputError
 from stratagem.data.dataset import Dataset
 from stratagem.data.options import AutoShardPolicy, Options
+from stratagem.data.sharding.whole_files import why_uneven
 
 
 class Choice(NamedTuple):
-    """How a dataset is divided among workers.
+    """Way in which a dataset is divided among workers.
 
     Args:
         policy: The policy, never AUTO.
@@ -52,46 +53,35 @@ def choose_policy(options: Options, dataset: Dataset, num_workers: int, *, in_or
     policy = options.experimental_distribute.auto_shard_policy
     workers = f"each of {num_workers} workers" if num_workers > 1 else "the only worker"
     if policy is AutoShardPolicy.FILE:
-        _check_files(dataset, num_workers)
+        if not dataset.files:
+            raise InputError(
+                f"auto_shard_policy is FILE, but the dataset is not made of files; {num_workers} workers read it.",
+                "Use AutoShardPolicy.DATA or AUTO: each worker then reads its rows of every global batch.",
+            )
+        fewest = min(len(step.paths) for step in dataset.files)
+        if fewest < num_workers:
+            raise InputError(
+                f"auto_shard_policy is FILE, but {num_workers} workers share {fewest} file(s).",
+                f"Write at least {num_workers} files, or use AutoShardPolicy.DATA or AUTO: each worker then reads its "
+                "rows of every global batch, from all files.",
+            )
         return Choice(policy, f"auto-shard FILE: {workers} reads its files; batches depend on how many workers", False)
     if policy is AutoShardPolicy.HINT:
-        _check_hint(dataset)
+        if not dataset.has_shard_hint:
+            raise InputError(
+                "auto_shard_policy is HINT, but the dataset has no shard(SHARD_HINT, SHARD_HINT).",
+                "Write dataset.shard(stratagem.data.experimental.SHARD_HINT, "
+                "stratagem.data.experimental.SHARD_HINT) where each worker's part begins, or use AUTO.",
+            )
         reason = f"auto-shard HINT: {workers} reads the part that shard(SHARD_HINT, SHARD_HINT) gives it"
         return Choice(policy, reason, False)
     if policy is AutoShardPolicy.OFF:
         return Choice(policy, f"auto-shard OFF: {workers} reads the whole dataset")
     why = ""
     if policy is AutoShardPolicy.AUTO:
-        uneven = "the order of the rows matters" if in_order else dataset.why_uneven(num_workers)
+        uneven = "the order of the rows matters" if in_order else why_uneven(dataset._node, num_workers)
         if uneven is None and num_workers > 1:
             why = "AUTO, as a batch takes as many records of each of them"
             return Choice(AutoShardPolicy.FILE, f"auto-shard FILE ({why}): {workers} reads its files")
         why = f" (AUTO, as {uneven})"
     return Choice(AutoShardPolicy.DATA, f"auto-shard DATA{why}: {workers} reads its rows of every batch")
-
-
-def _check_hint(dataset: Dataset) -> None:
-    if not dataset.has_shard_hint:
-        raise InputError(
-            "auto_shard_policy is HINT, but the dataset has no shard(SHARD_HINT, SHARD_HINT).",
-            "Where to divide the dataset among the workers is not said.",
-            "Write dataset.shard(stratagem.data.experimental.SHARD_HINT, "
-            "stratagem.data.experimental.SHARD_HINT) where each worker's part begins, or use AUTO.",
-        )
-
-
-def _check_files(dataset: Dataset, num_workers: int) -> None:
-    if not dataset.files:
-        raise InputError(
-            f"auto_shard_policy is FILE, but the dataset is not made of files; {num_workers} workers read it.",
-            "There are no files to divide among the workers.",
-            "Use AutoShardPolicy.DATA or AUTO: each worker then reads its rows of every global batch.",
-        )
-    fewest = min(len(step.paths) for step in dataset.files)
-    if fewest < num_workers:
-        raise InputError(
-            f"auto_shard_policy is FILE, but {num_workers} workers share {fewest} file(s).",
-            "Some workers would have nothing to read.",
-            f"Write at least {num_workers} files, or use AutoShardPolicy.DATA or AUTO: each worker then reads its "
-            "rows of every global batch, from all files.",
-        )

@@ -1,4 +1,4 @@
-"""What a pass read, as one number for each example: small enough to keep, and equal for equal examples."""
+"""Digests of the examples that a pass read: one number each, small enough to keep, equal for equal examples."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Steps = Sequence[np.ndarray]
 """The digests of the rows of each batch."""
 
 _BYTES = 8
-"""Of a million examples two meet by chance in one of 30 million cases."""
+"""The chance that two of a million examples have the same digest is 1 in 30 million."""
 
 
 def row_digests(columns: Sequence[np.ndarray]) -> np.ndarray:
@@ -45,7 +45,7 @@ def _contents(column: np.ndarray) -> list[bytes]:
 
 @dataclass(frozen=True)
 class Difference:
-    """How one pass differs from another.
+    """Difference between two passes.
 
     Args:
         kind: "length": there are more or fewer examples. "order": the same examples stand at other places.

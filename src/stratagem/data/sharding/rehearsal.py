@@ -6,7 +6,7 @@ import contextlib
 import inspect
 import itertools
 from collections.abc import Callable, Generator, Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -19,18 +19,6 @@ from stratagem.data.options import AutoShardPolicy
 from stratagem.data.sharding.autoshard import choose_policy
 from stratagem.data.sharding.digests import row_digests
 from stratagem.data.structure import as_arrays, flatten
-
-
-class Pass(NamedTuple):
-    """What was read of a pass.
-
-    Args:
-        steps: The digests of the rows of each batch.
-        ended: Whether the pass has no more.
-    """
-
-    steps: list[np.ndarray]
-    ended: bool
 
 
 class Rehearsal:
@@ -53,7 +41,7 @@ class Rehearsal:
         self.is_function = callable(given)
         self.takes_context = self.is_function and _takes_argument(given)
         self.first = self.make(1, 0)
-        """What one worker alone would read, made once."""
+        """The input of a single worker, made once."""
         self._seeds = self.first.random_seeds() if isinstance(self.first, Dataset) else []
         self.policy, self.reason, self.even = self._choose()
         self.own_streams = self.takes_context or self.policy not in (None, AutoShardPolicy.DATA)
@@ -103,32 +91,25 @@ class Rehearsal:
             batches.set_state(state)
         return batches
 
-    def read(self, part: Any, rows_of: RowsOf = whole, state: State | None = None, done: int = 0) -> Pass:
-        """Read a pass as far as the limit goes: like `batches`, where `done` batches come before the state."""
+    def read(
+        self, part: Any, rows_of: RowsOf = whole, state: State | None = None, done: int = 0
+    ) -> tuple[list[np.ndarray], bool]:
+        """Read a pass as far as the limit goes.
+
+        Args:
+            part: What `part` returned.
+            rows_of: Which rows of each batch.
+            state: Where to begin, or None.
+            done: How many batches come before the state.
+
+        Returns:
+            The digests of the rows of each batch, and whether the pass has no more.
+        """
         most = None if self._most is None else self._most - done
         with contextlib.closing(self.batches(part, rows_of, state)) as batches:
             limited = itertools.islice(batches, None if most is None else most + 1)
             steps = [row_digests([np.asarray(leaf) for leaf in flatten(batch.data)[0]]) for batch in limited]
-        return Pass(steps[:most], most is None or len(steps) <= most)
-
-
-def balanced(workers: int, worker: int) -> RowsOf:
-    """Return the rows of a batch that a worker reads; the first ones have one more where a batch does not divide."""
-
-    def rows_of(rows: int) -> slice:
-        least, more = divmod(rows, workers)
-        start = worker * least + min(worker, more)
-        return slice(start, start + least + (worker < more))
-
-    return rows_of
-
-
-def state_after(dataset: Dataset, rows_of: RowsOf, steps: int) -> State:
-    """Return the state of a pass after some steps."""
-    with contextlib.closing(dataset.unread().batches(rows_of, iteration=0)) as batches:
-        for _ in itertools.islice(batches, steps):
-            pass
-        return batches.get_state()
+        return steps[:most], most is None or len(steps) <= most
 
 
 def length_of(made: Any) -> int | None:
@@ -159,7 +140,6 @@ def _takes_argument(function: Callable[..., Any]) -> bool:
     if len(required) > 1:
         raise InputError(
             f"The function that makes the dataset takes {len(required)} arguments.",
-            "It could not be called.",
             "Let it take none, or one: a stratagem.InputContext.",
         )
     return bool(required)
@@ -170,7 +150,6 @@ def _checked(made: Any) -> Any:
     if isinstance(made, tuple | list | dict | str | bytes | np.ndarray) or not has_batches:
         raise InputError(
             f"The input is {type(made).__name__}.",
-            "There are no batches to divide among workers.",
             "Give a batched dataset, or a function that returns one; arrays become one through "
             "Dataset.from_tensor_slices((x, y)).batch(GLOBAL_BATCH_SIZE).",
         )

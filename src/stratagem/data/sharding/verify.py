@@ -1,29 +1,32 @@
-"""Proof that a dataset is divided rightly: it is read as each of several workers would, and compared."""
+"""Proof that a dataset is divided correctly: it is read as each of several workers would read it, and compared."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from stratagem.core.errors import InputError
 from stratagem.core.findings import Finding, has_failed, passed, table
+from stratagem.core.split import even_part
 from stratagem.data import check
 from stratagem.data.batches import RowsOf
 from stratagem.data.dataset import Dataset
 from stratagem.data.options import AutoShardPolicy
-from stratagem.data.sharding.digests import Difference, Steps, difference, twice_and_never
-from stratagem.data.sharding.rehearsal import Rehearsal, balanced, length_of, state_after
+from stratagem.data.sharding.digests import Steps, difference, twice_and_never
+from stratagem.data.sharding.rehearsal import Rehearsal, length_of
 
 MOST_BATCHES: Final = 1000
 """Batches that are compared unless the caller says otherwise: of a dataset without end, or one that takes hours."""
 
 
-class Place(NamedTuple):
-    """Where something first differs.
+class RowPosition(NamedTuple):
+    """Position of the first difference.
 
     Args:
         step: Number of the batch, from 0.
@@ -38,7 +41,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class ShardingReport:
-    """What `verify_sharding` found. `print(report)` shows it as a table.
+    """Result of `verify_sharding`. `print(report)` shows it as a table.
 
     Args:
         workers: As how many workers the dataset was read.
@@ -58,7 +61,7 @@ class ShardingReport:
     distinct: int
     complete: bool
     findings: tuple[Finding, ...]
-    first_difference: Place | None
+    first_difference: RowPosition | None
 
     @property
     def ok(self) -> bool:
@@ -85,7 +88,7 @@ class ShardingReport:
 
 
 def verify_sharding(dataset: Any, workers: int = 2, *, max_batches: int | None = MOST_BATCHES) -> ShardingReport:
-    """Read a dataset as each of several workers would, in this process, and see that together they read it rightly.
+    """Read a dataset as each of several workers would, in this process, and check that together they read it correctly.
 
     That is: a second pass gives the same examples in the same order; at each step the workers' rows together are the
     global batch that one worker would see, so that no example comes twice and none is left out; all workers have as
@@ -132,23 +135,26 @@ class _Verification:
     def __init__(self, rehearsal: Rehearsal) -> None:
         self._input = rehearsal
         self._workers = rehearsal.workers
-        self._findings = [passed("sharding", rehearsal.reason)]
-        self._first: Place | None = None
+        self._first: RowPosition | None = None
         self._reference, self._complete = rehearsal.read(self._whole(rehearsal.first))
+        self._rows = _joined(self._reference)
 
     def report(self) -> ShardingReport:
-        checks = [self._check_shards, self._check_examples, self._check_passes, self._check_calls]
+        findings = [passed("sharding", self._input.reason)]
+        checks = [self._check_shards, self._check_examples, self._check_passes]
         checks += [self._check_streams] if self._input.own_streams else [self._check_shares, self._check_resume]
-        all(each() for each in checks)
-        rows = _joined(self._reference)
+        for finding in itertools.chain.from_iterable(findings_of() for findings_of in checks):
+            findings.append(finding)
+            if finding.verdict == "FAIL":
+                break
         return ShardingReport(
             self._workers,
             self._input.policy,
             len(self._reference),
-            len(rows),
-            len(np.unique(rows)),
+            len(self._rows),
+            len(np.unique(self._rows)),
             self._complete,
-            tuple(self._findings),
+            tuple(findings),
             self._first,
         )
 
@@ -158,159 +164,147 @@ class _Verification:
     def _part_of(self, worker: int, workers: int) -> Any:
         return self._input.part(self._input.make(workers, worker), workers, worker)
 
-    # ------------------------------------------------------------------ checks: each tells whether to go on
-
-    def _fail(self, check: str, found: str, repair: str, place: Place | None = None) -> bool:
-        self._findings.append(Finding(check, "FAIL", found, repair))
+    def _fail(self, check: str, found: str, repair: str, place: RowPosition | None = None) -> Finding:
         self._first = place
-        return False
+        return Finding(check, "FAIL", found, repair)
 
-    def _pass(self, check: str, found: str) -> bool:
-        self._findings.append(passed(check, found))
-        return True
+    # ------------------------------------------------------------------ checks: nothing runs after a failure
 
-    def _warn(self, check: str, found: str, repair: str) -> bool:
-        self._findings.append(Finding(check, "warn", found, repair))
-        return True
-
-    def _check_shards(self) -> bool:
+    def _check_shards(self) -> Iterator[Finding]:
         """See that nobody divided the global dataset by hand before it is divided."""
         made = self._input.first
         for count, index in made.shards if isinstance(made, Dataset) and not self._input.takes_context else []:
             found = f"shard({count}, {index}) is in the dataset: the workers share every {count}th example of it"
             if self._input.policy is AutoShardPolicy.OFF or count != self._workers or count == 1:
-                self._warn("shard", found, "Remove it if it was meant to divide the dataset among the workers.")
+                repair = "Remove it if it was meant to divide the dataset among the workers."
+                yield Finding("shard", "warn", found, repair)
             else:
-                return self._fail(
+                yield self._fail(
                     "shard",
                     f"{found}, and {count - 1} of {count} examples are never read",
                     f"Remove .shard({count}, {index}): fit and the strategies divide the global dataset themselves.",
                 )
-        return True
 
-    def _check_examples(self) -> bool:
-        batches, rows = len(self._reference), _joined(self._reference)
+    def _check_examples(self) -> Iterator[Finding]:
+        batches, rows = len(self._reference), self._rows
         if not len(rows):
-            return self._fail(
-                "examples",
-                "there is none",
-                "Check the folder or the filter; an iterator that was used up must be made anew.",
-            )
+            repair = "Check the folder or the filter; an iterator that was used up must be made anew."
+            yield self._fail("examples", "there is none", repair)
         told = length_of(self._input.first)
         if self._complete and told is not None and told != batches:
-            return self._fail(
+            yield self._fail(
                 "examples",
                 f"the length is said to be {told} batches, but a pass has {batches}",
                 "Let the length be the number of batches: fit makes its steps by it.",
-                Place(min(told, batches), None, 0),
+                RowPosition(min(told, batches), None, 0),
             )
         alike = len(rows) - len(np.unique(rows))
         also = f", {alike} of them like another one" if alike else ""
         limit = "" if self._complete else "; what comes after these was not read"
-        return self._pass("examples", f"{len(rows)} in {batches} batches{also}{limit}")
+        yield passed("examples", f"{len(rows)} in {batches} batches{also}{limit}")
 
-    def _check_passes(self) -> bool:
-        """See that a second pass is as the first."""
+    def _check_passes(self) -> Iterator[Finding]:
+        """See that a second pass is as the first, and that a function makes the same dataset for another worker."""
         made = self._input.first
         once = isinstance(made, Iterator)
         if once and (self._complete or not self._input.is_function):
-            return self._fail(
+            yield self._fail(
                 "determinism",
                 f"the input is a {type(made).__name__}, which can be read once: a second pass finds it used up",
                 "Give what can be read anew: Dataset.from_generator(make_examples), with the function that makes the "
                 "generator.",
             )
         again, _ = self._input.read(self._whole(self._input.make(1, 0) if once else made))
-        found = difference(self._reference, again, complete=self._complete)
-        if found is None:
-            return self._pass("determinism", "a second pass gives the same examples in the same order")
         if not again:
-            return self._fail(
+            yield self._fail(
                 "determinism",
                 "a second pass finds no example: the first one used the input up",
                 "Let the function given to from_generator make its generator anew at each call.",
-                Place(0, None, 0),
+                RowPosition(0, None, 0),
             )
-        return self._fail_difference("a second pass", again, found, _REPAIRS[found.kind])
+        yield from self._compared("a second pass", again)
+        yield passed("determinism", "a second pass gives the same examples in the same order")
+        if self._input.is_function:
+            again, _ = self._input.read(self._whole(self._input.make(1, 0)))
+            yield from self._compared(
+                "the dataset of a second call of the function",
+                again,
+                "Every worker calls it. Let it make the same dataset each time: seed what it draws, such as "
+                "numpy.random.default_rng(7).permutation(n), and sort what it lists, such as "
+                "sorted(os.listdir(folder)).",
+            )
 
-    def _check_calls(self) -> bool:
-        """See that the function makes the same dataset for another worker."""
-        if not self._input.is_function:
-            return True
-        again, _ = self._input.read(self._whole(self._input.make(1, 0)))
-        found = difference(self._reference, again, complete=self._complete)
+    def _compared(self, what: str, steps: Steps, repair: str = "") -> Iterator[Finding]:
+        """Yield a failure where a pass differs from the first one."""
+        found = difference(self._reference, steps, complete=self._complete)
         if found is None:
-            return True
-        return self._fail_difference(
-            "the dataset of a second call of the function",
-            again,
-            found,
-            "Every worker calls it. Let it make the same dataset each time: seed what it draws, such as "
-            "numpy.random.default_rng(7).permutation(n), and sort what it lists, such as sorted(os.listdir(folder)).",
-        )
-
-    def _fail_difference(self, what: str, steps: Steps, found: Difference, repair: str) -> bool:
-        place = f"step {found.step}, row {found.row}"
-        rows = len(_joined(self._reference))
+            return
+        place, rows = f"step {found.step}, row {found.row}", len(self._rows)
         said = {
             "order": f"gives the same examples in another order, from {place} on",
             "content": f"gives other examples, not only another order: {found.rows} of {rows} differ, first at {place}",
             "length": f"has {len(_joined(steps))} examples in {len(steps)} batches, the first had {rows} in "
             f"{len(self._reference)}; they part at {place}",
         }
-        return self._fail("determinism", f"{what} {said[found.kind]}", repair, Place(found.step, None, found.row))
+        position = RowPosition(found.step, None, found.row)
+        yield self._fail("determinism", f"{what} {said[found.kind]}", repair or _REPAIRS[found.kind], position)
 
-    def _check_shares(self) -> bool:
+    def _check_shares(self) -> Iterator[Finding]:
         """See that at each step the workers' rows, side by side, are the global batch."""
         shares: list[Steps] = []
-        wrong: list[tuple[int, int, int]] = []
+        wrong: list[RowPosition] = []
         for worker in range(self._workers):
-            rows_of = balanced(self._workers, worker)
-            shares.append(self._input.read(self._part_of(worker, self._workers), rows_of).steps)
-            found = difference(_rows(self._reference, rows_of), shares[-1])
+            rows_of = partial(even_part, parts=self._workers, index=worker)
+            share, _ = self._input.read(self._part_of(worker, self._workers), rows_of)
+            shares.append(share)
+            found = difference(_rows(self._reference, rows_of), share)
             if found is not None:
-                rows = [len(step) for step in self._reference[found.step :]] or [0]
-                wrong.append((found.step, rows_of(rows[0]).start + found.row, worker))
+                rows = len(self._reference[found.step]) if found.step < len(self._reference) else 0
+                wrong.append(RowPosition(found.step, worker, rows_of(rows).start + found.row))
         counts = [len(share) for share in shares]
         if wrong:
-            step, row, worker = min(wrong)
-            twice, never = twice_and_never(_joined(self._reference), np.concatenate([*map(_joined, shares)]))
+            first = min(wrong, key=lambda place: (place.step, place.row))
+            twice, never = twice_and_never(self._rows, _joined([*itertools.chain(*shares)]))
             steps = f", in {', '.join(map(str, counts))} steps" if len(set(counts)) > 1 else ""
-            return self._fail(
+            yield self._fail(
                 "shares",
-                f"worker {worker} reads other rows than those of the global batch, first at step {step}, row {row}; "
-                f"together the workers read {twice} examples too often and {never} never{steps}",
+                f"worker {first.worker} reads other rows than those of the global batch, first at step {first.step}, "
+                f"row {first.row}; together the workers read {twice} examples too often and {never} never{steps}",
                 "Let functions given to map, filter and from_generator depend on their arguments alone: each worker "
                 "calls them for its own rows.",
-                Place(step, worker, row),
+                first,
             )
-        self._pass("shares", f"at each step the workers' rows are the global batch ({_counted(shares)} rows)")
-        return self._pass("steps", f"{counts[0]} on each worker")
+        yield self._shares_fit(shares)
+        yield passed("steps", f"{counts[0]} on each worker")
 
-    def _check_resume(self) -> bool:
+    def _check_resume(self) -> Iterator[Finding]:
         """See that another number of workers goes on in the middle of the pass."""
         if not isinstance(self._input.first, Dataset):
-            return self._pass("resume", "not looked at: the input is no stratagem.data.Dataset")
+            yield passed("resume", "not looked at: the input is no stratagem.data.Dataset")
+            return
         done, others = len(self._reference) // 2, self._workers + 1
-        state = state_after(self._part_of(0, self._workers), balanced(self._workers, 0), done)
+        first_rows = partial(even_part, parts=self._workers, index=0)
+        with closing(self._part_of(0, self._workers).unread().batches(first_rows, iteration=0)) as batches:
+            for _ in itertools.islice(batches, done):
+                pass
+            state = batches.get_state()
         for worker in range(others):
-            rows_of = balanced(others, worker)
+            rows_of = partial(even_part, parts=others, index=worker)
             rest, _ = self._input.read(self._part_of(worker, others), rows_of, state, done)
             found = difference(_rows(self._reference[done:], rows_of), rest)
             if found is not None:
-                return self._fail(
+                step = done + found.step
+                yield self._fail(
                     "resume",
                     f"after step {done} of {self._workers} workers, worker {worker} of {others} reads other rows than "
-                    f"those that follow, from step {done + found.step} on",
+                    f"those that follow, from step {step} on",
                     "Let generators and functions give the same examples wherever reading begins.",
-                    Place(done + found.step, worker, found.row),
+                    RowPosition(step, worker, found.row),
                 )
-        return self._pass(
-            "resume",
-            f"after step {done} of {self._workers} workers, {others} workers go on with the very rows that follow",
-        )
+        said = f"after step {done} of {self._workers} workers, {others} workers go on with the very rows that follow"
+        yield passed("resume", said)
 
-    def _check_streams(self) -> bool:
+    def _check_streams(self) -> Iterator[Finding]:
         """See that each worker's own stream is the same at a second pass, and all together are the dataset."""
         streams, complete = [], self._complete
         for worker in range(self._workers):
@@ -318,44 +312,45 @@ class _Verification:
             stream, ended = self._input.read(part)
             streams.append(stream)
             complete = complete and ended
-            found = difference(stream, self._input.read(part).steps, complete=ended)
+            found = difference(stream, self._input.read(part)[0], complete=ended)
             if found is not None:
-                return self._fail(
+                yield self._fail(
                     "streams",
                     f"a second pass of worker {worker} differs, from step {found.step}, row {found.row} on",
                     _REPAIRS[found.kind],
-                    Place(found.step, worker, found.row),
+                    RowPosition(found.step, worker, found.row),
                 )
-        self._pass("streams", "a second pass of each worker gives the same examples in the same order")
-        steps = ", ".join(str(len(stream)) for stream in streams)
-        return self._check_union(streams, complete) and self._pass("steps", f"the workers have {steps} batches")
+        yield passed("streams", "a second pass of each worker gives the same examples in the same order")
+        yield self._union(streams, complete)
+        yield passed("steps", f"the workers have {', '.join(str(len(stream)) for stream in streams)} batches")
 
-    def _check_union(self, streams: list[Steps], complete: bool) -> bool:
+    def _union(self, streams: list[Steps], complete: bool) -> Finding:
+        """Compare what all workers read together with the dataset."""
         if self._input.policy is AutoShardPolicy.OFF:
-            return self._warn(
+            return Finding(
                 "shares",
+                "warn",
                 f"each worker reads the whole dataset ({_counted(streams)} examples), so that each example is read "
                 f"{self._workers} times",
                 "That is what OFF means. AutoShardPolicy.AUTO lets each worker read its part.",
             )
         if self._input.policy is AutoShardPolicy.FILE and self._input.even:
-            return self._check_even_files(streams)
+            return self._whole_files(streams)
         if not complete:
-            return self._pass("shares", "not compared, as the workers' streams were not read to their end")
-        rows = _joined(self._reference)
-        twice, never = twice_and_never(rows, np.concatenate([*map(_joined, streams)]))
+            return passed("shares", "not compared, as the workers' streams were not read to their end")
+        twice, never = twice_and_never(self._rows, _joined([*itertools.chain(*streams)]))
         if not (twice or never):
-            return self._pass("shares", f"together the workers read each example once ({_counted(streams)})")
+            return passed("shares", f"together the workers read each example once ({_counted(streams)})")
         shard = "dataset.shard(context.num_input_pipelines, context.input_pipeline_id)"
         return self._fail(
             "shares",
-            f"of {len(rows)} examples the workers read {twice} too often and {never} never ({_counted(streams)})",
+            f"of {len(self._rows)} examples the workers read {twice} too often and {never} never ({_counted(streams)})",
             f"Let each worker take its part: {shard}, before batch()."
             if self._input.takes_context
             else "Give every worker the same dataset, with the same seeds, up to where it is divided.",
         )
 
-    def _check_even_files(self, streams: list[Steps]) -> bool:
+    def _whole_files(self, streams: list[Steps]) -> Finding:
         """See that at each step the workers' files have the rows of the global batch, in whatever order."""
         for step, batches in enumerate(itertools.zip_longest(self._reference, *streams, fillvalue=_NO_ROWS)):
             twice, never = twice_and_never(batches[0], np.concatenate(batches[1:]))
@@ -364,9 +359,12 @@ class _Verification:
                     "shares",
                     f"at step {step} the workers read {twice} rows too often and {never} never of the global batch",
                     "Use AutoShardPolicy.DATA: each worker then reads its rows of every batch.",
-                    Place(step, None, 0),
+                    RowPosition(step, None, 0),
                 )
-        return self._pass("shares", f"at each step the workers' rows are the global batch ({_counted(streams)} rows)")
+        return self._shares_fit(streams)
+
+    def _shares_fit(self, shares: list[Steps]) -> Finding:
+        return passed("shares", f"at each step the workers' rows are the global batch ({_counted(shares)} rows)")
 
 
 _NO_ROWS: Final = np.empty(0, np.uint64)

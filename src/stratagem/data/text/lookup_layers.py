@@ -1,8 +1,8 @@
-"""Words and other tokens as numbers, in functions of datasets.
+"""Lookup of tokens: numbers for words and other tokens, in functions of datasets.
 
 Keras's `StringLookup`, `IntegerLookup` and `TextVectorization` compute through TensorFlow on every backend. These take
 the same arguments and give the same numbers, on NumPy arrays: call them in `Dataset.map`, or on arrays before
-`predict`. They are no layers: text cannot be in a model that JAX compiles.
+`predict`. They are not layers: a model that JAX compiles cannot contain text.
 Source of the semantics: https://keras.io/api/layers/preprocessing_layers/
 """
 
@@ -12,20 +12,21 @@ import math
 import os
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
 
 import numpy as np
 
 from stratagem.core.errors import InputError, UsageError
+from stratagem.data.structure import encoded
 
 Output = Literal["int", "one_hot", "multi_hot", "count", "tf_idf"]
 
 _OUTPUTS: Final = ("int", "one_hot", "multi_hot", "count", "tf_idf")
 
 
-class _Lookup:
+class Lookup:
     """A table from tokens to numbers: what the lookups share.
 
     Args:
@@ -48,7 +49,8 @@ class _Lookup:
         InputError: An argument cannot be used.
     """
 
-    _cast: Any = staticmethod(lambda token: token)
+    _cast: Callable[[Any], Any]
+    """Makes a token of what is given for it."""
 
     def __init__(
         self,
@@ -91,7 +93,7 @@ class _Lookup:
             steps: How many elements of a dataset to read; None for all.
         """
         self.reset_state()
-        for element in elements(data, steps):
+        for element in _elements(data, steps):
             self.update_state(element)
         self.finalize_state()
 
@@ -103,7 +105,7 @@ class _Lookup:
 
     def update_state(self, data: Any) -> None:
         """Count the tokens of a batch."""
-        array = self._tokens_of(data)
+        array = np.asarray(data)
         rows = _rows(array) if array.ndim > 1 else array.reshape(-1, 1)
         for row in rows:
             tokens = [token for token in map(self._plain, row) if token != self._mask]
@@ -136,7 +138,6 @@ class _Lookup:
             what = f"{twice[0]!r} twice" if twice else f"{found} entries, and max_tokens={self.max_tokens}"
             raise InputError(
                 f"The vocabulary of {type(self).__name__} has {what}.",
-                "Tokens and numbers would not belong to each other.",
                 "Give each token once, and no more than max_tokens with the special ones.",
             )
         if self.output_mode == "tf_idf":
@@ -177,7 +178,6 @@ class _Lookup:
             raise InputError(
                 f'{type(self).__name__} with output_mode="tf_idf" was given {len(tokens)} tokens and '
                 f"{0 if weights is None else len(weights)} idf_weights.",
-                "How much a token counts is not known.",
                 "Give idf_weights, one for each token; or call adapt, which learns them.",
             )
         average = float(np.mean(weights)) if len(weights) else 0.0  # what an unknown token counts
@@ -202,17 +202,14 @@ class _Lookup:
         if self._tokens is None:
             raise UsageError(
                 f"{type(self).__name__} was called before it had a vocabulary.",
-                "Every token would be unknown.",
                 "Call adapt(data) before, or give vocabulary=[...].",
             )
+        array = np.asarray(inputs)
         if self.invert:
-            return self._inverted(np.asarray(inputs))
-        numbers = self._numbers_of(self._tokens_of(inputs))
+            return self._inverted(array)
+        numbers = np.array([self._number(self._plain(token)) for token in array.reshape(-1)], np.int64)
+        numbers = numbers.reshape(array.shape)
         return numbers if self.output_mode == "int" else self._encoded(numbers)
-
-    def _numbers_of(self, tokens: np.ndarray) -> np.ndarray:
-        flat = [self._number(self._plain(token)) for token in tokens.reshape(-1)]
-        return np.array(flat, np.int64).reshape(tokens.shape)
 
     def _number(self, token: Any) -> int:
         number = self._numbers.get(token)
@@ -223,7 +220,6 @@ class _Lookup:
         if self._unknown == 0:
             raise InputError(
                 f"{type(self).__name__} was given {token!r}, which its vocabulary of {len(self._numbers)} lacks.",
-                "num_oov_indices=0 says that there are no unknown tokens.",
                 "Add it to the vocabulary, or write num_oov_indices=1.",
             )
         begin = self._first - self._unknown
@@ -232,9 +228,7 @@ class _Lookup:
     def _inverted(self, numbers: np.ndarray) -> np.ndarray:
         vocabulary, known = self.get_vocabulary(), range(self.vocabulary_size())
         found = [vocabulary[int(n)] if int(n) in known else self._oov_token for n in numbers.reshape(-1)]
-        made = np.empty(len(found), object)
-        made[:] = [token.encode() if isinstance(token, str) else token for token in found]
-        return made.reshape(numbers.shape)
+        return encoded(found).reshape(numbers.shape)
 
     def _encoded(self, numbers: np.ndarray) -> np.ndarray:
         """Return vectors for numbers (`output_mode`)."""
@@ -244,26 +238,27 @@ class _Lookup:
             return (numbers[..., np.newaxis] == np.arange(width)).astype(np.float32)
         rows = _rows(np.atleast_1d(numbers))
         counts = np.zeros((len(rows), width), np.float32)
-        for count, row in zip(counts, rows, strict=True):
-            np.add.at(count, row[row >= 0], 1)
+        np.add.at(counts, (np.nonzero(rows >= 0)[0], rows[rows >= 0]), 1)
         if self.output_mode == "multi_hot":
             counts = (counts > 0).astype(np.float32)
         if self._weights is not None:
             counts[:, : len(self._weights)] *= self._weights
         return counts.reshape(*numbers.shape[:-1], width)
 
-    def _tokens_of(self, data: Any) -> np.ndarray:
-        return np.asarray(data)
-
     def _plain(self, token: Any) -> Any:
         return self._cast(token.item() if isinstance(token, np.generic | np.ndarray) else token)
 
 
-class StringLookup(_Lookup):
+def text_of(token: Any) -> str:
+    """Return a token as text."""
+    return token.decode("utf-8") if isinstance(token, bytes) else str(token)
+
+
+class StringLookup(Lookup):
     """Numbers for words (`tf.keras.layers.StringLookup`).
 
-    Args are those of Keras's. With several `num_oov_indices` unknown words share these by another hash than
-    TensorFlow's.
+    Takes the arguments of Keras's layer. With several `num_oov_indices`, unknown words are hashed to them, but not by
+    TensorFlow's hash.
 
     Example:
         >>> lookup = StringLookup(vocabulary=["a", "b"])
@@ -271,13 +266,13 @@ class StringLookup(_Lookup):
         ([2, 0, 1], ['[UNK]', 'a', 'b'])
     """
 
-    _cast = staticmethod(lambda token: token.decode("utf-8") if isinstance(token, bytes) else str(token))
+    _cast = staticmethod(text_of)
 
 
-class IntegerLookup(_Lookup):
+class IntegerLookup(Lookup):
     """Consecutive numbers for whole numbers that are not (`tf.keras.layers.IntegerLookup`).
 
-    Args are those of Keras's.
+    Takes the arguments of Keras's layer.
 
     Example:
         >>> lookup = IntegerLookup()
@@ -311,7 +306,7 @@ def _read(vocabulary: Any) -> list[Any]:
     return list(vocabulary)
 
 
-def elements(data: Any, steps: int | None) -> Iterator[Any]:
+def _elements(data: Any, steps: int | None) -> Iterator[Any]:
     """Yield what there is to learn from: an array whole, of a dataset its elements."""
     if isinstance(data, np.ndarray | list | tuple | str | bytes) or hasattr(data, "__array__"):
         yield data
@@ -344,4 +339,4 @@ def _check(lookup: Any, output_mode: str, sparse: bool, invert: bool, unknown: i
     ]
     for wrong, found, remedy in faults:
         if wrong:
-            raise InputError(f"{type(lookup).__name__} was given {found}.", "It has no such output.", remedy)
+            raise InputError(f"{type(lookup).__name__} was given {found}.", remedy)

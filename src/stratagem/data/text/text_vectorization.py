@@ -1,4 +1,4 @@
-"""Text as numbers: its words, and their numbers."""
+"""`TextVectorization`: texts as the numbers of their words."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any, Final
 import numpy as np
 
 from stratagem.core.errors import InputError
-from stratagem.data.text.lookup_layers import Output, StringLookup, check_values, elements
+from stratagem.data.text.lookup_layers import Lookup, Output, check_values, text_of
 
 _PUNCTUATION: Final = re.compile(r"[!\"#$%&()*+,\-./:;<=>?@\[\\\]^_`{|}~']")
 
 Texts = Callable[[Any], Any]
 
 
-class TextVectorization:
+class TextVectorization(Lookup):
     """Numbers for the words of texts (`tf.keras.layers.TextVectorization`).
 
     Texts are made alike (`standardize`), taken apart (`split`), joined again (`ngrams`), and looked up.
@@ -50,6 +50,8 @@ class TextVectorization:
         ([[2, 3, 2, 1]], ['', '[UNK]', 'the', 'dog', 'cat'])
     """
 
+    _cast = staticmethod(text_of)
+
     def __init__(
         self,
         max_tokens: int | None = None,
@@ -72,47 +74,22 @@ class TextVectorization:
         self._length = output_sequence_length
         if ragged or output_mode == "one_hot":
             what = "ragged=True" if ragged else 'output_mode="one_hot"'
-            raise InputError(
-                f"TextVectorization was given {what}.",
-                "It has no such output.",
-                "Leave it out: rows are filled up with zeros.",
-            )
-        self.name = options.get("name")
-        self._lookup = StringLookup(
-            max_tokens=max_tokens,
+            raise InputError(f"TextVectorization was given {what}.", "Leave it out: rows are filled up with zeros.")
+        super().__init__(
+            max_tokens,
             mask_token="",
             vocabulary=vocabulary,
             idf_weights=idf_weights,
             output_mode=output_mode,
             pad_to_max_tokens=pad_to_max_tokens,
             sparse=sparse,
+            name=options.get("name"),
         )
 
-    def adapt(self, data: Any, batch_size: int | None = None, steps: int | None = None) -> None:
-        """Learn the vocabulary: the words of texts, the most frequent first.
-
-        Args:
-            data: An array or list of texts, or a dataset of such, batched or not.
-            batch_size: Accepted as in Keras.
-            steps: How many elements of a dataset to read; None for all.
-        """
-        self._lookup.reset_state()
-        for element in elements(data, steps):
-            for words in self._words(element)[0]:
-                self._lookup.update_state(np.array([words], object))
-        self._lookup.finalize_state()
-
-    def get_vocabulary(self, include_special_tokens: bool = True) -> list[str]:
-        """Return the words in the order of their numbers."""
-        return self._lookup.get_vocabulary(include_special_tokens)
-
-    def set_vocabulary(self, vocabulary: Any, idf_weights: Sequence[float] | None = None) -> None:
-        """Use these words, in the order of their numbers."""
-        self._lookup.set_vocabulary(vocabulary, idf_weights)
-
-    def vocabulary_size(self) -> int:
-        """Return how many numbers there are."""
-        return self._lookup.vocabulary_size()
+    def update_state(self, data: Any) -> None:
+        """Count the words of texts."""
+        for words in self._words(data)[0]:
+            super().update_state(np.array([words], object))
 
     def __call__(self, inputs: Any) -> np.ndarray:
         """Return the numbers of the words of texts.
@@ -129,14 +106,15 @@ class TextVectorization:
         """
         check_values(self, inputs)
         texts, alone = self._words(inputs)
-        if self._split is None and self._length is None and self._lookup.output_mode == "int":
-            return self._lookup(np.array([words[0] for words in texts], object).reshape(np.shape(inputs)))
-        if self._lookup.output_mode == "int":
+        look_up = super().__call__
+        if self._split is None and self._length is None and self.output_mode == "int":
+            return look_up(np.array([words[0] for words in texts], object).reshape(np.shape(inputs)))
+        if self.output_mode == "int":
             length = self._length if self._length is not None else max(map(len, texts), default=0)
             padded = [[*words[:length], *[""] * (length - len(words))] for words in texts]
-            rows = self._lookup(np.array(padded, object).reshape(len(texts), length))
+            rows = look_up(np.array(padded, object).reshape(len(texts), length))
         else:
-            rows = np.concatenate([self._lookup(np.array([words], object)) for words in texts])
+            rows = np.concatenate([look_up(np.array([words], object)) for words in texts])
         return rows[0] if alone else rows
 
     def _words(self, texts: Any) -> tuple[list[list[str]], bool]:
@@ -146,7 +124,7 @@ class TextVectorization:
         array = array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
         made = _applied(self._standardize, _STANDARDS, array)
         split = _applied(self._split, _SPLITS, made)
-        return [self._joined([_text(word) for word in words]) for words in split], alone
+        return [self._joined([text_of(word) for word in words]) for words in split], alone
 
     def _joined(self, words: list[str]) -> list[str]:
         if tuple(self._ngrams) == (1,):
@@ -154,13 +132,9 @@ class TextVectorization:
         return [" ".join(words[i : i + n]) for n in self._ngrams for i in range(len(words) - n + 1)]
 
 
-def _text(token: Any) -> str:
-    return token.decode("utf-8") if isinstance(token, bytes) else str(token)
-
-
-def _plain(texts: Any) -> list[Any]:
+def _texts_of(texts: Any) -> list[Any]:
     """Return texts as a list; rows of words stay lists."""
-    return [row if isinstance(row, list) else _text(row) for row in np.asarray(texts, object).tolist()]
+    return [row if isinstance(row, list) else text_of(row) for row in np.asarray(texts, object).tolist()]
 
 
 _STANDARDS: Final[dict[str | None, Texts]] = {
@@ -178,13 +152,12 @@ _SPLITS: Final[dict[str | None, Texts]] = {
 
 
 def _applied(how: str | Texts | None, known: dict[str | None, Texts], texts: Any) -> Any:
-    return how(texts) if callable(how) else known[how](_plain(texts))
+    return how(texts) if callable(how) else known[how](_texts_of(texts))
 
 
 def _check(name: str, value: Any, known: dict[str | None, Texts]) -> None:
     if not callable(value) and value not in known:
         raise InputError(
             f"TextVectorization was given {name}={value!r}.",
-            "What to do with the texts is not known.",
             f"Write one of {', '.join(map(repr, known))}, or a function of an array of texts.",
         )

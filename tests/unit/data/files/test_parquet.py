@@ -124,9 +124,7 @@ def test_lists_of_different_lengths_are_padded_or_named(tmp_path: Path) -> None:
 
 def test_missing_values_are_an_error_with_the_row(tmp_path: Path) -> None:
     path = write(tmp_path / "t.parquet", 2, x=[1, 2, 3, None], image=[{"bytes": b"a", "path": None}] * 4)
-    with pytest.raises(
-        InputError, match=r"t\.parquet, column 'x', has no value \(null\) in row 3\..*\n.*\n.*fill_null"
-    ):
+    with pytest.raises(InputError, match=r"t\.parquet, column 'x', has no value \(null\) in row 3\..*\n.*fill_null"):
         list(ParquetDataset(path, columns=["x"]).as_numpy_iterator())
     part = ParquetDataset(path, columns=["image.bytes"])
     assert [row["image"]["bytes"] for row in part.as_numpy_iterator()] == [b"a"] * 4
@@ -141,7 +139,7 @@ def test_missing_values_are_an_error_with_the_row(tmp_path: Path) -> None:
 
 def test_types_that_are_no_arrays_are_named(tmp_path: Path) -> None:
     path = write(tmp_path / "t.parquet", x=pyarrow.array([[[1], [2, 3]]]))
-    with pytest.raises(InputError, match=r"t\.parquet, column 'x', has the type list<.*\n.*\n.*columns="):
+    with pytest.raises(InputError, match=r"t\.parquet, column 'x', has the type list<.*\n.*columns="):
         len(ParquetDataset(path))
     other = write(tmp_path / "other.parquet", y=[1])
     first = write(tmp_path / "first.parquet", x=[1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ from stratagem.core.findings import Finding
 from stratagem.core.types import InputContext
 from stratagem.data import AutoShardPolicy, Dataset, NumpyDataset, Options, ShardingReport, verify_sharding
 from stratagem.data.experimental import SHARD_HINT
-from stratagem.data.sharding.digests import row_digests
 
 
 def failed(report: ShardingReport) -> Finding:
@@ -298,14 +297,3 @@ def test_a_function_of_a_context() -> None:
 def test_what_cannot_be_read(arguments: tuple[Any, ...], said: str) -> None:
     with pytest.raises(InputError, match=f"{said}(.|\\n)*What to do"):
         verify_sharding(*arguments)
-
-
-def test_digests_tell_content_apart() -> None:
-    columns = [np.array([[0.0, 1], [0, 1], [1, 0]]), np.array([1, 2, 1])]
-    assert len(set(row_digests(columns).tolist())) == 3
-    wide, narrow = np.array(["a", "longer"]), np.array(["a", "b"])
-    assert row_digests([wide])[0] == row_digests([narrow])[0]
-    assert row_digests([np.array([b"a\0", b"a"], object)]).tolist()[0] != row_digests([np.array([b"a"], object)])[0]
-    assert row_digests([np.empty((0, 3))]).shape == (0,)
-    grouped: list[Callable[[], np.ndarray]] = [lambda: np.array([["a", "b"]]), lambda: np.array([["ab", ""]])]
-    assert row_digests([grouped[0]()])[0] != row_digests([grouped[1]()])[0]

@@ -1,12 +1,12 @@
-"""Whether workers can read whole files of their own without any batch being another one.
+"""Test of whether workers can read whole files of their own while every batch keeps its rows.
 
-They can where the files are read in turn, all at once, and a batch takes as many records of each: then the rows of
-every global batch lie evenly in the files of the workers.
+They can if all files are read in turn, at the same time, and a batch takes equally many records from each: the rows of
+every global batch then lie evenly in the files of the workers.
 """
 
 from __future__ import annotations
 
-from stratagem.data.files.listing import FileList
+from stratagem.data.files.names import FileList
 from stratagem.data.files.source import FileStep
 from stratagem.data.interleave import Interleave
 from stratagem.data.nodes import Node, Seeded, walk
@@ -14,7 +14,7 @@ from stratagem.data.transforms import Batched, Map
 
 
 def why_uneven(root: Node, workers: int) -> str | None:
-    """Say what stands against dividing the files of a pipeline among workers; None where nothing does.
+    """Return what prevents dividing the files of a pipeline among workers, None if nothing does.
 
     Args:
         root: The last step of the pipeline.
@@ -24,7 +24,9 @@ def why_uneven(root: Node, workers: int) -> str | None:
         return "there are no files"
     if not isinstance(root, Batched):
         return "batch() is not the last step"
-    in_turn = _without_maps(root.inputs[0])
+    in_turn = root.inputs[0]
+    while isinstance(in_turn, Map):
+        in_turn = in_turn.inputs[0]
     if not isinstance(in_turn, Interleave):
         if any(isinstance(step, Seeded) for step in walk(in_turn)):
             return "shuffle() mixes the rows of the files"
@@ -33,12 +35,6 @@ def why_uneven(root: Node, workers: int) -> str | None:
     if not isinstance(files, FileList):
         return "the list of files is not read in its order"
     return _why_not_in_turn(root, in_turn, len(files.paths), workers)
-
-
-def _without_maps(node: Node) -> Node:
-    while isinstance(node, Map):
-        node = node.inputs[0]
-    return node
 
 
 def _why_not_in_turn(batched: Batched, in_turn: Interleave, files: int, workers: int) -> str | None:

@@ -9,7 +9,7 @@ import pytest
 
 from stratagem.core.errors import InputError
 from stratagem.data import Dataset
-from stratagem.data.files.listing import FileList
+from stratagem.data.files.names import FileList
 
 
 @pytest.fixture
