@@ -19,9 +19,10 @@ from turns import Turns
 import stratagem
 from stratagem import keras
 from stratagem.cluster.spec import Task
-from stratagem.ps.client import Change, Servers
+from stratagem.ps.changes import Change
+from stratagem.ps.client import Servers
 from stratagem.ps.placement import Placement
-from stratagem.ps.server import Serving
+from stratagem.ps.serving import Serving
 from stratagem.transport.keys import Keys
 from stratagem.transport.memory import SharedMemory
 

@@ -14,10 +14,11 @@ from stratagem.core.errors import CancelledError, InputError, UsageError
 from stratagem.core.log import announce_once
 from stratagem.program.captured_names import captured_by
 from stratagem.program.untraced import AdvancedByPython, leave_tracing
-from stratagem.ps.coordinator_thread import Crew, Job
+from stratagem.ps.coordinator_thread import Crew
 from stratagem.ps.pickling import SharedValue, dumps
 from stratagem.ps.placement import Placement
 from stratagem.ps.task import ClosesWhenDropped, current_task
+from stratagem.ps.work import Job
 
 _MOST_FUNCTIONS: Final = 128
 """How many functions workers keep. A program that makes a new one for each call must not fill their memory."""

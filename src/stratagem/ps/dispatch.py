@@ -12,7 +12,7 @@ A worker that is lost gives its closures back: they run again elsewhere, at leas
 those that are queued are aborted and no other begins; the error is due once nothing is in flight any more
 (https://www.tensorflow.org/api_docs/python/tf/distribute/coordinator/ClusterCoordinator#schedule).
 
-How far workers may run apart is for `ps.staleness` to say: a bound on staleness, or rounds.
+How far workers may run apart is for a bound on staleness to say (`ps.staleness`), or for rounds (`ps.synchronous`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from stratagem.core.errors import UnavailableError
-from stratagem.ps.staleness import Overlaps, Rounds
+from stratagem.ps.staleness import Overlaps
+from stratagem.ps.synchronous.rounds import Rounds
 
 MOST_LOSSES: Final = 10
 """A closure that has lost so many workers is not sent again: it may well be what ends them."""

@@ -40,7 +40,6 @@ class Link:
         is_up: Whether it has answered.
         sent: Closures by the numbers of their requests.
         known: Numbers of the shared values that it has.
-        forget: Numbers of those that it need not keep.
     """
 
     role: Role
@@ -53,7 +52,6 @@ class Link:
     is_up: bool = False
     sent: dict[int, int] = field(default_factory=dict)
     known: set[int] = field(default_factory=set)
-    forget: list[int] = field(default_factory=list)
 
     @property
     def name(self) -> str:
@@ -140,7 +138,7 @@ class Links:
             link.channel.close()
         link.channel, link.is_up = None, False
         link.call_at = Deadline(_RETRY_SECONDS if is_lost else 0.0, self._clock)
-        link.sent, link.known, link.forget = {}, set(), []
+        link.sent, link.known = {}, set()
         link.patience = Deadline(_TRY_SECONDS, self._clock)
 
     def disconnect_all(self) -> None:

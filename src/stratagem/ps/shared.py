@@ -1,4 +1,4 @@
-"""Values that workers hold, so that functions need not bring them each time, and who refers to them."""
+"""Values that workers hold, so that functions need not bring them each time."""
 
 from __future__ import annotations
 
@@ -32,8 +32,10 @@ class SharedValues:
         >>> values.add(2, Shared(b"dataset", to_call=True, needs=frozenset([1])))
         >>> values.missing(frozenset([2]), known=set())
         [1, 2]
-        >>> values.release([1]), values.release([2])
-        ([], [2, 1])
+        >>> values.release([1]), values.gone({1, 2})  # the dataset refers to the model
+        (None, set())
+        >>> values.release([2]), values.gone({1, 2})
+        (None, {1, 2})
     """
 
     def __init__(self) -> None:
@@ -55,16 +57,18 @@ class SharedValues:
         for number in numbers:
             self._values[number].uses += 1
 
-    def release(self, numbers: Iterable[int]) -> list[int]:
-        """Take note that one less refers to values; return those that are gone."""
-        gone: list[int] = []
+    def release(self, numbers: Iterable[int]) -> None:
+        """Take note that one less refers to values."""
         for number in numbers:
             shared = self._values[number]
             shared.uses -= 1
             if not shared.uses:
                 del self._values[number]
-                gone += [number, *self.release(shared.needs)]
-        return gone
+                self.release(shared.needs)
+
+    def gone(self, known: set[int]) -> set[int]:
+        """Return those of the values that a worker has that nobody uses any more."""
+        return known - self._values.keys()
 
     def missing(self, needs: frozenset[int], known: set[int]) -> list[int]:
         """Return the values that a worker still needs, those that others refer to first.

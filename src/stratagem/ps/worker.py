@@ -1,4 +1,4 @@
-"""A worker: runs the functions that the chief sends, one after another, in a thread of its own."""
+"""A worker: a thread that runs the functions which the chief sends, one after another."""
 
 from __future__ import annotations
 
@@ -8,19 +8,17 @@ import queue
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final
+from typing import Any
 
 from stratagem.core.errors import InputError, UnavailableError
 from stratagem.ps.client import Servers
-from stratagem.ps.contributions import Contribution
 from stratagem.ps.results import taken_apart
+from stratagem.ps.synchronous.contributions import Contribution
 from stratagem.ps.task import ClosesWhenDropped, WorkerTask, working_for
 from stratagem.ps.variables import Residence
 from stratagem.transport.keys import Keys, Role
-from stratagem.transport.message import Message
-from stratagem.transport.server import ERROR, Request, error_message
-
-DONE: Final = "done"
+from stratagem.transport.message import DONE, ERROR, Message
+from stratagem.transport.server import Request, error_message
 
 
 class Worker:

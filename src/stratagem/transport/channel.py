@@ -16,8 +16,8 @@ from stratagem.core.clock import Clock, Deadline
 from stratagem.core.errors import StratagemError, UnavailableError
 from stratagem.transport.keys import Keys, Role
 from stratagem.transport.memory import SharedMemory
-from stratagem.transport.message import Limits, Message, decode, encode
-from stratagem.transport.server import ERROR, SHARE, send_frames
+from stratagem.transport.message import ERROR, Limits, Message, decode, encode
+from stratagem.transport.server import SHARE, send_frames
 
 _HEARTBEAT_MS: Final = 2_000
 _SILENCE_MS: Final = 20_000

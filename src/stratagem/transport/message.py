@@ -1,4 +1,4 @@
-"""What travels between two tasks: a small header and arrays, each a frame of its own.
+"""Messages between two tasks: a small header and arrays, each a frame of its own.
 
 | frame    | bytes                                                                              |
 | -------- | ---------------------------------------------------------------------------------- |
@@ -22,8 +22,14 @@ from typing import Any, Final
 import ml_dtypes
 import numpy as np
 
-from stratagem.core.errors import StratagemError, explain
+from stratagem.core.errors import StratagemError
 from stratagem.transport.memory import SharedMemory
+
+DONE: Final = "done"
+"""The kind of an answer."""
+
+ERROR: Final = "error"
+"""The kind of an answer that says why there is none: fields `module`, `class` and `text`."""
 
 VERSION: Final = 2
 _PREFIX: Final = struct.Struct("!4sH")
@@ -188,21 +194,10 @@ class _Layout:
 
 def _dtype_name(array: np.ndarray) -> str:
     if array.dtype.name not in _DTYPES or array.dtype.byteorder == ">":
-        raise MessageError(
-            explain(
-                f"An array has dtype {array.dtype}.",
-                "Other tasks could not read it.",
-                f"Send one of {', '.join(_DTYPES)}.",
-            )
-        )
+        raise MessageError(f"An array has dtype {array.dtype}.", f"Send one of {', '.join(_DTYPES)}.")
     return array.dtype.name
 
 
 def _refused(found: str) -> MessageError:
-    return MessageError(
-        explain(
-            found,
-            "What it means is unknown; it was refused.",
-            "Run the same version of Stratagem in every task, and let nobody else use its ports.",
-        )
-    )
+    remedy = "Run the same version of Stratagem in every task, and let nobody else use its ports."
+    return MessageError(found, "What it means is unknown; it was refused.", remedy)

@@ -19,10 +19,7 @@ from stratagem.core.errors import ClusterError, RefusedError, StartupError, Stra
 from stratagem.core.log import logger
 from stratagem.transport.keys import Keys, Role, role_of
 from stratagem.transport.memory import SharedMemory
-from stratagem.transport.message import Limits, Message, MessageError, decode, encode
-
-ERROR: Final = "error"
-"""The kind of an answer that says why there is none: fields `module`, `class` and `text`."""
+from stratagem.transport.message import DONE, ERROR, Limits, Message, MessageError, decode, encode
 
 SHARE: Final = "share"
 """The kind of a request to use memory of the task that asks (`SharedMemory.whereabouts`); the answer says `shared`."""
@@ -226,7 +223,7 @@ class Server:
         request = Request(message, holder, sender, answer)
         try:
             if message.kind == SHARE:
-                answer(Message("done", {"shared": self._share(message.fields)}))
+                answer(Message(DONE, {"shared": self._share(message.fields)}))
             else:
                 self._handler(request)
         except RefusedError as error:

@@ -10,9 +10,9 @@ from stratagem.cluster.resolver import SimpleClusterResolver
 from stratagem.cluster.spec import ClusterSpec, Task
 from stratagem.core.clock import Clock
 from stratagem.ps.client import Servers
-from stratagem.ps.server import Serving
-from stratagem.ps.service import Service
-from stratagem.ps.store import Store
+from stratagem.ps.server.service import Service
+from stratagem.ps.server.store import Store
+from stratagem.ps.serving import Serving
 from stratagem.transport.server import Server
 
 gates: dict[str, Any] = {}

@@ -26,7 +26,7 @@ from stratagem.ps.dispatch import (
     WorkerLost,
     WorkerUp,
 )
-from stratagem.ps.staleness import Rounds
+from stratagem.ps.synchronous.rounds import Rounds
 
 ERROR = ValueError("of the closure")
 

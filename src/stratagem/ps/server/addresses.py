@@ -1,7 +1,7 @@
-"""Where workers that have moved can be found: a board that each parameter server keeps.
+"""Addresses of workers that have moved: a board that each parameter server keeps.
 
-Everybody knows the addresses of the servers. A worker that hears nothing from the chief tells them where it listens,
-and the chief, when it cannot reach the worker, looks there. A worker's key lets it speak for itself only (`service`).
+All tasks know the addresses of the servers. A worker that hears nothing from the chief tells the servers where it
+listens, and a chief that cannot reach the worker looks there. A worker's key lets it speak only for itself (`service`).
 """
 
 from __future__ import annotations

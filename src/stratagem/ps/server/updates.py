@@ -1,8 +1,8 @@
 """The Keras optimizer, applied where a variable lives.
 
-Each part of a variable has slots of its own (momentum and the like), updated by a program compiled from the
-optimizer's own `stateless_apply`. How far training has come, and the learning rate at that point, come with the
-gradient: schedules run on the worker. So do clipping and loss scaling, which need whole gradients.
+Each part of a variable has its own slots (momentum and the like), updated by a program compiled from the optimizer's
+`stateless_apply`. The count of updates and the learning rate come with the gradient, since schedules run on the worker.
+So do clipping and loss scaling, which need whole gradients.
 """
 
 from __future__ import annotations

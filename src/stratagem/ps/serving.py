@@ -20,9 +20,9 @@ from stratagem.core.errors import (
     UnavailableError,
 )
 from stratagem.core.log import announce
-from stratagem.ps.addresses import Board
-from stratagem.ps.service import Service
-from stratagem.ps.store import Store
+from stratagem.ps.server.addresses import Board
+from stratagem.ps.server.service import Service
+from stratagem.ps.server.store import Store
 from stratagem.ps.worker import Worker
 from stratagem.transport import server as transport
 from stratagem.transport.channel import Channel

@@ -1,4 +1,4 @@
-"""Synchronous training: what workers give to a round, and how a parameter server makes one change of it.
+"""Contributions of workers to a round, and the one change that a parameter server makes of them.
 
 A worker sends the changes of one function as a *contribution*, which each server holds. When a round has as many as it
 needs, the chief names those that count, to all servers alike, and each makes one change of them:
@@ -9,14 +9,15 @@ needs, the chief names those that count, to all servers alike, and each makes on
 | `assign_add`                    | the sum; of what only the first replica changes (an optimizer's count), the first  |
 | `assign`                        | as replicas would: the mean of floats, else the first                             |
 
-So a round is never half applied, and a function that ran twice, because its worker was lost, counts once in it. What
-was not named is dropped, whenever it comes.
+So a round is never half applied, and a function that ran twice, because its worker was lost, counts once in it.
+Contributions that the chief did not name are dropped, whenever they come.
 """
 
 from __future__ import annotations
 
 import threading
 import uuid
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
@@ -25,10 +26,9 @@ import numpy as np
 
 from stratagem.core.errors import UsageError
 from stratagem.mesh.variable_policies import Policy, policy_of
-from stratagem.ps.client import Change, Servers
-from stratagem.ps.store import Store, change, with_arrays
+from stratagem.ps.changes import Change, Operation, with_arrays
+from stratagem.ps.client import Servers
 
-Operation: TypeAlias = Mapping[str, Any]
 _Key: TypeAlias = tuple[str, str, str | None]
 
 
@@ -70,8 +70,7 @@ class Contribution:
         if twice:
             raise UsageError(
                 f"A scheduled function updates {twice[0].partition('#')[0]} twice, in the synchronous mode.",
-                "Its update is made with those of the other workers, after it has ended: it would go on with old "
-                "values.",
+                "The update is made after the function has ended: it would go on with old values.",
                 "Schedule the function once for each step.",
             )
         self.changes += changes
@@ -107,11 +106,11 @@ class Contributions:
     """Those that a server holds in one term. Every method may be called by several threads at once.
 
     Args:
-        store: What they change.
+        change: Makes changes: operations and their arrays (`server.store`).
     """
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, change: Callable[[Sequence[Operation], Sequence[np.ndarray]], None]) -> None:
+        self._change = change
         self._held: dict[str, _Held] = {}
         self._applied = 0
         """The last round that was applied."""
@@ -126,8 +125,8 @@ class Contributions:
             round: The round it is for.
             name: How the chief calls it.
             weight: Of its gradients, in their mean.
-            operations: Those of `store.change`, each with `together`.
-            arrays: One for each.
+            operations: Each with `together`.
+            arrays: Theirs.
         """
         held = _Held(int(round), _done(float(weight), operations, arrays))
         with self._lock:
@@ -147,8 +146,7 @@ class Contributions:
             chosen = [self._held[name] for name in names if name in self._held]
             self._applied = round
             self._held = {name: held for name, held in self._held.items() if not self._is_over(held.round)}
-            operations, arrays = combined(chosen)
-            change(self._store, operations, arrays)
+            self._change(*combined(chosen))
 
     def _is_over(self, round: int) -> bool:
         return round <= self._applied
@@ -166,10 +164,10 @@ def _done(weight: float, operations: Sequence[Operation], arrays: Sequence[np.nd
 
 def combined(held: Sequence[_Held]) -> tuple[list[Operation], list[np.ndarray]]:
     """Return one operation, and its arrays, for each that the contributions have."""
-    groups: dict[_Key, list[_Given]] = {}
+    groups: defaultdict[_Key, list[_Given]] = defaultdict(list)
     for each in held:
         for key, given in each.done.items():
-            groups.setdefault(key, []).append(given)
+            groups[key].append(given)
     operations: list[Operation] = []
     arrays: list[np.ndarray] = []
     for group in groups.values():
@@ -184,14 +182,6 @@ def _seen_by_all(group: Sequence[_Given]) -> int | None:
     """Return the version of a part that the oldest gradient was computed with, where all tell."""
     versions = [given.operation["seen"] for given in group if given.operation.get("seen") is not None]
     return min(versions) if len(versions) == len(group) else None
-
-
-def _sum(group: Sequence[_Given]) -> tuple[None, np.ndarray]:
-    return None, sum((given.array for given in group[1:]), start=group[0].array)
-
-
-def _first(group: Sequence[_Given]) -> tuple[None, np.ndarray]:
-    return None, group[0].array
 
 
 def _mean(group: Sequence[_Given]) -> tuple[np.ndarray | None, np.ndarray]:
@@ -212,7 +202,7 @@ def _mean(group: Sequence[_Given]) -> tuple[np.ndarray | None, np.ndarray]:
 
 
 _ONE_OF: Final[Mapping[str, Callable[[Sequence[_Given]], tuple[np.ndarray | None, np.ndarray]]]] = {
-    "sum": _sum,
+    "sum": lambda group: (None, sum((given.array for given in group[1:]), start=group[0].array)),
     "mean": _mean,
-    "first": _first,
+    "first": lambda group: (None, group[0].array),
 }
