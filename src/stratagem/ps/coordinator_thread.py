@@ -6,6 +6,7 @@ import contextlib
 import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 import numpy as np
 import zmq
@@ -29,11 +30,15 @@ from stratagem.ps.dispatch import (
 )
 from stratagem.ps.links import Link, Links
 from stratagem.ps.results import put_together
+from stratagem.ps.shared import missing
 from stratagem.ps.synchronous.commits import Commits
 from stratagem.ps.work import Work
 from stratagem.transport.channel import Channel, raise_if_error
 from stratagem.transport.keys import Keys, Role
 from stratagem.transport.message import ERROR, Message, MessageError
+
+PATIENCE_SECONDS: Final = 300.0
+"""How long to wait for the first worker, or for one to come back, when there is none."""
 
 
 class Crew(Work):
@@ -44,7 +49,6 @@ class Crew(Work):
         servers: Addresses of the parameter servers.
         keys: The keys of the chief, or None.
         dispatch: Says which closure runs where, and when.
-        patience_seconds: How long to wait for the first worker, or for one to come back, when there is none.
         clock: Where time comes from.
     """
 
@@ -55,19 +59,17 @@ class Crew(Work):
         keys: Keys | None = None,
         *,
         dispatch: Dispatch | None = None,
-        patience_seconds: float = 300.0,
         clock: Clock | None = None,
     ) -> None:
         super().__init__(dispatch or Dispatch())
         self._clock = clock or Clock()
-        self._patience_seconds = patience_seconds
         self.worker_count = len(workers)
         self._term = ""
         self._connects_anew = False
         self._outbox: deque[Send] = deque()
         self._commits = Commits(self._term, range(len(servers)), self._clock)
         self._links = Links(workers, servers, keys, self._clock)
-        self._alone_since = Deadline(patience_seconds, self._clock)
+        self._alone_since = Deadline(PATIENCE_SECONDS, self._clock)
         self._context = zmq.Context()
         self._wake_end = self._context.socket(zmq.PAIR)
         self._wake_end.bind("inproc://wake")
@@ -159,8 +161,6 @@ class Crew(Work):
                             self._call(link)
                     self._links.follow()
                     self._send_out()
-                    while self._unwanted:
-                        self._shared.release([self._unwanted.popleft()])
                     self._look_for_workers()
                     if (error := self._commits.failure) is not None:
                         self._handle(Broken(error))
@@ -199,7 +199,7 @@ class Crew(Work):
             self._handle(Broken(error))
             return
         announce(f"{link.name} was lost; what it was doing runs again elsewhere.")
-        self._alone_since = Deadline(self._patience_seconds, self._clock)
+        self._alone_since = Deadline(PATIENCE_SECONDS, self._clock)
         self._handle(WorkerLost(link.index))
 
     def _call(self, link: Link) -> None:
@@ -229,7 +229,7 @@ class Crew(Work):
             link.is_up = True
 
     def _end(self, link: Link, closure: int, message: Message) -> None:
-        receiver = self._end_job(closure)
+        receiver = self._jobs.pop(closure).receiver
         try:
             value = put_together(raise_if_error(message).fields.get("value"), message.arrays)
         except Exception as error:
@@ -270,20 +270,20 @@ class Crew(Work):
 
     def _send(self, link: Link, closure: int, channel: Channel) -> None:
         job = self._jobs[closure]
-        fresh = self._shared.missing(job.needs, link.known)
-        gone = self._shared.gone(link.known)
+        fresh = sorted(missing(job.needs, link.known), key=lambda shared: shared.number)
+        gone = [number for number in link.known if number not in self._shared]
         rounds = self.dispatch.rounds
         fields = {
             "term": self._term,
-            "fresh": [(number, self._shared[number].to_call) for number in fresh],
-            "forget": sorted(gone),
+            "fresh": [(shared.number, shared.to_call) for shared in fresh],
+            "forget": gone,
             "round": None if rounds is None else rounds.round_of(closure),
         }
-        data = [job.payload, *(self._shared[number].data for number in fresh)]
+        data = [job.payload, *(shared.data for shared in fresh)]
         message = Message("run", fields, [np.frombuffer(each, np.uint8) for each in data])
         link.sent[channel.send(message)] = closure
-        link.known.update(fresh)
-        link.known -= gone
+        link.known.update(shared.number for shared in fresh)
+        link.known.difference_update(gone)
 
     def _look_for_workers(self) -> None:
         """Give up when there has been no worker for too long, and something waits for one."""
@@ -291,8 +291,8 @@ class Crew(Work):
             return
         away = ", ".join(link.name for link in self._links if link.role is Role.WORKER)
         error = UnavailableError(
-            f"No worker could be reached for {self._patience_seconds:g} s; expected: {away}.",
+            f"No worker could be reached for {PATIENCE_SECONDS:g} s; expected: {away}.",
             "Start the workers: the same program, with their own task in TF_CONFIG. See the end of their output.",
         )
         self._handle(Forsaken(error))
-        self._alone_since = Deadline(self._patience_seconds, self._clock)
+        self._alone_since = Deadline(PATIENCE_SECONDS, self._clock)

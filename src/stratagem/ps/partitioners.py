@@ -1,4 +1,4 @@
-"""How many parameter servers share a variable (`tf.distribute.experimental.partitioners`).
+"""Partitioners: how many parameter servers share a variable (`tf.distribute.experimental.partitioners`).
 
 Only the first axis is divided. Source of the rules:
 https://www.tensorflow.org/api_docs/python/tf/distribute/experimental/partitioners
@@ -152,5 +152,5 @@ def _only(shape: Sequence[int], axis: int, parts: int) -> list[int]:
 
 def _positive(name: str, value: int) -> int:
     if value < 1:
-        raise InputError(f"{name} is {value}.", "No variable could be divided.", f"Write {name}=1 or more.")
+        raise InputError(f"{name} is {value}.", f"Write {name}=1 or more.")
     return value

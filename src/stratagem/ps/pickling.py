@@ -54,6 +54,7 @@ from stratagem.ps.compat import (
 )
 from stratagem.ps.optimizers import apply_remotely, apply_scaled
 from stratagem.ps.placement import Placement
+from stratagem.ps.shared import Shared
 from stratagem.ps.task import current_task
 from stratagem.ps.variables import RemoteVariable, is_seed, remote_state
 
@@ -73,9 +74,9 @@ _IMPORTED: Final = frozenset({*sys.stdlib_module_names, "stratagem", "keras", "j
 
 
 class SharedValue:
-    """A value that workers hold under a number, made on each when it is first needed there."""
+    """Stands for a value that workers hold, made on each when it is first needed there."""
 
-    number: int
+    shared: Shared
 
 
 class _Pickler(cloudpickle.Pickler):
@@ -85,7 +86,7 @@ class _Pickler(cloudpickle.Pickler):
         super().__init__(file, protocol=pickle.HIGHEST_PROTOCOL)
         self._placement = placement
         self._modules = modules
-        self.needs: set[int] = set()
+        self.needs: set[Shared] = set()
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, type | types.FunctionType):
@@ -94,8 +95,8 @@ class _Pickler(cloudpickle.Pickler):
             read = self._modules[obj.__name__]
             return _Module, (obj.__name__,), {name: value for name, value in vars(obj).items() if name in read}
         if isinstance(obj, SharedValue):
-            self.needs.add(obj.number)
-            return _shared_value, (obj.number,)
+            self.needs.add(obj.shared)
+            return _shared_value, (obj.shared.number,)
         if isinstance(obj, keras.Variable):
             return self._variable(obj)
         if isinstance(obj, keras.optimizers.Optimizer):
@@ -123,8 +124,8 @@ class _Pickler(cloudpickle.Pickler):
         return _remote_optimizer, (name, optimizer_settings(optimizer))
 
 
-def dumps(value: Any, placement: Placement) -> tuple[bytes, set[int]]:
-    """Return a value pickled for workers, and the numbers of the shared values that it refers to.
+def dumps(value: Any, placement: Placement) -> tuple[bytes, frozenset[Shared]]:
+    """Return a value pickled for workers, and the shared values that it refers to.
 
     A function travels with all it refers to, also where that stands in modules of the program, which workers could
     import: there a model would be another. A module beside its own that has a lock or the like, and no model,
@@ -157,12 +158,12 @@ def dumps(value: Any, placement: Placement) -> tuple[bytes, set[int]]:
 _CANNOT_BE_PICKLED: Final = (TypeError, pickle.PicklingError, AttributeError)
 
 
-def _pickled(value: Any, placement: Placement, modules: Mapping[str, set[str]]) -> tuple[bytes, set[int]]:
+def _pickled(value: Any, placement: Placement, modules: Mapping[str, set[str]]) -> tuple[bytes, frozenset[Shared]]:
     file = io.BytesIO()
     pickler = _Pickler(file, placement, modules)
     with _by_value(modules):
         pickler.dump(value)
-    return file.getvalue(), pickler.needs
+    return file.getvalue(), frozenset(pickler.needs)
 
 
 _by_value_lock: Final = threading.RLock()

@@ -1,4 +1,4 @@
-"""What a worker holds between functions: the task that this thread works for."""
+"""State of a worker between functions: the task that this thread works for."""
 
 from __future__ import annotations
 
@@ -77,8 +77,7 @@ def current_task() -> WorkerTask:
     task = getattr(_current, "task", None)
     if task is None:
         raise UsageError(
-            "This was called outside a function that a worker runs.",
-            "There is no current worker here.",
+            "This was called outside a function that a worker runs: there is no current worker here.",
             "Call it in a function given to coordinator.schedule or create_per_worker_dataset.",
         )
     return task

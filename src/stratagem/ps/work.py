@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections import deque
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from stratagem.core.errors import UnavailableError
 from stratagem.ps.dispatch import Abort, Awaited, Commit, Dispatch, Event, Raised, Scheduled, Send
-from stratagem.ps.shared import Shared, SharedValues
+from stratagem.ps.shared import Shared
 
 MOST_QUEUED: Final = 1 << 16
 """How many functions may wait for workers; `schedule` then waits too. (TensorFlow's bound is four times that.)"""
@@ -31,12 +31,12 @@ class Job:
 
     Args:
         payload: Function and arguments, pickled.
-        needs: Numbers of the shared values that it refers to.
+        needs: The shared values that it refers to.
         receiver: Who waits for its result.
     """
 
     payload: bytes
-    needs: frozenset[int]
+    needs: frozenset[Shared]
     receiver: Receiver
 
 
@@ -56,29 +56,24 @@ class Work:
         self._changed = threading.Condition()
         """Held whenever something is looked at or changed; notified when somebody may be waiting for it."""
         self._jobs: dict[int, Job] = {}
-        self._shared = SharedValues()
-        self._unwanted: deque[int] = deque()
+        self._shared: weakref.WeakValueDictionary[int, Shared] = weakref.WeakValueDictionary()
         self._numbers = itertools.count()
 
-    def share(self, data: bytes, needs: frozenset[int] = frozenset(), *, to_call: bool) -> int:
+    def share(self, data: bytes, needs: frozenset[Shared] = frozenset(), *, to_call: bool) -> Shared:
         """Take in a value that workers shall hold; each gets it with the first closure that needs it.
 
         Args:
             data: Pickled value, or function that returns it.
-            needs: Numbers of shared values that it refers to.
+            needs: Shared values that it refers to.
             to_call: Whether it is such a function.
 
         Returns:
-            Its number.
+            What the caller keeps as long as workers shall hold the value.
         """
         with self._changed:
-            number = next(self._numbers)
-            self._shared.add(number, Shared(data, to_call, needs))
-            return number
-
-    def forget(self, number: int) -> None:
-        """Let workers drop a shared value, once no closure refers to it. Also for finalizers: it takes no lock."""
-        self._unwanted.append(number)
+            shared = Shared(next(self._numbers), data, to_call, needs)
+            self._shared[shared.number] = shared
+            return shared
 
     def schedule(self, job: Job) -> None:
         """Queue a closure; wait while too many are queued.
@@ -91,7 +86,6 @@ class Work:
             self._raise_if_due()
             number = next(self._numbers)
             self._jobs[number] = job
-            self._shared.use(job.needs)
             self._handle(Scheduled(number))
 
     def join(self) -> None:
@@ -170,7 +164,7 @@ class Work:
         """Let the machine react, and do what it says."""
         for instruction in self.dispatch.handle(event):
             if isinstance(instruction, Abort):
-                self._end_job(instruction.closure).abort()
+                self._jobs.pop(instruction.closure).receiver.abort()
                 self._changed.notify_all()
             else:
                 self._carry_out(instruction)
@@ -178,8 +172,3 @@ class Work:
     def _carry_out(self, instruction: Send | Commit) -> None:
         """Let the cluster do what the machine says."""
         raise NotImplementedError
-
-    def _end_job(self, closure: int) -> Receiver:
-        job = self._jobs.pop(closure)
-        self._shared.release(job.needs)
-        return job.receiver

@@ -79,7 +79,6 @@ class Worker:
         if term in self.past_terms:
             raise UnavailableError(
                 f"worker {self._index} works for another chief, or in another term.",
-                "What this chief lets it compute would count for nothing.",
                 "End this chief: another one has taken its place.",
             )
         if term != self.term:

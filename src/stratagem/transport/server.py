@@ -1,4 +1,4 @@
-"""The side that is asked: one thread takes requests from anybody who may ask, and sends the answers."""
+"""Server of messages: the side that is asked. One thread takes requests and sends the answers."""
 
 from __future__ import annotations
 
@@ -44,13 +44,11 @@ class Request:
     Args:
         message: What came.
         holder: Whose key it came with; None where there are no keys, so that nobody can tell.
-        sender: Which connection it came from.
         answer: Sends the answer, from any thread.
     """
 
     message: Message
     holder: str | None
-    sender: bytes
     answer: Callable[[Message], None]
 
     @property
@@ -66,13 +64,12 @@ class Request:
         """
         if self.role is not None and self.role not in roles:
             raise RefusedError(
-                f"A {self.role} asked for {self.message.kind!r}.",
-                f"Only a {' or '.join(roles)} may; it was refused.",
+                f"A {self.role} asked for {self.message.kind!r}; only a {' or '.join(roles)} may.",
                 "Ask from the right task. If nobody did, a task of this run is in strange hands.",
             )
 
 
-class Server:
+class MessageServer:
     """Answers requests at an address until it is closed.
 
     What cannot be read is logged and dropped, never answered. An error of the handler is the answer, and is
@@ -101,8 +98,14 @@ class Server:
         limits: Limits | None = None,
         environ: Mapping[str, str] = os.environ,
     ) -> None:
-        if keys is None and environ.get(environment.OPEN_CLUSTER) != "1":
-            _require_loopback(address)
+        may_be_open = keys is not None or environ.get(environment.OPEN_CLUSTER) == "1"
+        if not may_be_open and not _is_loopback(address.rpartition(":")[0]):
+            raise ClusterError(
+                f"This task should listen at {address}, and has no keys.",
+                "Anybody who reaches the address could run programs in it.",
+                f"Start the tasks by `stratagem run`, which makes keys; or set {environment.KEYS} in each task; or, on "
+                f"a network that only this cluster can reach, set {environment.OPEN_CLUSTER}=1.",
+            )
         self._handler = handler
         self._memories: dict[str, SharedMemory] = {}
         self._keys = keys
@@ -140,7 +143,6 @@ class Server:
             self._context.destroy(linger=0)
             raise StartupError(
                 f"This task cannot listen at {address}: {error.strerror}.",
-                "The others could not reach it.",
                 "End what uses the port, or correct the address in the cluster.",
             ) from None
         bound = router.getsockopt_string(zmq.LAST_ENDPOINT).rpartition(":")[2]
@@ -220,7 +222,7 @@ class Server:
             else:
                 self._send(out)
 
-        request = Request(message, holder, sender, answer)
+        request = Request(message, holder, answer)
         try:
             if message.kind == SHARE:
                 answer(Message(DONE, {"shared": self._share(message.fields)}))
@@ -278,13 +280,3 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False
-
-
-def _require_loopback(address: str) -> None:
-    if not _is_loopback(address.rpartition(":")[0]):
-        raise ClusterError(
-            f"This task should listen at {address}, and has no keys.",
-            "Anybody who reaches the address could run programs in it.",
-            f"Start the tasks by `stratagem run`, which makes keys; or set {environment.KEYS} in each task; or, on "
-            f"a network that only this cluster can reach, set {environment.OPEN_CLUSTER}=1.",
-        )

@@ -11,7 +11,6 @@ import jax
 import numpy as np
 
 from stratagem.core.errors import InputError, UnavailableError, UsageError
-from stratagem.mesh.mesh import Device
 from stratagem.ps.changes import SLOT, Operation, with_arrays
 from stratagem.ps.compat import accumulates
 from stratagem.ps.server.row_updates import RowUpdater, spread
@@ -54,14 +53,10 @@ class StoredPart:
 
 
 class Store:
-    """Parts of variables by name. Every method may be called by several threads at once.
+    """Parts of variables by name, updated on the first CPU. Several threads may call any method at once."""
 
-    Args:
-        device: Where updates are computed; the first CPU when None.
-    """
-
-    def __init__(self, device: Device | None = None) -> None:
-        self._device = device or jax.local_devices(backend="cpu")[0]
+    def __init__(self) -> None:
+        self._device = jax.local_devices(backend="cpu")[0]
         self._parts: dict[str, StoredPart] = {}
         self._optimizers: dict[str, Any] = {}
         self._updaters: dict[Any, Updater] = {}

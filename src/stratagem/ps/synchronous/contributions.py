@@ -94,12 +94,8 @@ class _Given:
     array: np.ndarray
 
 
-@dataclass(frozen=True, slots=True)
-class _Held:
-    """A contribution, as a server holds it: what it does to each part, all in all."""
-
-    round: int
-    done: Mapping[_Key, _Given]
+_Done: TypeAlias = Mapping[_Key, _Given]
+"""A contribution, as a server holds it: what it does to each part, all in all."""
 
 
 class Contributions:
@@ -111,7 +107,8 @@ class Contributions:
 
     def __init__(self, change: Callable[[Sequence[Operation], Sequence[np.ndarray]], None]) -> None:
         self._change = change
-        self._held: dict[str, _Held] = {}
+        self._held: defaultdict[int, dict[str, _Done]] = defaultdict(dict)
+        """Contributions by round and name."""
         self._applied = 0
         """The last round that was applied."""
         self._lock = threading.Lock()
@@ -128,10 +125,10 @@ class Contributions:
             operations: Each with `together`.
             arrays: Theirs.
         """
-        held = _Held(int(round), _done(float(weight), operations, arrays))
+        done = _done(float(weight), operations, arrays)
         with self._lock:
-            if not self._is_over(round):
-                self._held[name] = held
+            if round > self._applied:
+                self._held[round][name] = done
 
     def apply(self, round: int, names: Sequence[str]) -> None:
         """Make one change of contributions, and drop all others to the round and to those before. Twice is once.
@@ -141,18 +138,16 @@ class Contributions:
             names: Those that count, in the order in which they are summed.
         """
         with self._lock:  # also while it is applied: who asks again waits for it
-            if self._is_over(round):
+            if round <= self._applied:
                 return
-            chosen = [self._held[name] for name in names if name in self._held]
+            held = self._held[round]
             self._applied = round
-            self._held = {name: held for name, held in self._held.items() if not self._is_over(held.round)}
-            self._change(*combined(chosen))
-
-    def _is_over(self, round: int) -> bool:
-        return round <= self._applied
+            for past in [number for number in self._held if number <= round]:
+                del self._held[past]
+            self._change(*combined([held[name] for name in names if name in held]))
 
 
-def _done(weight: float, operations: Sequence[Operation], arrays: Sequence[np.ndarray]) -> dict[_Key, _Given]:
+def _done(weight: float, operations: Sequence[Operation], arrays: Sequence[np.ndarray]) -> _Done:
     done: dict[_Key, _Given] = {}
     for operation, ids, array in with_arrays(operations, arrays):
         key = operation["op"], operation["name"], operation.get("optimizer")
@@ -162,11 +157,11 @@ def _done(weight: float, operations: Sequence[Operation], arrays: Sequence[np.nd
     return done
 
 
-def combined(held: Sequence[_Held]) -> tuple[list[Operation], list[np.ndarray]]:
+def combined(contributions: Sequence[_Done]) -> tuple[list[Operation], list[np.ndarray]]:
     """Return one operation, and its arrays, for each that the contributions have."""
     groups: defaultdict[_Key, list[_Given]] = defaultdict(list)
-    for each in held:
-        for key, given in each.done.items():
+    for done in contributions:
+        for key, given in done.items():
             groups[key].append(given)
     operations: list[Operation] = []
     arrays: list[np.ndarray] = []
