@@ -26,9 +26,6 @@ SHARE: Final = "share"
 
 _ZAP: Final = "inproc://zeromq.zap.01"
 _WAKE: Final = "inproc://answers"
-_COPIED_BYTES: Final = 1 << 16
-"""Smaller frames are copied: ZeroMQ's bookkeeping for a frame that is not costs more."""
-
 _MOST_MEMORIES: Final = 1024
 """How many other tasks may share memory with this one; with the rest, arrays travel."""
 
@@ -175,7 +172,7 @@ class MessageServer:
                     frames = self._wake.recv_multipart(copy=False)
                     if len(frames) == 1:
                         return
-                    send_frames(self._router, frames)
+                    self._router.send_multipart(frames, copy=False)
                 if self._router in ready:
                     self._take(self._router.recv_multipart(copy=False))
         finally:
@@ -218,7 +215,7 @@ class MessageServer:
             memory = None if message.memory is None else self._memories.get(message.memory)
             out = [sender, *encode(replace(reply, id=message.id), memory)]
             if threading.current_thread() is self._thread:
-                send_frames(self._router, out)
+                self._router.send_multipart(out, copy=False)
             else:
                 self._send(out)
 
@@ -252,13 +249,6 @@ class MessageServer:
         count = self._told[reason]
         if count & (count - 1) == 0:
             logger.warning("%s: %s; refused (%d so far)", self.address, what, count)
-
-
-def send_frames(socket: zmq.Socket, frames: Sequence[Any]) -> None:
-    """Send the frames of one message, large ones without a copy."""
-    for i, frame in enumerate(frames):
-        more = zmq.SNDMORE if i + 1 < len(frames) else 0
-        socket.send(frame, more, copy=memoryview(frame).nbytes < _COPIED_BYTES)
 
 
 def error_message(error: BaseException) -> Message:
