@@ -17,7 +17,7 @@ from stratagem.core.clock import Clock, Deadline
 from stratagem.core.errors import ClusterError, RefusedError, UnavailableError
 from stratagem.transport.channel import Channel
 from stratagem.transport.fuzz import fuzz
-from stratagem.transport.keys import Keys, Role, keys_of_environment, make_keys
+from stratagem.transport.keys import Keys, Role, make_keys
 from stratagem.transport.message import Limits, Message, encode
 from stratagem.transport.server import MessageServer, Request
 
@@ -229,15 +229,3 @@ def test_without_keys_only_this_machine() -> None:
     MessageServer("0.0.0.0:0", answer, environ={environment.OPEN_CLUSTER: "1"}).close()
     MessageServer("0.0.0.0:0", answer, keys=KEYS[Role.PS], environ={}).close()
     MessageServer("localhost:0", answer, environ={}).close()
-
-
-def test_keys_come_from_the_environment() -> None:
-    text = KEYS["worker 0"].as_text()
-    assert keys_of_environment({environment.KEYS: text}) == KEYS["worker 0"]
-    assert keys_of_environment({}) is None
-    for damaged in ("{", "{}", text.replace('"worker 0", "secret"', '"worker 1", "secret"'), text.replace("ps", "sp")):
-        with pytest.raises(ClusterError, match="cannot be used"):
-            keys_of_environment({environment.KEYS: damaged})
-    secret = KEYS["worker 0"].secret.decode()
-    assert secret not in repr(KEYS["worker 0"])
-    assert secret not in KEYS[Role.CHIEF].as_text()
