@@ -120,7 +120,7 @@ class Crew(Work):
 
     def _handle(self, event: Event) -> None:
         super()._handle(event)
-        if not self._is_committing:
+        if not self.dispatch.rounds.is_committing:
             self._commits.give_up()  # applied, or broken
 
     def _carry_out(self, instruction: Send | Commit) -> None:
@@ -272,12 +272,11 @@ class Crew(Work):
         job = self._jobs[closure]
         fresh = sorted(missing(job.needs, link.known), key=lambda shared: shared.number)
         gone = [number for number in link.known if number not in self._shared]
-        rounds = self.dispatch.rounds
         fields = {
             "term": self._term,
             "fresh": [(shared.number, shared.to_call) for shared in fresh],
             "forget": gone,
-            "round": None if rounds is None else rounds.round_of(closure),
+            "round": self.dispatch.rounds.round_of(closure),
         }
         data = [job.payload, *(shared.data for shared in fresh)]
         message = Message("run", fields, [np.frombuffer(each, np.uint8) for each in data])

@@ -114,7 +114,7 @@ class Work:
             seconds: How long to wait; None until the cluster says that it will not come.
         """
         with self._changed:
-            return self._changed.wait_for(lambda: holds() and not self._is_committing, seconds)
+            return self._changed.wait_for(lambda: holds() and not self.dispatch.rounds.is_committing, seconds)
 
     def raise_if_broken(self) -> None:
         """Raise the error because of which the cluster can do no more in this term, if there is one."""
@@ -139,10 +139,6 @@ class Work:
             }
 
     # The lock is held in all that follows.
-
-    @property
-    def _is_committing(self) -> bool:
-        return self.dispatch.rounds is not None and self.dispatch.rounds.is_committing
 
     def _is_done(self) -> bool:
         """Return whether all is done; where the open round waits for closures, let it be applied without them."""

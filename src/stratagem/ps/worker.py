@@ -52,16 +52,14 @@ class Worker:
     def __call__(self, request: Request) -> None:
         """Begin to work on a request."""
         request.require(Role.CHIEF)
-        message = request.message
-        match message.kind:
-            case "hello":
-                self._look_at_term(message.fields["term"])
-                request.answer(Message(DONE))
-            case "run":
-                self._look_at_term(message.fields["term"])
-                self._queue.put(lambda: self._run(request))
-            case kind:
-                raise InputError(f"A worker cannot answer {kind!r}.")
+        kind = request.message.kind
+        if kind not in ("hello", "run"):
+            raise InputError(f"A worker cannot answer {kind!r}.")
+        self._look_at_term(request.message.fields["term"])
+        if kind == "hello":
+            request.answer(Message(DONE))
+        else:
+            self._queue.put(functools.partial(self._run, request))
 
     def close(self) -> None:
         """Finish the function that runs, and end."""

@@ -15,7 +15,7 @@ class Rounds:
     https://www.tensorflow.org/api_docs/python/tf/compat/v1/train/SyncReplicasOptimizer
 
     Args:
-        size: How many closures compute at the same values.
+        size: How many closures compute at the same values; None without rounds: then every closure may begin.
         needed: How many contributions end a round; the others are those of backup workers.
 
     Example:
@@ -28,7 +28,7 @@ class Rounds:
         False
     """
 
-    def __init__(self, size: int, needed: int) -> None:
+    def __init__(self, size: int | None = None, needed: int = 1) -> None:
         self.size = size
         self.needed = needed
         self.number = 1
@@ -47,7 +47,7 @@ class Rounds:
     @property
     def admits(self) -> bool:
         """Whether another closure may begin."""
-        return not self.is_committing and self._running + len(self._taken) < self.size
+        return self.size is None or (not self.is_committing and self._running + len(self._taken) < self.size)
 
     @property
     def is_full(self) -> bool:
@@ -64,9 +64,9 @@ class Rounds:
         """Whether all contributions that were taken are applied."""
         return not self._taken and not self.is_committing
 
-    def round_of(self, closure: int) -> int:
-        """Return the round in which a closure in flight has begun."""
-        return self._begun[closure]
+    def round_of(self, closure: int) -> int | None:
+        """Return the round in which a closure in flight has begun; None without rounds."""
+        return self._begun.get(closure)
 
     def give_up(self) -> None:
         """Drop what the open round and the one before were given, and will be: it cannot be applied."""
@@ -76,18 +76,19 @@ class Rounds:
 
     def begin(self, closure: int) -> None:
         """Take note that a closure begins."""
-        self._begun[closure] = self.number
+        if self.size is not None:
+            self._begun[closure] = self.number
 
     def leave(self, closure: int) -> None:
         """Take note that a closure failed or was lost."""
-        del self._begun[closure]
+        self._begun.pop(closure, None)
 
     def take(self, closure: int, contribution: str | None) -> bool:
         """Take the contribution of a closure that has ended; return False where it comes too late."""
-        in_time = self._begun.pop(closure) == self.number
+        in_time = self._begun.pop(closure, None) == self.number
         if contribution is not None and in_time:
             self._taken[closure] = contribution
-        return contribution is None or in_time
+        return self.size is None or contribution is None or in_time
 
     def end(self) -> tuple[str, ...]:
         """End the open round; return its contributions, in the order of their closures, whichever came first."""
@@ -99,4 +100,4 @@ class Rounds:
 
     def holds(self, running: Sequence[int]) -> bool:
         """Return whether a round has no more closures than it may, and no closure but those in flight is known."""
-        return set(self._begun) == set(running) and self._running + len(self._taken) <= self.size
+        return self.size is None or (set(self._begun) == set(running) and self._running + len(self._taken) <= self.size)
