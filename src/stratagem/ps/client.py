@@ -28,7 +28,7 @@ class Servers:
     """All parameter servers of a cluster, as one task sees them. Threads may share it; requests go one after another.
 
     Args:
-        addresses: Of the parameter servers, by index.
+        addresses: Addresses of the parameter servers, by index.
         keys: The keys of this task, or None.
         clock: Where time comes from.
 
@@ -126,7 +126,7 @@ class Servers:
         requests: defaultdict[int, list[tuple[int, str, np.ndarray | None]]] = defaultdict(list)
         for place, (parts, wanted) in enumerate(zip(variables, ids or [None] * len(variables), strict=True)):
             for part, own in zip(parts, ids_by_part(parts, wanted), strict=True):
-                # No rows at all have a shape too: that of the first part's.
+                # The value of no rows at all has a shape, too: the first part tells it.
                 if own is None or len(own) or (part is parts[0] and wanted is not None and not len(wanted)):
                     requests[part.server].append((place, part.name, own))
         answers = self.ask({server: _reading(wanted) for server, wanted in requests.items()})

@@ -1,4 +1,4 @@
-"""Which closure runs on which worker: a pure state machine. Events in, instructions out; it touches nothing else.
+"""Dispatch of closures to workers: a pure state machine. Events in, instructions out; it touches nothing else.
 
 A *closure* is one function to run once, known by a number. It is
 
@@ -12,7 +12,7 @@ A worker that is lost gives its closures back: they run again elsewhere, at leas
 those that are queued are aborted and no other begins; the error is due once nothing is in flight any more
 (https://www.tensorflow.org/api_docs/python/tf/distribute/coordinator/ClusterCoordinator#schedule).
 
-How far workers may run apart is for a bound on staleness to say (`ps.staleness`), or for rounds (`ps.synchronous`).
+A bound on staleness (`ps.staleness`) or rounds (`ps.synchronous`) limit how far workers may run apart.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from stratagem.ps.staleness import Overlaps
 from stratagem.ps.synchronous.rounds import Rounds
 
 MOST_LOSSES: Final = 10
-"""A closure that has lost so many workers is not sent again: it may well be what ends them."""
+"""A closure that has lost so many workers is not sent again: it is probably what ends them."""
 
 STORY_LENGTH: Final = 1000
 """How many events the machine remembers."""
@@ -175,7 +175,7 @@ class Dispatch:
         """How many closures were scheduled, finished, failed, aborted and retried; how many workers were lost; how
         many rounds were applied, and contributions dropped because they came too late."""
         self.story: deque[tuple[Event, list[Instruction]]] = deque(maxlen=STORY_LENGTH)
-        """What happened last, with what was done about it. From its beginning it can be replayed."""
+        """The last events, each with the instructions it led to. Replaying all of them leads to the same state."""
 
     @property
     def running(self) -> int:

@@ -31,9 +31,9 @@ class Link:
 
     Args:
         role: Worker or parameter server.
-        index: Which.
-        planned: Where it was to be.
-        address: Where it is called.
+        index: Its index.
+        planned: The address that the cluster gives for it.
+        address: The address at which it is called.
         call_at: When to say hello, or to try again.
         patience: When it expires, a worker may be looked for elsewhere.
         channel: The connection; None between two.
@@ -65,7 +65,7 @@ class Link:
 
 
 class Links:
-    """All of them. Only the thread that talks may connect and disconnect.
+    """The connections to all tasks. Only the thread that talks to them may connect and disconnect.
 
     Args:
         workers: Addresses of the workers, by index.
@@ -129,7 +129,7 @@ class Links:
         """Give up a connection, and what was known of the task.
 
         Args:
-            link: Which.
+            link: The connection.
             is_lost: Whether the task has gone: it is not called again at once.
         """
         if link.channel is not None:
@@ -147,11 +147,11 @@ class Links:
             self.disconnect(link)
 
     def hear(self, announced: Iterable[tuple[int, str]]) -> None:
-        """Take in where workers say that they are: index and address."""
+        """Note where workers say that they are: index and address."""
         self._announced.update(announced)
 
     def follow(self) -> None:
-        """Call workers that are away in turn where they were to be and where they say that they are."""
+        """Call workers that are away at the planned address and at the announced one, in turn."""
         for index, announced in self._announced.items():
             link = self._links.get((Role.WORKER, index))
             if link is None or link.is_up or not link.patience.expired:

@@ -69,13 +69,13 @@ def apply_remotely(
 def apply_scaled(optimizer: Any, gradients: Sequence[Any], variables: Sequence[Any] | None) -> None:
     """Unscale gradients and send them: `apply` of a `LossScaleOptimizer` on a worker.
 
-    A step with a gradient that is not finite leaves everything as it is, and halves the scale. Of workers that change
-    the scale at one moment the last one's stays: each halves what it has seen, so that two that overflow together
-    halve it once.
+    A step with a gradient that is not finite leaves everything as it is, and halves the scale. If several workers
+    change the scale at one moment, the last value stays: each halves the scale that it has read, so that two workers
+    that overflow together halve it once.
 
     Args:
         optimizer: A `LossScaleOptimizer` round an optimizer of the servers.
-        gradients: Of the scaled loss, one for each variable; None where there is none.
+        gradients: Gradients of the scaled loss, one for each variable; None where there is none.
         variables: Remote variables; None for those that the optimizer was built with.
     """
     finite = optimizer.check_finite(gradients)
@@ -88,13 +88,13 @@ def apply_scaled(optimizer: Any, gradients: Sequence[Any], variables: Sequence[A
 
 
 def weigh(optimizer: Any, rows: int) -> None:
-    """Say how many examples the gradients are the mean of that this program sends: their weight in a round.
+    """Say of how many examples this program's gradients are the mean. It is their weight in a round.
 
     Without it, contributions to a round count alike.
 
     Args:
-        optimizer: What they are applied by. No effect for one that is not on a worker.
-        rows: How many.
+        optimizer: The optimizer that applies them. There is no effect for one that is not on a worker.
+        rows: The number of examples.
     """
     if hasattr(optimizer, "companions"):
         companion_of(optimizer, "rows", (), "float32").assign(jnp.asarray(rows, "float32"))

@@ -22,8 +22,8 @@ class Partitioner:
         """Return the number of parts of each axis.
 
         Args:
-            shape: Of the variable, of rank 1 or more.
-            dtype: Of the variable.
+            shape: Shape of the variable, of rank 1 or more.
+            dtype: Its dtype.
             axis: Which axis to divide.
         """
         raise NotImplementedError
@@ -33,7 +33,7 @@ class FixedShardsPartitioner(Partitioner):
     """Divide into a fixed number of parts, or as many as there are rows.
 
     Args:
-        num_shards: How many, 1 or more.
+        num_shards: Number of parts, 1 or more.
 
     Raises:
         InputError: It is less.
@@ -128,8 +128,8 @@ def count_parts(partitioner: Any, shape: Sequence[int], dtype: Any) -> int:
 
     Args:
         partitioner: Given shape and dtype, returns the parts of each axis; None divides nothing.
-        shape: Of the variable.
-        dtype: Of the variable.
+        shape: Shape of the variable.
+        dtype: Its dtype.
 
     Raises:
         InputError: The partitioner returned something else, or divides another axis.

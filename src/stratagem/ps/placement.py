@@ -33,7 +33,7 @@ class _NewPart:
     """What a server is told of a part.
 
     Args:
-        part: Where it is to live.
+        part: Where it shall live.
         variable: The variable it is of.
         value: Its value; None where that is to be restored.
         slots: Which slots are to be restored too, as `optimizer|number`.
@@ -51,9 +51,8 @@ class Placement:
     Args:
         servers: The servers.
         partitioner: Given shape and dtype, returns into how many parts each axis is divided; None divides nothing.
-        lazy_update_bytes: Of a table larger than this, only the rows with a gradient are updated, whatever the
-            optimizer.
-        begin: Begins another term (`service`) before anything is placed or written, if one is due.
+        lazy_update_bytes: In a table larger than this, only rows with a gradient are updated, whatever the optimizer.
+        begin: Begins another term (`server.service`), if one is due, before anything is placed or written.
     """
 
     def __init__(
@@ -147,7 +146,7 @@ class Placement:
         """Let the servers forget variables, and optimizers with their slots. Nothing may use them any more.
 
         Args:
-            variables: Those that do not live there are ignored.
+            variables: Variables; those that do not live there are ignored.
             optimizers: Keras optimizers.
         """
         with self._lock:
@@ -164,7 +163,7 @@ class Placement:
         self._placed.append(held_elsewhere(variable, RemoteVariable, remote_state(self.residence, parts)))
 
     def name_of(self, optimizer: Any) -> str:
-        """Return the name of an optimizer on the servers, which get to know it, and its slots, when they do not."""
+        """Return the name of an optimizer on the servers; tell them the optimizer and its slots the first time."""
         with self._lock:
             self.make_ready()
             settings = settings_sent(optimizer)

@@ -31,14 +31,14 @@ _GOODBYE_SECONDS: Final = 5.0
 _ANNOUNCE_SECONDS: Final = 2.0
 
 _UNCALLED_SECONDS: Final = 12.0
-"""How long no hello of a chief comes before a worker tells where it is; one comes every 5 s."""
+"""How long a worker waits for the hello of a chief, which comes every 5 s, before it tells where it is."""
 
 
 class Serving:
     """A worker or parameter server, in threads of this process.
 
     Args:
-        task: Which.
+        task: Which task it is.
         address: Where it listens; port 0 takes a free one.
         servers: Addresses of the parameter servers; a parameter server needs none.
         workers: How many workers there are.
@@ -105,7 +105,7 @@ class Serving:
             self._over.wait(_LOOK_SECONDS)
 
     def look_for_chief(self) -> None:
-        """Tell the parameter servers where this worker is, if no chief calls it. They themselves do not move."""
+        """Tell the parameter servers where this worker is, if no chief calls it. (A parameter server never moves.)"""
         if self.task.type == "worker" and self._called.expired:
             where = {"worker": self.task.index, "address": self.address, "life": self._start}
             _tell(self._servers, Message("here", where), self._keys, Deadline(_ANNOUNCE_SECONDS, self._clock))
@@ -126,7 +126,7 @@ class Serving:
             self._service(request)
 
     def _end(self, request: Request) -> None:
-        """Let it be over, unless a chief says so whose term has passed. A short term may never have come here."""
+        """End, unless the term of the chief that says so has passed. (A short term may never have come here.)"""
         if request.message.fields.get("term") in self._service.past_terms:
             raise RefusedError(f"{self.task} was told to end by a chief that another one has followed.")
         request.answer(Message(DONE))
@@ -209,7 +209,7 @@ def end_all(addresses: Mapping[tuple[Role, int], str], keys: Keys | None, term: 
     Args:
         addresses: Where they are, by role and index.
         keys: The keys of the chief.
-        term: That of the chief; tasks that serve another one go on.
+        term: The term of the chief; tasks in another term go on.
     """
     for role in (Role.WORKER, Role.PS):  # workers may still need the servers
         chosen = {key: address for key, address in addresses.items() if key[0] == role}

@@ -1,8 +1,8 @@
 """Keras variables whose values live on parameter servers.
 
 `RemoteVariable` is an ordinary `keras.Variable` to layers, tapes and programs. A program that runs on a worker reads
-all variables it touches in one request and sends all changes in another. What is sent tells what was *done*, not what
-came out, so that workers do not undo one another's work:
+all variables it touches in one request and sends all changes in another. A change says what was *done*, not what came
+out, so that workers do not undo one another's work:
 
 | in the program                          | what is sent        | effect on the server                               |
 | --------------------------------------- | ------------------- | -------------------------------------------------- |
@@ -208,7 +208,7 @@ _POINT: Final = ("iterations", "rate", "counts")
 
 @functools.cache
 def _zeros(shape: tuple[int, ...], dtype: str) -> jax.Array:
-    """Return what a program is given for what it only assigns: the same array in every step (11 MB anew: 2 ms)."""
+    """Return the value of what a program only assigns: the same array in every step (making 11 MB takes 2 ms)."""
     with jax.ensure_compile_time_eval():  # also where a program is being traced
         return jnp.zeros(shape, dtype)
 
@@ -219,8 +219,8 @@ def companion_of(owner: Any, purpose: str, shape: Sequence[int], dtype: str) -> 
     Args:
         owner: A remote variable or optimizer: `companions`, `residence` and `name`.
         purpose: What it is for.
-        shape: Of what is assigned to it.
-        dtype: The same.
+        shape: Shape of what is assigned to it.
+        dtype: Its dtype.
     """
     if purpose not in owner.companions:
         variable = owner if isinstance(owner, keras.Variable) else iterations_variable(owner)

@@ -18,7 +18,7 @@ MOST_QUEUED: Final = 1 << 16
 
 
 class Receiver(Protocol):
-    """Who waits for the result of a function. Called while the work is locked, so it must be short."""
+    """The one who waits for the result of a function. Called while the work is locked, so it must be short."""
 
     def finish(self, value: Any) -> None: ...
     def fail(self, error: BaseException) -> None: ...

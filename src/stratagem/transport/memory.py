@@ -5,8 +5,8 @@ opens it as a file of the owner's process (`/proc/PID/fd/N`). The kernel allows 
 read all memory of the owner, its keys too (ptrace(2), "Ptrace access mode checking"). It has no name in any file
 system: when both tasks have ended, killed or not, it is gone.
 
-Why: pages that were touched before are copied to at the speed of memory. Through a socket the kernel copies twice, and
-into pages that are new each time; with keys all is enciphered and deciphered besides (benchmarks/pull_push.py).
+The reason: copying into pages that were touched before runs at the speed of memory. Through a socket the kernel copies
+twice, into new pages each time, and with keys all bytes are encrypted and decrypted (benchmarks/pull_push.py).
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 HALF: Final = 256 << 20
-"""Bytes for each direction. What does not fit travels; pages that nobody has written to take no memory."""
+"""Bytes for each direction. Arrays that do not fit travel; pages that nobody has written to take no memory."""
 
 _SEALS: Final = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL if sys.platform == "linux" else 0
 _PATH: Final = re.compile(r"/proc/[0-9]{1,10}/fd/[0-9]{1,10}")
 
 _ALIGNMENT: Final = 64
-"""What XLA wants of an array that it uses where it lies. Others it copies (11 MB: 0.6-2 ms)."""
+"""The alignment that XLA needs to use an array where it lies. It copies others (11 MB: 0.6-2 ms)."""
 
 
 class MadeFile(NamedTuple):

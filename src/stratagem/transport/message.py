@@ -73,9 +73,9 @@ class Message:
     Args:
         kind: What is asked for, or answered.
         fields: What JSON can hold.
-        arrays: Numbers. Those of a received message may be read only, and keep its frames alive.
+        arrays: Arrays of numbers. Those of a received message may be read only, and keep its frames alive.
         id: An answer has that of its request.
-        memory: Name of the shared memory for it and its answer; None without one. Of a message that was received.
+        memory: In a received message, the name of the shared memory for it and its answer; None without one.
 
     Example:
         >>> frames = encode(Message("pull", {"names": ["w"]}, [np.arange(3.0)], id=7))
@@ -123,7 +123,7 @@ def decode(
     Args:
         frames: Objects with a buffer.
         limits: What is accepted.
-        memories: Those shared with other tasks, by name.
+        memories: The memories shared with other tasks, by name.
 
     Raises:
         MessageError: It is no message of this version, or beyond the limits.

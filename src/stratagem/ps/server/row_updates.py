@@ -22,7 +22,7 @@ _TRIED_ROWS: Final = 11
 """How many rows the table of a trial has."""
 
 _RATE: Final = 1.0
-"""The learning rate of a trial: so great that also a slight weight decay shows."""
+"""The learning rate of a trial: so great that even a slight weight decay shows."""
 
 
 class RowUpdater:
@@ -31,7 +31,7 @@ class RowUpdater:
     Args:
         updater_of: Returns the optimizer for variables of a number of rows.
         row: The shape of a row.
-        dtype: Of the variables.
+        dtype: The dtype of the variables.
 
     Attributes:
         exact: Whether an update of the rows with a gradient is the update of the whole.
@@ -42,7 +42,7 @@ class RowUpdater:
         self._updater_of = updater_of
         self._new_slots = [np.asarray(slot) for slot in updater_of(_TRIED_ROWS).new_slots()]
         self._by_row = [True, *(slot.shape[:1] == (_TRIED_ROWS,) for slot in self._new_slots)]
-        """Of the value and each slot, whether it has a row for each of the table's."""
+        """Whether the value, and each slot, has a row for each row of the table."""
         self.exact, self.separate = self._tried((_TRIED_ROWS, *row), np.dtype(dtype))
 
     def _tried(self, shape: tuple[int, ...], dtype: np.dtype) -> tuple[bool, bool]:
@@ -70,7 +70,7 @@ class RowUpdater:
         """Return the slots of a table that was never updated.
 
         Args:
-            count: Its rows.
+            count: How many rows it has.
         """
         return [
             np.repeat(slot[:1], count, axis=0) if by_row else slot
@@ -84,9 +84,9 @@ class RowUpdater:
 
         Args:
             value: The table's value.
-            slots: Of the table.
-            ids: Which rows, each once.
-            gradient: For each of them.
+            slots: The table's slots.
+            ids: Numbers of the rows, each once.
+            gradient: The gradient of each of them.
             iterations: Updates before this one.
             rate: The learning rate.
         """

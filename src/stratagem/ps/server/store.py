@@ -79,7 +79,7 @@ class Store:
         lazy: bool = False,
         awaited: Sequence[str] = (),
     ) -> None:
-        """Take a part in. If it is here already it stays as it is: a chief that comes back says everything again.
+        """Take a part in. One that is already here stays as it is: a chief that comes back repeats everything.
 
         Args:
             name: Its name.
@@ -87,7 +87,7 @@ class Store:
             variable: See `StoredPart`; also what follows.
             constraint: The same.
             lazy: The same.
-            awaited: The same. Using the part before these are restored is an error.
+            awaited: The same. Using the part before they are restored is an error.
         """
         with self._lock:
             part = StoredPart(_constant(np.array(value)), variable, constraint, lazy, set(awaited))
@@ -162,12 +162,12 @@ class Store:
 
         Args:
             name: The part.
-            gradient: Of its shape; or with `ids` of some rows, and zero elsewhere.
-            optimizer: Which optimizer.
+            gradient: The gradient of the part; with `ids`, of those rows, and zero elsewhere.
+            optimizer: Name of the optimizer.
             iterations: Updates before this one, as the worker knew them.
             rate: The learning rate.
-            seen: The version that the gradient was computed with, None where nobody knows.
-            ids: Which rows, each once; None for all.
+            seen: The version that the gradient was computed with; None if unknown.
+            ids: Numbers of the rows, each once; None for all.
         """
         part = self._part(name)
         with part.lock:

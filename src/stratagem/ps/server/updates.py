@@ -27,8 +27,8 @@ class Updater:
 
     Args:
         optimizer: Class, configuration and other settings of a Keras optimizer (`compat.optimizer_recipe`).
-        shape: Of the variables.
-        dtype: Of the variables.
+        shape: Shape of the variables.
+        dtype: Their dtype.
         name: The variable's name, by which an optimizer may leave it out of weight decay.
         constraint: A Keras constraint, or None.
         device: Where the program runs.
@@ -64,8 +64,8 @@ class Updater:
 
         Args:
             value: The variable's value.
-            gradient: Of the same shape.
-            slots: Of the variable.
+            gradient: The gradient, of the same shape.
+            slots: The slots of the variable.
             iterations: Updates before this one.
             rate: The learning rate.
         """

@@ -14,7 +14,7 @@ class Commits:
     """One round at a time is applied, by all servers.
 
     Args:
-        term: The term (`service`) that they are asked in.
+        term: The term (`server.service`) in which the servers are asked.
         servers: Indices of the parameter servers.
         clock: Where time comes from.
     """

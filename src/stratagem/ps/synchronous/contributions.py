@@ -47,7 +47,10 @@ class Contribution:
     """What one run of a function gives to a round.
 
     Args:
-        round: Which.
+        round: Number of the round.
+        name: Its name; no other contribution has it.
+        weight: Weight of its gradients in their mean.
+        changes: What it changes.
     """
 
     round: int
@@ -77,7 +80,7 @@ class Contribution:
         self.weight = weight
 
     def give(self, servers: Servers) -> str | None:
-        """Send it to the servers; return its name, or None where there is nothing to give."""
+        """Send it to the servers; return its name, or None if there is nothing to give."""
         if not self.changes:
             return None
         servers.change(self.changes, {"round": self.round, "contribution": self.name, "weight": self.weight})
@@ -99,7 +102,7 @@ _Done: TypeAlias = Mapping[_Key, _Given]
 
 
 class Contributions:
-    """Those that a server holds in one term. Every method may be called by several threads at once.
+    """The contributions that a server holds in one term. Several threads may call any method at once.
 
     Args:
         change: Makes changes: operations and their arrays (`server.store`).
@@ -116,14 +119,14 @@ class Contributions:
     def hold(
         self, round: int, name: str, weight: float, operations: Sequence[Operation], arrays: Sequence[np.ndarray]
     ) -> None:
-        """Hold a contribution until its round is applied; drop it where that has been.
+        """Hold a contribution until its round is applied; drop it if that has already happened.
 
         Args:
             round: The round it is for.
-            name: How the chief calls it.
-            weight: Of its gradients, in their mean.
-            operations: Each with `together`.
-            arrays: Theirs.
+            name: Its name, by which the chief refers to it.
+            weight: Weight of its gradients in their mean.
+            operations: Its operations, each with `together`.
+            arrays: Their arrays.
         """
         done = _done(float(weight), operations, arrays)
         with self._lock:
@@ -131,13 +134,13 @@ class Contributions:
                 self._held[round][name] = done
 
     def apply(self, round: int, names: Sequence[str]) -> None:
-        """Make one change of contributions, and drop all others to the round and to those before. Twice is once.
+        """Make one change of contributions; drop all others to this round and earlier ones. A second call does nothing.
 
         Args:
-            round: Which.
-            names: Those that count, in the order in which they are summed.
+            round: Number of the round.
+            names: The contributions that count, in the order in which they are summed.
         """
-        with self._lock:  # also while it is applied: who asks again waits for it
+        with self._lock:  # also while it is applied: a second request waits for the first
             if round <= self._applied:
                 return
             held = self._held[round]
@@ -174,7 +177,7 @@ def combined(contributions: Sequence[_Done]) -> tuple[list[Operation], list[np.n
 
 
 def _seen_by_all(group: Sequence[_Given]) -> int | None:
-    """Return the version of a part that the oldest gradient was computed with, where all tell."""
+    """Return the version of a part that the oldest gradient was computed with; None unless all tell theirs."""
     versions = [given.operation["seen"] for given in group if given.operation.get("seen") is not None]
     return min(versions) if len(versions) == len(group) else None
 

@@ -32,7 +32,7 @@ class Rounds:
         self.size = size
         self.needed = needed
         self.number = 1
-        """Of the open round."""
+        """Number of the open round."""
         self.is_committing = False
         """Whether the servers apply the round before; until they have, no closure may read."""
         self._begun: dict[int, int] = {}
@@ -69,7 +69,7 @@ class Rounds:
         return self._begun.get(closure)
 
     def give_up(self) -> None:
-        """Drop what the open round and the one before were given, and will be: it cannot be applied."""
+        """Drop the contributions to the open round and to the one before, as these cannot be applied."""
         self._taken.clear()
         self.number += 1
         self.is_committing = False
@@ -84,7 +84,7 @@ class Rounds:
         self._begun.pop(closure, None)
 
     def take(self, closure: int, contribution: str | None) -> bool:
-        """Take the contribution of a closure that has ended; return False where it comes too late."""
+        """Take the contribution of a closure that has ended; return False if it comes too late."""
         in_time = self._begun.pop(closure, None) == self.number
         if contribution is not None and in_time:
             self._taken[closure] = contribution
