@@ -43,7 +43,7 @@ placement.place(variables)
 sgd = placement.name_of(keras.optimizers.SGD(0.01))
 
 everything = [variable.parts for variable in variables]
-op, more = ("apply", {"optimizer": sgd, "iterations": 0, "rate": 0.01}) if "apply" in sys.argv else ("set", None)
+op, more = ("apply", {"optimizer": sgd, "iterations": 0, "rate": 0.01}) if "apply" in sys.argv else ("set", {})
 while True:
     for _ in range(turns.steps):
         pulled = servers.read(everything)
