@@ -19,9 +19,10 @@ from turns import Turns
 import stratagem
 from stratagem import keras
 from stratagem.cluster.spec import Task
-from stratagem.ps.client import Change, Servers
+from stratagem.ps.changes import Change
+from stratagem.ps.client import Servers
 from stratagem.ps.placement import Placement
-from stratagem.ps.server import Serving
+from stratagem.ps.serving import Serving
 from stratagem.transport.keys import Keys
 from stratagem.transport.memory import SharedMemory
 
@@ -42,7 +43,7 @@ placement.place(variables)
 sgd = placement.name_of(keras.optimizers.SGD(0.01))
 
 everything = [variable.parts for variable in variables]
-op, more = ("apply", {"optimizer": sgd, "iterations": 0, "rate": 0.01}) if "apply" in sys.argv else ("set", None)
+op, more = ("apply", {"optimizer": sgd, "iterations": 0, "rate": 0.01}) if "apply" in sys.argv else ("set", {})
 while True:
     for _ in range(turns.steps):
         pulled = servers.read(everything)

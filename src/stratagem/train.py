@@ -50,5 +50,5 @@ def __getattr__(name: str) -> Any:
     if name in MESSAGES:
         return message(name)
     if name == "Server":  # needs ZeroMQ, which most programs do without
-        return importlib.import_module("stratagem.ps.server").Server
+        return importlib.import_module("stratagem.ps.serving").Server
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""Parameter servers: variables that live in tasks of their own, workers that compute, a chief that hands out work."""
+"""Parameter servers: variables that live in their own tasks, workers that compute, a chief that hands out work."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ for _package in ("cloudpickle", "ml_dtypes", "zmq"):
         raise ImportError(
             explain(
                 f"Parameter servers need the package {_package!r}, which is not installed.",
-                "The tasks of the cluster could not talk to each other.",
                 "pip install 'stratagem[ps]'",
             )
         )

@@ -1,4 +1,4 @@
-"""When a term of the cluster begins (`service` says what a term is)."""
+"""Terms of the cluster: when another one begins (`server.service` explains the word)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Terms:
     def begin_if_lost(self, placement: Placement) -> None:
         """Begin a term, in which all variables are to be restored, if a server was lost in this one.
 
-        Only once the program was told so: it must not take the new values for those that it had.
+        The program must have been told of the loss: it must not take the new values for its old ones.
 
         Raises:
             UnavailableError: A server could not be reached.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import keras
 from keras.src.backend.common.stateless_scope import get_stateless_scope
@@ -15,6 +15,9 @@ _WHOLE_GRADIENT: Final = ("clipnorm", "clipvalue", "global_clipnorm", "loss_scal
 """Settings that need whole gradients, which parts do not see: workers apply them."""
 
 
+Recipe: TypeAlias = tuple[type, dict[str, Any], dict[str, Any]]
+"""What makes an optimizer: its class, its configuration, and attributes that this lacks."""
+
 _OF_A_PROCESS: Final = ("_value", "_initializer")
 """Attributes of a variable that mean nothing elsewhere."""
 
@@ -24,7 +27,7 @@ def innermost_scope() -> Any:
     return get_stateless_scope()
 
 
-def optimizer_recipe(optimizer: Any) -> tuple[type, dict[str, Any], dict[str, Any]]:
+def optimizer_recipe(optimizer: Any) -> Recipe:
     """Return what makes an optimizer that updates as this one does, once gradients are clipped."""
     kind, config, more = _recipe(optimizer)
     config.update({name: None for name in _WHOLE_GRADIENT if name in config})
@@ -43,8 +46,13 @@ def optimizer_settings(optimizer: Any) -> tuple[Any, Any, Any, list[Any]]:
 
 def set_counters(optimizer: Any, iterations: Any, rate: Any) -> None:
     """Let an optimizer count, and take its learning rate, elsewhere."""
-    object.__setattr__(optimizer, "_iterations", iterations)
-    object.__setattr__(optimizer, "_learning_rate", rate)
+    set_untracked(optimizer, _iterations=iterations, _learning_rate=rate)
+
+
+def set_untracked(optimizer: Any, **attributes: Any) -> None:
+    """Set attributes of an optimizer without telling Keras, which would take variables for the optimizer's own."""
+    for name, value in attributes.items():
+        object.__setattr__(optimizer, name, value)
 
 
 def scaling_settings(optimizer: Any) -> tuple[dict[str, Any], Any, Any]:
@@ -56,21 +64,14 @@ def scaling_settings(optimizer: Any) -> tuple[dict[str, Any], Any, Any]:
     """
     if not optimizer.built:
         raise UsageError(
-            "A LossScaleOptimizer that is not built is used in a scheduled function.",
-            "Its scale is a variable that all workers share, and there is none yet.",
+            "A LossScaleOptimizer that is not built is used in a scheduled function; it has no scale to share yet.",
             "Write optimizer.build(model.trainable_variables) before.",
         )
     config = {name: getattr(optimizer, name) for name in ("initial_scale", "dynamic_growth_steps", "name")}
     return config, optimizer.dynamic_scale, optimizer.step_counter
 
 
-def set_scaling(optimizer: Any, scale: Any, counter: Any) -> None:
-    """Let a `LossScaleOptimizer` keep its scale and its count elsewhere."""
-    for name, value in (("dynamic_scale", scale), ("step_counter", counter), ("built", True)):
-        object.__setattr__(optimizer, name, value)
-
-
-def _recipe(optimizer: Any) -> tuple[type, dict[str, Any], dict[str, Any]]:
+def _recipe(optimizer: Any) -> Recipe:
     with warnings.catch_warnings():  # Keras 3.15 reads the learning rate by np.array, which NumPy 2 deprecates
         warnings.simplefilter("ignore", DeprecationWarning)
         config = optimizer.get_config()
@@ -84,12 +85,12 @@ def settings_sent(optimizer: Any) -> dict[str, Any]:
     return _recipe(optimizer)[1]
 
 
-def accumulates(recipe: tuple[type, dict[str, Any], dict[str, Any]]) -> bool:
+def accumulates(recipe: Recipe) -> bool:
     """Whether an optimizer adds up the gradients of several steps before it updates anything."""
     return bool(recipe[1].get("gradient_accumulation_steps"))
 
 
-def fresh_optimizer(recipe: tuple[type, dict[str, Any], dict[str, Any]]) -> Any:
+def fresh_optimizer(recipe: Recipe) -> Any:
     """Return an optimizer that was built with no variables yet."""
     kind, config, more = recipe
     optimizer = kind.from_config(config)
@@ -193,8 +194,14 @@ def described(variable: keras.Variable) -> dict[str, Any]:
     return {name: value for name, value in vars(variable).items() if name.startswith("_") and name not in _OF_A_PROCESS}
 
 
-def variable_like(description: Mapping[str, Any], kind: type[HeldElsewhere], more: Mapping[str, Any]) -> Any:
-    """Return a variable made of a description, of a class that holds no value."""
+def variable_like(description: Mapping[str, Any], kind: type[keras.Variable], more: Mapping[str, Any]) -> Any:
+    """Return a variable made of a description.
+
+    Args:
+        description: What `described` returned.
+        kind: Its class.
+        more: Attributes to set.
+    """
     variable = object.__new__(kind)
     variable.__dict__.update(description, **more)
     return variable
@@ -207,9 +214,7 @@ def value_held(variable: keras.Variable) -> Any:
 
 def plain_variable_like(description: Mapping[str, Any], value: Any) -> keras.Variable:
     """Return an ordinary variable made of a description, with a value."""
-    variable = object.__new__(keras.Variable)
-    variable.__dict__.update(description, _value=value, _initializer=None)
-    return variable
+    return variable_like(description, keras.Variable, {"_value": value, "_initializer": None})
 
 
 def describe_container(value: Any) -> tuple[dict[str, Any], list[Any]] | None:

@@ -1,9 +1,7 @@
-"""What the user schedules functions with, and what they get for it."""
+"""`ClusterCoordinator`, with which the user schedules functions, and what these return."""
 
 from __future__ import annotations
 
-import enum
-import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Final
 
@@ -14,10 +12,12 @@ from stratagem.core.errors import CancelledError, InputError, UsageError
 from stratagem.core.log import announce_once
 from stratagem.program.captured_names import captured_by
 from stratagem.program.untraced import AdvancedByPython, leave_tracing
-from stratagem.ps.coordinator_thread import Crew, Job
+from stratagem.ps.coordinator_thread import Crew
 from stratagem.ps.pickling import SharedValue, dumps
 from stratagem.ps.placement import Placement
+from stratagem.ps.shared import Shared
 from stratagem.ps.task import ClosesWhenDropped, current_task
+from stratagem.ps.work import Job
 
 _MOST_FUNCTIONS: Final = 128
 """How many functions workers keep. A program that makes a new one for each call must not fill their memory."""
@@ -26,18 +26,12 @@ _MOST_IN_A_ROW: Final = 5
 """After a function was sent so many times in a row, a line says so."""
 
 
-class _Status(enum.Enum):
-    NOT_READY = "NOT_READY"
-    READY = "READY"
-    ABORTED = "ABORTED"
-
-
 class RemoteValue:
     """What a scheduled function will have returned (`tf.distribute.coordinator.RemoteValue`)."""
 
     def __init__(self, crew: Crew) -> None:
         self._crew = crew
-        self._status = _Status.NOT_READY
+        self._is_over = self._is_aborted = False
         self._value: Any = None
         self._error: BaseException | None = None
 
@@ -56,23 +50,22 @@ class RemoteValue:
             TimeoutError: It is not there in time.
             Exception: What the function raised.
         """
-        if not self._crew.wait_for(lambda: self._status is not _Status.NOT_READY, timeout):
+        if not self._crew.wait_for(self.done, timeout):
             raise TimeoutError(f"The function has not ended within {timeout:g} s.")
         if self._error is not None:
             self._crew.tell(self._error)
             raise self._error
-        if self._status is _Status.ABORTED:
+        if self._is_aborted:
             self._crew.raise_if_broken()
             raise CancelledError(
-                "The function was not run, or given up.",
-                "Another scheduled function failed first.",
+                "Another scheduled function failed first: this one was not run, or was given up.",
                 "See the error that coordinator.join() raises.",
             )
         return self._value
 
     def done(self) -> bool:
         """Return whether the result is there, or cannot come; `fetch` may still wait while its round is applied."""
-        return self._status is not _Status.NOT_READY
+        return self._is_over
 
     def get(self, timeout: float | None = None) -> Any:
         """Wait for the result, as `fetch`; arrays as JAX arrays."""
@@ -82,13 +75,13 @@ class RemoteValue:
 
     # The receiver's part: called by the crew.
     def finish(self, value: Any) -> None:
-        self._status, self._value = _Status.READY, value
+        self._value, self._is_over = value, True
 
     def fail(self, error: BaseException) -> None:
-        self._status, self._error = _Status.ABORTED, error
+        self._error, self._is_over = error, True
 
     def abort(self) -> None:
-        self._status = _Status.ABORTED
+        self._is_aborted = self._is_over = True
 
     def __reduce__(self) -> Any:
         raise InputError(
@@ -106,8 +99,7 @@ class PerWorkerValues(SharedValue):
 
     def __init__(self, coordinator: ClusterCoordinator, make: Callable[[], Any]) -> None:
         self._coordinator = coordinator
-        self.number = coordinator._share(make)
-        weakref.finalize(self, coordinator._crew.forget, self.number)
+        self.shared = coordinator._share(make, to_call=True)
 
 
 PerWorkerValue = PerWorkerValues
@@ -203,7 +195,6 @@ class ClusterCoordinator:
         if not isinstance(strategy, HasWorkers):
             raise UsageError(
                 f"ClusterCoordinator was given a {type(strategy).__name__}.",
-                "It has no workers that run functions one by one.",
                 "Give it a stratagem.ParameterServerStrategy.",
             )
         if strategy.coordinator is None:
@@ -237,13 +228,12 @@ class ClusterCoordinator:
         if not callable(fn):
             raise UsageError(
                 f"coordinator.schedule was given {fn!r}, which is no function.",
-                "A worker has nothing to run.",
                 "Write coordinator.schedule(step, args=(iterator,)), not coordinator.schedule(step(iterator)).",
             )
         function = self._shared_function(fn)
         payload, needs = dumps((function, tuple(args or ()), dict(kwargs or {})), self.strategy.placement)
         value = RemoteValue(self._crew)
-        self._crew.schedule(Job(payload, frozenset(needs), value))
+        self._crew.schedule(Job(payload, needs, value))
         return value
 
     def prepare(self, fn: Callable[..., Any]) -> None:
@@ -252,9 +242,7 @@ class ClusterCoordinator:
 
     def forget(self, fn: Callable[..., Any]) -> None:
         """Let workers forget a function that is not scheduled any more, with what it compiled there."""
-        known = self._functions.pop(fn if isinstance(fn, Hashable) else id(fn), None)
-        if known is not None:
-            self._crew.forget(known.number)
+        self._functions.pop(_key(fn), None)
 
     def join(self) -> None:
         """Wait until all scheduled functions have run; raises what `schedule` raises."""
@@ -315,34 +303,30 @@ class ClusterCoordinator:
         counts["bytes sent"] += sent
         return {**counts, **residence.servers.report()}
 
-    def _share(self, make: Callable[[], Any]) -> int:
-        data, needs = dumps(make, self.strategy.placement)
-        return self._crew.share(data, frozenset(needs), to_call=True)
+    def _share(self, value: Any, *, to_call: bool) -> Shared:
+        return self._crew.share(*dumps(value, self.strategy.placement), to_call=to_call)
 
     def _shared_function(self, fn: Callable[..., Any]) -> _SharedFunction:
-        key = fn if isinstance(fn, Hashable) else id(fn)
-        known = self._functions.pop(key, None)
-        if known is not None and not known.is_current():
-            self._crew.forget(known.number)
-            known = self._sent(fn, known.in_a_row + 1)
-        elif known is None:
-            known = self._sent(fn, 0)
-        else:
+        """Return a function as workers hold it, and share it with them if it is not there as it is now."""
+        known = self._functions.pop(_key(fn), None)
+        if known is not None and known.is_current():
             known.in_a_row = 0
-        self._functions[key] = known  # last: most recently used
+        else:
+            in_a_row = 0 if known is None else known.in_a_row + 1
+            if in_a_row == _MOST_IN_A_ROW:
+                announce_once(
+                    f"coordinator.schedule has sent {getattr(fn, '__qualname__', fn)} to the workers {in_a_row} times "
+                    "in a row, as what it refers to changes from call to call. Give what changes as an argument."
+                )
+            known = _SharedFunction(fn, self._share(fn, to_call=False), in_a_row)
+        self._functions[_key(fn)] = known  # last: most recently used
         if len(self._functions) > _MOST_FUNCTIONS:
-            self._crew.forget(self._functions.pop(next(iter(self._functions))).number)
+            del self._functions[next(iter(self._functions))]
         return known
 
-    def _sent(self, fn: Callable[..., Any], in_a_row: int) -> _SharedFunction:
-        """Share a function as it is now with the workers."""
-        if in_a_row == _MOST_IN_A_ROW:
-            announce_once(
-                f"coordinator.schedule has sent {getattr(fn, '__qualname__', fn)} to the workers {in_a_row} times in a "
-                "row, as what it refers to changes from call to call. Give what changes as an argument."
-            )
-        data, needs = dumps(fn, self.strategy.placement)
-        return _SharedFunction(fn, self._crew.share(data, frozenset(needs), to_call=False), in_a_row)
+
+def _key(fn: Callable[..., Any]) -> Any:
+    return fn if isinstance(fn, Hashable) else id(fn)
 
 
 class _SharedFunction(SharedValue):
@@ -350,13 +334,13 @@ class _SharedFunction(SharedValue):
 
     Args:
         function: The function.
-        number: By which workers know it.
+        shared: What workers hold.
         in_a_row: How often it was sent since it was last scheduled unchanged.
     """
 
-    def __init__(self, function: Callable[..., Any], number: int, in_a_row: int) -> None:
+    def __init__(self, function: Callable[..., Any], shared: Shared, in_a_row: int) -> None:
         self.function = function  # while it is known, no other has its id
-        self.number = number
+        self.shared = shared
         self.in_a_row = in_a_row
         self._guards = captured_by(function)  # after it was sent, which moves variables and builds optimizers
         self._facts = self._guards.facts()

@@ -1,4 +1,4 @@
-"""Which closure runs on which worker: a pure state machine. Events in, instructions out; it touches nothing else.
+"""Dispatch of closures to workers: a pure state machine. Events in, instructions out; it touches nothing else.
 
 A *closure* is one function to run once, known by a number. It is
 
@@ -12,7 +12,7 @@ A worker that is lost gives its closures back: they run again elsewhere, at leas
 those that are queued are aborted and no other begins; the error is due once nothing is in flight any more
 (https://www.tensorflow.org/api_docs/python/tf/distribute/coordinator/ClusterCoordinator#schedule).
 
-How far workers may run apart is for `ps.staleness` to say: a bound on staleness, or rounds.
+A bound on staleness (`ps.staleness`) or rounds (`ps.synchronous`) limit how far workers may run apart.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from stratagem.core.errors import UnavailableError
-from stratagem.ps.staleness import Overlaps, Rounds
+from stratagem.ps.staleness import Overlaps
+from stratagem.ps.synchronous.rounds import Rounds
 
 MOST_LOSSES: Final = 10
-"""A closure that has lost so many workers is not sent again: it may well be what ends them."""
+"""A closure that has lost so many workers is not sent again: it is probably what ends them."""
 
 STORY_LENGTH: Final = 1000
 """How many events the machine remembers."""
@@ -147,7 +148,7 @@ class Dispatch:
         depth: How many closures a worker may have at once. With more than one, a closure may wait behind a slow one
             while another worker is free.
         max_staleness: How many others may overlap a closure; None for any number.
-        rounds: The rounds of the synchronous mode, or None.
+        rounds: The rounds of the synchronous mode; None without.
 
     Example:
         >>> dispatch = Dispatch(depth=1)
@@ -160,7 +161,7 @@ class Dispatch:
     def __init__(self, depth: int = 1, max_staleness: int | None = None, rounds: Rounds | None = None) -> None:
         self.depth = depth
         self.overlaps = Overlaps(max_staleness)
-        self.rounds = rounds
+        self.rounds = rounds or Rounds()
         self.queued: deque[int] = deque()
         self.in_flight: dict[int, set[int]] = {}
         """What each worker that is up has been sent."""
@@ -174,7 +175,7 @@ class Dispatch:
         """How many closures were scheduled, finished, failed, aborted and retried; how many workers were lost; how
         many rounds were applied, and contributions dropped because they came too late."""
         self.story: deque[tuple[Event, list[Instruction]]] = deque(maxlen=STORY_LENGTH)
-        """What happened last, with what was done about it. From its beginning it can be replayed."""
+        """The last events, each with the instructions it led to. Replaying all of them leads to the same state."""
 
     @property
     def running(self) -> int:
@@ -184,21 +185,17 @@ class Dispatch:
     @property
     def is_idle(self) -> bool:
         """Whether every closure has run, failed or was aborted, and every round is applied."""
-        return not self.queued and not self.running and self._is_applied
+        return not self.queued and not self.running and self.rounds.is_applied
 
     @property
     def due(self) -> BaseException | None:
         """The error that the user is to be told now: nothing is left running."""
-        return self.error if self.running == 0 and self._is_applied else None
+        return self.error if self.running == 0 and self.rounds.is_applied else None
 
     @property
     def waits_for_more(self) -> bool:
         """Whether the open round has contributions, and only further closures, or `Awaited`, will end it."""
-        return not self.queued and self.rounds is not None and self.rounds.is_short
-
-    @property
-    def _is_applied(self) -> bool:
-        return self.rounds is None or self.rounds.is_applied
+        return not self.queued and self.rounds.is_short
 
     def handle(self, event: Event) -> list[Instruction]:
         """Take in what happened; return what to do.
@@ -229,8 +226,7 @@ class Dispatch:
                 self._end(worker, closure, event)
                 self.counts["finished"] += 1
                 self.overlaps.end(closure)
-                if self.rounds is not None:
-                    self.counts["dropped"] += not self.rounds.take(closure, contribution)
+                self.counts["dropped"] += not self.rounds.take(closure, contribution)
             case Failed(worker, closure, error):
                 self._end(worker, closure, event)
                 self.counts["failed"] += 1
@@ -239,8 +235,7 @@ class Dispatch:
             case Broken(error):
                 self.broken = True
                 self.error = None  # it comes before an error of a closure, which may be its consequence
-                if self.rounds is not None:
-                    self.rounds.give_up()
+                self.rounds.give_up()
                 return self._stop(error)
             case Forsaken(error):
                 return self._stop(error)
@@ -249,16 +244,14 @@ class Dispatch:
                 self.in_flight, self.error, self.broken = {}, None, False
                 for closure in under_way:
                     self._leave(closure)
-                if self.rounds is not None:
-                    self.rounds.give_up()
+                self.rounds.give_up()
                 return self._abort([*under_way, *self._emptied()])
             case Raised():
                 self._require(self.due is not None, event)
                 if not self.broken:
                     self.error = None
             case Committed():
-                self._require(self.rounds is not None and self.rounds.is_committing, event)
-                assert self.rounds is not None
+                self._require(self.rounds.is_committing, event)
                 self.rounds.is_committing = False
                 self.counts["rounds"] += 1
             case Awaited():
@@ -273,8 +266,7 @@ class Dispatch:
     def _leave(self, closure: int) -> None:
         """Take note that a closure is in flight no more, and has done nothing."""
         self.overlaps.end(closure)
-        if self.rounds is not None:
-            self.rounds.leave(closure)
+        self.rounds.leave(closure)
 
     def _give_back(self, worker: int) -> list[Instruction]:
         """Queue again what a lost worker had, before all else and in order; or give up."""
@@ -313,7 +305,7 @@ class Dispatch:
 
     def _commit(self, *, awaited: bool) -> list[Instruction]:
         """End the open round when it has enough contributions, or will get no more."""
-        if self.rounds is None or self.rounds.is_committing:
+        if self.rounds.is_committing:
             return []
         stopped = self.error is not None and self.running == 0
         if not (self.rounds.is_full or (self.waits_for_more and (awaited or stopped))):
@@ -321,7 +313,7 @@ class Dispatch:
         return [Commit(self.rounds.number, self.rounds.end())]
 
     def _may_begin(self) -> bool:
-        return self.overlaps.admits and (self.rounds is None or self.rounds.admits)
+        return self.overlaps.admits and self.rounds.admits
 
     def _send(self) -> list[Instruction]:
         """Send what is queued to workers that have least to do; of several, to the one that has waited longest."""
@@ -333,8 +325,7 @@ class Dispatch:
             closure = self.queued.popleft()
             self.in_flight[worker] = self.in_flight.pop(worker) | {closure}  # now the last in the dict's order
             self.overlaps.begin(closure)
-            if self.rounds is not None:
-                self.rounds.begin(closure)
+            self.rounds.begin(closure)
             instructions.append(Send(worker, closure))
         return instructions
 
@@ -352,7 +343,7 @@ class Dispatch:
             "a worker has no more than it may": all(len(each) <= self.depth for each in self.in_flight.values()),
             "nothing waits while a worker is free": not (self.queued and free and self._may_begin()),
             "no closure overlaps more than it may": self.overlaps.holds(running),
-            "rounds are of closures in flight": self.rounds is None or self.rounds.holds(running),
+            "rounds are of closures in flight": self.rounds.holds(running),
             "after an error nothing is queued": self.error is None or not self.queued,
             "losses are of closures that are known": set(self.losses) <= set(known),
             "what is broken has an error": not self.broken or self.error is not None,

@@ -31,16 +31,15 @@ class Link:
 
     Args:
         role: Worker or parameter server.
-        index: Which.
-        planned: Where it was to be.
-        address: Where it is called.
+        index: Its index.
+        planned: The address that the cluster gives for it.
+        address: The address at which it is called.
         call_at: When to say hello, or to try again.
         patience: When it expires, a worker may be looked for elsewhere.
         channel: The connection; None between two.
         is_up: Whether it has answered.
         sent: Closures by the numbers of their requests.
         known: Numbers of the shared values that it has.
-        forget: Numbers of those that it need not keep.
     """
 
     role: Role
@@ -53,7 +52,6 @@ class Link:
     is_up: bool = False
     sent: dict[int, int] = field(default_factory=dict)
     known: set[int] = field(default_factory=set)
-    forget: list[int] = field(default_factory=list)
 
     @property
     def name(self) -> str:
@@ -67,7 +65,7 @@ class Link:
 
 
 class Links:
-    """All of them. Only the thread that talks may connect and disconnect.
+    """The connections to all tasks. Only the thread that talks to them may connect and disconnect.
 
     Args:
         workers: Addresses of the workers, by index.
@@ -131,7 +129,7 @@ class Links:
         """Give up a connection, and what was known of the task.
 
         Args:
-            link: Which.
+            link: The connection.
             is_lost: Whether the task has gone: it is not called again at once.
         """
         if link.channel is not None:
@@ -140,7 +138,7 @@ class Links:
             link.channel.close()
         link.channel, link.is_up = None, False
         link.call_at = Deadline(_RETRY_SECONDS if is_lost else 0.0, self._clock)
-        link.sent, link.known, link.forget = {}, set(), []
+        link.sent, link.known = {}, set()
         link.patience = Deadline(_TRY_SECONDS, self._clock)
 
     def disconnect_all(self) -> None:
@@ -149,11 +147,11 @@ class Links:
             self.disconnect(link)
 
     def hear(self, announced: Iterable[tuple[int, str]]) -> None:
-        """Take in where workers say that they are: index and address."""
+        """Note where workers say that they are: index and address."""
         self._announced.update(announced)
 
     def follow(self) -> None:
-        """Call workers that are away in turn where they were to be and where they say that they are."""
+        """Call workers that are away at the planned address and at the announced one, in turn."""
         for index, announced in self._announced.items():
             link = self._links.get((Role.WORKER, index))
             if link is None or link.is_up or not link.patience.expired:

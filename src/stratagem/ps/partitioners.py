@@ -1,4 +1,4 @@
-"""How many parameter servers share a variable (`tf.distribute.experimental.partitioners`).
+"""Partitioners: how many parameter servers share a variable (`tf.distribute.experimental.partitioners`).
 
 Only the first axis is divided. Source of the rules:
 https://www.tensorflow.org/api_docs/python/tf/distribute/experimental/partitioners
@@ -22,8 +22,8 @@ class Partitioner:
         """Return the number of parts of each axis.
 
         Args:
-            shape: Of the variable, of rank 1 or more.
-            dtype: Of the variable.
+            shape: Shape of the variable, of rank 1 or more.
+            dtype: Its dtype.
             axis: Which axis to divide.
         """
         raise NotImplementedError
@@ -33,7 +33,7 @@ class FixedShardsPartitioner(Partitioner):
     """Divide into a fixed number of parts, or as many as there are rows.
 
     Args:
-        num_shards: How many, 1 or more.
+        num_shards: Number of parts, 1 or more.
 
     Raises:
         InputError: It is less.
@@ -128,8 +128,8 @@ def count_parts(partitioner: Any, shape: Sequence[int], dtype: Any) -> int:
 
     Args:
         partitioner: Given shape and dtype, returns the parts of each axis; None divides nothing.
-        shape: Of the variable.
-        dtype: Of the variable.
+        shape: Shape of the variable.
+        dtype: Its dtype.
 
     Raises:
         InputError: The partitioner returned something else, or divides another axis.
@@ -152,5 +152,5 @@ def _only(shape: Sequence[int], axis: int, parts: int) -> list[int]:
 
 def _positive(name: str, value: int) -> int:
     if value < 1:
-        raise InputError(f"{name} is {value}.", "No variable could be divided.", f"Write {name}=1 or more.")
+        raise InputError(f"{name} is {value}.", f"Write {name}=1 or more.")
     return value

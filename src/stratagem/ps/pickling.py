@@ -1,8 +1,8 @@
-"""How functions travel from the chief to workers: Keras objects by their parts, variables by where they live.
+"""Pickling of functions for workers: Keras objects by their attributes, variables by where they live.
 
-A function drags along what it refers to: models, optimizers, metrics. Keras's own pickling would save and load a whole
+A function takes along what it refers to: models, optimizers, metrics. Keras's own pickling would save and load a whole
 archive, and make new variables. Here an object travels by its attributes, and all copies of a variable, in all
-functions a worker gets, are one variable:
+functions that a worker gets, are one variable:
 
 | what                       | becomes on the worker                                                          |
 | -------------------------- | ------------------------------------------------------------------------------ |
@@ -36,7 +36,7 @@ import numpy as np
 
 from stratagem.core.errors import UsageError
 from stratagem.program.captured_names import captured_by
-from stratagem.ps.client import Location
+from stratagem.ps.changes import Location
 from stratagem.ps.compat import (
     HeldElsewhere,
     describe_container,
@@ -48,14 +48,15 @@ from stratagem.ps.compat import (
     plain_variable_like,
     scaling_settings,
     set_counters,
-    set_scaling,
+    set_untracked,
     value_held,
     variable_like,
 )
+from stratagem.ps.optimizers import apply_remotely, apply_scaled
 from stratagem.ps.placement import Placement
-from stratagem.ps.scaling import apply_scaled
+from stratagem.ps.shared import Shared
 from stratagem.ps.task import current_task
-from stratagem.ps.variables import RemoteVariable, apply_remotely, is_seed, remote_state
+from stratagem.ps.variables import RemoteVariable, is_seed, remote_state
 
 _STREAM: Final = 0x9E3779B9
 """As in `mesh.variable_policies`: multiples of it differ in many bits."""
@@ -73,9 +74,9 @@ _IMPORTED: Final = frozenset({*sys.stdlib_module_names, "stratagem", "keras", "j
 
 
 class SharedValue:
-    """A value that workers hold under a number, made on each when it is first needed there."""
+    """Stands for a value that workers hold, made on each when it is first needed there."""
 
-    number: int
+    shared: Shared
 
 
 class _Pickler(cloudpickle.Pickler):
@@ -85,17 +86,17 @@ class _Pickler(cloudpickle.Pickler):
         super().__init__(file, protocol=pickle.HIGHEST_PROTOCOL)
         self._placement = placement
         self._modules = modules
-        self.needs: set[int] = set()
+        self.needs: set[Shared] = set()
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, type | types.FunctionType):
             return super().reducer_override(obj)
         if isinstance(obj, types.ModuleType) and obj.__name__ in self._modules:
             read = self._modules[obj.__name__]
-            return _module_like, (obj.__name__,), {name: value for name, value in vars(obj).items() if name in read}
+            return _Module, (obj.__name__,), {name: value for name, value in vars(obj).items() if name in read}
         if isinstance(obj, SharedValue):
-            self.needs.add(obj.number)
-            return _shared_value, (obj.number,)
+            self.needs.add(obj.shared)
+            return _shared_value, (obj.shared.number,)
         if isinstance(obj, keras.Variable):
             return self._variable(obj)
         if isinstance(obj, keras.optimizers.Optimizer):
@@ -123,8 +124,8 @@ class _Pickler(cloudpickle.Pickler):
         return _remote_optimizer, (name, optimizer_settings(optimizer))
 
 
-def dumps(value: Any, placement: Placement) -> tuple[bytes, set[int]]:
-    """Return a value pickled for workers, and the numbers of the shared values that it refers to.
+def dumps(value: Any, placement: Placement) -> tuple[bytes, frozenset[Shared]]:
+    """Return a value pickled for workers, and the shared values that it refers to.
 
     A function travels with all it refers to, also where that stands in modules of the program, which workers could
     import: there a model would be another. A module beside its own that has a lock or the like, and no model,
@@ -141,18 +142,14 @@ def dumps(value: Any, placement: Placement) -> tuple[bytes, set[int]]:
     needed = {
         name: read for name, read in modules.items() if name == _own_module(value) or _has_keras_objects(name, read)
     }
-    try:
-        return _pickled(value, placement, modules)
-    except _CANNOT_BE_PICKLED as error:
-        cause = error
-    try:
-        if len(needed) < len(modules):
-            return _pickled(value, placement, needed)
-    except _CANNOT_BE_PICKLED as error:
-        cause = error
+    cause: Exception | None = None
+    for tried in (modules, needed):
+        try:
+            return _pickled(value, placement, tried)
+        except _CANNOT_BE_PICKLED as error:
+            cause = error
     raise UsageError(
         f"A scheduled function, or an argument of it, cannot be sent to workers: {cause}.",
-        "No worker could run it.",
         "Make files, locks, connections and datasets on the worker: in the function itself, or by "
         "coordinator.create_per_worker_dataset(dataset_fn).",
     ) from cause
@@ -161,12 +158,12 @@ def dumps(value: Any, placement: Placement) -> tuple[bytes, set[int]]:
 _CANNOT_BE_PICKLED: Final = (TypeError, pickle.PicklingError, AttributeError)
 
 
-def _pickled(value: Any, placement: Placement, modules: Mapping[str, set[str]]) -> tuple[bytes, set[int]]:
+def _pickled(value: Any, placement: Placement, modules: Mapping[str, set[str]]) -> tuple[bytes, frozenset[Shared]]:
     file = io.BytesIO()
     pickler = _Pickler(file, placement, modules)
     with _by_value(modules):
         pickler.dump(value)
-    return file.getvalue(), pickler.needs
+    return file.getvalue(), frozenset(pickler.needs)
 
 
 _by_value_lock: Final = threading.RLock()
@@ -214,10 +211,6 @@ class _Module(types.ModuleType):
         return getattr(importlib.import_module(self.__name__), name)
 
 
-def _module_like(name: str) -> types.ModuleType:
-    return _Module(name)
-
-
 def _shared_value(number: int) -> Any:
     return current_task().shared_value(number)
 
@@ -251,7 +244,7 @@ def _remote_optimizer(name: str, settings: tuple[Any, Any, Any, list[Any]]) -> A
     if name not in task.optimizers:
         optimizer = fresh_optimizer(recipe)
         optimizer.remote_name, optimizer.residence, optimizer.companions = name, task.residence, {}
-        object.__setattr__(optimizer, "targets", targets)  # Keras would take them for variables of the optimizer's own
+        set_untracked(optimizer, targets=targets)  # Keras would take them for variables of the optimizer's own
         task.optimizers[name] = _applying(optimizer, apply_remotely)
     set_counters(task.optimizers[name], iterations, rate)  # a schedule may have taken the place of a number
     return task.optimizers[name]
@@ -263,7 +256,7 @@ def _scaling_optimizer(inner: Any, settings: tuple[dict[str, Any], Any, Any]) ->
     if name not in task.optimizers:
         config, scale, counter = settings
         optimizer = keras.optimizers.LossScaleOptimizer(inner, **config)
-        set_scaling(optimizer, scale, counter)
+        set_untracked(optimizer, dynamic_scale=scale, step_counter=counter, built=True)
         task.optimizers[name] = _applying(optimizer, apply_scaled)
     return task.optimizers[name]
 

@@ -1,4 +1,4 @@
-"""Which parameter server holds which part of which variable, decided by the chief."""
+"""Placement of variables: the chief decides which parameter server holds which part."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import itertools
 import math
 import threading
 import weakref
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import cloudpickle
@@ -16,16 +17,32 @@ import keras
 import numpy as np
 
 from stratagem.core.errors import UsageError
-from stratagem.ps.client import Change, Location, Servers
+from stratagem.ps.changes import SLOT, Change, Location, divided
+from stratagem.ps.client import Servers
 from stratagem.ps.compat import held_elsewhere, optimizer_recipe, settings_sent, slots_by_variable, value_held
 from stratagem.ps.partitioners import count_parts, divide_rows
-from stratagem.ps.service import pickled
-from stratagem.ps.store import SLOT
 from stratagem.ps.variables import RemoteVariable, Residence, remote_state
 from stratagem.transport.message import Message
 
 LAZY_UPDATE_BYTES: Final = 64 << 20
 """On one core, Adam takes about a tenth of a second over all rows of a table of this size."""
+
+
+@dataclass(frozen=True, slots=True)
+class _NewPart:
+    """What a server is told of a part.
+
+    Args:
+        part: Where it shall live.
+        variable: The variable it is of.
+        value: Its value; None where that is to be restored.
+        slots: Which slots are to be restored too, as `optimizer|number`.
+    """
+
+    part: Location
+    variable: keras.Variable
+    value: np.ndarray | None
+    slots: Sequence[str] = ()
 
 
 class Placement:
@@ -34,9 +51,8 @@ class Placement:
     Args:
         servers: The servers.
         partitioner: Given shape and dtype, returns into how many parts each axis is divided; None divides nothing.
-        lazy_update_bytes: Of a table larger than this, only the rows with a gradient are updated, whatever the
-            optimizer.
-        begin: Begins another term (`service`) before anything is placed or written, if one is due.
+        lazy_update_bytes: In a table larger than this, only rows with a gradient are updated, whatever the optimizer.
+        begin: Begins another term (`server.service`), if one is due, before anything is placed or written.
     """
 
     def __init__(
@@ -68,17 +84,16 @@ class Placement:
     def expect(self) -> None:
         """Let servers that hold nothing expect all that was ever placed; its values are to be restored."""
         with self._lock:
-            whole = [variable for variable in self._placed if SLOT not in variable.parts[0].name]
-            slots: dict[str, list[str]] = {}
-            for name in (part.name for variable in self._placed for part in variable.parts):
-                part, _, slot = name.partition(SLOT)
-                slots.setdefault(part, []).extend([slot] if slot else [])
-            requests: dict[int, list[tuple[Location, RemoteVariable, bool, list[str]]]] = {}
-            for variable in whole:
-                lazy = self._is_lazy(variable)
-                for part in variable.parts:
-                    requests.setdefault(part.server, []).append((part, variable, lazy, slots[part.name]))
-            self._servers.ask({server: _expectation(entries) for server, entries in requests.items()})
+            slots: defaultdict[str, list[str]] = defaultdict(list)
+            for part in (part for variable in self._placed for part in variable.parts if SLOT in part.name):
+                name, _, slot = part.name.partition(SLOT)
+                slots[name].append(slot)
+            self._create(
+                _NewPart(part, variable, None, slots[part.name])
+                for variable in self._placed
+                for part in variable.parts
+                if SLOT not in part.name
+            )
             for definition in self._definitions:
                 self._servers.ask_all(definition)
 
@@ -96,24 +111,42 @@ class Placement:
             self.make_ready()
             new = {id(v): v for v in variables if not isinstance(v, RemoteVariable)}
             chosen = [(variable, self._parts(variable)) for variable in new.values()]
-            requests: dict[int, list[tuple[Location, keras.Variable, np.ndarray, bool]]] = {}
-            for variable, parts in chosen:
-                value = np.asarray(_value(variable))
-                lazy = self._is_lazy(variable)
-                start = 0
-                for part in parts:
-                    piece = value if part.rows is None else value[start : start + part.rows]
-                    start += part.rows or 0
-                    requests.setdefault(part.server, []).append((part, variable, piece, lazy))
-            self._servers.ask({server: _creation(entries) for server, entries in requests.items()})
+            self._create(
+                _NewPart(part, variable, piece)
+                for variable, parts in chosen
+                for part, piece in zip(parts, divided(np.asarray(_value(variable)), parts), strict=True)
+            )
             for variable, parts in chosen:
                 self._hold(variable, parts)
+
+    def _create(self, parts: Iterable[_NewPart]) -> None:
+        """Let the servers take parts in (`server.service` has the fields)."""
+        by_server: defaultdict[int, list[_NewPart]] = defaultdict(list)
+        for new in parts:
+            by_server[new.part.server].append(new)
+        requests = {}
+        for server, news in by_server.items():
+            constraints = _pickled([new.variable.constraint for new in news])
+            values = [new.value for new in news if new.value is not None]
+            fields = {"parts": [self._described(new) for new in news]}
+            requests[server] = Message("create", fields, [constraints, *values])
+        self._servers.ask(requests)
+
+    def _described(self, new: _NewPart) -> list[Any]:
+        variable, rows = new.variable, new.part.rows
+        # The last part of its path is its name, which a model function may have changed.
+        name = variable.path.rpartition("/")[2]
+        lazy = math.prod(variable.shape) * jnp.dtype(variable.dtype).itemsize > self._lazy_update_bytes
+        if new.value is not None:
+            return [new.part.name, name, lazy, None]
+        shape = variable.shape if rows is None else (rows, *variable.shape[1:])
+        return [new.part.name, name, lazy, [shape, variable.stored_dtype, ["", *new.slots]]]
 
     def remove(self, variables: Sequence[Any], optimizers: Sequence[Any]) -> None:
         """Let the servers forget variables, and optimizers with their slots. Nothing may use them any more.
 
         Args:
-            variables: Those that do not live there are ignored.
+            variables: Variables; those that do not live there are ignored.
             optimizers: Keras optimizers.
         """
         with self._lock:
@@ -126,14 +159,11 @@ class Placement:
             if not self._servers.is_lost:
                 self._servers.ask_all(Message("remove", {"parts": sorted(parts), "optimizers": names}))
 
-    def _is_lazy(self, variable: keras.Variable) -> bool:
-        return math.prod(variable.shape) * jnp.dtype(variable.dtype).itemsize > self._lazy_update_bytes
-
     def _hold(self, variable: keras.Variable, parts: Sequence[Location]) -> None:
         self._placed.append(held_elsewhere(variable, RemoteVariable, remote_state(self.residence, parts)))
 
     def name_of(self, optimizer: Any) -> str:
-        """Return the name of an optimizer on the servers, which get to know it, and its slots, when they do not."""
+        """Return the name of an optimizer on the servers; tell them the optimizer and its slots the first time."""
         with self._lock:
             self.make_ready()
             settings = settings_sent(optimizer)
@@ -141,8 +171,7 @@ class Placement:
                 slots = slots_by_variable(optimizer)
                 self.place([variable for variable, _ in slots])
                 name = f"{optimizer.name}#{next(self._count)}"
-                recipe = pickled(cloudpickle.dumps(optimizer_recipe(optimizer)))
-                self._definitions.append(Message("define", {"name": name}, [recipe]))
+                self._definitions.append(Message("define", {"name": name}, [_pickled(optimizer_recipe(optimizer))]))
                 self._servers.ask_all(self._definitions[-1])
                 self._place_slots(name, slots)
                 self._optimizers[optimizer] = name, settings
@@ -192,35 +221,16 @@ class Placement:
         return [Location(next(self._turn), f"{name}/part_{i}", rows) for i, rows in enumerate(sizes)]
 
 
-def _creation(entries: Sequence[tuple[Location, keras.Variable, np.ndarray, bool]]) -> Message:
-    names = [[part.name, _last_name(variable), lazy] for part, variable, _, lazy in entries]
-    constraints = _constraints(variable for _, variable, _, _ in entries)
-    return Message("create", {"parts": names}, [*(value for _, _, value, _ in entries), constraints])
-
-
-def _expectation(entries: Sequence[tuple[Location, RemoteVariable, bool, list[str]]]) -> Message:
-    parts = []
-    for part, variable, lazy, slots in entries:
-        shape = tuple(variable.shape) if part.rows is None else (part.rows, *variable.shape[1:])
-        parts.append([part.name, _last_name(variable), lazy, shape, variable.stored_dtype, slots])
-    return Message("expect", {"parts": parts}, [_constraints(variable for _, variable, _, _ in entries)])
-
-
-def _last_name(variable: keras.Variable) -> str:
-    """Return the last part of a variable's path: its name, which a model function may have changed."""
-    return variable.path.rpartition("/")[2]
-
-
-def _constraints(variables: Iterable[keras.Variable]) -> np.ndarray:
-    return pickled(cloudpickle.dumps([variable.constraint for variable in variables]))
+def _pickled(value: Any) -> np.ndarray:
+    """Return something pickled, as the array that a message carries."""
+    return np.frombuffer(cloudpickle.dumps(value), np.uint8)
 
 
 def _value(variable: keras.Variable) -> Any:
     value = value_held(variable)
     if value is None:
         raise UsageError(
-            f"{variable.path} has no value yet.",
-            "It cannot be put on a parameter server.",
+            f"{variable.path} has no value yet, and cannot be put on a parameter server.",
             "Make it outside functions that are traced.",
         )
     return value

@@ -1,6 +1,6 @@
 """Results of functions, as messages carry them: arrays, and JSON that says how they are nested.
 
-What a worker computed is never unpickled by the chief: numbers, texts and arrays in tuples, lists and dicts are enough.
+The chief never unpickles what a worker computed: numbers, texts and arrays in tuples, lists and dicts are enough.
 """
 
 from __future__ import annotations
@@ -38,10 +38,8 @@ def _apart(value: Any, arrays: list[np.ndarray]) -> Any:
     if isinstance(value, jax.Array | np.ndarray | np.generic) and value.dtype != object:
         arrays.append(np.asarray(value))
         return {"array": len(arrays) - 1}
-    if isinstance(value, tuple):
-        return {"tuple": [_apart(item, arrays) for item in value]}
-    if isinstance(value, list):
-        return {"list": [_apart(item, arrays) for item in value]}
+    if isinstance(value, tuple | list):
+        return {"tuple" if isinstance(value, tuple) else "list": [_apart(item, arrays) for item in value]}
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
         return {"dict": {key: _apart(item, arrays) for key, item in value.items()}}
     kind = "values of replicas" if isinstance(value, PerReplica) else f"a {type(value).__qualname__}"

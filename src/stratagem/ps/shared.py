@@ -1,4 +1,4 @@
-"""Values that workers hold, so that functions need not bring them each time, and who refers to them."""
+"""Values that workers hold, so that functions need not bring them each time."""
 
 from __future__ import annotations
 
@@ -6,75 +6,40 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
 class Shared:
-    """A value that workers hold.
+    """A value that workers hold as long as the program, a closure or another such value refers to this object.
 
     Args:
+        number: What workers know it by.
         data: Pickled.
         to_call: Whether the value is what the pickled function returns.
-        needs: Numbers of shared values that it refers to.
-        uses: How many closures and shared values refer to it, and one while its owner wants it.
+        needs: The shared values that it refers to.
     """
 
+    number: int
     data: bytes
     to_call: bool
-    needs: frozenset[int] = frozenset()
-    uses: int = 1
+    needs: frozenset[Shared] = frozenset()
 
 
-class SharedValues:
-    """Shared values by number. One that nobody uses any more is gone.
+def missing(needs: Iterable[Shared], known: set[int]) -> set[Shared]:
+    """Return the values that a worker still needs.
+
+    Args:
+        needs: What a function refers to.
+        known: Numbers of the values that the worker has.
 
     Example:
-        >>> values = SharedValues()
-        >>> values.add(1, Shared(b"model", to_call=False))
-        >>> values.add(2, Shared(b"dataset", to_call=True, needs=frozenset([1])))
-        >>> values.missing(frozenset([2]), known=set())
+        >>> model = Shared(1, b"model", to_call=False)
+        >>> dataset = Shared(2, b"dataset", to_call=True, needs=frozenset([model]))
+        >>> sorted(shared.number for shared in missing([dataset], known=set()))
         [1, 2]
-        >>> values.release([1]), values.release([2])
-        ([], [2, 1])
+        >>> missing([dataset], known={1, 2})
+        set()
     """
-
-    def __init__(self) -> None:
-        self._values: dict[int, Shared] = {}
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    def __getitem__(self, number: int) -> Shared:
-        return self._values[number]
-
-    def add(self, number: int, shared: Shared) -> None:
-        """Take a value in."""
-        self._values[number] = shared
-        self.use(shared.needs)
-
-    def use(self, numbers: Iterable[int]) -> None:
-        """Take note that one more refers to values."""
-        for number in numbers:
-            self._values[number].uses += 1
-
-    def release(self, numbers: Iterable[int]) -> list[int]:
-        """Take note that one less refers to values; return those that are gone."""
-        gone: list[int] = []
-        for number in numbers:
-            shared = self._values[number]
-            shared.uses -= 1
-            if not shared.uses:
-                del self._values[number]
-                gone += [number, *self.release(shared.needs)]
-        return gone
-
-    def missing(self, needs: frozenset[int], known: set[int]) -> list[int]:
-        """Return the values that a worker still needs, those that others refer to first.
-
-        Args:
-            needs: What a function refers to.
-            known: What the worker has.
-        """
-        missing: list[int] = []
-        for number in sorted(needs - known):
-            missing += [each for each in self.missing(self._values[number].needs, known) if each not in missing]
-            missing += [number] if number not in missing else []
-        return missing
+    found: set[Shared] = set()
+    for shared in needs:
+        if shared.number not in known:
+            found |= {shared} | missing(shared.needs, known)
+    return found

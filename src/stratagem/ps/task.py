@@ -1,4 +1,4 @@
-"""What a worker holds between functions: the task that this thread works for."""
+"""State of a worker between functions: the task that this thread works for."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class WorkerTask:
         workers: How many there are.
         stream: Tells apart the random streams of workers, and of the lives of one.
         residence: Where the variables live.
-        variables: Those it knows, by name.
-        optimizers: Those it knows, by name.
-        shared: Values by number, such as datasets.
-        recipes: What makes those that nothing has needed yet, or that could not be made.
+        variables: The variables it knows, by name.
+        optimizers: The optimizers it knows, by name.
+        shared: Shared values by number, such as datasets.
+        recipes: Functions that make the shared values that nothing has needed yet, or that could not be made.
         strategy: This worker's side of the strategy, once something asks for it.
     """
 
@@ -48,7 +48,7 @@ class WorkerTask:
     strategy: Any = None
 
     def shared_value(self, number: int) -> Any:
-        """Return a shared value, made now where it was not yet: what failed once (a disk, a network) may go well."""
+        """Return a shared value, made now if it was not yet: what failed once (a disk, a network) may succeed."""
         if number not in self.shared:
             self.shared[number] = self.recipes[number]()
             del self.recipes[number]
@@ -77,8 +77,7 @@ def current_task() -> WorkerTask:
     task = getattr(_current, "task", None)
     if task is None:
         raise UsageError(
-            "This was called outside a function that a worker runs.",
-            "There is no current worker here.",
+            "This was called outside a function that a worker runs: there is no current worker here.",
             "Call it in a function given to coordinator.schedule or create_per_worker_dataset.",
         )
     return task

@@ -1,8 +1,8 @@
 """Keras variables whose values live on parameter servers.
 
 `RemoteVariable` is an ordinary `keras.Variable` to layers, tapes and programs. A program that runs on a worker reads
-all variables it touches in one request and sends all changes in another. What is sent tells what was *done*, not what
-came out, so that workers do not undo one another's work:
+all variables it touches in one request and sends all changes in another. A change says what was *done*, not what came
+out, so that workers do not undo one another's work:
 
 | in the program                          | what is sent        | effect on the server                               |
 | --------------------------------------- | ------------------- | -------------------------------------------------- |
@@ -13,12 +13,13 @@ came out, so that workers do not undo one another's work:
 | `assign` to another variable            | the value           | replaced; the last worker's stays                  |
 
 The states of seed generators live on the workers, each with a stream of its own. In the synchronous mode, what is sent
-together with gradients is a contribution to a round (`ps.contributions`).
+together with gradients is a contribution to a round (`synchronous.contributions`).
 """
 
 from __future__ import annotations
 
 import functools
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -29,13 +30,14 @@ import keras
 from stratagem.core.errors import UsageError
 from stratagem.program.remote_values import RowsOf
 from stratagem.program.tracing import current_tracing
-from stratagem.ps.client import Change, Location, Servers
-from stratagem.ps.compat import HeldElsewhere, beside, clipped, innermost_scope, iterations_variable
-from stratagem.ps.contributions import Contribution, adds_together, sets_together
+from stratagem.ps.changes import Change, Location
+from stratagem.ps.client import Servers
+from stratagem.ps.compat import HeldElsewhere, beside, innermost_scope, iterations_variable
+from stratagem.ps.synchronous.contributions import Contribution, adds_together, sets_together
 
 
 class RemoteVariable(HeldElsewhere):
-    """A variable on the parameter servers. Made of another variable, by `remote`.
+    """A variable on the parameter servers, made of another variable (`compat.held_elsewhere`).
 
     Attributes:
         residence: Where it lives.
@@ -115,7 +117,7 @@ class Companion(HeldElsewhere):
     @property
     def takes_rows(self) -> bool:
         """Whether rows of what is assigned to it may be sent alone."""
-        return self.purpose.startswith(_GRADIENT)
+        return self.purpose.startswith(GRADIENT)
 
     def pulled(self) -> Any:
         return _zeros(tuple(self.shape), self.stored_dtype)
@@ -129,8 +131,13 @@ class Companion(HeldElsewhere):
         Raises:
             UsageError: It is a second gradient in one program.
         """
-        if self.takes_rows:
-            _require_first(self)
+        tracing = current_tracing()
+        if self.takes_rows and tracing is not None and id(self) in tracing.scope.assigned:
+            raise UsageError(
+                f"One traced function updates {self.of.path} twice.",
+                "The servers make the update after the function has ended: it would go on with old values.",
+                "Schedule the function once for each step.",
+            )
         return super().assign(value)
 
 
@@ -171,36 +178,29 @@ class Residence:
                 each.assign(value)
             return
         self._make_ready()
-        sets = [
-            Change("set", each.parts, value, {"together": sets_together(each)})
-            for each, value in changes
-            if isinstance(each, RemoteVariable)
-        ]
-        companions = [(each, value) for each, value in changes if isinstance(each, Companion)]
-        adds = [
-            Change("add", each.of.parts, value, {"together": adds_together(each.of)})
-            for each, value in companions
-            if each.purpose == "add"
-        ]
-        points = {(each.of.remote_name, each.purpose): value for each, value in companions if each.purpose in _POINT}
-        applied = []
-        for each, gradient in companions:
-            kind, _, optimizer = each.purpose.partition(" ")
-            if kind == _GRADIENT and points.get((optimizer, "counts"), True):
-                more = {
-                    "optimizer": optimizer,
-                    "iterations": int(points[optimizer, "iterations"]),
-                    "rate": float(points[optimizer, "rate"]),
-                }
-                applied.append(Change("apply", each.of.parts, gradient, more))
-        if applied and self.contribution is not None:
-            rows = [float(value) for each, value in companions if each.purpose == "rows"]
-            self.contribution.add([*sets, *adds, *applied], rows[0] if rows else 1.0)
+        by_kind: defaultdict[str, list[tuple[Any, Any]]] = defaultdict(list)
+        for each, value in changes:
+            by_kind[each.purpose.partition(" ")[0] if isinstance(each, Companion) else "set"].append((each, value))
+        made = [Change("set", each.parts, value, {"together": sets_together(each)}) for each, value in by_kind["set"]]
+        for each, value in by_kind["add"]:
+            made.append(Change("add", each.of.parts, value, {"together": adds_together(each.of)}))
+        points = {(each.of.remote_name, kind): value for kind in _POINT for each, value in by_kind[kind]}
+        applies = False
+        for each, gradient in by_kind[GRADIENT]:
+            optimizer = each.purpose.partition(" ")[2]
+            if points.get((optimizer, "counts"), True):
+                applies = True
+                iterations, rate = int(points[optimizer, "iterations"]), float(points[optimizer, "rate"])
+                more = {"optimizer": optimizer, "iterations": iterations, "rate": rate}
+                made.append(Change("apply", each.of.parts, gradient, more))
+        if applies and self.contribution is not None:
+            rows = [float(value) for _, value in by_kind["rows"]]
+            self.contribution.add(made, rows[0] if rows else 1.0)
         else:
-            self.servers.change([*sets, *adds, *applied])
+            self.servers.change(made)
 
 
-_GRADIENT: Final = "gradient"
+GRADIENT: Final = "gradient"
 
 _POINT: Final = ("iterations", "rate", "counts")
 """Where training stands when an optimizer is applied, and whether the step counts."""
@@ -208,7 +208,7 @@ _POINT: Final = ("iterations", "rate", "counts")
 
 @functools.cache
 def _zeros(shape: tuple[int, ...], dtype: str) -> jax.Array:
-    """Return what a program is given for what it only assigns: the same array in every step (11 MB anew: 2 ms)."""
+    """Return the value of what a program only assigns: the same array in every step (making 11 MB takes 2 ms)."""
     with jax.ensure_compile_time_eval():  # also where a program is being traced
         return jnp.zeros(shape, dtype)
 
@@ -219,8 +219,8 @@ def companion_of(owner: Any, purpose: str, shape: Sequence[int], dtype: str) -> 
     Args:
         owner: A remote variable or optimizer: `companions`, `residence` and `name`.
         purpose: What it is for.
-        shape: Of what is assigned to it.
-        dtype: The same.
+        shape: Shape of what is assigned to it.
+        dtype: Its dtype.
     """
     if purpose not in owner.companions:
         variable = owner if isinstance(owner, keras.Variable) else iterations_variable(owner)
@@ -228,83 +228,6 @@ def companion_of(owner: Any, purpose: str, shape: Sequence[int], dtype: str) -> 
         more = {"residence": owner.residence, "purpose": purpose, "of": owner}
         owner.companions[purpose] = beside(variable, Companion, name, shape, dtype, more)
     return owner.companions[purpose]
-
-
-def apply_remotely(
-    optimizer: Any, gradients: Sequence[Any], variables: Sequence[Any] | None, counts: Any = None
-) -> None:
-    """Send gradients to the servers, which update the variables: `apply` of an optimizer on a worker.
-
-    Clipping and loss scaling happen here, on whole gradients; the rest where the variables live.
-
-    Args:
-        optimizer: A Keras optimizer with `remote_name`, `residence` and `companions`.
-        gradients: One for each variable; None where there is none.
-        variables: Remote variables; None for those that the optimizer was built with.
-        counts: A boolean scalar, False to leave everything as it is; None always counts.
-
-    Raises:
-        UsageError: A variable is none, or is updated twice in one program.
-    """
-    targets: Sequence[Any] = optimizer.targets if variables is None else variables
-    pairs = [(g, v) for g, v in zip(gradients, targets, strict=bool(targets)) if g is not None]
-    if not pairs:
-        raise UsageError(
-            "optimizer.apply was given no gradient, or no variables.",
-            "There is nothing to update.",
-            "Write optimizer.apply_gradients(zip(gradients, model.trainable_variables)).",
-        )
-    purpose = f"{_GRADIENT} {optimizer.remote_name}"
-    changes: list[tuple[Any, Any]] = [
-        (companion_of(optimizer, "rate", (), "float32"), jnp.asarray(optimizer.learning_rate, "float32")),
-        (companion_of(optimizer, "iterations", (), "int32"), jnp.asarray(iterations_variable(optimizer).value)),
-    ]
-    if counts is not None:
-        changes.append((companion_of(optimizer, "counts", (), "int32"), jnp.asarray(counts, "int32")))
-    for gradient, variable in zip(clipped(optimizer, [g for g, _ in pairs]), [v for _, v in pairs], strict=True):
-        _require_remote(variable)
-        target = companion_of(variable, purpose, variable.shape, variable.stored_dtype)
-        changes.append((target, jnp.asarray(gradient, variable.stored_dtype)))
-    count = iterations_variable(optimizer)
-    one = jnp.asarray(1 if counts is None else counts, count.stored_dtype)
-    if current_tracing() is None:  # the count goes with the gradients, as a round counts once
-        optimizer.residence.write([*changes, (companion_of(count, "add", (), count.stored_dtype), one)])
-    else:
-        for target, value in changes:
-            target.assign(value)
-        count.assign_add(one)
-
-
-def weigh(optimizer: Any, rows: int) -> None:
-    """Say how many examples the gradients are the mean of that this program sends: their weight in a round.
-
-    Without it, contributions to a round count alike.
-
-    Args:
-        optimizer: What they are applied by. Of one that is not on a worker nothing is said.
-        rows: How many.
-    """
-    if hasattr(optimizer, "companions"):
-        companion_of(optimizer, "rows", (), "float32").assign(jnp.asarray(rows, "float32"))
-
-
-def _require_remote(variable: Any) -> None:
-    if not isinstance(variable, RemoteVariable):
-        raise UsageError(
-            f"optimizer.apply was given {getattr(variable, 'path', variable)!r}, no variable of the chief's.",
-            "It does not live on the parameter servers, so no other worker would see the update.",
-            "Make the model on the chief, in strategy.scope(), before it is used in a scheduled function.",
-        )
-
-
-def _require_first(target: Companion) -> None:
-    tracing = current_tracing()
-    if tracing is not None and id(target) in tracing.scope.assigned:
-        raise UsageError(
-            f"One traced function updates {target.of.path} twice.",
-            "The servers make the update after the function has ended: it would go on with old values.",
-            "Schedule the function once for each step.",
-        )
 
 
 def remote_state(residence: Residence, parts: Sequence[Location]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A worker: runs the functions that the chief sends, one after another, in a thread of its own."""
+"""A worker: a thread that runs the functions which the chief sends, one after another."""
 
 from __future__ import annotations
 
@@ -8,19 +8,17 @@ import queue
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final
+from typing import Any
 
 from stratagem.core.errors import InputError, UnavailableError
 from stratagem.ps.client import Servers
-from stratagem.ps.contributions import Contribution
 from stratagem.ps.results import taken_apart
+from stratagem.ps.synchronous.contributions import Contribution
 from stratagem.ps.task import ClosesWhenDropped, WorkerTask, working_for
 from stratagem.ps.variables import Residence
 from stratagem.transport.keys import Keys, Role
-from stratagem.transport.message import Message
-from stratagem.transport.server import ERROR, Request, error_message
-
-DONE: Final = "done"
+from stratagem.transport.message import DONE, ERROR, Message
+from stratagem.transport.server import Request, error_message
 
 
 class Worker:
@@ -54,16 +52,14 @@ class Worker:
     def __call__(self, request: Request) -> None:
         """Begin to work on a request."""
         request.require(Role.CHIEF)
-        message = request.message
-        match message.kind:
-            case "hello":
-                self._look_at_term(message.fields["term"])
-                request.answer(Message(DONE))
-            case "run":
-                self._look_at_term(message.fields["term"])
-                self._queue.put(lambda: self._run(request))
-            case kind:
-                raise InputError(f"A worker cannot answer {kind!r}.")
+        kind = request.message.kind
+        if kind not in ("hello", "run"):
+            raise InputError(f"A worker cannot answer {kind!r}.")
+        self._look_at_term(request.message.fields["term"])
+        if kind == "hello":
+            request.answer(Message(DONE))
+        else:
+            self._queue.put(functools.partial(self._run, request))
 
     def close(self) -> None:
         """Finish the function that runs, and end."""
@@ -81,7 +77,6 @@ class Worker:
         if term in self.past_terms:
             raise UnavailableError(
                 f"worker {self._index} works for another chief, or in another term.",
-                "What this chief lets it compute would count for nothing.",
                 "End this chief: another one has taken its place.",
             )
         if term != self.term:

@@ -31,8 +31,8 @@ from stratagem.ps.coordinator import ClusterCoordinator, HasWorkers
 from stratagem.ps.coordinator_thread import Crew
 from stratagem.ps.dispatch import Dispatch
 from stratagem.ps.placement import LAZY_UPDATE_BYTES, Placement
-from stratagem.ps.server import Server, Serving, end_all, require_servers
-from stratagem.ps.staleness import Rounds
+from stratagem.ps.serving import Server, Serving, end_all, require_servers
+from stratagem.ps.synchronous.rounds import Rounds
 from stratagem.ps.task import WorkerTask, current_task
 from stratagem.strategy.base import Strategy
 from stratagem.strategy.devices import local_devices

@@ -19,8 +19,8 @@ from stratagem.fit.own_steps import on_data_alone, on_variables, takes_data_alon
 from stratagem.fit.step_kinds import StepKind
 from stratagem.loop.function import function
 from stratagem.mesh.mesh import Tree
+from stratagem.ps.optimizers import weigh
 from stratagem.ps.task import current_task
-from stratagem.ps.variables import weigh
 
 
 def scheduled_step(model: Any, kind: StepKind) -> Callable[..., tuple[int | None, Tree, bool]]:

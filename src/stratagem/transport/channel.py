@@ -1,10 +1,11 @@
-"""The side that asks: a connection to one task, which ends when the task does."""
+"""Channel: the side that asks, with a connection to one task that ends when the task does."""
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import itertools
 import sys
-import threading
 from dataclasses import replace
 from typing import Any, Final
 
@@ -16,8 +17,8 @@ from stratagem.core.clock import Clock, Deadline
 from stratagem.core.errors import StratagemError, UnavailableError
 from stratagem.transport.keys import Keys, Role
 from stratagem.transport.memory import SharedMemory
-from stratagem.transport.message import Limits, Message, decode, encode
-from stratagem.transport.server import ERROR, SHARE, send_frames
+from stratagem.transport.message import ERROR, Limits, Message, decode, encode
+from stratagem.transport.server import SHARE
 
 _HEARTBEAT_MS: Final = 2_000
 _SILENCE_MS: Final = 20_000
@@ -26,16 +27,14 @@ _SILENCE_MS: Final = 20_000
 _LOST: Final = zmq.EVENT_DISCONNECTED
 _REFUSED: Final = zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
 
-_context_lock = threading.Lock()
-_contexts: list[zmq.Context] = []
+_LIMITS: Final = Limits()
+"""What is accepted as an answer."""
 
 
+@functools.cache
 def _shared_context() -> zmq.Context:
     """Return the context of all channels of this process; made when it is first needed."""
-    with _context_lock:
-        if not _contexts:
-            _contexts.append(zmq.Context())
-        return _contexts[0]
+    return zmq.Context()
 
 
 class Channel:
@@ -48,7 +47,6 @@ class Channel:
         address: Where it listens.
         keys: The keys of this task, or None.
         holder: Whose key the other task has (`keys`): nobody else can answer.
-        limits: What is accepted as an answer.
         clock: Where time comes from.
     """
 
@@ -59,13 +57,11 @@ class Channel:
         *,
         keys: Keys | None = None,
         holder: str = Role.PS,
-        limits: Limits | None = None,
         clock: Clock | None = None,
     ) -> None:
         self.task = task
         self.address = address
         self.received_bytes = self.sent_bytes = 0
-        self._limits = limits or Limits()
         self._clock = clock or Clock()
         self._numbers = itertools.count(1)
         self._loss: str | None = None
@@ -75,7 +71,7 @@ class Channel:
         """Readable when an answer has come."""
         self.socket.linger = 0
         self.socket.ipv6 = True
-        self.socket.maxmsgsize = self._limits.frame_bytes
+        self.socket.maxmsgsize = _LIMITS.frame_bytes
         self.socket.heartbeat_ivl = _HEARTBEAT_MS
         self.socket.heartbeat_timeout = _SILENCE_MS
         self.socket.reconnect_ivl = 50
@@ -109,7 +105,7 @@ class Channel:
         memory = None if self._waiting else next(iter(self._memory.values()), None)
         self._waiting += 1
         frames = encode(replace(message, id=number), memory)
-        send_frames(self.socket, frames)
+        self.socket.send_multipart(frames, copy=False)  # pyzmq copies small ones, which costs less
         self.sent_bytes += _bytes(frames[0], message)
         return number
 
@@ -125,15 +121,14 @@ class Channel:
         memory = SharedMemory.make()
         if memory is None:
             return
+        is_shared = False
         try:
-            answer = self.receive(self.send(Message(SHARE, memory.whereabouts)), deadline)
-        except BaseException:
-            memory.close()
-            raise
-        if answer.fields["shared"]:
-            self._memory[memory.name] = memory
-        else:
-            memory.close()
+            is_shared = self.receive(self.send(Message(SHARE, memory.whereabouts)), deadline).fields["shared"]
+        finally:
+            if is_shared:
+                self._memory[memory.name] = memory
+            else:
+                memory.close()
 
     def poll(self) -> Message | None:
         """Return an answer that has come, or None. Its `id` is that of its request.
@@ -146,7 +141,7 @@ class Channel:
             return None
         frames = self.socket.recv_multipart(copy=False)
         self._waiting -= 1
-        message = decode(frames, self._limits, self._memory)
+        message = decode(frames, _LIMITS, self._memory)
         self.received_bytes += _bytes(frames[0], message)
         return message
 
@@ -168,11 +163,10 @@ class Channel:
             message = self.poll()
             if message is not None and message.id == number:
                 return raise_if_error(message)
-            if message is not None:
-                continue
-            if deadline.expired:
-                raise self._unavailable(f"did not answer within {deadline.seconds:g} s")
-            poller.poll(int(deadline.remaining * 1000) + 1)
+            if message is None:
+                if deadline.expired:
+                    raise self._unavailable(f"did not answer within {deadline.seconds:g} s")
+                poller.poll(int(deadline.remaining * 1000) + 1)
 
     def request(self, message: Message, seconds: float = 60.0) -> Message:
         """Send a request and wait for its answer.
@@ -203,7 +197,6 @@ class Channel:
     def _unavailable(self, what: str) -> UnavailableError:
         return UnavailableError(
             f"{self.task} at {self.address} {what}.",
-            "What it holds or computes cannot be had.",
             "See the end of its output; start it, or the whole cluster, again.",
         )
 
@@ -224,8 +217,6 @@ def raise_if_error(message: Message) -> Message:
     kind = getattr(sys.modules.get(module), name, None)
     error: Exception = StratagemError(f"{name}: {text}")
     if isinstance(kind, type) and issubclass(kind, Exception):
-        try:
+        with contextlib.suppress(Exception):  # a class that cannot be made of a text
             error = kind(text)
-        except Exception:  # a class that cannot be made of a text
-            pass
     raise error

@@ -17,7 +17,7 @@ _GREETINGS = (
     b"\xff" + bytes(8) + b"\x7f\x03\x00NULL".ljust(22, b"\0") + bytes(32),
     b"GET / HTTP/1.1\r\nHost: ps\r\n\r\n",
 )
-"""How a peer of ZeroMQ with keys, one without, and a web browser begin."""
+"""The first bytes of a ZeroMQ peer with keys, of one without, and of a web browser."""
 
 
 def fuzz(address: str, seconds: float, seed: int = 0, clock: Clock | None = None) -> int:
@@ -26,7 +26,7 @@ def fuzz(address: str, seconds: float, seed: int = 0, clock: Clock | None = None
     Args:
         address: `host:port`.
         seconds: For how long.
-        seed: Of the nonsense.
+        seed: Seed of the random bytes.
         clock: Where time comes from.
     """
     rng = random.Random(seed)

@@ -1,4 +1,4 @@
-"""Who is who: CURVE key pairs for the chief of a run, its parameter servers, and each of its workers.
+"""CURVE key pairs, by which the chief of a run, its parameter servers and each of its workers know one another.
 
 `stratagem run` makes the keys of a run and gives each task, in its environment, its own secret and the public keys of
 all. So a task knows of every connection who is at the other end: a worker cannot pass for the chief, or for another
@@ -77,7 +77,6 @@ class Keys:
         except (ValueError, KeyError, TypeError, AttributeError, zmq.ZMQError) as error:
             raise ClusterError(
                 f"{environment.KEYS} cannot be used: {type(error).__name__}: {error}.",
-                "This task could prove to nobody who it is.",
                 "Start the tasks by `stratagem run`, or give each the text that "
                 "stratagem.transport.keys.make_keys(workers) makes for it.",
             ) from None

@@ -1,12 +1,12 @@
-"""Memory that two tasks of one machine have in common: arrays lie in it instead of travelling.
+"""Memory that two tasks of one machine share: arrays lie in it instead of travelling.
 
 The task that asks makes it and says where it is over their connection, on which each knows who the other is. The other
 opens it as a file of the owner's process (`/proc/PID/fd/N`). The kernel allows that only to those who could as well
 read all memory of the owner, its keys too (ptrace(2), "Ptrace access mode checking"). It has no name in any file
 system: when both tasks have ended, killed or not, it is gone.
 
-Why: pages that were touched before are copied to at the speed of memory. Through a socket the kernel copies twice, and
-into pages that are new each time; with keys all is enciphered and deciphered besides (benchmarks/pull_push.py).
+The reason: copying into pages that were touched before runs at the speed of memory. Through a socket the kernel copies
+twice, into new pages each time, and with keys all bytes are encrypted and decrypted (benchmarks/pull_push.py).
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ import os
 import re
 import secrets
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from io import FileIO
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 HALF: Final = 256 << 20
-"""Bytes for each direction. What does not fit travels; pages that nobody has written to take no memory."""
+"""Bytes for each direction. Arrays that do not fit travel; pages that nobody has written to take no memory."""
 
 _SEALS: Final = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL if sys.platform == "linux" else 0
 _PATH: Final = re.compile(r"/proc/[0-9]{1,10}/fd/[0-9]{1,10}")
 
 _ALIGNMENT: Final = 64
-"""What XLA wants of an array that it uses where it lies. Others it copies (11 MB: 0.6-2 ms)."""
+"""The alignment that XLA needs to use an array where it lies. It copies others (11 MB: 0.6-2 ms)."""
 
 
 class MadeFile(NamedTuple):
@@ -157,13 +157,12 @@ class SharedMemory:
         Returns:
             Of each, whether there was room for it.
         """
-        room, lying = _Room(), []
-        for content in contents:
-            place = room.next(content.nbytes)
-            lying.append(place is not None)
+        given = list(contents)
+        places = list(_places(content.nbytes for content in given))
+        for content, place in zip(given, places, strict=True):
             if place is not None:
                 self._out[place] = content
-        return lying
+        return [place is not None for place in places]
 
     def take(self, sizes: Iterable[int]) -> list[np.ndarray]:
         """Return copies of what the other task has put.
@@ -174,9 +173,8 @@ class SharedMemory:
         Raises:
             ValueError: So much finds no room.
         """
-        room, taken = _Room(), []
-        for size in sizes:
-            place = room.next(size)
+        taken = []
+        for place in _places(sizes):
             if place is None:
                 raise ValueError("more is said to lie in the shared memory than finds room there")
             taken.append(_copied(self._in[place]))
@@ -192,19 +190,15 @@ def _copied(content: np.ndarray) -> np.ndarray:
     return copy
 
 
-class _Room:
-    """Gives out a half from its beginning."""
-
-    def __init__(self) -> None:
-        self._end = 0
-
-    def next(self, size: int) -> slice | None:
-        """Return where the next bytes lie; None where they find no room."""
-        if self._end + size > HALF:
-            return None
-        place = slice(self._end, self._end + size)
-        self._end += -(-size // _ALIGNMENT) * _ALIGNMENT
-        return place
+def _places(sizes: Iterable[int]) -> Iterator[slice | None]:
+    """Yield where bytes of each size lie in a half, one after the other; None where they find no room."""
+    end = 0
+    for size in sizes:
+        if end + size > HALF:
+            yield None
+        else:
+            yield slice(end, end + size)
+            end += -(-size // _ALIGNMENT) * _ALIGNMENT
 
 
 def _leads_to(path: str, name: str) -> bool:

@@ -1,4 +1,4 @@
-"""What travels between two tasks: a small header and arrays, each a frame of its own.
+"""Messages between two tasks: a small header and arrays, each a frame of its own.
 
 | frame    | bytes                                                                              |
 | -------- | ---------------------------------------------------------------------------------- |
@@ -22,8 +22,14 @@ from typing import Any, Final
 import ml_dtypes
 import numpy as np
 
-from stratagem.core.errors import StratagemError, explain
+from stratagem.core.errors import StratagemError
 from stratagem.transport.memory import SharedMemory
+
+DONE: Final = "done"
+"""The kind of an answer."""
+
+ERROR: Final = "error"
+"""The kind of an answer that says why there is none: fields `module`, `class` and `text`."""
 
 VERSION: Final = 2
 _PREFIX: Final = struct.Struct("!4sH")
@@ -67,9 +73,9 @@ class Message:
     Args:
         kind: What is asked for, or answered.
         fields: What JSON can hold.
-        arrays: Numbers. Those of a received message may be read only, and keep its frames alive.
+        arrays: Arrays of numbers. Those of a received message may be read only, and keep its frames alive.
         id: An answer has that of its request.
-        memory: Name of the shared memory for it and its answer; None without one. Of a message that was received.
+        memory: In a received message, the name of the shared memory for it and its answer; None without one.
 
     Example:
         >>> frames = encode(Message("pull", {"names": ["w"]}, [np.arange(3.0)], id=7))
@@ -117,7 +123,7 @@ def decode(
     Args:
         frames: Objects with a buffer.
         limits: What is accepted.
-        memories: Those shared with other tasks, by name.
+        memories: The memories shared with other tasks, by name.
 
     Raises:
         MessageError: It is no message of this version, or beyond the limits.
@@ -188,21 +194,10 @@ class _Layout:
 
 def _dtype_name(array: np.ndarray) -> str:
     if array.dtype.name not in _DTYPES or array.dtype.byteorder == ">":
-        raise MessageError(
-            explain(
-                f"An array has dtype {array.dtype}.",
-                "Other tasks could not read it.",
-                f"Send one of {', '.join(_DTYPES)}.",
-            )
-        )
+        raise MessageError(f"An array has dtype {array.dtype}.", f"Send one of {', '.join(_DTYPES)}.")
     return array.dtype.name
 
 
 def _refused(found: str) -> MessageError:
-    return MessageError(
-        explain(
-            found,
-            "What it means is unknown; it was refused.",
-            "Run the same version of Stratagem in every task, and let nobody else use its ports.",
-        )
-    )
+    remedy = "Run the same version of Stratagem in every task, and let nobody else use its ports."
+    return MessageError(found, "What it means is unknown; it was refused.", remedy)

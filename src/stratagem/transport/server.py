@@ -1,4 +1,4 @@
-"""The side that is asked: one thread takes requests from anybody who may ask, and sends the answers."""
+"""Server of messages: the side that is asked. One thread takes requests and sends the answers."""
 
 from __future__ import annotations
 
@@ -19,19 +19,13 @@ from stratagem.core.errors import ClusterError, RefusedError, StartupError, Stra
 from stratagem.core.log import logger
 from stratagem.transport.keys import Keys, Role, role_of
 from stratagem.transport.memory import SharedMemory
-from stratagem.transport.message import Limits, Message, MessageError, decode, encode
-
-ERROR: Final = "error"
-"""The kind of an answer that says why there is none: fields `module`, `class` and `text`."""
+from stratagem.transport.message import DONE, ERROR, Limits, Message, MessageError, decode, encode
 
 SHARE: Final = "share"
 """The kind of a request to use memory of the task that asks (`SharedMemory.whereabouts`); the answer says `shared`."""
 
 _ZAP: Final = "inproc://zeromq.zap.01"
 _WAKE: Final = "inproc://answers"
-_COPIED_BYTES: Final = 1 << 16
-"""Smaller frames are copied: ZeroMQ's bookkeeping for a frame that is not costs more."""
-
 _MOST_MEMORIES: Final = 1024
 """How many other tasks may share memory with this one; with the rest, arrays travel."""
 
@@ -47,13 +41,11 @@ class Request:
     Args:
         message: What came.
         holder: Whose key it came with; None where there are no keys, so that nobody can tell.
-        sender: Which connection it came from.
         answer: Sends the answer, from any thread.
     """
 
     message: Message
     holder: str | None
-    sender: bytes
     answer: Callable[[Message], None]
 
     @property
@@ -69,13 +61,12 @@ class Request:
         """
         if self.role is not None and self.role not in roles:
             raise RefusedError(
-                f"A {self.role} asked for {self.message.kind!r}.",
-                f"Only a {' or '.join(roles)} may; it was refused.",
+                f"A {self.role} asked for {self.message.kind!r}; only a {' or '.join(roles)} may.",
                 "Ask from the right task. If nobody did, a task of this run is in strange hands.",
             )
 
 
-class Server:
+class MessageServer:
     """Answers requests at an address until it is closed.
 
     What cannot be read is logged and dropped, never answered. An error of the handler is the answer, and is
@@ -104,8 +95,14 @@ class Server:
         limits: Limits | None = None,
         environ: Mapping[str, str] = os.environ,
     ) -> None:
-        if keys is None and environ.get(environment.OPEN_CLUSTER) != "1":
-            _require_loopback(address)
+        may_be_open = keys is not None or environ.get(environment.OPEN_CLUSTER) == "1"
+        if not may_be_open and not _is_loopback(address.rpartition(":")[0]):
+            raise ClusterError(
+                f"This task should listen at {address}, and has no keys.",
+                "Anybody who reaches the address could run programs in it.",
+                f"Start the tasks by `stratagem run`, which makes keys; or set {environment.KEYS} in each task; or, on "
+                f"a network that only this cluster can reach, set {environment.OPEN_CLUSTER}=1.",
+            )
         self._handler = handler
         self._memories: dict[str, SharedMemory] = {}
         self._keys = keys
@@ -143,7 +140,6 @@ class Server:
             self._context.destroy(linger=0)
             raise StartupError(
                 f"This task cannot listen at {address}: {error.strerror}.",
-                "The others could not reach it.",
                 "End what uses the port, or correct the address in the cluster.",
             ) from None
         bound = router.getsockopt_string(zmq.LAST_ENDPOINT).rpartition(":")[2]
@@ -176,7 +172,7 @@ class Server:
                     frames = self._wake.recv_multipart(copy=False)
                     if len(frames) == 1:
                         return
-                    send_frames(self._router, frames)
+                    self._router.send_multipart(frames, copy=False)
                 if self._router in ready:
                     self._take(self._router.recv_multipart(copy=False))
         finally:
@@ -219,14 +215,14 @@ class Server:
             memory = None if message.memory is None else self._memories.get(message.memory)
             out = [sender, *encode(replace(reply, id=message.id), memory)]
             if threading.current_thread() is self._thread:
-                send_frames(self._router, out)
+                self._router.send_multipart(out, copy=False)
             else:
                 self._send(out)
 
-        request = Request(message, holder, sender, answer)
+        request = Request(message, holder, answer)
         try:
             if message.kind == SHARE:
-                answer(Message("done", {"shared": self._share(message.fields)}))
+                answer(Message(DONE, {"shared": self._share(message.fields)}))
             else:
                 self._handler(request)
         except RefusedError as error:
@@ -255,13 +251,6 @@ class Server:
             logger.warning("%s: %s; refused (%d so far)", self.address, what, count)
 
 
-def send_frames(socket: zmq.Socket, frames: Sequence[Any]) -> None:
-    """Send the frames of one message, large ones without a copy."""
-    for i, frame in enumerate(frames):
-        more = zmq.SNDMORE if i + 1 < len(frames) else 0
-        socket.send(frame, more, copy=memoryview(frame).nbytes < _COPIED_BYTES)
-
-
 def error_message(error: BaseException) -> Message:
     """Return the answer that tells of an error."""
     kind = type(error)
@@ -281,13 +270,3 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False
-
-
-def _require_loopback(address: str) -> None:
-    if not _is_loopback(address.rpartition(":")[0]):
-        raise ClusterError(
-            f"This task should listen at {address}, and has no keys.",
-            "Anybody who reaches the address could run programs in it.",
-            f"Start the tasks by `stratagem run`, which makes keys; or set {environment.KEYS} in each task; or, on "
-            f"a network that only this cluster can reach, set {environment.OPEN_CLUSTER}=1.",
-        )

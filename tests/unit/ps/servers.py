@@ -10,10 +10,10 @@ from stratagem.cluster.resolver import SimpleClusterResolver
 from stratagem.cluster.spec import ClusterSpec, Task
 from stratagem.core.clock import Clock
 from stratagem.ps.client import Servers
-from stratagem.ps.server import Serving
-from stratagem.ps.service import Service
-from stratagem.ps.store import Store
-from stratagem.transport.server import Server
+from stratagem.ps.server.service import Service
+from stratagem.ps.server.store import Store
+from stratagem.ps.serving import Serving
+from stratagem.transport.server import MessageServer
 
 gates: dict[str, Any] = {}
 """What functions on workers wait for: they reach this module by its name, while their own travels by value."""
@@ -23,7 +23,7 @@ gates: dict[str, Any] = {}
 def running_servers(number: int = 2) -> Iterator[Servers]:
     """Start parameter servers; yield what asks them."""
     services = [Service(Store()) for _ in range(number)]
-    listening = [Server("127.0.0.1:0", service) for service in services]
+    listening = [MessageServer("127.0.0.1:0", service) for service in services]
     servers = Servers([server.address for server in listening])
     try:
         yield servers

@@ -18,7 +18,7 @@ import stratagem
 from stratagem.coordinator import ClusterCoordinator
 from stratagem.core.errors import UnavailableError, UsageError
 from stratagem.ps.partitioners import FixedShardsPartitioner
-from stratagem.ps.server import CHIEF_SECONDS
+from stratagem.ps.serving import CHIEF_SECONDS
 from stratagem.train import Checkpoint
 
 X = np.random.default_rng(0).normal(size=(8, 4)).astype("float32")

@@ -26,7 +26,7 @@ from stratagem.ps.dispatch import (
     WorkerLost,
     WorkerUp,
 )
-from stratagem.ps.staleness import Rounds
+from stratagem.ps.synchronous.rounds import Rounds
 
 ERROR = ValueError("of the closure")
 
@@ -79,7 +79,7 @@ class Simulation:
     def finished(self, worker: int, closure: int) -> Finished:
         if self.rng.random() < self.reads_only:
             return Finished(worker, closure)
-        if self.dispatch.rounds is None:
+        if self.dispatch.rounds.size is None:
             self.update(closure)
         return Finished(worker, closure, f"{closure}: {self.read[closure]}")
 
@@ -89,7 +89,7 @@ class Simulation:
 
     def event(self) -> Event:
         rounds, kind, busy, up = self.dispatch.rounds, self.rng.random(), self.busy(), list(self.dispatch.in_flight)
-        if rounds is not None and rounds.is_committing and kind < 0.5:
+        if rounds.is_committing and kind < 0.5:
             self.version += 1
             return Committed()
         if kind < 0.35:
@@ -102,11 +102,11 @@ class Simulation:
         if kind < 0.90 and up:
             worker = self.rng.choice(up)
             for closure in self.dispatch.in_flight[worker]:
-                if rounds is None and self.rng.random() < 0.5:
+                if rounds.size is None and self.rng.random() < 0.5:
                     self.update(closure)  # and was lost before it could say so
             return WorkerLost(worker)
         if kind < 0.902:
-            if rounds is not None and rounds.is_committing:
+            if rounds.is_committing:
                 self.rounds.pop()  # nobody knows whether it was applied, and it does not matter any more
             return Begun()
         if self.dispatch.due is not None:
@@ -116,7 +116,7 @@ class Simulation:
         return WorkerUp(self.rng.choice([w for w in range(len(up) + 1) if w not in up]))
 
     def ending_event(self) -> Event:
-        if self.dispatch.rounds is not None and self.dispatch.rounds.is_committing:
+        if self.dispatch.rounds.is_committing:
             self.version += 1
             return Committed()
         if self.busy():
@@ -248,3 +248,14 @@ def test_a_round_that_nobody_applies_cannot_be_applied() -> None:
     for dispatch in (Dispatch(), Dispatch(rounds=Rounds(1, 1))):
         with pytest.raises(DispatchError, match="Committed"):
             dispatch.handle(Committed())
+
+
+def test_without_rounds_nothing_is_dropped_and_nothing_waits() -> None:
+    dispatch = Dispatch(depth=2)
+    for event in (WorkerUp(0), Scheduled(0), Scheduled(1), Finished(0, 1, "b"), WorkerLost(0), WorkerUp(1)):
+        dispatch.handle(event)
+        dispatch.validate()
+    assert dispatch.rounds.round_of(0) is None
+    assert not dispatch.waits_for_more
+    assert dispatch.handle(Finished(1, 0, "a")) == []
+    assert (dispatch.counts["dropped"], dispatch.counts["finished"], dispatch.is_idle) == (0, 2, True)

@@ -15,8 +15,8 @@ from tests.unit.ps.servers import small_cluster
 import stratagem
 from stratagem.coordinator import ClusterCoordinator, experimental_get_current_worker_index
 from stratagem.core.errors import InputError, UsageError
-from stratagem.ps.contributions import Contributions
 from stratagem.ps.partitioners import FixedShardsPartitioner
+from stratagem.ps.synchronous.contributions import Contributions
 
 X = np.random.default_rng(1).integers(0, 12, size=(44, 3)).astype("int32")
 Y = np.random.default_rng(2).normal(size=(44, 3)).astype("float32")

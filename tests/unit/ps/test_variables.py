@@ -14,10 +14,12 @@ from tests.unit.ps.servers import running_servers
 
 import stratagem
 from stratagem.core.errors import InputError, UnavailableError, UsageError
-from stratagem.ps.client import Change, Location, Servers
+from stratagem.ps.changes import Change, Location
+from stratagem.ps.client import Servers
+from stratagem.ps.optimizers import apply_remotely
 from stratagem.ps.partitioners import FixedShardsPartitioner
 from stratagem.ps.placement import Placement
-from stratagem.ps.variables import RemoteVariable, Residence, apply_remotely
+from stratagem.ps.variables import RemoteVariable, Residence
 
 X = np.random.default_rng(1).normal(size=(16, 5)).astype("float32")
 Y = np.random.default_rng(2).normal(size=(16, 3)).astype("float32")

@@ -21,7 +21,7 @@ from stratagem.transport.channel import Channel
 from stratagem.transport.keys import Role, make_keys
 from stratagem.transport.memory import SharedMemory
 from stratagem.transport.message import Message, MessageError, decode, encode
-from stratagem.transport.server import SHARE, Request, Server
+from stratagem.transport.server import SHARE, MessageServer, Request
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory without a name is a thing of Linux")
 
@@ -53,12 +53,12 @@ def ends() -> Iterator[tuple[SharedMemory, SharedMemory]]:
 
 
 @pytest.fixture
-def connect() -> Iterator[Callable[[Callable[[Request], None]], tuple[Channel, Server]]]:
+def connect() -> Iterator[Callable[[Callable[[Request], None]], tuple[Channel, MessageServer]]]:
     """Start a server with a handler, and a channel that shares memory with it."""
-    closed: list[Channel | Server] = []
+    closed: list[Channel | MessageServer] = []
 
-    def connect(handler: Callable[[Request], None]) -> tuple[Channel, Server]:
-        server = Server("127.0.0.1:0", handler, keys=KEYS[Role.PS])
+    def connect(handler: Callable[[Request], None]) -> tuple[Channel, MessageServer]:
+        server = MessageServer("127.0.0.1:0", handler, keys=KEYS[Role.PS])
         channel = Channel("ps 0", server.address, keys=KEYS["worker 0"])
         closed.extend([channel, server])
         channel.share_memory(Deadline(20.0))
@@ -99,7 +99,7 @@ def test_what_finds_no_room_travels(small: None, ends: tuple[SharedMemory, Share
     assert same(decode(frames, None, {opened.name: opened}).arrays, arrays)
 
 
-def test_a_channel_shares_memory_with_its_server(connect: Callable[..., tuple[Channel, Server]]) -> None:
+def test_a_channel_shares_memory_with_its_server(connect: Callable[..., tuple[Channel, MessageServer]]) -> None:
     channel, _ = connect(echo)
     for _ in range(3):
         answer = channel.request(Message("echo", {}, ARRAYS))
@@ -110,7 +110,7 @@ def test_a_channel_shares_memory_with_its_server(connect: Callable[..., tuple[Ch
     assert channel.received_bytes > 3 * ARRAYS[0].nbytes
 
 
-def test_two_requests_at_once_do_not_use_it_both(connect: Callable[..., tuple[Channel, Server]]) -> None:
+def test_two_requests_at_once_do_not_use_it_both(connect: Callable[..., tuple[Channel, MessageServer]]) -> None:
     waiting: queue.SimpleQueue[Request] = queue.SimpleQueue()
     channel, _ = connect(waiting.put)
     numbers = [channel.send(Message("echo", {}, [np.full(50_000, float(i))])) for i in range(3)]
@@ -128,7 +128,7 @@ def test_two_requests_at_once_do_not_use_it_both(connect: Callable[..., tuple[Ch
 
 
 def test_a_task_on_another_machine_gets_frames(
-    connect: Callable[..., tuple[Channel, Server]], monkeypatch: pytest.MonkeyPatch
+    connect: Callable[..., tuple[Channel, MessageServer]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     elsewhere = {"name": "stratagem-0", "path": "/proc/1/fd/9"}
     monkeypatch.setattr(SharedMemory, "whereabouts", elsewhere)
@@ -139,7 +139,7 @@ def test_a_task_on_another_machine_gets_frames(
 
 
 def test_a_system_without_such_memory_sends_frames(
-    connect: Callable[..., tuple[Channel, Server]], monkeypatch: pytest.MonkeyPatch
+    connect: Callable[..., tuple[Channel, MessageServer]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def forbidden(*_: object) -> int:
         raise PermissionError
@@ -176,7 +176,7 @@ def test_what_does_not_lie_there_is_refused(
 
 
 def test_only_memory_of_this_kind_is_opened(
-    ends: tuple[SharedMemory, SharedMemory], tmp_path: Path, connect: Callable[..., tuple[Channel, Server]]
+    ends: tuple[SharedMemory, SharedMemory], tmp_path: Path, connect: Callable[..., tuple[Channel, MessageServer]]
 ) -> None:
     name, path = ends[0].whereabouts["name"], ends[0].whereabouts["path"]
     (tmp_path / "file").write_bytes(b"secret")
@@ -216,7 +216,7 @@ sys.stdin.read()
 
 
 def test_a_task_that_is_killed_leaves_nothing() -> None:
-    server = Server("127.0.0.1:0", echo)
+    server = MessageServer("127.0.0.1:0", echo)
     before = set(os.listdir("/dev/shm"))
     command = [sys.executable, "-c", _CLIENT, server.address]
     client = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

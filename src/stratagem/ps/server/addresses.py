@@ -1,7 +1,7 @@
-"""Where workers that have moved can be found: a board that each parameter server keeps.
+"""Addresses of workers that have moved: a board that each parameter server keeps.
 
-Everybody knows the addresses of the servers. A worker that hears nothing from the chief tells them where it listens,
-and the chief, when it cannot reach the worker, looks there. A worker's key lets it speak for itself only (`service`).
+All tasks know the addresses of the servers. A worker that hears nothing from the chief tells the servers where it
+listens, and a chief that cannot reach the worker looks there. A worker's key lets it speak only for itself (`service`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 from stratagem.core.clock import Clock, Deadline
 
 KEPT_SECONDS: Final = 30.0
-"""How long an announcement counts; a worker that nobody calls repeats it more often."""
+"""How long an announcement counts. A worker that nobody calls repeats it before that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +43,13 @@ class Board:
         self._lock = threading.Lock()
 
     def announce(self, worker: int, address: str, life: int) -> None:
-        """Take note of where a worker listens.
+        """Note where a worker listens.
 
         Args:
             worker: Its index.
             address: `host:port`.
-            life: Which life of the worker says so, by the time of its start. An earlier one does not count while the
-                announcement of a later one does; the clocks of machines differ, so it does not count for ever.
+            life: When this life of the worker was started. While the announcement of a later life counts, that of an
+                earlier one does not; it expires because the clocks of machines differ.
         """
         with self._lock:
             known = self._announcements.get(worker)

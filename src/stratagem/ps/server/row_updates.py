@@ -1,8 +1,8 @@
 """Some rows of a table, updated by a Keras optimizer where they live.
 
-A gradient that comes as rows is zero elsewhere. What that means for the other rows is the optimizer's affair: SGD and
-Adagrad leave them alone, Adam's momentum moves them on, LAMB even looks at all rows to update one. Nobody keeps a list
-of optimizers: each is tried on a table of a few rows.
+A gradient that comes as rows is zero elsewhere. What happens to the other rows depends on the optimizer: SGD and
+Adagrad leave them alone, Adam's momentum moves them on, LAMB looks at all rows to update one. There is no list of
+optimizers: each is tried on a table of a few rows.
 """
 
 from __future__ import annotations
@@ -13,13 +13,16 @@ from typing import Any, Final
 import numpy as np
 
 from stratagem.program.rules.row_changes import block_size
-from stratagem.ps.updates import Updater
+from stratagem.ps.server.updates import Updater
 
 _TOUCHED: Final = ([0, 1], [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10], [2, 3, 7], [4])
 """Rows with a gradient in each update of a trial: some while all slots are new, then all, then few."""
 
+_TRIED_ROWS: Final = 11
+"""How many rows the table of a trial has."""
+
 _RATE: Final = 1.0
-"""The learning rate of a trial: so great that also a slight weight decay shows."""
+"""The learning rate of a trial: so great that even a slight weight decay shows."""
 
 
 class RowUpdater:
@@ -28,7 +31,7 @@ class RowUpdater:
     Args:
         updater_of: Returns the optimizer for variables of a number of rows.
         row: The shape of a row.
-        dtype: Of the variables.
+        dtype: The dtype of the variables.
 
     Attributes:
         exact: Whether an update of the rows with a gradient is the update of the whole.
@@ -37,56 +40,41 @@ class RowUpdater:
 
     def __init__(self, updater_of: Callable[[int], Updater], row: Sequence[int], dtype: Any) -> None:
         self._updater_of = updater_of
-        self._row = tuple(row)
-        self._dtype = np.dtype(dtype)
-        self._count = len(_TOUCHED[1])
-        slots = [np.asarray(slot) for slot in updater_of(self._count).new_slots()]
-        self._by_row = [slot.shape[:1] == (self._count,) for slot in slots]
-        self._new_slots = slots
-        self.exact, self.separate = self._tried()
+        self._new_slots = [np.asarray(slot) for slot in updater_of(_TRIED_ROWS).new_slots()]
+        self._by_row = [True, *(slot.shape[:1] == (_TRIED_ROWS,) for slot in self._new_slots)]
+        """Whether the value, and each slot, has a row for each row of the table."""
+        self.exact, self.separate = self._tried((_TRIED_ROWS, *row), np.dtype(dtype))
 
-    def _tried(self) -> tuple[bool, bool]:
+    def _tried(self, shape: tuple[int, ...], dtype: np.dtype) -> tuple[bool, bool]:
         random = np.random.default_rng(0)
-        updater, slots = self._updater_of(self._count), self._new_slots
-        value = random.normal(size=(self._count, *self._row)).astype(self._dtype)
+        updater, arrays = self._updater_of(_TRIED_ROWS), [random.normal(size=shape).astype(dtype), *self._new_slots]
+
         exact = separate = True
         for iterations, touched in enumerate(_TOUCHED):
-            rest = [row for row in range(self._count) if row not in touched]
-            gradient = random.normal(size=value.shape).astype(self._dtype)
+            rest = [row for row in range(_TRIED_ROWS) if row not in touched]
+            gradient = random.normal(size=shape).astype(dtype)
             gradient[rest] = 0
-            before = [value, *slots]
             # The same with other values in the rows that are not touched.
-            exchanged = [array.copy() if by_row else array for array, by_row in zip(before, self._rows, strict=True)]
-            exchanged[0][rest] = 0.5 * value[rest] + 1.0
-            alone = self._after(updater, exchanged, gradient, iterations)
-            after = self._after(updater, before, gradient, iterations)
-            for old, new, new_alone, by_row in zip(before, after, alone, self._rows, strict=True):
+            exchanged = [arrays[0].copy(), *arrays[1:]]
+            exchanged[0][rest] = 0.5 * arrays[0][rest] + 1.0
+            alone = _after(updater, exchanged, gradient, iterations)
+            after = _after(updater, arrays, gradient, iterations)
+            for old, new, new_alone, by_row in zip(arrays, after, alone, self._by_row, strict=True):
                 own = touched if by_row else ...
                 separate &= np.allclose(_floats(new[own]), _floats(new_alone[own]), rtol=1e-5)
                 exact &= not by_row or np.array_equal(old[rest], new[rest])
-            value, *slots = after
+            arrays = after
         return exact and separate, separate
-
-    @property
-    def _rows(self) -> list[bool]:
-        """Of the value and each slot, whether it has a row for each of the table's."""
-        return [True, *self._by_row]
-
-    def _after(
-        self, updater: Updater, arrays: Sequence[np.ndarray], gradient: np.ndarray, iterations: int
-    ) -> list[np.ndarray]:
-        value, slots = updater(arrays[0], gradient, arrays[1:], iterations, _RATE)
-        return [np.asarray(array) for array in (value, *slots)]
 
     def new_slots(self, count: int) -> list[np.ndarray]:
         """Return the slots of a table that was never updated.
 
         Args:
-            count: Its rows.
+            count: How many rows it has.
         """
         return [
             np.repeat(slot[:1], count, axis=0) if by_row else slot
-            for slot, by_row in zip(self._new_slots, self._by_row, strict=True)
+            for slot, by_row in zip(self._new_slots, self._by_row[1:], strict=True)
         ]
 
     def __call__(
@@ -96,22 +84,18 @@ class RowUpdater:
 
         Args:
             value: The table's value.
-            slots: Of the table.
-            ids: Which rows, each once.
-            gradient: For each of them.
+            slots: The table's slots.
+            ids: Numbers of the rows, each once.
+            gradient: The gradient of each of them.
             iterations: Updates before this one.
             rate: The learning rate.
         """
-        arrays = [
-            _writable(array) if by_row else array for array, by_row in zip([value, *slots], self._rows, strict=True)
-        ]
-        size = block_size(len(ids))
-        taken = [
-            _filled_up(array[ids], size) if by_row else array for array, by_row in zip(arrays, self._rows, strict=True)
-        ]
+        by_row, size = self._by_row, block_size(len(ids))
+        arrays = [_writable(array) if own else array for array, own in zip([value, *slots], by_row, strict=True)]
+        taken = [_filled_up(array[ids], size) if own else array for array, own in zip(arrays, by_row, strict=True)]
         new_value, new_slots = self._updater_of(size)(taken[0], _filled_up(gradient, size), taken[1:], iterations, rate)
-        for place, (new, by_row) in enumerate(zip([new_value, *new_slots], self._rows, strict=True)):
-            if by_row:
+        for place, (new, own) in enumerate(zip([new_value, *new_slots], by_row, strict=True)):
+            if own:
                 arrays[place][ids] = np.asarray(new)[: len(ids)]
             else:
                 arrays[place] = new
@@ -123,6 +107,11 @@ def spread(ids: np.ndarray, rows: np.ndarray, shape: Sequence[int]) -> np.ndarra
     whole = np.zeros(tuple(shape), rows.dtype)
     whole[ids] = rows
     return whole
+
+
+def _after(updater: Updater, arrays: Sequence[Any], gradient: np.ndarray, iterations: int) -> list[np.ndarray]:
+    value, slots = updater(arrays[0], gradient, arrays[1:], iterations, _RATE)
+    return [np.asarray(array) for array in (value, *slots)]
 
 
 def _floats(array: np.ndarray) -> np.ndarray:

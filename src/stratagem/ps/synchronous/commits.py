@@ -1,13 +1,12 @@
-"""The chief's request to all parameter servers to apply a round: who has been asked, who has answered."""
+"""The chief's request to all parameter servers to apply a round: which were asked, which have answered."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from stratagem.core.clock import Clock, Deadline
 from stratagem.core.errors import UnavailableError
 from stratagem.ps.client import REQUEST_SECONDS
-from stratagem.ps.dispatch import Commit
 from stratagem.transport.message import Message
 
 
@@ -15,7 +14,7 @@ class Commits:
     """One round at a time is applied, by all servers.
 
     Args:
-        term: The term (`service`) that they are asked in.
+        term: The term (`server.service`) in which the servers are asked.
         servers: Indices of the parameter servers.
         clock: Where time comes from.
     """
@@ -25,24 +24,22 @@ class Commits:
         self._servers = list(servers)
         self._clock = clock
         self._round = 0
-        self._message: Message | None = None
+        self._message = Message("commit")
         self._asked: dict[int, int | None] = {}
         """The servers that have not applied it, with the number of the request to each, once it is asked."""
         self._by = Deadline(0.0, clock)
 
-    def begin(self, commit: Commit) -> None:
-        """Let all servers be asked."""
-        self._round = commit.round
+    def begin(self, round: int, contributions: Sequence[str]) -> None:
+        """Let all servers be asked to apply a round: these contributions, and no others."""
+        self._round = round
         self._asked = dict.fromkeys(self._servers)
         self._by = Deadline(REQUEST_SECONDS, self._clock)
-        fields = {"term": self._term, "round": commit.round, "contributions": commit.contributions}
-        self._message = Message("commit", fields)
+        self._message = Message("commit", {"term": self._term, "round": round, "contributions": contributions})
 
     @property
     def to_ask(self) -> list[tuple[int, Message]]:
         """The servers that are still to be asked, and what."""
-        waiting = [server for server, number in self._asked.items() if number is None]
-        return [(server, self._message) for server in waiting if self._message is not None]
+        return [(server, self._message) for server, number in self._asked.items() if number is None]
 
     def ask(self, server: int, number: int | None) -> None:
         """Take note of the number of a request; None where the server was lost, and is to be asked again."""
@@ -70,6 +67,5 @@ class Commits:
         slow = ", ".join(f"ps {server}" for server in self._asked)
         return UnavailableError(
             f"{slow} has not applied round {self._round} within {REQUEST_SECONDS:g} s.",
-            "The workers would wait for it for ever.",
             "See the end of its output; start the cluster again.",
         )

@@ -5,14 +5,13 @@ from __future__ import annotations
 from tests.clock import HandClock
 
 from stratagem.ps.client import REQUEST_SECONDS
-from stratagem.ps.commits import Commits
-from stratagem.ps.dispatch import Commit
+from stratagem.ps.synchronous.commits import Commits
 
 
 def test_a_round_is_applied_when_all_servers_have() -> None:
     commits = Commits("a term", range(2), HandClock())
     assert commits.to_ask == []
-    commits.begin(Commit(3, ("a", "b")))
+    commits.begin(3, ("a", "b"))
     assert [(server, message.kind) for server, message in commits.to_ask] == [(0, "commit"), (1, "commit")]
     assert commits.to_ask[0][1].fields == {"term": "a term", "round": 3, "contributions": ("a", "b")}
     commits.ask(0, 11)
@@ -31,7 +30,7 @@ def test_a_round_is_applied_when_all_servers_have() -> None:
 def test_a_server_that_does_not_answer_is_named() -> None:
     clock = HandClock()
     commits = Commits("a term", range(3), clock)
-    commits.begin(Commit(7, ()))
+    commits.begin(7, ())
     commits.ask(1, 5)
     commits.end(1)
     clock.time = REQUEST_SECONDS - 1.0

@@ -1,4 +1,4 @@
-"""Synchronous training: what workers give to a round, and how a parameter server makes one change of it.
+"""Contributions of workers to a round, and the one change that a parameter server makes of them.
 
 A worker sends the changes of one function as a *contribution*, which each server holds. When a round has as many as it
 needs, the chief names those that count, to all servers alike, and each makes one change of them:
@@ -9,14 +9,15 @@ needs, the chief names those that count, to all servers alike, and each makes on
 | `assign_add`                    | the sum; of what only the first replica changes (an optimizer's count), the first  |
 | `assign`                        | as replicas would: the mean of floats, else the first                             |
 
-So a round is never half applied, and a function that ran twice, because its worker was lost, counts once in it. What
-was not named is dropped, whenever it comes.
+So a round is never half applied, and a function that ran twice, because its worker was lost, counts once in it.
+Contributions that the chief did not name are dropped, whenever they come.
 """
 
 from __future__ import annotations
 
 import threading
 import uuid
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
@@ -25,10 +26,9 @@ import numpy as np
 
 from stratagem.core.errors import UsageError
 from stratagem.mesh.variable_policies import Policy, policy_of
-from stratagem.ps.client import Change, Servers
-from stratagem.ps.store import Store, change, with_arrays
+from stratagem.ps.changes import Change, Operation, with_arrays
+from stratagem.ps.client import Servers
 
-Operation: TypeAlias = Mapping[str, Any]
 _Key: TypeAlias = tuple[str, str, str | None]
 
 
@@ -47,7 +47,10 @@ class Contribution:
     """What one run of a function gives to a round.
 
     Args:
-        round: Which.
+        round: Number of the round.
+        name: Its name; no other contribution has it.
+        weight: Weight of its gradients in their mean.
+        changes: What it changes.
     """
 
     round: int
@@ -70,15 +73,14 @@ class Contribution:
         if twice:
             raise UsageError(
                 f"A scheduled function updates {twice[0].partition('#')[0]} twice, in the synchronous mode.",
-                "Its update is made with those of the other workers, after it has ended: it would go on with old "
-                "values.",
+                "The update is made after the function has ended: it would go on with old values.",
                 "Schedule the function once for each step.",
             )
         self.changes += changes
         self.weight = weight
 
     def give(self, servers: Servers) -> str | None:
-        """Send it to the servers; return its name, or None where there is nothing to give."""
+        """Send it to the servers; return its name, or None if there is nothing to give."""
         if not self.changes:
             return None
         servers.change(self.changes, {"round": self.round, "contribution": self.name, "weight": self.weight})
@@ -95,24 +97,21 @@ class _Given:
     array: np.ndarray
 
 
-@dataclass(frozen=True, slots=True)
-class _Held:
-    """A contribution, as a server holds it: what it does to each part, all in all."""
-
-    round: int
-    done: Mapping[_Key, _Given]
+_Done: TypeAlias = Mapping[_Key, _Given]
+"""A contribution, as a server holds it: what it does to each part, all in all."""
 
 
 class Contributions:
-    """Those that a server holds in one term. Every method may be called by several threads at once.
+    """The contributions that a server holds in one term. Several threads may call any method at once.
 
     Args:
-        store: What they change.
+        change: Makes changes: operations and their arrays (`server.store`).
     """
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._held: dict[str, _Held] = {}
+    def __init__(self, change: Callable[[Sequence[Operation], Sequence[np.ndarray]], None]) -> None:
+        self._change = change
+        self._held: defaultdict[int, dict[str, _Done]] = defaultdict(dict)
+        """Contributions by round and name."""
         self._applied = 0
         """The last round that was applied."""
         self._lock = threading.Lock()
@@ -120,41 +119,38 @@ class Contributions:
     def hold(
         self, round: int, name: str, weight: float, operations: Sequence[Operation], arrays: Sequence[np.ndarray]
     ) -> None:
-        """Hold a contribution until its round is applied; drop it where that has been.
+        """Hold a contribution until its round is applied; drop it if that has already happened.
 
         Args:
             round: The round it is for.
-            name: How the chief calls it.
-            weight: Of its gradients, in their mean.
-            operations: Those of `store.change`, each with `together`.
-            arrays: One for each.
+            name: Its name, by which the chief refers to it.
+            weight: Weight of its gradients in their mean.
+            operations: Its operations, each with `together`.
+            arrays: Their arrays.
         """
-        held = _Held(int(round), _done(float(weight), operations, arrays))
+        done = _done(float(weight), operations, arrays)
         with self._lock:
-            if not self._is_over(round):
-                self._held[name] = held
+            if round > self._applied:
+                self._held[round][name] = done
 
     def apply(self, round: int, names: Sequence[str]) -> None:
-        """Make one change of contributions, and drop all others to the round and to those before. Twice is once.
+        """Make one change of contributions; drop all others to this round and earlier ones. A second call does nothing.
 
         Args:
-            round: Which.
-            names: Those that count, in the order in which they are summed.
+            round: Number of the round.
+            names: The contributions that count, in the order in which they are summed.
         """
-        with self._lock:  # also while it is applied: who asks again waits for it
-            if self._is_over(round):
+        with self._lock:  # also while it is applied: a second request waits for the first
+            if round <= self._applied:
                 return
-            chosen = [self._held[name] for name in names if name in self._held]
+            held = self._held[round]
             self._applied = round
-            self._held = {name: held for name, held in self._held.items() if not self._is_over(held.round)}
-            operations, arrays = combined(chosen)
-            change(self._store, operations, arrays)
-
-    def _is_over(self, round: int) -> bool:
-        return round <= self._applied
+            for past in [number for number in self._held if number <= round]:
+                del self._held[past]
+            self._change(*combined([held[name] for name in names if name in held]))
 
 
-def _done(weight: float, operations: Sequence[Operation], arrays: Sequence[np.ndarray]) -> dict[_Key, _Given]:
+def _done(weight: float, operations: Sequence[Operation], arrays: Sequence[np.ndarray]) -> _Done:
     done: dict[_Key, _Given] = {}
     for operation, ids, array in with_arrays(operations, arrays):
         key = operation["op"], operation["name"], operation.get("optimizer")
@@ -164,12 +160,12 @@ def _done(weight: float, operations: Sequence[Operation], arrays: Sequence[np.nd
     return done
 
 
-def combined(held: Sequence[_Held]) -> tuple[list[Operation], list[np.ndarray]]:
+def combined(contributions: Sequence[_Done]) -> tuple[list[Operation], list[np.ndarray]]:
     """Return one operation, and its arrays, for each that the contributions have."""
-    groups: dict[_Key, list[_Given]] = {}
-    for each in held:
-        for key, given in each.done.items():
-            groups.setdefault(key, []).append(given)
+    groups: defaultdict[_Key, list[_Given]] = defaultdict(list)
+    for done in contributions:
+        for key, given in done.items():
+            groups[key].append(given)
     operations: list[Operation] = []
     arrays: list[np.ndarray] = []
     for group in groups.values():
@@ -181,17 +177,9 @@ def combined(held: Sequence[_Held]) -> tuple[list[Operation], list[np.ndarray]]:
 
 
 def _seen_by_all(group: Sequence[_Given]) -> int | None:
-    """Return the version of a part that the oldest gradient was computed with, where all tell."""
+    """Return the version of a part that the oldest gradient was computed with; None unless all tell theirs."""
     versions = [given.operation["seen"] for given in group if given.operation.get("seen") is not None]
     return min(versions) if len(versions) == len(group) else None
-
-
-def _sum(group: Sequence[_Given]) -> tuple[None, np.ndarray]:
-    return None, sum((given.array for given in group[1:]), start=group[0].array)
-
-
-def _first(group: Sequence[_Given]) -> tuple[None, np.ndarray]:
-    return None, group[0].array
 
 
 def _mean(group: Sequence[_Given]) -> tuple[np.ndarray | None, np.ndarray]:
@@ -212,7 +200,7 @@ def _mean(group: Sequence[_Given]) -> tuple[np.ndarray | None, np.ndarray]:
 
 
 _ONE_OF: Final[Mapping[str, Callable[[Sequence[_Given]], tuple[np.ndarray | None, np.ndarray]]]] = {
-    "sum": _sum,
+    "sum": lambda group: (None, sum((given.array for given in group[1:]), start=group[0].array)),
     "mean": _mean,
-    "first": _first,
+    "first": lambda group: (None, group[0].array),
 }

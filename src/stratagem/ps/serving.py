@@ -1,7 +1,8 @@
-"""`Server`: a process as a worker or a parameter server of a cluster."""
+"""`Server`: this process as a worker or a parameter server of a cluster."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
@@ -11,23 +12,16 @@ from typing import Any, Final
 from stratagem.cluster.spec import ClusterSpec, Task
 from stratagem.core import environment
 from stratagem.core.clock import Clock, Deadline
-from stratagem.core.errors import (
-    ClusterError,
-    InputError,
-    RefusedError,
-    StartupError,
-    StratagemError,
-    UnavailableError,
-)
+from stratagem.core.errors import ClusterError, InputError, RefusedError, StartupError, StratagemError, UnavailableError
 from stratagem.core.log import announce
-from stratagem.ps.addresses import Board
-from stratagem.ps.service import Service
-from stratagem.ps.store import Store
+from stratagem.ps.server.addresses import Board
+from stratagem.ps.server.service import Service
+from stratagem.ps.server.store import Store
 from stratagem.ps.worker import Worker
-from stratagem.transport import server as transport
 from stratagem.transport.channel import Channel
 from stratagem.transport.keys import Keys, Role, holder_for, keys_of_environment
-from stratagem.transport.message import Message
+from stratagem.transport.message import DONE, Message
+from stratagem.transport.server import MessageServer, Request
 
 CHIEF_SECONDS: Final = 300.0
 """How long a task waits for a chief that says nothing: the chief may be restarting."""
@@ -37,14 +31,14 @@ _GOODBYE_SECONDS: Final = 5.0
 _ANNOUNCE_SECONDS: Final = 2.0
 
 _UNCALLED_SECONDS: Final = 12.0
-"""How long no hello of a chief comes before a worker tells where it is; one comes every 5 s."""
+"""How long a worker waits for the hello of a chief, which comes every 5 s, before it tells where it is."""
 
 
 class Serving:
     """A worker or parameter server, in threads of this process.
 
     Args:
-        task: Which.
+        task: Which task it is.
         address: Where it listens; port 0 takes a free one.
         servers: Addresses of the parameter servers; a parameter server needs none.
         workers: How many workers there are.
@@ -84,14 +78,14 @@ class Serving:
             raise
         self.address = self._server.address
 
-    def _listen(self, address: str) -> transport.Server:
+    def _listen(self, address: str) -> MessageServer:
         """Listen at the address, or where there is room: a worker says where it is, others cannot."""
         try:
-            return transport.Server(address, self._handle, keys=self._keys)
+            return MessageServer(address, self._handle, keys=self._keys)
         except StartupError:
             if self.task.type == "ps":
                 raise
-        server = transport.Server(f"{address.rpartition(':')[0]}:0", self._handle, keys=self._keys)
+        server = MessageServer(f"{address.rpartition(':')[0]}:0", self._handle, keys=self._keys)
         announce(f"{self.task} found {address} taken, and listens at {server.address}.")
         return server
 
@@ -106,13 +100,12 @@ class Serving:
             if self._heard.expired:
                 raise UnavailableError(
                     f"{self.task} has heard nothing from the chief for {CHIEF_SECONDS:g} s.",
-                    "It would serve for ever.",
                     "See the end of the chief's output; start the cluster again.",
                 )
             self._over.wait(_LOOK_SECONDS)
 
     def look_for_chief(self) -> None:
-        """Tell the parameter servers where this worker is, if no chief calls it. They themselves do not move."""
+        """Tell the parameter servers where this worker is, if no chief calls it. (A parameter server never moves.)"""
         if self.task.type == "worker" and self._called.expired:
             where = {"worker": self.task.index, "address": self.address, "life": self._start}
             _tell(self._servers, Message("here", where), self._keys, Deadline(_ANNOUNCE_SECONDS, self._clock))
@@ -122,7 +115,7 @@ class Serving:
         self._service.close()
         self._server.close()
 
-    def _handle(self, request: transport.Request) -> None:
+    def _handle(self, request: Request) -> None:
         if request.message.kind == "hello" and request.role in (None, Role.CHIEF):
             self._heard = Deadline(CHIEF_SECONDS, self._clock)
             self._called = Deadline(_UNCALLED_SECONDS, self._clock)
@@ -132,11 +125,11 @@ class Serving:
         else:
             self._service(request)
 
-    def _end(self, request: transport.Request) -> None:
-        """Let it be over, unless a chief says so whose term has passed. A short term may never have come here."""
+    def _end(self, request: Request) -> None:
+        """End, unless the term of the chief that says so has passed. (A short term may never have come here.)"""
         if request.message.fields.get("term") in self._service.past_terms:
             raise RefusedError(f"{self.task} was told to end by a chief that another one has followed.")
-        request.answer(Message("done"))
+        request.answer(Message(DONE))
         self._over.set()
 
 
@@ -179,7 +172,6 @@ class Server:
         if self._task.type not in ("worker", "ps"):
             raise InputError(
                 f"A Server was asked for as {self._task}.",
-                "Only workers and parameter servers wait to be asked.",
                 'Write job_name="worker" or "ps"; the chief makes a ParameterServerStrategy.',
             )
         require_servers(self._spec)
@@ -211,37 +203,32 @@ class Server:
             self._serving.stop()
 
 
-def end_all(
-    addresses: Mapping[tuple[Role, int], str], keys: Keys | None, term: str, clock: Clock | None = None
-) -> None:
+def end_all(addresses: Mapping[tuple[Role, int], str], keys: Keys | None, term: str) -> None:
     """Tell all workers and parameter servers that it is over; those that do not answer are left alone.
 
     Args:
         addresses: Where they are, by role and index.
         keys: The keys of the chief.
-        term: That of the chief; tasks that serve another one go on.
-        clock: Where time comes from.
+        term: The term of the chief; tasks in another term go on.
     """
     for role in (Role.WORKER, Role.PS):  # workers may still need the servers
         chosen = {key: address for key, address in addresses.items() if key[0] == role}
         # A time for each: a lost worker uses up all of it.
-        _tell(chosen, Message("end", {"term": term}), keys, Deadline(_GOODBYE_SECONDS, clock or Clock()))
+        _tell(chosen, Message("end", {"term": term}), keys, Deadline(_GOODBYE_SECONDS))
 
 
 def _tell(addresses: Mapping[tuple[Role, int], str], message: Message, keys: Keys | None, deadline: Deadline) -> None:
     """Say something to several tasks; leave those alone that do not answer."""
     calls = []
-    for (role, index), address in addresses.items():
-        holder = holder_for(role, index)
-        channel = Channel(f"{role} {index}", address, keys=keys, holder=holder, clock=deadline.clock)
-        calls.append((channel, channel.send(message)))
-    for channel, number in calls:
-        try:
-            channel.receive(number, deadline)
-        except (UnavailableError, RefusedError):
-            pass
-        finally:
-            channel.close()
+    with contextlib.ExitStack() as stack:
+        for (role, index), address in addresses.items():
+            holder = holder_for(role, index)
+            channel = Channel(f"{role} {index}", address, keys=keys, holder=holder, clock=deadline.clock)
+            stack.callback(channel.close)
+            calls.append((channel, channel.send(message)))
+        for channel, number in calls:
+            with contextlib.suppress(UnavailableError, RefusedError):
+                channel.receive(number, deadline)
 
 
 def require_servers(spec: ClusterSpec) -> None:
@@ -254,6 +241,5 @@ def require_servers(spec: ClusterSpec) -> None:
     if missing:
         raise ClusterError(
             f"The cluster has no {' and no '.join(missing)}; it has {', '.join(spec.jobs) or 'no jobs'}.",
-            "Variables would have no home, or nobody would compute.",
             'List at least one task of each: {"ps": ["host:port"], "worker": ["host:port"]}.',
         )

@@ -17,12 +17,13 @@ from tests.unit.ps.test_variables import sent_to_servers
 import stratagem
 from stratagem.core.errors import InputError
 from stratagem.program.remote_values import RowChange, RowsOf
-from stratagem.ps.client import Change, Location, Servers
+from stratagem.ps.changes import Change, Location
+from stratagem.ps.client import Servers
 from stratagem.ps.partitioners import FixedShardsPartitioner
 from stratagem.ps.placement import Placement
-from stratagem.ps.row_updates import RowUpdater
-from stratagem.ps.store import Store
-from stratagem.ps.updates import Updater
+from stratagem.ps.server.row_updates import RowUpdater
+from stratagem.ps.server.store import Store
+from stratagem.ps.server.updates import Updater
 from stratagem.ps.variables import RemoteVariable, Residence
 
 ROWS = 400

@@ -17,9 +17,9 @@ from stratagem.core.clock import Clock, Deadline
 from stratagem.core.errors import ClusterError, RefusedError, UnavailableError
 from stratagem.transport.channel import Channel
 from stratagem.transport.fuzz import fuzz
-from stratagem.transport.keys import Keys, Role, keys_of_environment, make_keys
+from stratagem.transport.keys import Keys, Role, make_keys
 from stratagem.transport.message import Limits, Message, encode
-from stratagem.transport.server import Request, Server
+from stratagem.transport.server import MessageServer, Request
 
 KEYS = make_keys(workers=2)
 
@@ -32,14 +32,14 @@ def answer(request: Request) -> None:
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
-    server = Server("127.0.0.1:0", answer, keys=KEYS[Role.PS], limits=Limits(frame_bytes=1 << 20))
+def server() -> Iterator[MessageServer]:
+    server = MessageServer("127.0.0.1:0", answer, keys=KEYS[Role.PS], limits=Limits(frame_bytes=1 << 20))
     yield server
     server.close()
 
 
 @pytest.fixture
-def connect(server: Server) -> Iterator[Callable[..., Channel]]:
+def connect(server: MessageServer) -> Iterator[Callable[..., Channel]]:
     channels: list[Channel] = []
 
     def connect(keys: Keys | None, address: str = server.address, holder: str = Role.PS) -> Channel:
@@ -58,14 +58,14 @@ def assert_still_serves(connect: Callable[..., Channel]) -> None:
     assert reply.arrays[0].tolist() == array.tolist()
 
 
-def test_no_key(server: Server, connect: Callable[..., Channel]) -> None:
+def test_no_key(server: MessageServer, connect: Callable[..., Channel]) -> None:
     with pytest.raises(UnavailableError, match="ps 0 at"):
         connect(None).request(Message("echo"), seconds=1.0)
     assert_still_serves(connect)
     assert server.refused["handshake"] >= 1
 
 
-def test_wrong_key(server: Server, connect: Callable[..., Channel]) -> None:
+def test_wrong_key(server: MessageServer, connect: Callable[..., Channel]) -> None:
     # A stranger may well know the public key of the server, but has a key pair of its own.
     public, secret = zmq.curve_keypair()
     stranger = Keys(Role.CHIEF, secret, {**KEYS[Role.CHIEF].public, Role.CHIEF: public})
@@ -77,7 +77,7 @@ def test_wrong_key(server: Server, connect: Callable[..., Channel]) -> None:
 
 def test_wrong_server(connect: Callable[..., Channel]) -> None:
     """A task that listens in the place of a parameter server, with a worker's key, is not spoken to."""
-    impostor = Server("127.0.0.1:0", answer, keys=KEYS["worker 0"])
+    impostor = MessageServer("127.0.0.1:0", answer, keys=KEYS["worker 0"])
     try:
         with pytest.raises(UnavailableError):
             connect(KEYS[Role.CHIEF], impostor.address).request(Message("echo"), seconds=1.0)
@@ -88,20 +88,20 @@ def test_wrong_server(connect: Callable[..., Channel]) -> None:
         impostor.close()
 
 
-def test_closure_from_a_worker(server: Server, connect: Callable[..., Channel]) -> None:
+def test_closure_from_a_worker(server: MessageServer, connect: Callable[..., Channel]) -> None:
     with pytest.raises(RefusedError, match="A worker asked for 'run'"):
         connect(KEYS["worker 0"]).request(Message("run"))
     assert connect(KEYS[Role.CHIEF]).request(Message("run")).fields == {"role": "chief"}
     assert server.refused["request"] == 1
 
 
-def test_oversized(server: Server, connect: Callable[..., Channel]) -> None:
+def test_oversized(server: MessageServer, connect: Callable[..., Channel]) -> None:
     with pytest.raises(UnavailableError):
         connect(KEYS[Role.CHIEF]).request(Message("echo", {}, [np.zeros(1 << 20)]), seconds=20.0)
     assert_still_serves(connect)
 
 
-def test_other_version(server: Server, connect: Callable[..., Channel]) -> None:
+def test_other_version(server: MessageServer, connect: Callable[..., Channel]) -> None:
     channel = connect(KEYS["worker 0"])
     header = bytearray(encode(Message("echo"))[0])
     header[5] += 1
@@ -112,7 +112,7 @@ def test_other_version(server: Server, connect: Callable[..., Channel]) -> None:
     assert server.refused["message"] == 1
 
 
-def test_garbage_inside_an_authenticated_connection(server: Server, connect: Callable[..., Channel]) -> None:
+def test_garbage_inside_an_authenticated_connection(server: MessageServer, connect: Callable[..., Channel]) -> None:
     rng = random.Random(2)
     channel = connect(KEYS["worker 0"])
     for _ in range(200):
@@ -122,7 +122,7 @@ def test_garbage_inside_an_authenticated_connection(server: Server, connect: Cal
     assert server.refused["message"] == 200
 
 
-def test_garbage_on_the_wire(server: Server, connect: Callable[..., Channel]) -> None:
+def test_garbage_on_the_wire(server: MessageServer, connect: Callable[..., Channel]) -> None:
     fuzz(server.address, seconds=1.0, seed=3)
     assert_still_serves(connect)
 
@@ -175,7 +175,7 @@ def _read(source: socket.socket) -> bytes:
         return b""
 
 
-def wait_for_refusals(server: Server, number: int) -> None:
+def wait_for_refusals(server: MessageServer, number: int) -> None:
     clock = Clock()
     deadline = Deadline(20.0, clock)
     while server.refused["handshake"] < number:
@@ -184,7 +184,7 @@ def wait_for_refusals(server: Server, number: int) -> None:
 
 
 def test_who_only_looks_is_no_news(
-    server: Server, connect: Callable[..., Channel], caplog: pytest.LogCaptureFixture
+    server: MessageServer, connect: Callable[..., Channel], caplog: pytest.LogCaptureFixture
 ) -> None:
     """An evaluator connects and leaves, again and again, to see whether training goes on (`cluster.watching`)."""
     for _ in range(4):
@@ -203,7 +203,7 @@ def test_replay(connect: Callable[..., Channel]) -> None:
         count += 1
         request.answer(Message("done"))
 
-    server = Server("127.0.0.1:0", handler, keys=KEYS[Role.PS])
+    server = MessageServer("127.0.0.1:0", handler, keys=KEYS[Role.PS])
     repeater = Repeater(server.address)
     try:
         channel = connect(KEYS[Role.CHIEF], repeater.address)
@@ -225,19 +225,7 @@ def test_replay(connect: Callable[..., Channel]) -> None:
 def test_without_keys_only_this_machine() -> None:
     for address in ("0.0.0.0:0", "10.0.0.1:2222", "example.org:2222", "[::]:0", "*:0"):
         with pytest.raises(ClusterError, match="has no keys"):
-            Server(address, answer, environ={})
-    Server("0.0.0.0:0", answer, environ={environment.OPEN_CLUSTER: "1"}).close()
-    Server("0.0.0.0:0", answer, keys=KEYS[Role.PS], environ={}).close()
-    Server("localhost:0", answer, environ={}).close()
-
-
-def test_keys_come_from_the_environment() -> None:
-    text = KEYS["worker 0"].as_text()
-    assert keys_of_environment({environment.KEYS: text}) == KEYS["worker 0"]
-    assert keys_of_environment({}) is None
-    for damaged in ("{", "{}", text.replace('"worker 0", "secret"', '"worker 1", "secret"'), text.replace("ps", "sp")):
-        with pytest.raises(ClusterError, match="cannot be used"):
-            keys_of_environment({environment.KEYS: damaged})
-    secret = KEYS["worker 0"].secret.decode()
-    assert secret not in repr(KEYS["worker 0"])
-    assert secret not in KEYS[Role.CHIEF].as_text()
+            MessageServer(address, answer, environ={})
+    MessageServer("0.0.0.0:0", answer, environ={environment.OPEN_CLUSTER: "1"}).close()
+    MessageServer("0.0.0.0:0", answer, keys=KEYS[Role.PS], environ={}).close()
+    MessageServer("localhost:0", answer, environ={}).close()

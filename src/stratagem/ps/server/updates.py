@@ -1,8 +1,8 @@
 """The Keras optimizer, applied where a variable lives.
 
-Each part of a variable has slots of its own (momentum and the like), updated by a program compiled from the
-optimizer's own `stateless_apply`. How far training has come, and the learning rate at that point, come with the
-gradient: schedules run on the worker. So do clipping and loss scaling, which need whole gradients.
+Each part of a variable has its own slots (momentum and the like), updated by a program compiled from the optimizer's
+`stateless_apply`. The count of updates and the learning rate come with the gradient, since schedules run on the worker.
+So do clipping and loss scaling, which need whole gradients.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class Updater:
 
     Args:
         optimizer: Class, configuration and other settings of a Keras optimizer (`compat.optimizer_recipe`).
-        shape: Of the variables.
-        dtype: Of the variables.
+        shape: Shape of the variables.
+        dtype: Their dtype.
         name: The variable's name, by which an optimizer may leave it out of weight decay.
         constraint: A Keras constraint, or None.
         device: Where the program runs.
@@ -64,8 +64,8 @@ class Updater:
 
         Args:
             value: The variable's value.
-            gradient: Of the same shape.
-            slots: Of the variable.
+            gradient: The gradient, of the same shape.
+            slots: The slots of the variable.
             iterations: Updates before this one.
             rate: The learning rate.
         """

@@ -13,23 +13,22 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final, TypeAlias
 
+import jax.numpy as jnp
 import numpy as np
 
 from stratagem.core.errors import InputError, RefusedError, UnavailableError
 from stratagem.core.log import logger
-from stratagem.ps.addresses import Board
-from stratagem.ps.contributions import Contributions
-from stratagem.ps.store import Store, change
+from stratagem.ps.server.addresses import Board
+from stratagem.ps.server.store import Store
+from stratagem.ps.synchronous.contributions import Contributions
 from stratagem.transport.keys import Role, holder_for
-from stratagem.transport.message import Message
+from stratagem.transport.message import DONE, Message
 from stratagem.transport.server import Request, error_message
 
 _THREADS: Final = 4
 """Requests that one server works on at once; JAX and NumPy let others run while they compute."""
-
-DONE: Final = "done"
 
 _OF_ANY_TERM: Final = ("begin", "hello")
 
@@ -41,6 +40,14 @@ class _Held:
     store: Store
     contributions: Contributions
 
+    @classmethod
+    def by(cls, store: Store) -> _Held:
+        return cls(store, Contributions(store.change))
+
+
+_Work: TypeAlias = Callable[[_Held, Message], Message | None]
+"""Answers a request; None says only that it is done."""
+
 
 class Service:
     """Answers the requests of a cluster about variables.
@@ -48,8 +55,7 @@ class Service:
     | request      | who may ask | meaning                                                  |
     | ------------ | ----------- | -------------------------------------------------------- |
     | `begin`      | chief       | forget everything; a new term begins                     |
-    | `create`     | chief       | take parts of variables in                               |
-    | `expect`     | chief       | take parts in whose values are to be restored            |
+    | `create`     | chief       | take parts of variables in, or expect their values       |
     | `define`     | chief       | take an optimizer in (pickled)                           |
     | `remove`     | chief       | forget parts of variables, and optimizers                |
     | `read`       | all         | values and versions of parts, or of rows of them         |
@@ -67,7 +73,7 @@ class Service:
     """
 
     def __init__(self, store: Store, name: str = "this parameter server", board: Board | None = None) -> None:
-        self._held = _Held(store, Contributions(store))
+        self._held = _Held.by(store)
         self.past_terms: set[str] = set()
         self._term = ""
         self._name = name
@@ -75,17 +81,16 @@ class Service:
         self._turn = threading.Lock()
         """Held while the term, and what is held in it, are looked at or changed together."""
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="parameter server")
-        self._requests: Mapping[str, tuple[Callable[[_Held, Message], Message], tuple[Role, ...]]] = {
+        self._requests: Mapping[str, tuple[_Work, tuple[Role, ...]]] = {
             "begin": (self._begin, (Role.CHIEF,)),
-            "create": (self._create, (Role.CHIEF,)),
-            "expect": (self._expect, (Role.CHIEF,)),
-            "define": (self._define, (Role.CHIEF,)),
-            "remove": (self._remove, (Role.CHIEF,)),
-            "read": (self._read, tuple(Role)),
-            "change": (self._change, tuple(Role)),
-            "contribute": (self._contribute, tuple(Role)),
-            "commit": (self._commit, (Role.CHIEF,)),
-            "report": (self._report, tuple(Role)),
+            "create": (_create, (Role.CHIEF,)),
+            "define": (_define, (Role.CHIEF,)),
+            "remove": (_remove, (Role.CHIEF,)),
+            "read": (_read, tuple(Role)),
+            "change": (_change, tuple(Role)),
+            "contribute": (_contribute, tuple(Role)),
+            "commit": (_commit, (Role.CHIEF,)),
+            "report": (_report, tuple(Role)),
             "hello": (self._hello, (Role.CHIEF,)),
         }
 
@@ -107,9 +112,9 @@ class Service:
         """Finish what was begun."""
         self._pool.shutdown()
 
-    def _answer(self, work: Callable[[_Held, Message], Message], request: Request) -> None:
+    def _answer(self, work: _Work, request: Request) -> None:
         try:
-            answer = work(self._held_for(request.message), request.message)
+            answer = work(self._held_for(request.message), request.message) or Message(DONE)
         except Exception as error:
             logger.warning("parameter server: %r failed: %s", request.message.kind, error)
             answer = error_message(error)
@@ -126,66 +131,14 @@ class Service:
             "Restore the last checkpoint; under `stratagem run --max-restarts` the program begins again by itself.",
         )
 
-    def _begin(self, _: _Held, message: Message) -> Message:
+    def _begin(self, _: _Held, message: Message) -> None:
         """Fields: `term`."""
         with self._turn:  # requests that are being worked on keep what was held in their term
-            store = Store()
             self.past_terms.add(self._term)
-            self._term, self._held = message.fields["term"], _Held(store, Contributions(store))
-        return Message(DONE)
+            self._term, self._held = message.fields["term"], _Held.by(Store())
 
-    def _create(self, held: _Held, message: Message) -> Message:
-        """Fields: `parts`, a list of [name, variable, lazy]. Arrays: their values, then the pickled constraints."""
-        *values, constraints = message.arrays
-        loaded = pickle.loads(constraints.data)  # only the chief gets here
-        for (name, variable, lazy), value, constraint in zip(message.fields["parts"], values, loaded, strict=True):
-            held.store.create(name, value, variable, constraint, lazy=lazy)
-        return Message(DONE)
-
-    def _expect(self, held: _Held, message: Message) -> Message:
-        """Fields: `parts`, a list of [name, variable, lazy, shape, dtype, slots]. Arrays: the pickled constraints."""
-        loaded = pickle.loads(message.arrays[0].data)  # only the chief gets here
-        for (name, variable, lazy, *rest), constraint in zip(message.fields["parts"], loaded, strict=True):
-            shape, dtype, slots = rest
-            held.store.expect(name, shape, dtype, slots, variable, constraint, lazy=lazy)
-        return Message(DONE)
-
-    def _define(self, held: _Held, message: Message) -> Message:
-        """Fields: `name`. Arrays: the pickled recipe."""
-        held.store.define_optimizer(message.fields["name"], pickle.loads(message.arrays[0].data))
-        return Message(DONE)
-
-    def _remove(self, held: _Held, message: Message) -> Message:
-        """Fields: `parts` and `optimizers`, names."""
-        held.store.remove(message.fields["parts"], message.fields["optimizers"])
-        return Message(DONE)
-
-    def _read(self, held: _Held, message: Message) -> Message:
-        """Fields: `names`, and `in_rows`: the places of those of which only rows are wanted. Arrays: which rows.
-
-        The answer has `versions`, and the values as arrays.
-        """
-        rows = dict(zip(message.fields["in_rows"], message.arrays, strict=True))
-        found = [held.store.read(name, rows.get(place)) for place, name in enumerate(message.fields["names"])]
-        return Message(DONE, {"versions": [version for _, version in found]}, [value for value, _ in found])
-
-    def _change(self, held: _Held, message: Message) -> Message:
-        """Fields: `operations`. Arrays: theirs (`store.change`)."""
-        change(held.store, message.fields["operations"], message.arrays)
-        return Message(DONE)
-
-    def _contribute(self, held: _Held, message: Message) -> Message:
-        """Fields: `round`, `contribution` (its name), `weight`, `operations`. Arrays: one for each operation."""
-        fields = message.fields
-        held.contributions.hold(
-            fields["round"], fields["contribution"], fields["weight"], fields["operations"], message.arrays
-        )
-        return Message(DONE)
-
-    def _commit(self, held: _Held, message: Message) -> Message:
-        """Fields: `round`, `contributions` (names)."""
-        held.contributions.apply(message.fields["round"], message.fields["contributions"])
-        return Message(DONE)
+    def _hello(self, _: _Held, message: Message) -> Message:
+        return Message(DONE, {"workers": list(self._board.addresses().items())})
 
     def _announce(self, request: Request) -> None:
         """Fields: `worker`, its index; `address`; `life`, when it was started."""
@@ -197,20 +150,61 @@ class Service:
         self._board.announce(int(where["worker"]), str(where["address"]), int(where["life"]))
         request.answer(Message(DONE))
 
-    def _hello(self, _: _Held, message: Message) -> Message:
-        return Message(DONE, {"workers": list(self._board.addresses().items())})
 
-    def _report(self, held: _Held, _: Message) -> Message:
-        store = held.store
-        counts: dict[str, Any] = {
-            "names": store.names(),
-            "updates": store.updates,
-            "staleness": store.staleness,
-            "max staleness": store.max_staleness,
-        }
-        return Message(DONE, counts)
+def _create(held: _Held, message: Message) -> None:
+    """Take parts in.
+
+    Fields: `parts`, a list of [name, variable, lazy, expected]; the last is None for a part with a value, else
+    [shape, dtype, what is to be restored]. Arrays: the pickled constraints, then the values.
+    """
+    constraints = pickle.loads(message.arrays[0].data)  # only the chief gets here
+    values = iter(message.arrays[1:])
+    for (name, variable, lazy, expected), constraint in zip(message.fields["parts"], constraints, strict=True):
+        if expected is None:
+            held.store.create(name, next(values), variable, constraint, lazy=lazy)
+        else:
+            shape, dtype, awaited = expected
+            zeros = np.zeros(shape, jnp.dtype(dtype))
+            held.store.create(name, zeros, variable, constraint, lazy=lazy, awaited=awaited)
 
 
-def pickled(data: bytes) -> np.ndarray:
-    """Return pickled bytes as the array that a message carries."""
-    return np.frombuffer(data, np.uint8)
+def _define(held: _Held, message: Message) -> None:
+    """Fields: `name`. Arrays: the pickled recipe."""
+    held.store.define_optimizer(message.fields["name"], pickle.loads(message.arrays[0].data))
+
+
+def _remove(held: _Held, message: Message) -> None:
+    """Fields: `parts` and `optimizers`, names."""
+    held.store.remove(message.fields["parts"], message.fields["optimizers"])
+
+
+def _read(held: _Held, message: Message) -> Message:
+    """Fields: `names`, and `in_rows`: the places of those of which only rows are wanted. Arrays: which rows.
+
+    The answer has `versions`, and the values as arrays.
+    """
+    rows = dict(zip(message.fields["in_rows"], message.arrays, strict=True))
+    found = [held.store.read(name, rows.get(place)) for place, name in enumerate(message.fields["names"])]
+    return Message(DONE, {"versions": [version for _, version in found]}, [value for value, _ in found])
+
+
+def _change(held: _Held, message: Message) -> None:
+    """Fields: `operations`. Arrays: theirs (`Store.change`)."""
+    held.store.change(message.fields["operations"], message.arrays)
+
+
+def _contribute(held: _Held, message: Message) -> None:
+    """Fields: `round`, `contribution` (its name), `weight`, `operations`. Arrays: theirs."""
+    round, name, weight = (message.fields[key] for key in ("round", "contribution", "weight"))
+    held.contributions.hold(round, name, weight, message.fields["operations"], message.arrays)
+
+
+def _commit(held: _Held, message: Message) -> None:
+    """Fields: `round`, `contributions` (names)."""
+    held.contributions.apply(message.fields["round"], message.fields["contributions"])
+
+
+def _report(held: _Held, _: Message) -> Message:
+    store = held.store
+    counts = {"updates": store.updates, "staleness": store.staleness, "max staleness": store.max_staleness}
+    return Message(DONE, {"names": store.names(), **counts})

@@ -12,8 +12,8 @@ import stratagem
 from stratagem.cluster.spec import Task
 from stratagem.coordinator import ClusterCoordinator, experimental_get_current_worker_index
 from stratagem.core.errors import RefusedError
-from stratagem.ps.addresses import KEPT_SECONDS, Board
-from stratagem.ps.server import Serving
+from stratagem.ps.server.addresses import KEPT_SECONDS, Board
+from stratagem.ps.serving import Serving
 from stratagem.transport.channel import Channel
 from stratagem.transport.keys import Role, make_keys
 from stratagem.transport.message import Message

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from stratagem.ps.compat import optimizer_recipe
-from stratagem.ps.contributions import Contributions, adds_together, sets_together
-from stratagem.ps.store import Store
+from stratagem.ps.server.store import Store
+from stratagem.ps.synchronous.contributions import Contributions, adds_together, sets_together
 
 
 def make_store() -> Store:
@@ -43,7 +43,7 @@ def values(store: Store) -> dict[str, float]:
 
 def test_a_round_is_one_change_of_those_that_are_named() -> None:
     store = make_store()
-    contributions = Contributions(store)
+    contributions = Contributions(store.change)
     for name, number in (("a", 1.0), ("b", 2.0), ("late", 50.0), ("c", 6.0)):
         hold(contributions, 1, name, number)
     contributions.apply(1, ["b", "a", "c"])
@@ -60,7 +60,7 @@ def test_a_round_is_one_change_of_those_that_are_named() -> None:
 
 def test_gradients_are_weighed_by_rows() -> None:
     store = make_store()
-    contributions = Contributions(store)
+    contributions = Contributions(store.change)
     hold(contributions, 1, "a", 1.0, weight=30.0)
     hold(contributions, 1, "b", 5.0, weight=10.0)
     contributions.apply(1, ["a", "b"])
@@ -70,7 +70,7 @@ def test_gradients_are_weighed_by_rows() -> None:
 def test_a_mean_of_short_floats_is_taken_in_long_ones() -> None:
     store = Store()
     store.create("half", np.zeros(1, ml_dtypes.bfloat16))
-    contributions = Contributions(store)
+    contributions = Contributions(store.change)
     for name, number in enumerate((256.0, 1.0, 1.0, 1.0)):
         given = [{"op": "set", "name": "half", "together": "mean"}]
         contributions.hold(1, str(name), 1.0, given, [np.full(1, number, ml_dtypes.bfloat16)])
@@ -84,7 +84,7 @@ def test_gradients_of_rows_are_a_mean_too(last_is_whole: bool) -> None:
     store = Store()
     store.create("table", np.zeros((5, 2), "float32"))
     store.define_optimizer("sgd", optimizer_recipe(keras.optimizers.SGD(0.0)))
-    contributions, expected = Contributions(store), np.zeros((5, 2), "float32")
+    contributions, expected = Contributions(store.change), np.zeros((5, 2), "float32")
     apply = {"op": "apply", "name": "table", "optimizer": "sgd", "iterations": 0, "rate": 1.0, "in_rows": True}
     given = {
         "a": ([1, 3], [6.0, 12.0], 1.0),

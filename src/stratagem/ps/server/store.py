@@ -1,28 +1,24 @@
-"""What a parameter server holds: parts of variables, their slots, one lock for each part."""
+"""Parts of variables as a parameter server holds them, with their slots and a lock for each."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from stratagem.core.errors import InputError, UnavailableError, UsageError
-from stratagem.mesh.mesh import Device
+from stratagem.ps.changes import SLOT, Operation, with_arrays
 from stratagem.ps.compat import accumulates
-from stratagem.ps.row_updates import RowUpdater, spread
-from stratagem.ps.updates import Updater
-
-SLOT: Final = "|"
-"""Stands in the name of a slot: `part|optimizer|number`."""
+from stratagem.ps.server.row_updates import RowUpdater, spread
+from stratagem.ps.server.updates import Updater
 
 
 @dataclass(slots=True)
-class Part:
+class StoredPart:
     """A part of a variable.
 
     Args:
@@ -31,9 +27,9 @@ class Part:
         variable: The name of the variable it is of.
         constraint: What the value must fulfil after an update.
         lazy: Whether rows without a gradient may stay as they are, whatever the optimizer.
+        awaited: What must be restored before the part is used: "" for the value, `optimizer|number` for slots.
         version: How often it was changed.
         slots: The optimizers' slots, by optimizer.
-        awaited: What must be restored before the part is used: "" for the value, `optimizer|number` for slots.
         lock: Held while it is changed.
     """
 
@@ -41,22 +37,27 @@ class Part:
     variable: str = ""
     constraint: Any = None
     lazy: bool = False
+    awaited: set[str] = field(default_factory=set)
     version: int = 0
     slots: dict[str, list[Any]] = field(default_factory=dict)
-    awaited: set[str] = field(default_factory=set)
     lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def like(self, rows: int | None = None) -> tuple[tuple[int, ...], str, str, Any]:
+        """Return what an optimizer must know of it: shape (with another number of rows), dtype, variable, constraint.
+
+        Args:
+            rows: How many rows; None for its own.
+        """
+        shape = np.shape(self.value)
+        return shape if rows is None else (rows, *shape[1:]), self.value.dtype.name, self.variable, self.constraint
 
 
 class Store:
-    """Parts of variables by name. Every method may be called by several threads at once.
+    """Parts of variables by name, updated on the first CPU. Several threads may call any method at once."""
 
-    Args:
-        device: Where updates are computed; the first CPU when None.
-    """
-
-    def __init__(self, device: Device | None = None) -> None:
-        self._device = device or jax.local_devices(backend="cpu")[0]
-        self._parts: dict[str, Part] = {}
+    def __init__(self) -> None:
+        self._device = jax.local_devices(backend="cpu")[0]
+        self._parts: dict[str, StoredPart] = {}
         self._optimizers: dict[str, Any] = {}
         self._updaters: dict[Any, Updater] = {}
         self._row_updaters: dict[Any, RowUpdater] = {}
@@ -69,29 +70,28 @@ class Store:
         """The same, of the update with the most."""
 
     def create(
-        self, name: str, value: np.ndarray, variable: str = "", constraint: Any = None, *, lazy: bool = False
+        self,
+        name: str,
+        value: np.ndarray,
+        variable: str = "",
+        constraint: Any = None,
+        *,
+        lazy: bool = False,
+        awaited: Sequence[str] = (),
     ) -> None:
-        """Take a part in. If it is here already it stays as it is: a chief that comes back says everything again."""
-        with self._lock:
-            self._parts.setdefault(name, Part(_constant(np.array(value)), variable, constraint, lazy))
-
-    def expect(
-        self, name: str, shape: Sequence[int], dtype: str, slots: Sequence[str],
-        variable: str = "", constraint: Any = None, *, lazy: bool = False,
-    ) -> None:  # fmt: skip
-        """Take a part in whose value, and slots, are to be restored: until then whoever uses it gets an error.
+        """Take a part in. One that is already here stays as it is: a chief that comes back repeats everything.
 
         Args:
             name: Its name.
-            shape: Of its value.
-            dtype: The same.
-            slots: Those that are to be restored too, as `optimizer|number`.
-            variable: See `Part`; also what follows.
+            value: Its value.
+            variable: See `StoredPart`; also what follows.
             constraint: The same.
             lazy: The same.
+            awaited: The same. Using the part before they are restored is an error.
         """
-        self.create(name, np.zeros(shape, jnp.dtype(dtype)), variable, constraint, lazy=lazy)
-        self._part(name).awaited.update(["", *slots])
+        with self._lock:
+            part = StoredPart(_constant(np.array(value)), variable, constraint, lazy, set(awaited))
+            self._parts.setdefault(name, part)
 
     def define_optimizer(self, name: str, recipe: Any) -> None:
         """Take an optimizer in (`compat.optimizer_recipe`); a second time it is the same."""
@@ -99,7 +99,7 @@ class Store:
             self._optimizers.setdefault(name, recipe)
 
     def remove(self, names: Sequence[str], optimizers: Sequence[str]) -> None:
-        """Forget parts with their slots, and optimizers; of those that are not here nothing is said."""
+        """Forget parts with their slots, and optimizers. Names that are not here have no effect."""
         with self._lock:
             for name in names:
                 self._parts.pop(name, None)
@@ -149,37 +149,41 @@ class Store:
             part.version += 1
 
     def apply(
-        self, name: str, gradient: np.ndarray, optimizer: str, iterations: int, rate: float, seen: int | None,
+        self,
+        name: str,
+        gradient: np.ndarray,
+        optimizer: str,
+        iterations: int,
+        rate: float,
+        seen: int | None,
         ids: np.ndarray | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Update a part by a gradient.
 
         Args:
             name: The part.
-            gradient: Of its shape; or with `ids` of some rows, and zero elsewhere.
-            optimizer: Which optimizer.
+            gradient: The gradient of the part; with `ids`, of those rows, and zero elsewhere.
+            optimizer: Name of the optimizer.
             iterations: Updates before this one, as the worker knew them.
             rate: The learning rate.
-            seen: The version that the gradient was computed with, None where nobody knows.
-            ids: Which rows, each once; None for all.
+            seen: The version that the gradient was computed with; None if unknown.
+            ids: Numbers of the rows, each once; None for all.
         """
         part = self._part(name)
         with part.lock:
             _require_restored(name, part, *part.awaited)
             if ids is not None:
-                _existing(name, ids, part.value)
-                gradient = _fitting(name, gradient, part.value[: len(ids)])
+                gradient = _fitting(name, gradient, part.value[: len(_existing(name, ids, part.value))])
             by_rows = None if ids is None else self._row_updater(optimizer, part)
-            if ids is not None and by_rows is not None:
-                if len(ids):
-                    slots = part.slots.get(optimizer) or by_rows.new_slots(len(part.value))
-                    part.value, part.slots[optimizer] = by_rows(part.value, slots, ids, gradient, iterations, rate)
-            else:
+            if ids is None or by_rows is None:
                 updater = self._updater(optimizer, part)
                 slots = part.slots.get(optimizer) or updater.new_slots()
                 whole = gradient if ids is None else spread(ids, gradient, part.value.shape)
                 whole = _fitting(name, whole, part.value)
                 part.value, part.slots[optimizer] = updater(part.value, whole, slots, iterations, rate)
+            elif len(ids):
+                slots = part.slots.get(optimizer) or by_rows.new_slots(len(part.value))
+                part.value, part.slots[optimizer] = by_rows(part.value, slots, ids, gradient, iterations, rate)
             stale = 0 if seen is None else part.version - seen
             part.version += 1
         with self._lock:
@@ -187,47 +191,63 @@ class Store:
             self.staleness += stale
             self.max_staleness = max(self.max_staleness, stale)
 
-    def _part(self, name: str) -> Part:
+    def change(self, operations: Sequence[Operation], arrays: Sequence[np.ndarray]) -> None:
+        """Change parts one after another.
+
+        Args:
+            operations: What to do (`changes.Operation`).
+            arrays: One for each; before a gradient of some rows, which rows.
+
+        Raises:
+            InputError: There is no such operation, or an array does not fit.
+        """
+        for operation, ids, array in with_arrays(operations, arrays):
+            match operation:
+                case {"op": "set", "name": str(name)}:
+                    self.write(name, array)
+                case {"op": "add", "name": str(name)}:
+                    self.add(name, array)
+                case {"op": "apply", "name": str(name), "optimizer": str(key), "iterations": int(i), "rate": rate}:
+                    self.apply(name, array, key, i, float(rate), operation.get("seen"), ids)
+                case _:
+                    raise InputError(f"A parameter server cannot do {dict(operation)!r}.")
+
+    def _part(self, name: str) -> StoredPart:
         with self._lock:
             part = self._parts.get(name)
         if part is None:
             raise UnavailableError(
-                f"This parameter server has no variable {name!r}.",
-                "It was lost when the server was started again, or never came.",
+                f"This parameter server has no variable {name!r}: it was started again, or the variable never came.",
                 "Let the chief begin again from its last checkpoint.",
             )
         return part
 
-    def _slot(self, part: Part, slot: str) -> Any:
+    def _slot(self, part: StoredPart, slot: str) -> Any:
         optimizer, _, number = slot.partition(SLOT)
-        slots = part.slots.get(optimizer)
-        if slots is None:
-            slots = part.slots[optimizer] = self._updater(optimizer, part).new_slots()
-        return slots[int(number)]
+        if optimizer not in part.slots:
+            part.slots[optimizer] = self._updater(optimizer, part).new_slots()
+        return part.slots[optimizer][int(number)]
 
-    def _row_updater(self, optimizer: str, part: Part) -> RowUpdater | None:
+    def _row_updater(self, optimizer: str, part: StoredPart) -> RowUpdater | None:
         """Return what updates rows of a part alone; None where all its rows must be updated."""
-        row, dtype = np.shape(part.value)[1:], part.value.dtype
-        key = (optimizer, row, dtype.name, part.variable, part.constraint)
+        key = (optimizer, *part.like(rows=0))
         found = self._row_updaters.get(key)
         if found is None:
+            row, dtype = part.value.shape[1:], part.value.dtype
             found = RowUpdater(lambda rows: self._updater(optimizer, part, rows), row, dtype)
             self._row_updaters[key] = found
         may_be_lazy = part.lazy and found.separate and not accumulates(self._optimizers[optimizer])
         return found if found.exact or may_be_lazy else None
 
-    def _updater(self, optimizer: str, part: Part, rows: int | None = None) -> Updater:
+    def _updater(self, optimizer: str, part: StoredPart, rows: int | None = None) -> Updater:
         """Return an optimizer for variables like a part, with its number of rows or another."""
-        shape, dtype = np.shape(part.value), part.value.dtype.name
-        shape = shape if rows is None else (rows, *shape[1:])
-        key = (optimizer, shape, dtype, part.variable, part.constraint)
+        like = part.like(rows)
+        key = (optimizer, *like)
         with self._lock:
             if optimizer not in self._optimizers:
                 raise InputError(f"This parameter server does not know optimizer {optimizer!r}.")
             if key not in self._updaters:
-                self._updaters[key] = Updater(
-                    self._optimizers[optimizer], shape, dtype, part.variable, part.constraint, self._device
-                )
+                self._updaters[key] = Updater(self._optimizers[optimizer], *like, self._device)
             return self._updaters[key]
 
 
@@ -241,13 +261,12 @@ def _existing(name: str, ids: np.ndarray, value: Any) -> np.ndarray:
     if ids.ndim != 1 or ids.dtype.kind not in "iu" or (ids.size and (ids.min() < 0 or ids.max() >= len(value))):
         raise InputError(
             f"Rows of {name!r} were asked for that it does not have; it has {len(value)}.",
-            "Other rows would be read, or updated.",
             "Let workers and servers run the same version of Stratagem, and the same program.",
         )
     return ids
 
 
-def _require_restored(name: str, part: Part, *needed: str) -> None:
+def _require_restored(name: str, part: StoredPart, *needed: str) -> None:
     if part.awaited.isdisjoint(needed):
         return
     what = f"{'' if '' in part.awaited else 'the slots of '}{name.partition('#')[0]!r}"
@@ -262,40 +281,6 @@ def _fitting(name: str, value: np.ndarray, before: Any) -> np.ndarray:
     if np.shape(value) != np.shape(before):
         raise InputError(
             f"A value of shape {np.shape(value)} came for {name!r}, which has shape {np.shape(before)}.",
-            "The variable would change its shape.",
             "Give a value of the variable's shape.",
         )
     return np.asarray(value).astype(before.dtype, copy=False)
-
-
-def change(store: Store, operations: Sequence[Mapping[str, Any]], arrays: Sequence[np.ndarray]) -> None:
-    """Change parts one after another.
-
-    Args:
-        store: The store.
-        operations: For each an `op` ("set", "add" or "apply"), a `name` and what `apply` needs; with `in_rows` the
-            gradient is of some rows.
-        arrays: One for each; before a gradient of some rows, which rows.
-
-    Raises:
-        InputError: There is no such operation, or an array does not fit.
-    """
-    for operation, ids, array in with_arrays(operations, arrays):
-        match operation:
-            case {"op": "set", "name": str(name)}:
-                store.write(name, array)
-            case {"op": "add", "name": str(name)}:
-                store.add(name, array)
-            case {"op": "apply", "name": str(name), "optimizer": str(key), "iterations": int(i), "rate": rate}:
-                store.apply(name, array, key, i, float(rate), operation.get("seen"), ids)
-            case _:
-                raise InputError(f"A parameter server cannot do {dict(operation)!r}.")
-
-
-def with_arrays(
-    operations: Sequence[Mapping[str, Any]], arrays: Sequence[np.ndarray]
-) -> Iterator[tuple[Mapping[str, Any], np.ndarray | None, np.ndarray]]:
-    """Yield each operation, which rows it is of (None for all), and its array."""
-    given = iter(arrays)
-    for operation in operations:
-        yield operation, next(given) if operation.get("in_rows") else None, next(given)

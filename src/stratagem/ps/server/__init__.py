@@ -1,0 +1,1 @@
+"""A parameter server: parts of variables, updates by Keras's optimizers, addresses of workers, requests."""
