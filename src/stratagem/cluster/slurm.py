@@ -7,10 +7,31 @@ import re
 from collections.abc import Mapping, MutableMapping
 from typing import Final, NoReturn
 
-from stratagem.cluster.resolver import ClusterResolver, read_count, visible_gpus
+from stratagem.cluster.resolver import ClusterResolver, read_count, started_several, visible_gpus
 from stratagem.cluster.spec import ClusterSpec, Task, join_address
-from stratagem.core import environment as env
+from stratagem.core.environment import CUDA_VISIBLE_DEVICES, SLURM_PROCID
 from stratagem.core.errors import ClusterError
+
+SLURM_NODEID: Final = "SLURM_NODEID"
+"""Which node of the allocation this task runs on."""
+
+SLURM_LOCALID: Final = "SLURM_LOCALID"
+"""Which task of its node this one is."""
+
+SLURM_STEP_NUM_TASKS: Final = "SLURM_STEP_NUM_TASKS"
+"""How many tasks `srun` started in this job step; absent in a batch script itself."""
+
+SLURM_STEP_NODELIST: Final = "SLURM_STEP_NODELIST"
+"""Nodes of the job step, for instance `node[01-03,7],gpu-a`."""
+
+SLURM_STEP_TASKS_PER_NODE: Final = "SLURM_STEP_TASKS_PER_NODE"
+"""Tasks on each node of the job step, for instance `2(x3),1`."""
+
+SLURM_DISTRIBUTION: Final = "SLURM_DISTRIBUTION"
+"""How `srun` deals tasks to nodes: `block`, `cyclic`, ..."""
+
+SLURM_GPUS_ON_NODE: Final = "SLURM_GPUS_ON_NODE"
+"""How many GPUs of this node the job may use."""
 
 MAX_NODES: Final = 100_000
 """More nodes than any machine has: a mistyped range must not fill the memory."""
@@ -65,6 +86,11 @@ class SlurmClusterResolver(ClusterResolver):
         self._rpc_layer = rpc_layer
         self._environ = os.environ if environ is None else environ
 
+    @classmethod
+    def is_here(cls, environ: Mapping[str, str]) -> bool:
+        """Return whether `srun` started more than one task."""
+        return started_several(environ, SLURM_STEP_NUM_TASKS)
+
     def cluster_spec(self) -> ClusterSpec:
         """Return the tasks of the job step; also give this task its GPUs."""
         places = self._places()
@@ -78,26 +104,11 @@ class SlurmClusterResolver(ClusterResolver):
 
     def get_task_info(self) -> tuple[str, int]:
         """Return type and index of this task."""
-        task = self._tasks(len(self._places()))[read_count(self._environ, env.SLURM_PROCID)]
+        task = self._own_task()
         return task.type, task.index
 
-    @property
-    def task_type(self) -> str | None:
-        """The type of this task."""
-        return self.get_task_info()[0] if self._task_type is None else self._task_type
-
-    @task_type.setter
-    def task_type(self, task_type: str | None) -> None:
-        self._task_type = task_type
-
-    @property
-    def task_id(self) -> int | None:
-        """The index of this task."""
-        return self.get_task_info()[1] if self._task_id is None else self._task_id
-
-    @task_id.setter
-    def task_id(self, task_id: int | None) -> None:
-        self._task_id = task_id
+    def _own_task(self) -> Task:
+        return self._tasks(len(self._places()))[read_count(self._environ, SLURM_PROCID)]
 
     def num_accelerators(
         self, task_type: str | None = None, task_id: int | None = None, config_proto: object = None
@@ -118,10 +129,10 @@ class SlurmClusterResolver(ClusterResolver):
 
     def _places(self) -> list[tuple[str, int]]:
         """Return (host, number on that host) of each task, in order of rank."""
-        count = read_count(self._environ, env.SLURM_STEP_NUM_TASKS)
-        hosts = expand_node_list(self._environ.get(env.SLURM_STEP_NODELIST, ""))
-        places = deal_tasks(hosts, self._counts(hosts), self._environ.get(env.SLURM_DISTRIBUTION, "block"))
-        rank = read_count(self._environ, env.SLURM_PROCID)
+        count = read_count(self._environ, SLURM_STEP_NUM_TASKS)
+        hosts = expand_node_list(self._environ.get(SLURM_STEP_NODELIST, ""))
+        places = deal_tasks(hosts, self._counts(hosts), self._environ.get(SLURM_DISTRIBUTION, "block"))
+        rank = read_count(self._environ, SLURM_PROCID)
         if len(places) != count or rank >= count:
             _refuse(
                 f"Slurm names {len(places)} places on {len(hosts)} nodes for {count} tasks; this task has rank {rank}.",
@@ -135,18 +146,18 @@ class SlurmClusterResolver(ClusterResolver):
             return [self._tasks_per_node] * len(hosts)
         if self._tasks_per_node is not None:
             return [self._tasks_per_node.get(host, 0) for host in hosts]
-        counts = expand_tasks_per_node(self._environ.get(env.SLURM_STEP_TASKS_PER_NODE, ""))
+        counts = expand_tasks_per_node(self._environ.get(SLURM_STEP_TASKS_PER_NODE, ""))
         if len(counts) != len(hosts):
             _refuse(
-                f"{env.SLURM_STEP_TASKS_PER_NODE} speaks of {len(counts)} nodes, "
-                f"{env.SLURM_STEP_NODELIST} of {len(hosts)}.",
+                f"{SLURM_STEP_TASKS_PER_NODE} speaks of {len(counts)} nodes, "
+                f"{SLURM_STEP_NODELIST} of {len(hosts)}.",
                 "Pass tasks_per_node= to SlurmClusterResolver.",
             )
         return counts
 
     def _check_place(self, hosts: list[str], host: str, local: int) -> None:
         """A distribution that we do not know (plane, arbitrary) would give tasks each other's addresses."""
-        computed = {env.SLURM_NODEID: hosts.index(host), env.SLURM_LOCALID: local}
+        computed = {SLURM_NODEID: hosts.index(host), SLURM_LOCALID: local}
         told = {name: self._environ[name] for name in computed if name in self._environ}
         if any(value != str(computed[name]) for name, value in told.items()):
             _refuse(
@@ -157,18 +168,18 @@ class SlurmClusterResolver(ClusterResolver):
     def _share(self, places: list[tuple[str, int]]) -> int:
         if self._gpus_per_task is not None:
             return self._gpus_per_task
-        host = places[read_count(self._environ, env.SLURM_PROCID)][0]
+        host = places[read_count(self._environ, SLURM_PROCID)][0]
         on_node = self._gpus_per_node
         if on_node is None:
-            on_node = int(self._environ.get(env.SLURM_GPUS_ON_NODE, "") or len(visible_gpus(self._environ)))
+            on_node = int(self._environ.get(SLURM_GPUS_ON_NODE, "") or len(visible_gpus(self._environ)))
         return on_node // sum(1 for other, _ in places if other == host)
 
     def _take_gpus(self, places: list[tuple[str, int]]) -> None:
         share = self._share(places)
         if not share:
             return
-        local = places[read_count(self._environ, env.SLURM_PROCID)][1]
-        told = env.CUDA_VISIBLE_DEVICES in self._environ
+        local = places[read_count(self._environ, SLURM_PROCID)][1]
+        told = CUDA_VISIBLE_DEVICES in self._environ
         gpus = visible_gpus(self._environ) if told else [str(index) for index in range(share * (local + 1))]
         if len(gpus) <= share:  # Slurm itself bound the GPUs to the task (--gpus-per-task), or we did before
             return
@@ -178,7 +189,7 @@ class SlurmClusterResolver(ClusterResolver):
                 f"Task {local} of this node should take {share} GPUs; CUDA_VISIBLE_DEVICES has {len(gpus)} in all.",
                 "Ask for more GPUs, start fewer tasks on a node, or pass gpus_per_task=.",
             )
-        self._environ[env.CUDA_VISIBLE_DEVICES] = ",".join(own)
+        self._environ[CUDA_VISIBLE_DEVICES] = ",".join(own)
 
 
 def expand_node_list(text: str) -> list[str]:

@@ -1,4 +1,7 @@
-"""Every environment variable that Stratagem reads or sets, by name."""
+"""Environment variables that Stratagem reads or sets, by name.
+
+Variables that one scheduler sets, and only its resolver reads, stand with that resolver in `stratagem.cluster`.
+"""
 
 from __future__ import annotations
 
@@ -83,47 +86,11 @@ THREAD_COUNTS: Final = ("PJRT_NPROC", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS",
 SLURM_PROCID: Final = "SLURM_PROCID"
 """Rank of this task in its Slurm job step."""
 
-SLURM_NODEID: Final = "SLURM_NODEID"
-"""Which node of the allocation this task runs on."""
-
-SLURM_LOCALID: Final = "SLURM_LOCALID"
-"""Which task of its node this one is."""
-
-SLURM_STEP_NUM_TASKS: Final = "SLURM_STEP_NUM_TASKS"
-"""How many tasks `srun` started in this job step; absent in a batch script itself."""
-
-SLURM_STEP_NODELIST: Final = "SLURM_STEP_NODELIST"
-"""Nodes of the job step, for instance `node[01-03,7],gpu-a`."""
-
-SLURM_STEP_TASKS_PER_NODE: Final = "SLURM_STEP_TASKS_PER_NODE"
-"""Tasks on each node of the job step, for instance `2(x3),1`."""
-
-SLURM_DISTRIBUTION: Final = "SLURM_DISTRIBUTION"
-"""How `srun` deals tasks to nodes: `block`, `cyclic`, ..."""
-
-SLURM_GPUS_ON_NODE: Final = "SLURM_GPUS_ON_NODE"
-"""How many GPUs of this node the job may use."""
-
 OMPI_SIZE: Final = "OMPI_COMM_WORLD_SIZE"
 """How many processes `mpirun` of Open MPI started."""
 
-OMPI_RANK: Final = "OMPI_COMM_WORLD_RANK"
-"""Rank of this process among them."""
-
-OMPI_LOCAL_SIZE: Final = "OMPI_COMM_WORLD_LOCAL_SIZE"
-"""How many of them run on this machine."""
-
-OMPI_LAUNCHER: Final = "OMPI_MCA_orte_hnp_uri"
-"""Where `mpirun` (Open MPI 4) listens: job number and addresses of the machine it runs on."""
-
 SM_HOSTS: Final = "SM_HOSTS"
 """JSON list of the hosts of a SageMaker training job."""
-
-SM_CURRENT_HOST: Final = "SM_CURRENT_HOST"
-"""This host's name in `SM_HOSTS`."""
-
-HOSTNAME: Final = "HOSTNAME"
-"""Name of this machine; in Kubernetes the name of the pod, or its beginning."""
 
 PROXIES: Final = ("grpc_proxy", "https_proxy", "http_proxy")
 """Proxies that gRPC would send the traffic of the cluster through."""
