@@ -1,4 +1,4 @@
-"""How a process of a running cluster ends before its time: who is told, what is shown, with which exit code.
+"""The end of a process of a running cluster before its time: who is told, what is shown, with which exit code.
 
 JAX's exit handler waits for all processes at a barrier. After an exception the others are not on their way to
 it: they wait for this one in a collective, until the barrier gives up after minutes. So a failed process tells

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, MutableMapping
-from typing import Final, NoReturn
+from typing import Final
 
 from stratagem.cluster.resolver import ClusterResolver, read_count, started_several, visible_gpus
 from stratagem.cluster.spec import ClusterSpec, Task, join_address
@@ -121,7 +121,7 @@ class SlurmClusterResolver(ClusterResolver):
         jobs = self._jobs or {"worker": count}
         tasks = [Task(job, index) for job, number in jobs.items() for index in range(number)]
         if len(tasks) != count:
-            _refuse(
+            raise ClusterError(
                 f"jobs={dict(jobs)} has {len(tasks)} tasks, the job step has {count}.",
                 f"Start as many tasks as jobs has: srun --ntasks={len(tasks)}.",
             )
@@ -134,7 +134,7 @@ class SlurmClusterResolver(ClusterResolver):
         places = deal_tasks(hosts, self._counts(hosts), self._environ.get(SLURM_DISTRIBUTION, "block"))
         rank = read_count(self._environ, SLURM_PROCID)
         if len(places) != count or rank >= count:
-            _refuse(
+            raise ClusterError(
                 f"Slurm names {len(places)} places on {len(hosts)} nodes for {count} tasks; this task has rank {rank}.",
                 "Start the program with srun, or describe the cluster in TF_CONFIG.",
             )
@@ -148,9 +148,8 @@ class SlurmClusterResolver(ClusterResolver):
             return [self._tasks_per_node.get(host, 0) for host in hosts]
         counts = expand_tasks_per_node(self._environ.get(SLURM_STEP_TASKS_PER_NODE, ""))
         if len(counts) != len(hosts):
-            _refuse(
-                f"{SLURM_STEP_TASKS_PER_NODE} speaks of {len(counts)} nodes, "
-                f"{SLURM_STEP_NODELIST} of {len(hosts)}.",
+            raise ClusterError(
+                f"{SLURM_STEP_TASKS_PER_NODE} speaks of {len(counts)} nodes, {SLURM_STEP_NODELIST} of {len(hosts)}.",
                 "Pass tasks_per_node= to SlurmClusterResolver.",
             )
         return counts
@@ -160,7 +159,7 @@ class SlurmClusterResolver(ClusterResolver):
         computed = {SLURM_NODEID: hosts.index(host), SLURM_LOCALID: local}
         told = {name: self._environ[name] for name in computed if name in self._environ}
         if any(value != str(computed[name]) for name, value in told.items()):
-            _refuse(
+            raise ClusterError(
                 f"Slurm says {told} of this task; its rank and the node list make it {computed}.",
                 "Start the tasks with srun --distribution=block.",
             )
@@ -185,7 +184,7 @@ class SlurmClusterResolver(ClusterResolver):
             return
         own = gpus[local * share : (local + 1) * share]
         if len(own) < share:
-            _refuse(
+            raise ClusterError(
                 f"Task {local} of this node should take {share} GPUs; CUDA_VISIBLE_DEVICES has {len(gpus)} in all.",
                 "Ask for more GPUs, start fewer tasks on a node, or pass gpus_per_task=.",
             )
@@ -208,7 +207,7 @@ def expand_node_list(text: str) -> list[str]:
     # A comma parts names only outside brackets.
     names = re.findall(r"(?:[^\[\],]|\[[^\[\]]*\])+", text)
     if not text or ",".join(names) != text:
-        _refuse(f"{text!r} is not a list of nodes.", "Start the program with srun.")
+        raise ClusterError(f"{text!r} is not a list of nodes.", "Start the program with srun.")
     hosts: list[str] = []
     for name in names:
         hosts += _expand_name(name, MAX_NODES - len(hosts))
@@ -226,7 +225,7 @@ def _expand_name(name: str, room: int) -> list[str]:
         first, last = (match[1], match[2] or match[1]) if match else ("1", "0")
         size = int(last) - int(first) + 1
         if not 0 < size <= room:
-            _refuse(f"{part!r} in {name!r} is not a range of nodes.", "Start the program with srun.")
+            raise ClusterError(f"{part!r} in {name!r} is not a range of nodes.", "Start the program with srun.")
         numbers += [f"{number:0{len(first)}d}" for number in range(int(first), int(last) + 1)]
     suffixes = _expand_name(suffix, room // len(numbers))
     return [prefix + number + end for number in numbers for end in suffixes]
@@ -249,7 +248,7 @@ def expand_tasks_per_node(text: str) -> list[int]:
     for part in text.split(","):
         match = re.fullmatch(r"(\d{1,6})(?:\(x(\d{1,6})\))?", part)
         if not match:
-            _refuse(f"{text!r} does not say how many tasks each node has.", "Start the program with srun.")
+            raise ClusterError(f"{text!r} does not say how many tasks each node has.", "Start the program with srun.")
         counts += [int(match[1])] * int(match[2] or 1)
     return counts
 
@@ -268,7 +267,3 @@ def deal_tasks(hosts: list[str], counts: list[int], distribution: str) -> list[t
     """
     places = [(host, local) for host, count in zip(hosts, counts, strict=True) for local in range(count)]
     return sorted(places, key=lambda place: place[1]) if distribution.startswith("cyclic") else places
-
-
-def _refuse(found: str, remedy: str) -> NoReturn:
-    raise ClusterError(found, "The addresses of the tasks would be wrong.", remedy)
