@@ -170,7 +170,7 @@ def kept_programs(variables: Mapping[str, str]) -> CompiledPrograms | None:
 
 
 def kind_of_programs(machine: Machine, workers: int) -> str:
-    """Return a name for what is compiled for this machine's processor, and for as many cores as a worker has.
+    """Return a name for programs that fit this machine's processor, and as many cores as a worker has.
 
     XLA divides loops of a program among the cores it sees when it compiles, and uses what the processor can do; neither
     is a part of what JAX finds programs by. Versions and flags are.

@@ -1,7 +1,7 @@
-"""Start the tasks of a plan on this machine, follow them to their end. The I/O shell round `Supervisor`.
+"""Processes of this machine: start the tasks of a plan and follow them to their end, by the rules of `Supervisor`.
 
-One thread waits for everything at once: output of the tasks, their end (SIGCHLD), signals to the
-launcher. So nothing is polled and nothing races.
+One thread waits for everything at once: output of the tasks, their end (SIGCHLD), signals to the launcher. So nothing
+is polled, and nothing races.
 """
 
 from __future__ import annotations
@@ -150,7 +150,6 @@ class _RunningTask:
             os.close(self.output)
             raise StartupError(
                 f"{plan.name} could not be started: {error}.",
-                "The other tasks would wait for it.",
                 f"Check that this command runs: {' '.join(plan.command)}",
             ) from error
         finally:
@@ -288,6 +287,5 @@ def open_logs(tasks: Sequence[TaskPlan], folder: Path) -> dict[str, TaskLog]:
     except OSError as error:
         raise ClusterError(
             f"The log folder {folder} cannot be written: {error}.",
-            "The output of the tasks would be lost.",
             "Name another folder with --log-dir.",
         ) from error

@@ -1,4 +1,4 @@
-"""What this machine offers to the tasks: cores, GPUs, free ports."""
+"""Cores, GPUs and free ports that this machine offers to the tasks."""
 
 from __future__ import annotations
 

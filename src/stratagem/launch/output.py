@@ -219,6 +219,7 @@ def stdout_screen(names: Iterable[str], *, no_color: bool) -> Screen:
         stream.reconfigure(errors="replace")
         if isinstance(stream.buffer, io.RawIOBase):
             # With PYTHONUNBUFFERED, the end of a task cuts a long write short, and nobody writes the rest.
-            stream = open(stream.fileno(), "w", encoding=stream.encoding, errors="replace", closefd=False)  # noqa: SIM115
+            descriptor, encoding = stream.fileno(), stream.encoding
+            stream = open(descriptor, "w", encoding=encoding, errors="replace", closefd=False)  # noqa: SIM115
     is_terminal = stream.isatty()
     return Screen(stream, names, is_terminal=is_terminal, colour=is_terminal and not no_color)
