@@ -1,4 +1,4 @@
-"""Back up a `fit` while it runs, and go on from there after a restart."""
+"""`BackupAndRestore`: backs up a `fit` while it runs, and goes on from there after a restart."""
 
 from __future__ import annotations
 
@@ -245,13 +245,11 @@ def _check(backup_dir: str | os.PathLike[str], save_freq: object, save_before_pr
     if not os.fspath(backup_dir):
         raise InputError(
             "BackupAndRestore was given an empty backup_dir.",
-            "There is no place to save to.",
             'Write the path of a folder, for example BackupAndRestore("backup").',
         )
     is_number = isinstance(save_freq, int) and not isinstance(save_freq, bool) and save_freq > 0
     if not (save_freq == "epoch" or is_number or (save_freq is False and save_before_preemption)):
         raise InputError(
             f"BackupAndRestore was given save_freq={save_freq!r}.",
-            "When to save is not said.",
             'Write "epoch", or a number of batches; False goes with save_before_preemption=True only.',
         )

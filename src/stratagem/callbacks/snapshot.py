@@ -1,4 +1,4 @@
-"""What a backup holds: the model, the place in epoch and data, the other callbacks, random generators."""
+"""Contents of a backup: the model, the place in epoch and data, the other callbacks, random generators."""
 
 from __future__ import annotations
 

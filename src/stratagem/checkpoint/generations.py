@@ -1,4 +1,4 @@
-"""A folder that holds the newest few backups of one run, and nothing else."""
+"""`Generations`: a folder with the newest few backups of one run, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Give saved values back to a program's objects: now to those that are there, later to those that are not built yet."""
+"""Restoring saved values: at once into objects that are built, later into those that are not built yet."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SHOWN = 5
 
 
 def describe(nodes: list[objects.Node]) -> str:
-    """Return a graph as JSON: of each node its name, its parts, and its value where that is not an array.
+    """Return a graph as JSON: for each node its name, its parts, and its value unless that is an array.
 
     Raises:
         InputError: The state of an iterator is not plain data.
@@ -41,7 +41,6 @@ def _describe(node: objects.Node) -> dict[str, Any]:
     except (TypeError, ValueError) as error:
         raise InputError(
             f"get_state() of {node.name}, a {type(node.value).__name__}, returned what JSON cannot hold: {error}.",
-            "Its state cannot be saved.",
             "Return dictionaries, lists, strings, numbers, or bytes.",
         ) from error
     return description
@@ -114,7 +113,7 @@ class Restoration:
             self._contents = None
 
     def missing(self) -> list[str]:
-        """Return the names of the program's values that the checkpoint gave nothing to."""
+        """Return the names of the program's values for which the checkpoint has none."""
         leaves = [node for node in objects.graph_of(self.root) if objects.is_leaf(node.value)]
         return [
             node.name for node in leaves if node.name != COUNTER and objects.identity(node.value) not in self._restored
@@ -206,7 +205,7 @@ class Restoration:
 
 
 class CheckpointLoadStatus:
-    """What became of a restore (`tf.train.Checkpoint.restore` returns the same).
+    """The outcome of a restore (`tf.train.Checkpoint.restore` returns the same).
 
     Args:
         restoration: The checkpoint; None where there was none to restore.

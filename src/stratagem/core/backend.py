@@ -1,4 +1,4 @@
-"""Which backend Keras runs on. Told without loading Keras, which would load the wrong backend too."""
+"""The backend of Keras, found out without loading Keras, which would load the wrong backend too."""
 
 from __future__ import annotations
 

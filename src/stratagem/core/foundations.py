@@ -1,4 +1,4 @@
-"""Everything of JAX and Keras that Stratagem stands on and that is private, or changes between their releases.
+"""Names of JAX and Keras on which Stratagem stands and which are private, or change between releases.
 
 One list: what is used is named here with what it is for, and nothing that is not named here is used
 (`tests/unit/core/test_foundations.py` compares the list with the sources, and holds each name to what we think it

@@ -1,4 +1,4 @@
-"""What this process is doing: reading input, compiling, in a step. Marked by the training loop, read by the watchdog.
+"""Activity of this process: reading input, compiling, in a step. The training loop marks it, the watchdog reads it.
 
 A mark is one assignment of a tuple, which other threads see whole. A phase costs about three microseconds (measured on
 a loaded machine); a step of `fit` has two.

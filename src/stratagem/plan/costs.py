@@ -1,4 +1,4 @@
-"""What a sum over all workers costs, in seconds of messages and of bytes.
+"""Costs of a sum over all workers, in seconds of messages and of bytes.
 
 Hockney's model (Parallel Computing 20, 1994): a message of m bytes takes `latency + m * seconds_per_byte`. Combining
 is counted beside it, as Thakur, Rabenseifner and Gropp do (IJHPCA 19, 2005): a byte that is received and added costs a

@@ -1,4 +1,4 @@
-"""What a host and its links cost, from measured exchanges."""
+"""Costs of a host and its links, from measured exchanges."""
 
 from __future__ import annotations
 

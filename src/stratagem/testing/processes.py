@@ -1,4 +1,4 @@
-"""Run a function or a script on real workers, from a test.
+"""Real workers for tests: processes that run a function or a script.
 
 Each worker is a new process with its own TF_CONFIG, never a fork: JAX does not survive one.
 """
@@ -34,7 +34,7 @@ _LOOK_SECONDS = 0.01
 
 @dataclass(frozen=True)
 class WorkerResult:
-    """What became of one worker.
+    """The end of one worker.
 
     Args:
         index: Its index in the cluster.
@@ -333,9 +333,7 @@ def _command(program: Callable[..., object] | str | Path, args: Sequence[Any], f
     """Return what the Python of each worker runs."""
     if not callable(program):
         if not Path(program).is_file():
-            raise InputError(
-                f"There is no file {str(program)!r}.", "No worker could run it.", "Pass the path of a script."
-            )
+            raise InputError(f"There is no file {str(program)!r}.", "Pass the path of a script.")
         return (str(program), *map(str, args))
     file, name = _source_file(program), getattr(program, "__qualname__", "<unknown>")
     if file is None or "<" in name or not inspect.isfunction(program):
@@ -360,7 +358,6 @@ def _failure(failed: Worker, late: Sequence[Worker]) -> str:
     waiting = f" Killed, because they had not ended: {_names(late)}." if late else ""
     return explain(
         f"{failed.name} ended with exit code {failed.returncode}.{waiting}",
-        "The program does not run on this cluster.",
         f"Mend what it says.\n{failed.last_lines()}",
     )
 
@@ -375,9 +372,7 @@ def _lateness(late: Sequence[Worker], timeout_seconds: float) -> str:
 
 def _silence(worker: Worker, what: str) -> str:
     end = "in time" if worker.returncode is None else f"before it ended with exit code {worker.returncode}"
-    return explain(
-        f"{worker.name} {what} {end}.", "The test would wait for ever.", f"See where it was.\n{worker.last_lines()}"
-    )
+    return explain(f"{worker.name} {what} {end}.", f"See where it was.\n{worker.last_lines()}")
 
 
 def _names(workers: Sequence[Worker]) -> str:
