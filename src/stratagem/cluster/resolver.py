@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from stratagem.cluster.spec import ClusterSpec, Task
-from stratagem.core import environment
 from stratagem.core.errors import ClusterError, explain
+from stratagem.core.gpus import chosen_gpus
 
 GPU_FOLDER = Path("/proc/driver/nvidia/gpus")
 
@@ -288,13 +288,10 @@ def visible_gpus(environ: Mapping[str, str], folder: Path = GPU_FOLDER) -> list[
         environ: Environment of the process; `CUDA_VISIBLE_DEVICES` limits the GPUs.
         folder: Where the driver lists the GPUs of the machine.
     """
-    chosen = environ.get(environment.CUDA_VISIBLE_DEVICES)
-    if chosen is None:
-        return [str(index) for index in range(len(list(folder.iterdir())))] if folder.is_dir() else []
-    names = [name.strip() for name in chosen.split(",")]
-    # As CUDA does it: the first name that is no device ends the list, so "-1" hides all.
-    hidden = next((place for place, name in enumerate(names) if name in ("", "-1")), len(names))
-    return names[:hidden]
+    chosen = chosen_gpus(environ)
+    if chosen is not None:
+        return chosen
+    return [str(index) for index in range(len(list(folder.iterdir())))] if folder.is_dir() else []
 
 
 def started_several(environ: Mapping[str, str], variable: str) -> bool:
