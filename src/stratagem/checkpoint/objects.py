@@ -32,7 +32,7 @@ class Holder:
     def parts(self) -> dict[str, Any]:
         """Return the parts by name."""
         public = {name: part for name, part in vars(self).items() if not name.startswith("_")}
-        return {name: _entry(self, name, part, "") for name, part in public.items()}
+        return {name: _entry(vars(self), name, part, "") for name, part in public.items()}
 
 
 _WITH_PARTS = (
@@ -45,7 +45,7 @@ class PlainValue:
     """A number, string or None in a place that can be assigned to.
 
     Args:
-        owner: A holder, dictionary or list.
+        owner: The attributes of a holder, a dictionary, or a list.
         key: The attribute, key or index.
     """
 
@@ -53,13 +53,10 @@ class PlainValue:
     key: Any
 
     def get(self) -> Any:
-        return getattr(self.owner, self.key) if isinstance(self.owner, Holder) else self.owner[self.key]
+        return self.owner[self.key]
 
     def set(self, value: Any) -> None:
-        if isinstance(self.owner, Holder):
-            setattr(self.owner, self.key, value)
-        else:
-            self.owner[self.key] = value
+        self.owner[self.key] = value
 
 
 @dataclass(frozen=True)
@@ -155,7 +152,7 @@ def can_be_saved(value: Any) -> bool:
 
 
 def _entry(owner: Any, key: Any, value: Any, where: str) -> Any:
-    if isinstance(value, _PLAIN) and isinstance(owner, Holder | MutableMapping | MutableSequence):
+    if isinstance(value, _PLAIN) and isinstance(owner, MutableMapping | MutableSequence):
         return PlainValue(owner, key)
     if not can_be_saved(value):
         raise InputError(
