@@ -95,7 +95,7 @@ _HOMES = {
     "in_cross_replica_context": "stratagem.replica.context",
     "value_and_grad": "stratagem.loop.grads",
 }
-"""Where each public name lives."""
+"""The module of each public name."""
 
 _MODULES = (
     "callbacks",

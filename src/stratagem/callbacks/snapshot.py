@@ -23,7 +23,7 @@ from stratagem.fit.step_kinds import TRAIN, group_variables
 
 _METRICS: Final = "metrics_variables"
 _BEYOND: Final = "beyond"
-"""What a model's own step uses and Keras does not keep: a second optimizer."""
+"""Variables that a model's own step uses and Keras does not keep, such as those of a second optimizer."""
 _SHOWN: Final = 3
 
 

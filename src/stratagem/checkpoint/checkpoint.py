@@ -25,11 +25,11 @@ from stratagem.replica.context import current_replica_context
 
 @dataclass(frozen=True)
 class CheckpointOptions:
-    """How a checkpoint is saved (`tf.train.CheckpointOptions`).
+    """Options of saving a checkpoint (`tf.train.CheckpointOptions`).
 
     Args:
-        enable_async: Copy the values at the call and write the file in the background. What goes wrong
-            there is raised by the next `save`, `write`, `restore`, `read` or `sync`.
+        enable_async: Copy the values at the call and write the file in the background. The next
+            `save`, `write`, `restore`, `read` or `sync` raises the error if that fails.
 
     Example:
         >>> CheckpointOptions(enable_async=True).enable_async

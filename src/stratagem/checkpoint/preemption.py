@@ -198,7 +198,7 @@ class PreemptionCheckpointHandler:
             **kwargs: Its keyword arguments.
 
         Returns:
-            What it returns.
+            The function's result.
 
         Raises:
             CheckpointError: The checkpoint cannot be written, here or on another worker.

@@ -102,7 +102,7 @@ class Restoration:
         pairs = self._pairs(_Pair(value, node))
         leaves = [pair for pair in pairs if objects.is_leaf(pair.value)]
         self._check(leaves)
-        # What can still fail comes first: setting the state of an iterator.
+        # Setting the state of an iterator can still fail, so it comes first.
         for pair in sorted(leaves, key=lambda pair: objects.is_variable(pair.value)):
             self._apply(pair)
         for pair in pairs:

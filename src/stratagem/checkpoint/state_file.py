@@ -26,7 +26,7 @@ NAME: Final = "checkpoint"
 
 _NEWEST: Final = "model_checkpoint_path"
 EMPTY: Final = b'model_checkpoint_path: ""\n'
-"""What the file of a folder without checkpoints says."""
+"""The file of a folder without checkpoints."""
 
 _PATHS: Final = "all_model_checkpoint_paths"
 _TIMES: Final = "all_model_checkpoint_timestamps"

@@ -25,7 +25,7 @@ from stratagem.core.errors import CheckpointError, InputError
 from stratagem.core.files import draft_of
 
 SUFFIX: Final = ".safetensors"
-"""What the name of a checkpoint's file adds to the path that programs see."""
+"""Ending of a checkpoint's file, which the path that programs see does not have."""
 
 _CHECKSUM: Final = "__crc32__"
 _CHECKSUM_BYTES: Final = 4

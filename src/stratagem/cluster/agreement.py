@@ -44,7 +44,7 @@ class Peers:
         self.peers = tuple(peers)
         """All processes, in order of process index."""
         self.own_index = process_index
-        """Which process this is."""
+        """The index of this process."""
         self._timeout_seconds = timeout_seconds
         self._calls: Counter[str] = Counter()
 

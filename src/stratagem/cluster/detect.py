@@ -27,8 +27,8 @@ SCHEDULERS: Final = (
 def detect(resolver: ClusterResolver | None = None, environ: MutableMapping[str, str] | None = None) -> ClusterResolver:
     """Return the resolver of this process.
 
-    What the program says beats TF_CONFIG, which beats Open MPI, Slurm and SageMaker. A scheduler
-    counts only where it started more than one task. Without any of them the cluster is empty.
+    The program's own resolver comes before TF_CONFIG, TF_CONFIG before Open MPI, Slurm and SageMaker. A scheduler
+    counts only if it started more than one task. Without any of them the cluster is empty.
 
     Args:
         resolver: The program's own, or None.

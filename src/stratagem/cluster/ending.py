@@ -99,7 +99,7 @@ def show_end(own: Peer, position: int, end: End) -> None:
         position: Which of the processes it is.
         end: Why.
     """
-    # Whoever reads our output may have stopped: the end must not depend on it.
+    # The reader of our output may have stopped, and the end must not depend on it.
     guard = threading.Timer(STUCK_OUTPUT_SECONDS, leave, [end.code])
     guard.daemon = True
     guard.start()

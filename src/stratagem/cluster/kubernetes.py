@@ -18,7 +18,7 @@ HOSTNAME: Final = "HOSTNAME"
 
 
 class KubernetesExecutableLocation(enum.Enum):
-    """Where the program runs that asks for the pods."""
+    """Place of the program that asks for the pods: inside the cluster or outside."""
 
     WITHIN_CLUSTER = 0
     OFF_CLUSTER = 1

@@ -275,7 +275,7 @@ class Lifeline:
     def _lose(self, link: _Link) -> None:
         link.connection.close()
         if not self._is_over:
-            # What it said last is up to a second old. But a step that ended here had begun there.
+            # Its last message is up to a second old. But a step that has ended here had begun there.
             step = max(link.said.steps, self._progress.mark.steps)
             found = f"{link.peer} ended without a word (killed, or crashed), last seen at step {step}."
             self._end(End(exits.PEER_LOST, found))

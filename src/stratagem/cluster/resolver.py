@@ -112,7 +112,7 @@ class ClusterResolver(abc.ABC):
 
     @property
     def environment(self) -> str:
-        """Where the task runs, for instance "google"; empty when nobody said."""
+        """The environment of the task, for instance "google"; empty if it is not known."""
         return self._environment
 
     @property

@@ -13,10 +13,10 @@ from stratagem.core.environment import CUDA_VISIBLE_DEVICES, SLURM_PROCID
 from stratagem.core.errors import ClusterError
 
 SLURM_NODEID: Final = "SLURM_NODEID"
-"""Which node of the allocation this task runs on."""
+"""Number of the node that this task runs on."""
 
 SLURM_LOCALID: Final = "SLURM_LOCALID"
-"""Which task of its node this one is."""
+"""Number of this task on its node."""
 
 SLURM_STEP_NUM_TASKS: Final = "SLURM_STEP_NUM_TASKS"
 """How many tasks `srun` started in this job step; absent in a batch script itself."""

@@ -34,7 +34,7 @@ _WAITS: Final = (Phase.STEP, Phase.COMPILING, Phase.MEETING)
 
 @dataclass(frozen=True)
 class Standing:
-    """What is known of one task.
+    """The latest news of one task.
 
     Args:
         peer: The task.

@@ -2,8 +2,8 @@
 
 One list: what is used is named here with what it is for, and nothing that is not named here is used
 (`tests/unit/core/test_foundations.py` compares the list with the sources, and holds each name to what we think it
-means). What can be looked up is looked up before the first module that uses it is loaded, so that a release of JAX or
-Keras without it is one message, and no AttributeError somewhere inside.
+means). Names are looked up before the first module that uses them is loaded, so that a release of JAX or Keras without
+one of them gives one message, and no AttributeError somewhere inside.
 """
 
 from __future__ import annotations

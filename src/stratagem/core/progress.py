@@ -20,7 +20,7 @@ from stratagem.core.clock import Clock
 
 
 class Phase(enum.StrEnum):
-    """Where a process is, in words that end the sentence "worker 1 has been ..."."""
+    """Activity of a process, in words that end the sentence "worker 1 has been ..."."""
 
     OUTSIDE = "between steps"
     INPUT = "reading its input"
@@ -149,4 +149,4 @@ def _of_this_process(variables: Mapping[str, str]) -> Progress:
 
 
 progress: Final = _of_this_process(os.environ)
-"""Of this process."""
+"""The marks of this process."""

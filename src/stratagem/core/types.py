@@ -40,11 +40,11 @@ class ReduceOp(enum.Enum):
 
 
 class CommunicationImplementation(enum.Enum):
-    """What moves bytes between workers (`tf.distribute.experimental.CommunicationImplementation`).
+    """The means by which bytes move between workers (`tf.distribute.experimental.CommunicationImplementation`).
 
-    Where all workers have one CPU device each, AUTO takes the memory of a host between the workers that share it. All
-    else, and RING and NCCL always, is what XLA has: Gloo on CPUs, NCCL on GPUs. TensorFlow has no way of its own
-    within a host.
+    If all workers have one CPU device each, AUTO uses memory that the workers of a host share. Everything else, and
+    RING and NCCL always, uses XLA's collectives: Gloo on CPUs, NCCL on GPUs. TensorFlow has no way of its own within a
+    host.
     """
 
     AUTO = "AUTO"
@@ -132,7 +132,7 @@ class CommunicationOptions:
 
 @dataclass(frozen=True)
 class InputContext:
-    """What an input function may know about its worker (`tf.distribute.InputContext`).
+    """Facts about the worker for an input function (`tf.distribute.InputContext`).
 
     Args:
         num_input_pipelines: How many workers read data.
@@ -167,7 +167,7 @@ class InputContext:
 
 @dataclass(frozen=True)
 class ValueContext:
-    """What a value function may know about its replica (`tf.distribute.experimental.ValueContext`).
+    """Facts about the replica for a value function (`tf.distribute.experimental.ValueContext`).
 
     Args:
         replica_id_in_sync_group: Which replica the value is for, from 0.

@@ -51,7 +51,7 @@ class CompiledPrograms:
     A failure of the folder never ends a run: programs are compiled then, and one line says why.
 
     Args:
-        folder: Where. Who can write there can run programs as this user; so it is made for this user alone.
+        folder: The folder. It is made for this user alone: writing there is as good as running programs as this user.
         most_bytes: How much is kept. The programs that were not used for longest go first.
 
     Example:
@@ -188,7 +188,7 @@ def cache_variables(folder: Path, variables: Mapping[str, str]) -> dict[str, str
 
     Args:
         folder: The folder of one task.
-        variables: The environment that the task inherits. What the user set there about this stays.
+        variables: The environment that the task inherits. Settings of the user stay.
     """
     settings = {
         environment.COMPILATION_CACHE_DIR: str(folder),

@@ -53,7 +53,7 @@ def run_tasks(
         clock: Where time comes from.
 
     Returns:
-        What happened: the first failure or interrupt, and the exit code that follows from it.
+        The outcome: the first failure or interrupt, and the exit code that follows from it.
 
     Raises:
         StartupError: A task could not be started.
@@ -232,7 +232,7 @@ class Signals:
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._reader, False)
         os.set_blocking(self._writer, False)
-        # What our parent made us ignore (nohup, a shell's background job) stays ignored.
+        # A signal that our parent made us ignore (nohup, a shell's background job) stays ignored.
         handled = [signal.SIGCHLD, *(number for number in _INTERRUPTS if signal.getsignal(number) != signal.SIG_IGN)]
         self._old_wakeup = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
         # A handler must be there for the byte to be written; the work is done by who reads it.

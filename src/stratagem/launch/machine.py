@@ -22,7 +22,7 @@ LOOPBACK = "127.0.0.1"
 
 @dataclass(frozen=True)
 class Machine:
-    """What tasks on this machine can share.
+    """The resources that tasks on this machine share.
 
     Args:
         cores: Numbers of the cores this process may use; empty where the system has no affinity (macOS).

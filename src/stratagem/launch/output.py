@@ -70,7 +70,7 @@ def _settled(line: str) -> str:
 
 
 class Screen:
-    """Where the lines of all tasks appear, each behind the name of its task.
+    """The terminal or file that shows the lines of all tasks, each after the name of its task.
 
     Args:
         stream: A terminal or a file.

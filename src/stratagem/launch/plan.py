@@ -25,7 +25,7 @@ _MAX_PORT = 65535
 
 @dataclass(frozen=True)
 class Request:
-    """What the user asked for.
+    """The arguments of `stratagem run` that describe the cluster.
 
     Args:
         command: What each task runs, after the Python interpreter.
@@ -145,7 +145,7 @@ def make_plan(
     Args:
         request: What the user asked for.
         machine: What this machine offers.
-        variables: The environment that the tasks inherit. What the user set there about threads stays.
+        variables: The environment that the tasks inherit. Settings of the user about threads stay.
         ports: Finds that many free ports.
 
     Returns:

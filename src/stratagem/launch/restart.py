@@ -20,7 +20,7 @@ STEPLESS_GENERATIONS: Final = 2
 
 @dataclass(frozen=True)
 class Restarts:
-    """What the user asked for.
+    """The arguments of `stratagem run` about failures.
 
     Args:
         at_most: How many failures may be followed by another generation, or by another life of a task alone.

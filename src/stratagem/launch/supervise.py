@@ -64,7 +64,7 @@ class Supervisor:
     """Follow one generation of tasks from start to end.
 
     The first failure, or an interrupt, ends everybody: a signal that asks, a grace time, SIGKILL.
-    What others do after that is a consequence and counts no more.
+    The ends of other tasks after that are consequences and do not count.
 
     Args:
         tasks: Names of the tasks.
@@ -110,7 +110,7 @@ class Supervisor:
 
     @property
     def exit_code(self) -> int:
-        """What the launcher returns: that of the first failure, 128 + signal after an interrupt, or 0.
+        """The launcher's exit code: that of the first failure, 128 + signal after an interrupt, or 0.
 
         When it was asked to end, and all tasks saved what they had done, it says so as they do.
         """

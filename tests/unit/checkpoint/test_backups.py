@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from stratagem.checkpoint import storage
-from stratagem.checkpoint.generations import Generations
+from stratagem.checkpoint.backups import Backups
 from stratagem.checkpoint.state_file import latest_checkpoint
 from stratagem.core.errors import CheckpointError
 
 
 def test_the_newest_two_are_kept_and_listed(tmp_path: Path) -> None:
-    backups = Generations(str(tmp_path / "backup"))
+    backups = Backups(str(tmp_path / "backup"))
     backups.check()
     for number in range(3):
         backups.commit({"epoch": number}, {"x": np.full(2, number)})
@@ -29,7 +29,7 @@ def test_the_newest_two_are_kept_and_listed(tmp_path: Path) -> None:
 
 
 def test_a_folder_with_other_files_is_refused(tmp_path: Path) -> None:
-    backups = Generations(str(tmp_path))
+    backups = Backups(str(tmp_path))
     backups.commit({}, {"x": np.zeros(1)})
     backups.check()
     (tmp_path / "notes.txt").touch()
@@ -38,7 +38,7 @@ def test_a_folder_with_other_files_is_refused(tmp_path: Path) -> None:
 
 
 def test_clearing_deletes_the_backups_alone(tmp_path: Path) -> None:
-    backups = Generations(str(tmp_path / "backup"))
+    backups = Backups(str(tmp_path / "backup"))
     backups.commit({}, {"x": np.zeros(1)})
     (tmp_path / "backup" / "notes.txt").touch()
     backups.clear()
