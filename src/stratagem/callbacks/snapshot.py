@@ -15,7 +15,7 @@ from stratagem.callbacks.plain_values import Arrays, decode, encode
 from stratagem.callbacks.states import CallbackStates
 from stratagem.checkpoint.storage import Contents
 from stratagem.compression.residuals import is_in_parts
-from stratagem.core.errors import CheckpointError, InputError
+from stratagem.core.errors import CheckpointError, InputError, name_some
 from stratagem.feed.adapter import Place
 from stratagem.fit.own_steps import own_step
 from stratagem.fit.resuming import Session
@@ -115,9 +115,8 @@ class Snapshot:
         saved = {name: array for name, array in self._arrays.items() if _is_variable(name)}
         faults = [*_unequal(kept, saved), *sorted(n for n in saved.keys() - own.keys() if self._counts(n))]
         if faults:
-            more = f" and {len(faults) - _SHOWN} more" if len(faults) > _SHOWN else ""
             raise InputError(
-                f"The backup {self._path!r} is of another model or optimizer: {'; '.join(faults[:_SHOWN])}{more}.",
+                f"The backup {self._path!r} is of another model or optimizer: {name_some(faults, _SHOWN, '; ')}.",
                 "Training cannot go on from it. Nothing was changed; the backup is untouched.",
                 "Make and compile the model as when it was made, or choose another folder for backups.",
             )

@@ -16,7 +16,7 @@ import numpy as np
 from stratagem.checkpoint import objects
 from stratagem.checkpoint.compat import give
 from stratagem.checkpoint.storage import Contents
-from stratagem.core.errors import InputError, UnmatchedError
+from stratagem.core.errors import InputError, UnmatchedError, name_some
 from stratagem.core.log import logger
 
 COUNTER = "save_counter"
@@ -158,7 +158,7 @@ class Restoration:
                 )
         if faults:
             raise InputError(
-                f"{self.path!r} does not fit the program: {some(faults)}.",
+                f"{self.path!r} does not fit the program: {name_some(faults, _SHOWN)}.",
                 "The program is not the one that was saved. None of these objects was changed.",
                 "Make the objects as they were made when the checkpoint was saved, or leave those that "
                 "differ out of the Checkpoint.",
@@ -200,7 +200,7 @@ class Restoration:
             logger.warning(
                 "%r: no object of the program took %s. status.expect_partial() says that this is meant.",
                 self.path,
-                some(unused),
+                name_some(unused, _SHOWN),
             )
 
 
@@ -224,7 +224,7 @@ class CheckpointLoadStatus:
         unused = self._checked().unused()
         if unused:
             raise UnmatchedError(
-                f"{self._checked().path!r}: no object of the program took {some(unused)}.",
+                f"{self._checked().path!r}: no object of the program took {name_some(unused, _SHOWN)}.",
                 "Part of the saved state is lost, or belongs to objects that are not built yet.",
                 "Build the model and the optimizer first, or write expect_partial() if that part is not needed.",
             )
@@ -239,7 +239,7 @@ class CheckpointLoadStatus:
         missing = self._checked().missing()
         if missing:
             raise UnmatchedError(
-                f"{self._checked().path!r} has nothing for {some(missing)}.",
+                f"{self._checked().path!r} has nothing for {name_some(missing, _SHOWN)}.",
                 "They keep the values they had, and training does not go on from where it was saved.",
                 "Restore a checkpoint of the same objects, or leave these out of the Checkpoint.",
             )
@@ -259,12 +259,6 @@ class CheckpointLoadStatus:
                 "Check that latest_checkpoint(folder) returned a path before asserting.",
             )
         return self._restoration
-
-
-def some(names: list[str]) -> str:
-    """Return the first few of many names in one line."""
-    more = len(names) - _SHOWN
-    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def _is_saved(node: dict[str, Any]) -> bool:

@@ -14,8 +14,8 @@ from typing import Any
 import jax
 
 from stratagem.cluster.compat import CoordinationClient, abandon
-from stratagem.cluster.hello import Peer, name_some
-from stratagem.core.errors import PeerError
+from stratagem.cluster.hello import Peer
+from stratagem.core.errors import PeerError, name_some
 from stratagem.core.progress import Phase, progress
 
 Field = str | int | float | bool | None | Sequence[object] | Mapping[str, object]

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from stratagem.cluster.spec import ClusterSpec, Task
 from stratagem.core.errors import ClusterError, PeerError
-
-MAX_NAMED: Final = 16
-"""Tasks named in one message."""
 
 
 @dataclass(frozen=True)
@@ -97,21 +94,6 @@ def double_error(first: Peer, second: Peer) -> ClusterError:
         "Another task would be missing, and data would be read twice.",
         'Give every process its own "index" in TF_CONFIG.',
     )
-
-
-def name_some(names: Iterable[str]) -> str:
-    """Join names, the first `MAX_NAMED` of them.
-
-    Args:
-        names: What to name.
-
-    Example:
-        >>> name_some(["worker 1", "worker 2"])
-        'worker 1, worker 2'
-    """
-    listed = list(names)
-    more = f" and {len(listed) - MAX_NAMED} more" if len(listed) > MAX_NAMED else ""
-    return ", ".join(listed[:MAX_NAMED]) + more
 
 
 def to_line(message: Mapping[str, Any]) -> bytes:

@@ -18,11 +18,11 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Final, NamedTuple, cast
 
-from stratagem.cluster.hello import Hello, Peer, check_fit, double_error, name_some, read_peer, to_line, write_peer
+from stratagem.cluster.hello import Hello, Peer, check_fit, double_error, read_peer, to_line, write_peer
 from stratagem.cluster.spec import ClusterSpec, Task, split_address
 from stratagem.core import environment as env
 from stratagem.core.clock import Deadline
-from stratagem.core.errors import ClusterError, PeerError, StartupError, StratagemError
+from stratagem.core.errors import ClusterError, PeerError, StartupError, StratagemError, name_some
 
 MAX_LINE: Final = 4 * 1024 * 1024
 """Longest message in bytes: a cluster of ten thousand tasks fits."""

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from stratagem.cluster.hello import Peer, name_some
+from stratagem.cluster.hello import Peer
+from stratagem.core.errors import name_some
 from stratagem.core.progress import Phase
 
 PATIENCE_SECONDS: Final = 600.0
