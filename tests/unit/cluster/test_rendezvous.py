@@ -107,19 +107,22 @@ def test_a_port_that_is_taken_is_named() -> None:
         gather(hello(spec, 0), Deadline(SECONDS))
 
 
+def connected(host: str, port: int) -> socket.socket:
+    """Return a connection, as soon as somebody listens."""
+    deadline = Deadline(SECONDS)
+    while True:
+        try:
+            return socket.create_connection((host, port))
+        except OSError:
+            assert not deadline.expired
+
+
 def test_a_stranger_does_not_disturb() -> None:
     spec = cluster(2)
     host, _, port = spec.task_address("worker", 0).partition(":")
     with ThreadPoolExecutor(1) as threads:
         first = threads.submit(gather, hello(spec, 0), Deadline(SECONDS))
-        deadline = Deadline(SECONDS)
-        while not deadline.expired:
-            try:
-                stranger = socket.create_connection((host, int(port)))
-                break
-            except OSError:
-                continue
-        with stranger:
+        with connected(host, int(port)) as stranger:
             stranger.sendall(b"GET / HTTP/1.1\n")
             other = visit(hello(spec, 1), Deadline(SECONDS))
     for meeting in (first.result(), other):
