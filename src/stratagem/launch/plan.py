@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from stratagem.core import environment
 from stratagem.core.backend import NEEDED
 from stratagem.core.errors import ClusterError
+from stratagem.core.split import even_part
 from stratagem.launch.machine import LOOPBACK, Machine, free_ports
 
 _MAX_PORT = 65535
@@ -242,13 +243,9 @@ def divide_cores(cores: Sequence[int], workers: int) -> list[tuple[int, ...]]:
         >>> divide_cores([0, 1], 3)
         [(0,), (1,), (0,)]
     """
-    if not cores:
-        return [() for _ in range(workers)]
-    if len(cores) < workers:
+    if 0 < len(cores) < workers:
         return [(cores[worker % len(cores)],) for worker in range(workers)]
-    size, larger = divmod(len(cores), workers)
-    starts = [worker * size + min(worker, larger) for worker in range(workers + 1)]
-    return [tuple(cores[starts[worker] : starts[worker + 1]]) for worker in range(workers)]
+    return [tuple(cores[even_part(len(cores), workers, worker)]) for worker in range(workers)]
 
 
 def _device_variables(request: Request, machine: Machine) -> list[dict[str, str]]:
