@@ -25,6 +25,8 @@ from stratagem.launch.plan import Request, TaskPlan, make_plan
 from stratagem.launch.restart import Restarts
 
 _REQUEST = tuple(field.name for field in fields(Request))
+"""Options of `stratagem run` that go to `Request`. Of the rest, those that `_run` does not take go to `Restarts`."""
+
 _USAGE_ERROR = 2
 """Exit code of a wrong command line, as click and most commands have it."""
 
