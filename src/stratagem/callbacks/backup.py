@@ -42,7 +42,7 @@ class BackupAndRestore(keras.callbacks.Callback):
     `save_before_preemption`, https://www.tensorflow.org/api_docs/python/tf/keras/callbacks/BackupAndRestore
 
     Args:
-        backup_dir: A folder for these backups alone; it is made where it is not there.
+        backup_dir: A folder for these backups alone; it is made if it does not exist.
         save_freq: "epoch" for the end of each epoch, or a number of batches. False only with
             `save_before_preemption`.
         delete_checkpoint: Whether the backups are deleted when `fit` ends.

@@ -17,7 +17,7 @@ _SECONDS_PER_HOUR = 3600.0
 
 
 class CheckpointManager:
-    """Numbered checkpoints in one folder, of which the newest are kept (`tf.train.CheckpointManager`).
+    """Numbered checkpoints in one folder; the newest are kept (`tf.train.CheckpointManager`).
 
     A manager made on a folder with checkpoints goes on from them, also in another process. With several
     workers, all make one and call `save` and `restore_or_initialize` at the same points; see `Checkpoint`.

@@ -233,8 +233,8 @@ def visit(own: Hello, deadline: Deadline) -> Meeting:
             with ExitStack() as closing:
                 connection = closing.enter_context(_connect(own.cluster, deadline))
                 connection.sendall(own.encode())
-                # From here process 0 decides: it names whoever is missing when its own time, which began
-                # later than ours perhaps, is over. Leaving earlier would only make this task missing too.
+                # From here process 0 decides: it names the missing tasks when its own time, which may have begun
+                # later than ours, is over. Leaving earlier would only make this task missing too.
                 answer = _read_answer(connection, Deadline(deadline.seconds + FAREWELL_SECONDS, deadline.clock))
                 closing.pop_all()
                 return answer

@@ -73,7 +73,7 @@ def run_workers(
         servers: How many parameter servers; with some there is also a chief. Its result comes first, theirs last.
         devices_per_worker: Virtual CPU devices of each worker; None leaves JAX's one.
         timeout_seconds: How long all of it may take, in seconds.
-        env: Variables to set on top of this process's environment and of what a worker gets.
+        env: Variables to set on top of this process's environment and of a worker's own.
         check: Whether a worker that fails is an error. Without it the results tell.
         clock: Where time comes from.
 
@@ -134,7 +134,7 @@ def start_workers(
         servers: How many parameter servers; with some there is also a chief. It comes first, they come last.
         devices_per_worker: Virtual CPU devices of each worker; None leaves JAX's one.
         timeout_seconds: How long all waits together may take, in seconds.
-        env: Variables to set on top of this process's environment and of what a worker gets.
+        env: Variables to set on top of this process's environment and of a worker's own.
         clock: Where time comes from.
 
     Yields:
