@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import selectors
 import signal
 import sys
 from collections.abc import Sequence
@@ -11,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from stratagem.core.clock import Clock
+from stratagem.core.clock import Clock, Deadline
 from stratagem.core.errors import ClusterError, StartupError
-from stratagem.launch.local import Signals, bound_to, open_logs, run_tasks
+from stratagem.launch.local import Signals, TaskProcess, bound_to, open_logs, run_tasks
 from stratagem.launch.output import Screen
 from stratagem.launch.plan import TaskPlan
 from stratagem.launch.supervise import Supervisor
@@ -52,6 +53,22 @@ def test_the_first_failure_ends_the_other_task(tmp_path: Path) -> None:
     assert outcome.exit_code == 3
     assert outcome.failure is not None
     assert (outcome.failure.task, outcome.failure.num_ended) == ("worker 1", 1)
+
+
+def test_what_a_task_leaves_running_is_killed_with_it() -> None:
+    child = f"subprocess.Popen([{sys.executable!r}, '-I', '-S', '-c', 'import signal; signal.pause()'])"
+    reader, writer = os.pipe()
+    process = TaskProcess(task(0, *BARE, f"import subprocess; {child}"), {}, writer)
+    os.close(writer)
+    deadline = Deadline(10.0)
+    while process.returncode is None and not deadline.expired:
+        pass
+    assert process.returncode == 0
+    with selectors.DefaultSelector() as selector:  # the child holds the pipe open as long as it lives
+        selector.register(reader, selectors.EVENT_READ)
+        assert selector.select(10.0)
+    assert os.read(reader, 1) == b""
+    os.close(reader)
 
 
 def test_a_command_that_is_not_there_is_named(tmp_path: Path) -> None:
