@@ -61,55 +61,33 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    "CentralStorageStrategy": "stratagem.strategy.central_storage",
-    "CommunicationImplementation": "stratagem.core.types",
-    "CommunicationOptions": "stratagem.core.types",
-    "CrossDeviceOps": "stratagem.strategy.cross_device",
-    "DistributedDataset": "stratagem.feed.distributed",
-    "DistributedIterator": "stratagem.feed.distributed",
-    "DistributedValues": "stratagem.mesh.values",
-    "GradientTape": "stratagem.loop.tape",
-    "HierarchicalCopyAllReduce": "stratagem.strategy.cross_device",
-    "InputContext": "stratagem.core.types",
-    "InputOptions": "stratagem.core.types",
-    "InputReplicationMode": "stratagem.core.types",
-    "MirroredStrategy": "stratagem.strategy.mirrored",
-    "MultiWorkerMirroredStrategy": "stratagem.strategy.multi_worker_mirrored",
-    "NcclAllReduce": "stratagem.strategy.cross_device",
-    "OneDeviceStrategy": "stratagem.strategy.one_device",
-    "ParameterServerStrategy": "stratagem.strategy.parameter_server",
-    "PerReplica": "stratagem.mesh.values",
-    "ReduceOp": "stratagem.core.types",
-    "ReductionToOneDevice": "stratagem.strategy.cross_device",
-    "ReplicaContext": "stratagem.replica.context",
-    "RunOptions": "stratagem.core.types",
-    "Strategy": "stratagem.strategy.base",
-    "TPUStrategy": "stratagem.strategy.tpu",
-    "UnconnectedGradients": "stratagem.loop.tape",
-    "function": "stratagem.loop.function",
-    "experimental_set_strategy": "stratagem.replica.context",
-    "get_replica_context": "stratagem.strategy.default",
-    "get_strategy": "stratagem.strategy.default",
-    "has_strategy": "stratagem.replica.context",
-    "in_cross_replica_context": "stratagem.replica.context",
-    "value_and_grad": "stratagem.loop.grads",
+_NAMES = {
+    "core.types": (
+        *("CommunicationImplementation", "CommunicationOptions", "InputContext", "InputOptions"),
+        *("InputReplicationMode", "ReduceOp", "RunOptions"),
+    ),
+    "feed.distributed": ("DistributedDataset", "DistributedIterator"),
+    "loop.function": ("function",),
+    "loop.grads": ("value_and_grad",),
+    "loop.tape": ("GradientTape", "UnconnectedGradients"),
+    "mesh.values": ("DistributedValues", "PerReplica"),
+    "replica.context": ("ReplicaContext", "experimental_set_strategy", "has_strategy", "in_cross_replica_context"),
+    "strategy.base": ("Strategy",),
+    "strategy.central_storage": ("CentralStorageStrategy",),
+    "strategy.cross_device": ("CrossDeviceOps", "HierarchicalCopyAllReduce", "NcclAllReduce", "ReductionToOneDevice"),
+    "strategy.default": ("get_replica_context", "get_strategy"),
+    "strategy.mirrored": ("MirroredStrategy",),
+    "strategy.multi_worker_mirrored": ("MultiWorkerMirroredStrategy",),
+    "strategy.one_device": ("OneDeviceStrategy",),
+    "strategy.parameter_server": ("ParameterServerStrategy",),
+    "strategy.tpu": ("TPUStrategy",),
 }
-"""Where each public name lives."""
+"""Public names, by the module below `stratagem` that has them."""
 
+_HOMES = {name: f"stratagem.{home}" for home, names in _NAMES.items() for name in names}
 _MODULES = (
-    "callbacks",
-    "cluster_resolver",
-    "coordinator",
-    "data",
-    "errors",
-    "estimator",
-    "experimental",
-    "io",
-    "keras",
-    "nn",
-    "testing",
-    "train",
+    *("callbacks", "cluster_resolver", "coordinator", "data", "errors", "estimator"),
+    *("experimental", "io", "keras", "nn", "testing", "train"),
 )
 """Public modules."""
 

@@ -1,4 +1,4 @@
-"""Back up a `fit` while it runs, and go on from there after a restart."""
+"""`BackupAndRestore`: backs up a `fit` while it runs, and goes on from there after a restart."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from stratagem.callbacks.snapshot import Progress, Snapshot
 from stratagem.callbacks.states import CallbackStates
 from stratagem.checkpoint import storage
 from stratagem.checkpoint.background import failure_of
+from stratagem.checkpoint.backups import Backups
 from stratagem.checkpoint.collective_io import finish_together, read_together
-from stratagem.checkpoint.generations import Generations
 from stratagem.checkpoint.preemption import PreemptionWatch, TerminationConfig, leave
 from stratagem.checkpoint.state_file import latest_checkpoint
 from stratagem.cluster.bootstrap import current_peers
@@ -42,7 +42,7 @@ class BackupAndRestore(keras.callbacks.Callback):
     `save_before_preemption`, https://www.tensorflow.org/api_docs/python/tf/keras/callbacks/BackupAndRestore
 
     Args:
-        backup_dir: A folder for these backups alone; it is made where it is not there.
+        backup_dir: A folder for these backups alone; it is made if it does not exist.
         save_freq: "epoch" for the end of each epoch, or a number of batches. False only with
             `save_before_preemption`.
         delete_checkpoint: Whether the backups are deleted when `fit` ends.
@@ -80,7 +80,7 @@ class BackupAndRestore(keras.callbacks.Callback):
         self.save_freq = save_freq
         self.delete_checkpoint = delete_checkpoint
         self.save_before_preemption = save_before_preemption
-        self._generations = Generations(self.backup_dir)
+        self._backups = Backups(self.backup_dir)
         self._others: Sequence[Any] = ()
         self._restored: Snapshot | None = None
         self._watch: PreemptionWatch | None = None
@@ -116,7 +116,7 @@ class BackupAndRestore(keras.callbacks.Callback):
     def end_session(self) -> None:
         if self._watch is not None:
             self._watch.close()
-        self._generations.wait()
+        self._backups.wait()
         self._restored = None
 
     def set_others(self, callbacks: Sequence[Any]) -> None:
@@ -172,7 +172,7 @@ class BackupAndRestore(keras.callbacks.Callback):
             if self._epoch is not None:
                 self._save_and_wait(self._now(within_epoch=False))
         elif self._session.strategy.is_chief:
-            self._generations.clear()
+            self._backups.clear()
 
     # Saving and restoring ------------------------------------------------------------------------
 
@@ -211,7 +211,7 @@ class BackupAndRestore(keras.callbacks.Callback):
         """Copy the state now, and let the chief write it while training goes on."""
         self._session.gather_state()
         if self._session.strategy.is_chief:
-            self._generations.commit_behind(*snapshot.take(self._session, progress, self._states))
+            self._backups.commit_behind(*snapshot.take(self._session, progress, self._states))
 
     def _save_and_wait(self, progress: Progress) -> None:
         """Save, and learn whether it was written. All workers hear of it.
@@ -222,14 +222,12 @@ class BackupAndRestore(keras.callbacks.Callback):
         self._session.gather_state()
         failure = None
         if self._session.strategy.is_chief:
-            failure = failure_of(
-                lambda: self._generations.commit(*snapshot.take(self._session, progress, self._states))
-            )
+            failure = failure_of(lambda: self._backups.commit(*snapshot.take(self._session, progress, self._states)))
         finish_together(failure)
 
     def _read(self) -> Snapshot | None:
         """Return the newest backup that is whole; what the chief sees counts."""
-        finish_together(failure_of(self._generations.check) if self._session.strategy.is_chief else None)
+        finish_together(failure_of(self._backups.check) if self._session.strategy.is_chief else None)
         found = read_together(latest_checkpoint(self.backup_dir))
         if found is None:
             return None
@@ -245,13 +243,11 @@ def _check(backup_dir: str | os.PathLike[str], save_freq: object, save_before_pr
     if not os.fspath(backup_dir):
         raise InputError(
             "BackupAndRestore was given an empty backup_dir.",
-            "There is no place to save to.",
             'Write the path of a folder, for example BackupAndRestore("backup").',
         )
     is_number = isinstance(save_freq, int) and not isinstance(save_freq, bool) and save_freq > 0
     if not (save_freq == "epoch" or is_number or (save_freq is False and save_before_preemption)):
         raise InputError(
             f"BackupAndRestore was given save_freq={save_freq!r}.",
-            "When to save is not said.",
             'Write "epoch", or a number of batches; False goes with save_before_preemption=True only.',
         )

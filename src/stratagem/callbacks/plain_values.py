@@ -26,7 +26,7 @@ def encode(value: Any, name: str, arrays: Arrays) -> Any:
     arrays and numbers of NumPy and JAX. Subclasses are not: they could not be made again.
 
     Args:
-        value: The value. What is returned shares nothing with it.
+        value: The value. The result shares no memory with it.
         name: What its arrays are called, with a number behind it.
         arrays: Where they are put.
 

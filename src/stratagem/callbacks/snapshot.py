@@ -1,4 +1,4 @@
-"""What a backup holds: the model, the place in epoch and data, the other callbacks, random generators."""
+"""Contents of a backup: the model, the place in epoch and data, the other callbacks, random generators."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stratagem.callbacks.plain_values import Arrays, decode, encode
 from stratagem.callbacks.states import CallbackStates
 from stratagem.checkpoint.storage import Contents
 from stratagem.compression.residuals import is_in_parts
-from stratagem.core.errors import CheckpointError, InputError
+from stratagem.core.errors import CheckpointError, InputError, name_some
 from stratagem.feed.adapter import FitPosition
 from stratagem.fit.own_steps import own_step
 from stratagem.fit.resuming import Session
@@ -23,7 +23,7 @@ from stratagem.fit.step_kinds import TRAIN, group_variables
 
 _METRICS: Final = "metrics_variables"
 _BEYOND: Final = "beyond"
-"""What a model's own step uses and Keras does not keep: a second optimizer."""
+"""Variables that a model's own step uses and Keras does not keep, such as those of a second optimizer."""
 _SHOWN: Final = 3
 
 
@@ -115,9 +115,8 @@ class Snapshot:
         saved = {name: array for name, array in self._arrays.items() if _is_variable(name)}
         faults = [*_unequal(kept, saved), *sorted(n for n in saved.keys() - own.keys() if self._counts(n))]
         if faults:
-            more = f" and {len(faults) - _SHOWN} more" if len(faults) > _SHOWN else ""
             raise InputError(
-                f"The backup {self._path!r} is of another model or optimizer: {'; '.join(faults[:_SHOWN])}{more}.",
+                f"The backup {self._path!r} is of another model or optimizer: {name_some(faults, _SHOWN, '; ')}.",
                 "Training cannot go on from it. Nothing was changed; the backup is untouched.",
                 "Make and compile the model as when it was made, or choose another folder for backups.",
             )

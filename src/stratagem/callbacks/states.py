@@ -1,9 +1,9 @@
-"""The state of other callbacks: what of each is saved, and how it is given back.
+"""State of other callbacks: what of it is saved, and how it is restored.
 
-A callback with `get_state` and `set_state` decides itself. Of any other, those attributes are saved that
-training has changed and that hold plain data (`callbacks.plain_values`), and the values of Keras variables, metrics
-and seed generators that it holds. So a resumed run may be given another `patience`: what was set by the
-program and not changed since is not saved.
+A callback with `get_state` and `set_state` decides itself. For any other, the backup holds the attributes that training
+has changed and that are plain data (`callbacks.plain_values`), and the values of Keras variables, metrics and seed
+generators. What the program set and training did not change is not saved, so a resumed run may be given another
+`patience`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import keras
 import numpy as np
 
 from stratagem.callbacks.plain_values import Arrays, NotPlainError, decode, encode, same
+from stratagem.checkpoint.objects import has_state
 from stratagem.core.errors import InputError
 from stratagem.core.log import logger
 
@@ -68,13 +69,12 @@ class CallbackStates:
             logger.warning("The backup holds the state of callbacks that are not there: %s", ", ".join(missing))
 
     def _saved(self, name: str, callback: Any, arrays: Arrays) -> dict[str, Any]:
-        if _has_state(callback):
+        if has_state(callback):
             try:
                 return {"state": encode(callback.get_state(), f"callbacks/{name}", arrays)}
             except NotPlainError as error:
                 raise InputError(
                     f"get_state() of the callback {type(callback).__name__} returned {error}.",
-                    "Its state cannot be saved.",
                     "Return numbers, strings, bytes, None, arrays, and lists, tuples, sets, dictionaries of these.",
                 ) from None
         changed = {
@@ -104,13 +104,9 @@ def _named(callbacks: Sequence[Any]) -> dict[str, Any]:
     return named
 
 
-def _has_state(callback: Any) -> bool:
-    return callable(getattr(callback, "get_state", None)) and callable(getattr(callback, "set_state", None))
-
-
 def _attributes(callback: Any) -> dict[str, Any]:
     """Return copies of the attributes that hold plain data."""
-    if _has_state(callback):
+    if has_state(callback):
         return {}
     plain = {}
     for attribute, value in vars(callback).items():
@@ -138,7 +134,7 @@ def _variables(callback: Any) -> dict[str, list[Any]]:
 
 
 def _restore(callback: Any, state: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-    if "state" in state and _has_state(callback):
+    if "state" in state and has_state(callback):
         callback.set_state(decode(state["state"], arrays))
     for attribute, said in state.get("attributes", {}).items():
         _assign(callback, attribute, decode(said, arrays))

@@ -1,4 +1,4 @@
-"""Writing behind the program's back: one thread, and copies of values that no step overwrites."""
+"""Writing in the background: one thread, and copies of values that no step overwrites."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Save the state of a program's objects, and restore it into the same or other objects."""
+"""`Checkpoint`: the state of a program's objects, saved and restored into the same or other objects."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from stratagem.replica.context import current_replica_context
 
 @dataclass(frozen=True)
 class CheckpointOptions:
-    """How a checkpoint is saved (`tf.train.CheckpointOptions`).
+    """Options of saving a checkpoint (`tf.train.CheckpointOptions`).
 
     Args:
-        enable_async: Copy the values at the call and write the file in the background. What goes wrong
-            there is raised by the next `save`, `write`, `restore`, `read` or `sync`.
+        enable_async: Copy the values at the call and write the file in the background. The next
+            `save`, `write`, `restore`, `read` or `sync` raises the error if that fails.
 
     Example:
         >>> CheckpointOptions(enable_async=True).enable_async
@@ -120,7 +120,7 @@ class Checkpoint(objects.Holder):
             UsageError: Called inside `strategy.run`.
         """
         path = storage.path_of(file_prefix)
-        return self._commit(path, path, options, _leave_unlisted)
+        return self._commit(path, path, options, list_it=lambda path: None)
 
     def restore(
         self, save_path: str | os.PathLike[str] | None, options: CheckpointOptions | None = None
@@ -199,16 +199,10 @@ class Checkpoint(objects.Holder):
         root = {} if self._root is None else objects.parts_of(self._root, "")
         return {**root, **super().parts()}
 
-    def _commit(
-        self,
-        place: str,
-        path: str,
-        options: CheckpointOptions | None,
-        list_it: Callable[[str], None],
-    ) -> str:
+    def _commit(self, place: str, path: str, options: CheckpointOptions | None, list_it: Callable[[str], None]) -> str:
         """Write the file where it is this worker's turn, and list it."""
         _refuse_inside_run("save")
-        # All workers look at their objects: what cannot be saved is then an error on all of them alike.
+        # All workers look at their objects, so that an object that cannot be saved is an error on all of them.
         nodes = objects.graph_of(self)
         description = restoration.describe(nodes)
         turn = take_turn(place, path, self._background.join())
@@ -274,7 +268,6 @@ def _values(nodes: list[objects.Node]) -> dict[str, jax.Array]:
         if is_traced(value):
             raise UsageError(
                 f"Checkpoint.save was called while a function is being compiled: {name} has no value yet.",
-                "There is nothing to save.",
                 "Call save outside the compiled function.",
             )
     return values
@@ -298,10 +291,6 @@ def append_to_folder(path: str) -> None:
     write_state(folder, FolderState({**saved, path: time.time()}, state.last_preserved))
 
 
-def _leave_unlisted(path: str) -> None:
-    """Do nothing: `write` does not list."""
-
-
 def _update_trained_models(nodes: list[objects.Node]) -> None:
     """Fetch what a running `fit` holds of its model's state; Keras does the same when a callback names its model."""
     for node in nodes:
@@ -314,7 +303,6 @@ def _check_root(root: Any) -> None:
     if not objects.can_be_saved(root) or objects.is_leaf(root):
         raise InputError(
             f"Checkpoint was given {str(root)[:80]!r} of type {type(root).__name__} as root.",
-            "It has no parts to save.",
             "Name what is to be saved: Checkpoint(model=model, optimizer=optimizer).",
         )
 

@@ -1,4 +1,4 @@
-"""Follow a folder while another process saves checkpoints into it."""
+"""Iteration over the checkpoints that another process saves into a folder."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _POLL_SECONDS: Final = 1.0
 """Time between two looks at the folder, as in TensorFlow."""
 
 _LOOK_SECONDS: Final = 2.0
-"""How often someone without a new checkpoint asks whether training goes on."""
+"""Time between two looks whether training still goes on, when there is no new checkpoint."""
 
 KERAS_SUFFIXES: Final = (".weights.h5", ".keras")
-"""What Keras's own ModelCheckpoint writes."""
+"""Endings of the files that Keras's own ModelCheckpoint writes."""
 
 
 def checkpoints_iterator(

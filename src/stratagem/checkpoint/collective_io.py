@@ -1,8 +1,8 @@
-"""Several workers save and restore as one: one file, one content, one outcome.
+"""Saving and restoring by several workers together: one file, one content, one outcome.
 
-State is equal on all workers, so nothing is gathered. All workers call save and restore at the same points. Every
-wait is one of `Peers`, with its deadline and the names of the missing; no step of a device is in flight
-meanwhile. What goes wrong on one worker is told to all, because the others would wait for it at the next step.
+State is equal on all workers, so nothing is gathered. All workers call save and restore at the same points. Every wait
+is one of `Peers`, with its deadline and the names of the missing; no step runs on a device meanwhile. A failure on one
+worker is told to all, because the others would wait for it at the next step.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CHUNK_BYTES: Final = 16 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Turn:
-    """What one worker does about a save.
+    """The part of one worker in a save.
 
     Args:
         writes: Whether it writes a file.
@@ -37,13 +37,13 @@ class Turn:
 def take_turn(place: str, path: str, failure: Exception | None) -> Turn:
     """Decide who writes: the chief, and each worker that saves to another place than the chief.
 
-    The latter is what TensorFlow's tutorials do: the other workers save to a temporary folder of their own
+    TensorFlow's tutorials have such places: the other workers save to a temporary folder of their own
     (https://www.tensorflow.org/tutorials/distribute/multi_worker_with_keras#checkpoint).
 
     Args:
         place: Path without a number: where this worker saves to.
         path: What it would call the checkpoint.
-        failure: What an earlier save in the background came to on this worker.
+        failure: What went wrong on this worker with an earlier save in the background; None for nothing.
 
     Raises:
         CheckpointError: An earlier save failed on any worker.
@@ -80,7 +80,7 @@ def finish_together(failure: Exception | None) -> None:
 def read_together(path: str | None) -> tuple[bytes, str] | None:
     """Return the bytes of a checkpoint, equal on all workers, and its path on the chief.
 
-    What the chief reads counts. A worker that cannot see the file, or sees another of that name (a disk of its own),
+    The chief's file counts. A worker that cannot see the file, or sees another of that name (a disk of its own),
     gets the bytes from the chief.
 
     Args:

@@ -1,4 +1,4 @@
-"""Keep the newest checkpoints of a program, delete the older ones, and find the one to go on from."""
+"""`CheckpointManager`: keeps the newest checkpoints of a program, deletes older ones, finds the one to restore."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SECONDS_PER_HOUR = 3600.0
 
 
 class CheckpointManager:
-    """Numbered checkpoints in one folder, of which the newest are kept (`tf.train.CheckpointManager`).
+    """Numbered checkpoints in one folder; the newest are kept (`tf.train.CheckpointManager`).
 
     A manager made on a folder with checkpoints goes on from them, also in another process. With several
     workers, all make one and call `save` and `restore_or_initialize` at the same points; see `Checkpoint`.
@@ -68,7 +68,6 @@ class CheckpointManager:
         if checkpoint_interval is not None and step_counter is None:
             raise InputError(
                 f"checkpoint_interval is {checkpoint_interval}, and there is no step_counter.",
-                "The manager could not count steps.",
                 "Write step_counter=optimizer.iterations, or a variable that the program counts up.",
             )
         self.checkpoint = checkpoint
@@ -198,7 +197,5 @@ def publish(directory: str, state: FolderState, dropped: list[str]) -> None:
 def _check_positive(name: str, value: float | None) -> None:
     if value is not None and value <= 0:
         raise InputError(
-            f"CheckpointManager was given {name}={value!r}.",
-            "No checkpoint would be kept, or none be due.",
-            f"Write a positive number, or leave {name} out.",
+            f"CheckpointManager was given {name}={value!r}.", f"Write a positive number, or leave {name} out."
         )

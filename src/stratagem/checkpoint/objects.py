@@ -1,4 +1,4 @@
-"""Which parts each kind of object has, by names that are the same in every run.
+"""Parts of each kind of object, by names that are the same in every run.
 
 A checkpoint saves a graph: objects, and parts of objects under names. The names come from the program's own
 structure (an attribute, a place in a list, the name a layer's author gave to a variable), never from the names that
@@ -32,7 +32,12 @@ class Holder:
     def parts(self) -> dict[str, Any]:
         """Return the parts by name."""
         public = {name: part for name, part in vars(self).items() if not name.startswith("_")}
-        return {name: _entry(self, name, part, "") for name, part in public.items()}
+        return {name: _entry(vars(self), name, part, "") for name, part in public.items()}
+
+
+_WITH_PARTS = (
+    keras.Layer | keras.Optimizer | keras.Metric | keras.random.SeedGenerator | Holder | Mapping | list | tuple
+)
 
 
 @dataclass(frozen=True)
@@ -40,7 +45,7 @@ class PlainValue:
     """A number, string or None in a place that can be assigned to.
 
     Args:
-        owner: A holder, dictionary or list.
+        owner: The attributes of a holder, a dictionary, or a list.
         key: The attribute, key or index.
     """
 
@@ -48,13 +53,10 @@ class PlainValue:
     key: Any
 
     def get(self) -> Any:
-        return getattr(self.owner, self.key) if isinstance(self.owner, Holder) else self.owner[self.key]
+        return self.owner[self.key]
 
     def set(self, value: Any) -> None:
-        if isinstance(self.owner, Holder):
-            setattr(self.owner, self.key, value)
-        else:
-            self.owner[self.key] = value
+        self.owner[self.key] = value
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,7 @@ def has_state(value: Any) -> bool:
 
 def is_leaf(value: Any) -> bool:
     """Whether a value is saved, rather than only its parts."""
-    return is_variable(value) or isinstance(value, PlainValue) or _kind(value) is has_state
+    return isinstance(value, keras.Variable | PlainValue) or (has_state(value) and not isinstance(value, _WITH_PARTS))
 
 
 def is_unbuilt(value: Any) -> bool:
@@ -146,19 +148,11 @@ def parts_of(value: Any, where: str) -> dict[str, Any]:
 
 def can_be_saved(value: Any) -> bool:
     """Whether a checkpoint can hold an object."""
-    return _kind(value) is not None
-
-
-def _kind(value: Any) -> Any:
-    """Return what decides how a value is saved; None for what cannot be."""
-    models = keras.Layer | keras.Optimizer | keras.Metric | keras.random.SeedGenerator
-    if isinstance(value, keras.Variable | models | Holder | Mapping | list | tuple):
-        return type(value)
-    return has_state if has_state(value) else None
+    return isinstance(value, keras.Variable | _WITH_PARTS) or has_state(value)
 
 
 def _entry(owner: Any, key: Any, value: Any, where: str) -> Any:
-    if isinstance(value, _PLAIN) and isinstance(owner, Holder | MutableMapping | MutableSequence):
+    if isinstance(value, _PLAIN) and isinstance(owner, MutableMapping | MutableSequence):
         return PlainValue(owner, key)
     if not can_be_saved(value):
         raise InputError(
@@ -228,7 +222,7 @@ class _References:
 
 @functools.cache
 def _references() -> _References:
-    """Look at layers that nobody has added anything to: what they have is Keras's own."""
+    """Return what layers have before a program adds anything to them: attributes of Keras's own."""
     # Names are given, so that Keras's counters, and with them the names of the program's models, stay as they are.
     tensor = keras.Input((1,), name="reference")
     functional = keras.Model(tensor, keras.layers.Identity(name="same")(tensor), name="reference")

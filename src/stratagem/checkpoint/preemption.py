@@ -1,4 +1,4 @@
-"""Save before the machine is taken away: all workers stop behind the same step, save once, and leave."""
+"""Saving before the machine is taken away: all workers stop after the same step, save once, and leave."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _POLL_SECONDS: Final = 1.0
 
 @dataclass(frozen=True)
 class TerminationConfig:
-    """What tells of a preemption, and what to do then (`tf.distribute.experimental.TerminationConfig`).
+    """The notice of a preemption, and what to do then (`tf.distribute.experimental.TerminationConfig`).
 
     Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/distribute/experimental/TerminationConfig
 
@@ -198,7 +198,7 @@ class PreemptionCheckpointHandler:
             **kwargs: Its keyword arguments.
 
         Returns:
-            What it returns.
+            The function's result.
 
         Raises:
             CheckpointError: The checkpoint cannot be written, here or on another worker.

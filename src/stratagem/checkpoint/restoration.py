@@ -1,4 +1,4 @@
-"""Give saved values back to a program's objects: now to those that are there, later to those that are not built yet."""
+"""Restoring saved values: at once into objects that are built, later into those that are not built yet."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import numpy as np
 from stratagem.checkpoint import objects
 from stratagem.checkpoint.compat import give
 from stratagem.checkpoint.storage import Contents
-from stratagem.core.errors import InputError, UnmatchedError
+from stratagem.core.errors import InputError, UnmatchedError, name_some
 from stratagem.core.log import logger
 
 COUNTER = "save_counter"
@@ -26,7 +26,7 @@ _SHOWN = 5
 
 
 def describe(nodes: list[objects.Node]) -> str:
-    """Return a graph as JSON: of each node its name, its parts, and its value where that is not an array.
+    """Return a graph as JSON: for each node its name, its parts, and its value unless that is an array.
 
     Raises:
         InputError: The state of an iterator is not plain data.
@@ -41,7 +41,6 @@ def _describe(node: objects.Node) -> dict[str, Any]:
     except (TypeError, ValueError) as error:
         raise InputError(
             f"get_state() of {node.name}, a {type(node.value).__name__}, returned what JSON cannot hold: {error}.",
-            "Its state cannot be saved.",
             "Return dictionaries, lists, strings, numbers, or bytes.",
         ) from error
     return description
@@ -103,7 +102,7 @@ class Restoration:
         pairs = self._pairs(_Pair(value, node))
         leaves = [pair for pair in pairs if objects.is_leaf(pair.value)]
         self._check(leaves)
-        # What can still fail comes first: setting the state of an iterator.
+        # Setting the state of an iterator can still fail, so it comes first.
         for pair in sorted(leaves, key=lambda pair: objects.is_variable(pair.value)):
             self._apply(pair)
         for pair in pairs:
@@ -114,7 +113,7 @@ class Restoration:
             self._contents = None
 
     def missing(self) -> list[str]:
-        """Return the names of the program's values that the checkpoint gave nothing to."""
+        """Return the names of the program's values for which the checkpoint has none."""
         leaves = [node for node in objects.graph_of(self.root) if objects.is_leaf(node.value)]
         return [
             node.name for node in leaves if node.name != COUNTER and objects.identity(node.value) not in self._restored
@@ -159,7 +158,7 @@ class Restoration:
                 )
         if faults:
             raise InputError(
-                f"{self.path!r} does not fit the program: {some(faults)}.",
+                f"{self.path!r} does not fit the program: {name_some(faults, _SHOWN)}.",
                 "The program is not the one that was saved. None of these objects was changed.",
                 "Make the objects as they were made when the checkpoint was saved, or leave those that "
                 "differ out of the Checkpoint.",
@@ -201,12 +200,12 @@ class Restoration:
             logger.warning(
                 "%r: no object of the program took %s. status.expect_partial() says that this is meant.",
                 self.path,
-                some(unused),
+                name_some(unused, _SHOWN),
             )
 
 
 class CheckpointLoadStatus:
-    """What became of a restore (`tf.train.Checkpoint.restore` returns the same).
+    """The outcome of a restore (`tf.train.Checkpoint.restore` returns the same).
 
     Args:
         restoration: The checkpoint; None where there was none to restore.
@@ -225,7 +224,7 @@ class CheckpointLoadStatus:
         unused = self._checked().unused()
         if unused:
             raise UnmatchedError(
-                f"{self._checked().path!r}: no object of the program took {some(unused)}.",
+                f"{self._checked().path!r}: no object of the program took {name_some(unused, _SHOWN)}.",
                 "Part of the saved state is lost, or belongs to objects that are not built yet.",
                 "Build the model and the optimizer first, or write expect_partial() if that part is not needed.",
             )
@@ -240,7 +239,7 @@ class CheckpointLoadStatus:
         missing = self._checked().missing()
         if missing:
             raise UnmatchedError(
-                f"{self._checked().path!r} has nothing for {some(missing)}.",
+                f"{self._checked().path!r} has nothing for {name_some(missing, _SHOWN)}.",
                 "They keep the values they had, and training does not go on from where it was saved.",
                 "Restore a checkpoint of the same objects, or leave these out of the Checkpoint.",
             )
@@ -260,12 +259,6 @@ class CheckpointLoadStatus:
                 "Check that latest_checkpoint(folder) returned a path before asserting.",
             )
         return self._restoration
-
-
-def some(names: list[str]) -> str:
-    """Return the first few of many names in one line."""
-    more = len(names) - _SHOWN
-    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def _is_saved(node: dict[str, Any]) -> bool:

@@ -74,7 +74,6 @@ class SidecarEvaluator:
         if not model.compiled:
             raise InputError(
                 f"SidecarEvaluator was given the model {model.name!r}, which is not compiled.",
-                "It has no loss and no metrics to evaluate.",
                 "Call model.compile(loss=..., metrics=...) first, as for training.",
             )
         self.model = model

@@ -26,7 +26,7 @@ NAME: Final = "checkpoint"
 
 _NEWEST: Final = "model_checkpoint_path"
 EMPTY: Final = b'model_checkpoint_path: ""\n'
-"""What the file of a folder without checkpoints says."""
+"""The file of a folder without checkpoints."""
 
 _PATHS: Final = "all_model_checkpoint_paths"
 _TIMES: Final = "all_model_checkpoint_timestamps"
@@ -47,21 +47,16 @@ class FolderState:
 
 
 def read_state(folder: str) -> FolderState:
-    """Return what the folder's file says; nothing where there is none.
+    """Return the checkpoints that the folder's file lists; none if there is no file.
 
-    A file that cannot be understood brings a warning, and the checkpoints that lie in the folder count in the order
-    of their numbers.
+    If the file cannot be understood, a warning says so, and the checkpoints that lie in the folder are listed in the
+    order of their numbers.
     """
-    file = Path(folder, NAME)
     try:
-        text = file.read_text(encoding="utf-8")
+        return _parsed(Path(folder, NAME).read_text(encoding="utf-8"), folder)
     except FileNotFoundError:
         return FolderState()
-    except (OSError, UnicodeDecodeError) as error:
-        return _found(folder, str(error))
-    try:
-        return _parsed(text, folder)
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         return _found(folder, str(error))
 
 
@@ -126,7 +121,7 @@ def is_loadable(path: str) -> bool:
 
 
 def _parsed(text: str, folder: str) -> FolderState:
-    """Return what the text says.
+    """Return the checkpoints that a text lists.
 
     Raises:
         ValueError: It does not say which checkpoint is the newest.

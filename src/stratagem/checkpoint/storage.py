@@ -1,4 +1,4 @@
-"""One checkpoint, one file: its layout, and writing it so that it is there whole or not at all.
+"""The file of a checkpoint: its layout, and writing it so that it is there whole or not at all.
 
 The layout is that of safetensors (https://github.com/huggingface/safetensors): eight bytes with the length of a JSON
 header, the header, and the arrays one after another. Whatever opens safetensors opens a checkpoint, also
@@ -25,7 +25,7 @@ from stratagem.core.errors import CheckpointError, InputError
 from stratagem.core.files import draft_of
 
 SUFFIX: Final = ".safetensors"
-"""What the name of a checkpoint's file adds to the path that programs see."""
+"""Ending of a checkpoint's file, which the path that programs see does not have."""
 
 _CHECKSUM: Final = "__crc32__"
 _CHECKSUM_BYTES: Final = 4
@@ -52,10 +52,10 @@ _CODES: Final = {name: code for code, name in _DTYPES.items()}
 
 @dataclass(frozen=True)
 class Contents:
-    """What a checkpoint's file holds.
+    """The contents of a checkpoint's file.
 
     Args:
-        metadata: What the JSON beside the arrays says.
+        metadata: The JSON beside the arrays.
         arrays: Arrays by name.
         checksum: CRC-32 of the file.
     """
@@ -122,13 +122,11 @@ def read(path: str) -> bytes:
         hint = "Give the path that save() returned, or latest_checkpoint(folder)."
         if Path(f"{path}.index").exists():
             hint = "It is one of TensorFlow: load it there, and save the model as .weights.h5 for Keras."
-        raise CheckpointError(
-            f"There is no checkpoint {path!r} to read: {error}.", "Nothing was restored.", hint
-        ) from error
+        raise CheckpointError(f"There is no checkpoint {path!r} to read: {error}.", hint) from error
 
 
 def decode(blob: bytes, path: str) -> Contents:
-    """Return what the bytes of a checkpoint say. Its arrays are views of `blob`.
+    """Return the contents that the bytes of a checkpoint stand for. The arrays are views of `blob`.
 
     Args:
         blob: The bytes.
@@ -166,7 +164,7 @@ def is_whole(blob: bytes) -> bool:
 
 @contextlib.contextmanager
 def replacing(file: Path) -> Iterator[Any]:
-    """Open a file to be written anew; it takes the old one's place at the end, at once, and lasts a power cut.
+    """Open a file to be written anew; at the end it replaces the old one at once, and it survives a power cut.
 
     Args:
         file: The file. Folders are made.
@@ -203,11 +201,7 @@ def _code(name: str, array: np.ndarray) -> str:
     try:
         return _CODES[array.dtype.name]
     except KeyError:
-        raise InputError(
-            f"{name} has dtype {array.dtype.name}.",
-            "A checkpoint cannot hold it.",
-            f"Use one of {', '.join(sorted(_CODES))}.",
-        ) from None
+        raise InputError(f"{name} has dtype {array.dtype.name}.", f"Use one of {', '.join(sorted(_CODES))}.") from None
 
 
 def _array(blob: bytes, start: int, entry: Mapping[str, Any]) -> np.ndarray:

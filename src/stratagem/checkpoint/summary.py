@@ -37,7 +37,6 @@ def scalar_writer(log_dir: str | os.PathLike[str] | None) -> Iterator[WriteScala
     except ImportError as error:
         raise InputError(
             f"Summaries shall go to {os.fspath(log_dir)!r}, and tensorboardX is not installed.",
-            "No event file can be written.",
             'Install it (pip install "stratagem[summaries]"), or leave log_dir out.',
         ) from error
     # Its own names have the second in them: a file that is opened in the same second would take the other's place.

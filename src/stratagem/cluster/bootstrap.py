@@ -59,7 +59,7 @@ class Membership:
 
 
 class _Timeouts(NamedTuple):
-    """In seconds. `hang` is None where the steps of the program decide."""
+    """How many seconds to wait. `hang` is None where the steps of the program decide."""
 
     startup: float
     hang: float | None
@@ -105,10 +105,13 @@ def join(resolver: ClusterResolver, timeout_seconds: float | None = None) -> Mem
         task = _own_task(resolver, cluster)
         if _joined is None or _joined.process_count == 1:
             # Read before they are needed: wrong ones fail on one worker too.
-            timeouts = _Timeouts(_startup_seconds(timeout_seconds), _hang_seconds(timeout_seconds))
-            _joined = _enter(task, cluster, timeouts)
+            _joined = _enter(task, cluster, _timeouts(timeout_seconds))
         elif (task, cluster) != (_joined.task, _joined.cluster):
-            raise _changed_error(_joined, task, cluster)
+            raise UsageError(
+                f"This process is {_joined.task} of {_joined.cluster}, and should now be {task} of {cluster}.",
+                "A process joins one cluster only; TF_CONFIG is read when the first strategy is made.",
+                f"Set {env.TF_CONFIG} once, before the first strategy, or start a new process.",
+            )
         return _joined
 
 
@@ -125,7 +128,6 @@ def _own_task(resolver: ClusterResolver, cluster: ClusterSpec) -> Task:
         raise ClusterError(
             f"{type(resolver).__name__} describes {cluster}, its task_type is {task_type!r} and "
             f"its task_id is {task_id!r}.",
-            "This process could not tell which task it is.",
             "Give the resolver task_type and task_id.",
         )
     task = Task(task_type, task_id)
@@ -150,7 +152,7 @@ def _enter(task: Task, cluster: ClusterSpec, timeouts: _Timeouts) -> Membership:
         leave_at_once_on_failure(str(own), lambda: _lifeline)
         _hooked = True
     peers = _start(own, cluster, timeouts)
-    announce(f"Started server with target: {master_url(cluster.task_address(task.type, task.index), 'grpc')}")
+    announce(f"Started server with target: {master_url(cluster.address_of(task), 'grpc')}")
     index = together.index(task)
     return Membership(task, cluster, index, len(together), is_chief=index == 0, peers=peers)
 
@@ -158,8 +160,8 @@ def _enter(task: Task, cluster: ClusterSpec, timeouts: _Timeouts) -> Membership:
 def _start(own: Peer, cluster: ClusterSpec, timeouts: _Timeouts) -> Peers:
     """Meet the other tasks, then start JAX's runtime on the port where they met."""
     deadline = Deadline(timeouts.startup)
-    first, index = cluster.training_tasks[0], cluster.training_tasks.index(own.task)
-    coordinator = cluster.task_address(first.type, first.index)
+    index = cluster.training_tasks.index(own.task)
+    coordinator = cluster.address_of(cluster.training_tasks[0])
     host, port = split_address(coordinator)
     hello = Hello(own, cluster, _versions())
     _reach_without_proxy(host, os.environ)
@@ -167,7 +169,7 @@ def _start(own: Peer, cluster: ClusterSpec, timeouts: _Timeouts) -> Peers:
     lifeline = _watch(meeting, index, timeouts.hang)
     if index > 0:
         compat.delay_abort()
-        # The first task may have been the last one in time: what is left of the deadline would be too little.
+        # The first task may have arrived just in time: what is left of the deadline would be too little.
         await_service(hello, Deadline(max(deadline.remaining, SERVICE_SECONDS)))
     _warn_of_loopback_name(meeting.peers, own)
     if env.OWN_PROGRAMS in os.environ:
@@ -183,7 +185,6 @@ def _start(own: Peer, cluster: ClusterSpec, timeouts: _Timeouts) -> Peers:
     except RuntimeError as error:
         raise StartupError(
             f"{own.task} could not start JAX's distributed runtime at {coordinator}: {error}",
-            "The tasks could not train together.",
             f"See that no other program takes port {port}, and start all tasks again.",
         ) from error
     atexit.register(_end_together, lifeline)  # after JAX's own handler was registered, so that it runs before it
@@ -191,7 +192,7 @@ def _start(own: Peer, cluster: ClusterSpec, timeouts: _Timeouts) -> Peers:
 
 
 def _watch(meeting: Meeting, index: int, hang_timeout: float | None) -> Lifeline:
-    """Listen from now on to what becomes of the other tasks."""
+    """Start to follow what becomes of the other tasks."""
     global _lifeline
     _lifeline = Lifeline(
         meeting.peers,
@@ -244,40 +245,29 @@ def _warn_of_loopback_name(peers: Sequence[Peer], own: Peer) -> None:
         )
 
 
-def _startup_seconds(timeout_seconds: float | None) -> float:
-    seconds = _seconds(timeout_seconds, env.STARTUP_TIMEOUT)
-    if seconds == 0:
-        raise _seconds_error(timeout_seconds, env.STARTUP_TIMEOUT)
-    return DEFAULT_TIMEOUT_SECONDS if seconds is None else seconds
+def _timeouts(given: float | None) -> _Timeouts:
+    """Return the program's own timeout, or those of the environment."""
+    startup = _seconds(given, env.STARTUP_TIMEOUT, f"{DEFAULT_TIMEOUT_SECONDS:g}", may_be_0=False)
+    hang = _seconds(given, env.HANG_TIMEOUT, "the default", may_be_0=True)
+    return _Timeouts(startup or DEFAULT_TIMEOUT_SECONDS, math.inf if hang == 0 else hang)
 
 
-def _hang_seconds(timeout_seconds: float | None) -> float | None:
-    seconds = _seconds(timeout_seconds, env.HANG_TIMEOUT)
-    return math.inf if seconds == 0 else seconds
-
-
-def _seconds(timeout_seconds: float | None, variable: str) -> float | None:
+def _seconds(given: float | None, variable: str, default: str, *, may_be_0: bool) -> float | None:
     """Return the program's own timeout, or that of the environment; None without both."""
-    value = timeout_seconds if timeout_seconds is not None else os.environ.get(variable) or None
+    value = os.environ.get(variable) or None if given is None else given
+    if value is None:
+        return None
     try:
-        seconds = None if value is None else float(value)
+        seconds = float(value)
     except ValueError:
-        raise _seconds_error(timeout_seconds, variable) from None
-    # A NaN is no number of seconds either, and waits have no infinity.
-    if seconds is not None and not 0 <= seconds < threading.TIMEOUT_MAX:
-        raise _seconds_error(timeout_seconds, variable)
+        seconds = math.nan
+    # Waits have no infinity, and a NaN is in no range.
+    if not 0 <= seconds < threading.TIMEOUT_MAX or (seconds == 0 and not may_be_0):
+        raise InputError(
+            f"{variable if given is None else 'timeout_seconds'} is {value!r}.",
+            f"Write a positive number of seconds, or leave it out for {default}.",
+        )
     return seconds
-
-
-def _seconds_error(timeout_seconds: float | None, variable: str) -> InputError:
-    name = variable if timeout_seconds is None else "timeout_seconds"
-    value = os.environ.get(variable) if timeout_seconds is None else timeout_seconds
-    default = f"{DEFAULT_TIMEOUT_SECONDS:g}" if variable == env.STARTUP_TIMEOUT else "the default"
-    return InputError(
-        f"{name} is {value!r}.",
-        "The tasks would not know how long to wait.",
-        f"Write a positive number of seconds, or leave it out for {default}.",
-    )
 
 
 def _check_not_importing() -> None:
@@ -305,11 +295,3 @@ def _check_jax_unused(task: Task, cluster: ClusterSpec) -> None:
             "JAX has opened the devices of this process alone and cannot see those of the other tasks.",
             "Create the strategy first, right after the imports, and everything else after it.",
         )
-
-
-def _changed_error(joined: Membership, task: Task, cluster: ClusterSpec) -> UsageError:
-    return UsageError(
-        f"This process is {joined.task} of {joined.cluster}, and should now be {task} of {cluster}.",
-        "A process joins one cluster only; TF_CONFIG is read when the first strategy is made.",
-        f"Set {env.TF_CONFIG} once, before the first strategy, or start a new process.",
-    )

@@ -1,4 +1,4 @@
-"""See from outside whether the chief still trains: a task that trains with nobody has no other way to know.
+"""`ChiefWatch`: whether the chief still trains, for a task that trains with nobody and so cannot know otherwise.
 
 JAX's coordination service listens on the chief's address from start-up to the end of training, and the meeting
 before it on the same port. With parameter servers the chief does not listen, but they and the workers do, and end with
@@ -36,7 +36,7 @@ class ChiefWatch:
         tasks = cluster.training_tasks[:1]
         if "ps" in cluster.jobs:
             tasks = [task for task in cluster.tasks if task.type in ("ps", "worker")]
-        self._addresses = [cluster.task_address(task.type, task.index) for task in tasks]
+        self._addresses = [cluster.address_of(task) for task in tasks]
         self._clock = clock or Clock()
         self._silence: Deadline | None = None
 

@@ -116,7 +116,7 @@ def delay_abort() -> None:
     """Give this process six seconds between an abort and its end, in which the lifeline can say what happened.
 
     When process 0 is killed, JAX's coordination client aborts the others within 30 to 100 ms; its own callback for
-    that case cannot be replaced from Python (`std::bad_cast`, seen with jaxlib 0.10). So whoever aborts sleeps
+    that case cannot be replaced from Python (`std::bad_cast`, seen with jaxlib 0.10). So an aborting process sleeps
     first: the handler of SIGABRT is the C function `sleep`, which takes the number of the signal, 6, for seconds.
     """
     has_stacks = faulthandler.is_enabled()

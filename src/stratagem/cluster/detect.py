@@ -1,24 +1,34 @@
-"""Which resolver fits the place where the program runs."""
+"""Choice of the resolver that fits the environment of the program."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import MutableMapping
+from typing import Final
 
 from stratagem.cluster.mpi import OpenMPIClusterResolver
-from stratagem.cluster.resolver import ClusterResolver, SimpleClusterResolver, read_count
-from stratagem.cluster.sagemaker import SageMakerClusterResolver, read_hosts
+from stratagem.cluster.resolver import ClusterResolver, SimpleClusterResolver
+from stratagem.cluster.sagemaker import SageMakerClusterResolver
 from stratagem.cluster.slurm import SlurmClusterResolver
 from stratagem.cluster.spec import ClusterSpec
 from stratagem.cluster.tf_config import TFConfigClusterResolver
-from stratagem.core import environment as env
+
+SCHEDULERS: Final = (
+    TFConfigClusterResolver,
+    # Before Slurm: mpirun inside a Slurm job starts one daemon on each node with srun, and its ranks
+    # inherit the daemon's SLURM_PROCID, so that the ranks of a node would all be one task.
+    OpenMPIClusterResolver,
+    SlurmClusterResolver,
+    SageMakerClusterResolver,
+)
+"""Resolvers that know by the environment whether they are meant; the first one counts."""
 
 
 def detect(resolver: ClusterResolver | None = None, environ: MutableMapping[str, str] | None = None) -> ClusterResolver:
     """Return the resolver of this process.
 
-    What the program says beats TF_CONFIG, which beats Open MPI, Slurm and SageMaker. A scheduler
-    counts only where it started more than one task. Without any of them the cluster is empty.
+    The program's own resolver comes before TF_CONFIG, TF_CONFIG before Open MPI, Slurm and SageMaker. A scheduler
+    counts only if it started more than one task. Without any of them the cluster is empty.
 
     Args:
         resolver: The program's own, or None.
@@ -34,14 +44,5 @@ def detect(resolver: ClusterResolver | None = None, environ: MutableMapping[str,
     environ = os.environ if environ is None else environ
     if resolver is not None:
         return resolver
-    if environ.get(env.TF_CONFIG, "").strip():
-        return TFConfigClusterResolver(environ=environ)
-    # Before Slurm: mpirun inside a Slurm job starts one daemon on each node with srun, and its ranks
-    # inherit the daemon's SLURM_PROCID, so that the ranks of a node would all be one task.
-    if env.OMPI_SIZE in environ and read_count(environ, env.OMPI_SIZE) > 1:
-        return OpenMPIClusterResolver(environ=environ)
-    if env.SLURM_STEP_NUM_TASKS in environ and read_count(environ, env.SLURM_STEP_NUM_TASKS) > 1:
-        return SlurmClusterResolver(environ=environ)
-    if env.SM_HOSTS in environ and len(read_hosts(environ)) > 1:
-        return SageMakerClusterResolver(environ=environ)
-    return SimpleClusterResolver(ClusterSpec({}))
+    found = next((scheduler for scheduler in SCHEDULERS if scheduler.is_here(environ)), None)
+    return SimpleClusterResolver(ClusterSpec({})) if found is None else found(environ=environ)

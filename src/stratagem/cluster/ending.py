@@ -1,4 +1,4 @@
-"""How a process of a running cluster ends before its time: who is told, what is shown, with which exit code.
+"""The end of a process of a running cluster before its time: who is told, what is shown, with which exit code.
 
 JAX's exit handler waits for all processes at a barrier. After an exception the others are not on their way to
 it: they wait for this one in a collective, until the barrier gives up after minutes. So a failed process tells
@@ -99,7 +99,7 @@ def show_end(own: Peer, position: int, end: End) -> None:
         position: Which of the processes it is.
         end: Why.
     """
-    # Whoever reads our output may have stopped: the end must not depend on it.
+    # The reader of our output may have stopped, and the end must not depend on it.
     guard = threading.Timer(STUCK_OUTPUT_SECONDS, leave, [end.code])
     guard.daemon = True
     guard.start()

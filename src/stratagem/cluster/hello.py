@@ -1,17 +1,14 @@
-"""What tasks tell each other when they meet, and what is wrong when it does not fit together."""
+"""Messages of tasks that meet, and the errors of tasks that do not fit together."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from stratagem.cluster.spec import ClusterSpec, Task
 from stratagem.core.errors import ClusterError, PeerError
-
-MAX_NAMED: Final = 16
-"""Tasks named in one message."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +35,11 @@ class Peer:
 
 @dataclass(frozen=True)
 class Hello:
-    """What a task says of itself.
+    """The message with which a task introduces itself.
 
     Args:
         peer: Task, host and pid.
-        cluster: The cluster it believes in.
+        cluster: The cluster that it was given.
         versions: Version of each library that must be the same everywhere.
     """
 
@@ -60,7 +57,7 @@ class Hello:
         try:
             message = json.loads(line)
             return cls(read_peer(message["peer"]), ClusterSpec(message["cluster"]), dict(message["versions"]))
-        except (TypeError, KeyError, RecursionError) as error:  # whatever a stranger may send
+        except (TypeError, KeyError, RecursionError) as error:  # a stranger may send anything
             raise ValueError(f"not a hello: {error}") from None
 
 
@@ -80,7 +77,6 @@ def check_fit(own: Hello, other: Hello) -> None:
             f"{own.peer} and {other.peer} describe different clusters:\n"
             f"    {own.peer.task}: {json.dumps(own.cluster.as_dict())[:2000]}\n"
             f"    {other.peer.task}: {json.dumps(other.cluster.as_dict())[:2000]}",
-            "They would wait for different tasks.",
             'Give every task the same "cluster" in TF_CONFIG; only "task" differs.',
         )
     if own.versions != other.versions:
@@ -100,28 +96,13 @@ def double_error(first: Peer, second: Peer) -> ClusterError:
     )
 
 
-def name_some(names: Iterable[str]) -> str:
-    """Join names, the first `MAX_NAMED` of them.
-
-    Args:
-        names: What to name.
-
-    Example:
-        >>> name_some(["worker 1", "worker 2"])
-        'worker 1, worker 2'
-    """
-    listed = list(names)
-    more = f" and {len(listed) - MAX_NAMED} more" if len(listed) > MAX_NAMED else ""
-    return ", ".join(listed[:MAX_NAMED]) + more
-
-
 def to_line(message: Mapping[str, Any]) -> bytes:
     """Return a message as one line of JSON."""
     return json.dumps(message).encode() + b"\n"
 
 
 def write_peer(peer: Peer) -> list[str | int]:
-    """Return a peer as JSON can say it."""
+    """Return a peer as a list for JSON."""
     return [peer.task.type, peer.task.index, peer.host, peer.pid]
 
 

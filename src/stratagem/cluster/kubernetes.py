@@ -7,16 +7,18 @@ import importlib
 import os
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from stratagem.cluster.resolver import ClusterResolver
 from stratagem.cluster.spec import ClusterSpec, Task, join_address
-from stratagem.core import environment as env
 from stratagem.core.errors import ClusterError, StartupError
+
+HOSTNAME: Final = "HOSTNAME"
+"""Name of this machine; the name of the pod, or its beginning."""
 
 
 class KubernetesExecutableLocation(enum.Enum):
-    """Where the program runs that asks for the pods."""
+    """Place of the program that asks for the pods: inside the cluster or outside."""
 
     WITHIN_CLUSTER = 0
     OFF_CLUSTER = 1
@@ -62,33 +64,13 @@ class KubernetesClusterResolver(ClusterResolver):
         self._rpc_layer = rpc_layer
         self._client = override_client
         self._location = KubernetesExecutableLocation(executable_location)
-        self._hostname = os.environ.get(env.HOSTNAME, "") if hostname is None else hostname
+        self._hostname = os.environ.get(HOSTNAME, "") if hostname is None else hostname
 
     def cluster_spec(self) -> ClusterSpec:
         """Return the pods behind the labels, as they are now."""
         return ClusterSpec(
             {job: [join_address(pod.status.pod_ip, self._port) for pod in pods] for job, pods in self._pods().items()}
         )
-
-    @property
-    def task_type(self) -> str | None:
-        """The type of this task; None outside the pods of the cluster."""
-        return self._task_type or (task.type if (task := self._own_task()) else None)
-
-    @task_type.setter
-    def task_type(self, task_type: str | None) -> None:
-        self._task_type = task_type
-
-    @property
-    def task_id(self) -> int | None:
-        """The index of this task; None outside the pods of the cluster."""
-        if self._task_id is not None:
-            return self._task_id
-        return task.index if (task := self._own_task()) else None
-
-    @task_id.setter
-    def task_id(self, task_id: int | None) -> None:
-        self._task_id = task_id
 
     def _own_task(self) -> Task | None:
         if self._location is KubernetesExecutableLocation.OFF_CLUSTER:
@@ -121,7 +103,6 @@ class KubernetesClusterResolver(ClusterResolver):
         if not pods:
             raise ClusterError(
                 f"No pod has the labels {list(labels)} of job {job!r}.",
-                "The job would have no tasks.",
                 "Pass the labels of your pods: "
                 'KubernetesClusterResolver(job_to_label_mapping={"worker": ["job-name=NAME"]}).',
             )
@@ -134,7 +115,6 @@ class KubernetesClusterResolver(ClusterResolver):
             except ImportError:
                 raise ClusterError(
                     "The package `kubernetes` is not installed.",
-                    "The pods of the cluster would be unknown.",
                     "Run `pip install kubernetes`, or describe the cluster in TF_CONFIG.",
                 ) from None
             if self._location is KubernetesExecutableLocation.WITHIN_CLUSTER:

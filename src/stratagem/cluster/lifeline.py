@@ -1,4 +1,4 @@
-"""The connection that tells each task what becomes of the others.
+"""Connections that tell each task what becomes of the others.
 
 The connection on which a task said hello stays open as long as its process lives, and the system closes it when
 the process dies, however it dies. So a death is news within milliseconds, where a collective may hang for ever,
@@ -6,8 +6,8 @@ JAX's exit barrier takes minutes, and JAX's own news of the death of process 0 i
 
 Process 0 has a connection to every task, the others one to process 0. Messages are lines of JSON:
 
-* every second a task tells process 0 what it is doing (`at`). Process 0 answers with the same of its own, and with
-  how much silence it would stand (`patience`), so that a frozen process 0 is found too;
+* every second a task tells process 0 what it is doing (`at`). Process 0 answers with what it is doing itself, and
+  with the seconds of silence that are too many (`patience`), so that a frozen process 0 is found too;
 * `failed`: the sender ends because of an exception; `bye`: it has come to the end of its program;
 * `end`: process 0 tells all why the group ends, and leaves last, because JAX's coordination service, which
   aborts its clients when it goes, lives there.
@@ -21,7 +21,7 @@ import selectors
 import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from stratagem.cluster.hello import Peer, to_line
@@ -60,25 +60,32 @@ class End(NamedTuple):
 
 @dataclass
 class _Link:
-    """The connection to one peer, and what it said last."""
+    """The connection to one peer, and what it said last.
+
+    Args:
+        peer: The peer.
+        connection: The connection, which never waits.
+        heard: When the peer said something last.
+        unread: The beginning of a line that has not come to its end.
+        said: What the peer was doing then.
+        has_ended: Whether its program has come to its end.
+    """
 
     peer: Peer
     connection: socket.socket
     heard: float
-    unread: bytes = b""
-    phase: Phase = Phase.OUTSIDE
-    steps: int = 0
-    seconds: float = 0.0
-    longest_step: float = 0.0
+    unread: bytes
+    said: Standing
     has_ended: bool = False
 
     def standing(self, now: float) -> Standing:
+        """Return what the peer is doing, as far as one knows."""
         silence = now - self.heard
-        phase = Phase.ENDED if self.has_ended else self.phase
-        return Standing(self.peer, phase, self.steps, self.seconds + silence, silence, self.longest_step)
+        phase = Phase.ENDED if self.has_ended else self.said.phase
+        return replace(self.said, phase=phase, seconds=self.said.seconds + silence, silence=silence)
 
     def say(self, message: Mapping[str, Any]) -> None:
-        """Send a message without waiting. Who is frozen will not read it; who is gone shows when we read."""
+        """Send a message without waiting. A frozen peer does not read it; that a peer is gone shows when we read."""
         try:
             self.connection.send(to_line(message))
         except OSError:
@@ -92,7 +99,7 @@ class Lifeline:
         peers: All processes, in order of process index.
         process_index: Which of them this one is.
         connections: A connection to every other process on process 0, to process 0 on the others; by process
-            index. What has been read of them already stands beside each.
+            index. Beside each stands what has been read of it already.
         progress: What this process is doing.
         hang_timeout: Seconds without progress that are too many; None leaves it to the program's own steps.
         show: Tells the user why this process ends. Called once, by the thread.
@@ -120,7 +127,7 @@ class Lifeline:
         self._leave = leave
         self._clock = clock or Clock()
         self._links = {
-            index: _Link(self._peers[index], connection, self._clock.now(), unread)
+            index: _Link(self._peers[index], connection, self._clock.now(), unread, Standing(self._peers[index]))
             for index, (connection, unread) in connections.items()
         }
         self._lock = threading.Lock()
@@ -146,7 +153,7 @@ class Lifeline:
         self._thread.start()
 
     def claim_end(self) -> bool:
-        """Return whether nothing ends this process yet. From now on this caller does, and no news of peers will."""
+        """Return whether nothing ends this process yet. If so, the caller ends it, and news of peers does not."""
         with self._lock:
             is_first = not self._ending.is_set()
             self._ending.set()
@@ -175,11 +182,11 @@ class Lifeline:
     def finish(self) -> bool:
         """Say that the program has come to its end, and wait until those of all others have.
 
-        Nobody waits here for a task that died or hangs: then the group ends. An epilogue of one task, say the
-        last evaluation on the chief, may take as long as it likes.
+        If a task dies or hangs, the group ends, and nobody waits here for it. Work of one task after training, such
+        as the last evaluation on the chief, may take any time.
 
         Returns:
-            Whether all have; otherwise the others needed this task, and are gone.
+            Whether all have; if not, the others needed this task, and are gone.
         """
         if not self._is_connected:
             return self._news is None
@@ -248,14 +255,15 @@ class Lifeline:
 
     def _take(self, index: int, link: _Link, message: Mapping[str, Any]) -> None:
         if "at" in message:
-            phase, link.steps, link.seconds, link.longest_step = message["at"]
-            link.phase = Phase(phase)
+            phase, *figures = message["at"]
+            link.said = Standing(link.peer, Phase(phase), *figures)
             if self._index == 0:
                 link.say({"at": self._at(), "patience": self._patience})
             else:
                 self._patience = message["patience"]
         elif "bye" in message:
-            link.has_ended, link.steps, link.seconds = True, message["bye"], 0.0
+            link.has_ended = True
+            link.said = replace(link.said, steps=message["bye"], seconds=0.0)
             self._check_all_ended()
         elif "failed" in message:
             self._end(End(exits.PEER_LOST, message["failed"]))
@@ -267,24 +275,22 @@ class Lifeline:
     def _lose(self, link: _Link) -> None:
         link.connection.close()
         if not self._is_over:
-            # What it said last is up to a second old. But a step that ended here had begun there.
-            step = max(link.steps, self._progress.mark.steps)
+            # Its last message is up to a second old. But a step that has ended here had begun there.
+            step = max(link.said.steps, self._progress.mark.steps)
             found = f"{link.peer} ended without a word (killed, or crashed), last seen at step {step}."
             self._end(End(exits.PEER_LOST, found))
 
     def _beat(self) -> None:
         now = self._clock.now()
         if self._index == 0:
-            phase, steps, seconds, longest_step = self._at()
-            own = Standing(self.own, phase, steps, seconds, 0.0, longest_step)
-            standings = [own, *(self._links[i].standing(now) for i in sorted(self._links))]
+            standings = [Standing(self.own, *self._at()), *(self._links[i].standing(now) for i in sorted(self._links))]
             self._patience = patience(self._hang_timeout, standings)
             hang = find_hang(standings, self._patience)
         else:
             first = self._links[0]
             first.say({"at": self._at()})
-            # Only its silence: who holds up whom, process 0 knows better.
-            silent = Standing(first.peer, steps=first.steps, silence=now - first.heard)
+            # Only its silence counts here: process 0 knows better which task holds up the others.
+            silent = Standing(first.peer, steps=first.said.steps, silence=now - first.heard)
             hang = find_hang([silent], self._patience)
         if hang is not None:
             self._end(End(exits.PEER_LOST if hang.has_ended else exits.HUNG, hang.found, hang.stuck))
@@ -295,7 +301,7 @@ class Lifeline:
         return phase, steps, self._progress.clock.now() - since, self._progress.longest_step
 
     def _check_all_ended(self) -> None:
-        """Let go when all programs have come to their end. Process 0 knows, and tells the others."""
+        """Stop waiting when all programs have come to their end. Process 0 knows, and tells the others."""
         with self._lock:
             links = list(self._links.values())
             if self._progress.mark.phase is Phase.ENDED and all(link.has_ended for link in links):

@@ -1,4 +1,4 @@
-"""Meet before JAX starts: every task says hello to process 0, which lets all go on together.
+"""The meeting before JAX starts: every task says hello to process 0, which lets all go on together.
 
 JAX's own start-up ends the process inside C++ when a peer is missing (`Terminating process because the JAX
 distributed service detected fatal errors`, seen with jaxlib 0.10), without a word about who is missing, and
@@ -18,20 +18,11 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Final, NamedTuple, cast
 
-from stratagem.cluster.hello import (
-    Hello,
-    Peer,
-    check_fit,
-    double_error,
-    name_some,
-    read_peer,
-    to_line,
-    write_peer,
-)
+from stratagem.cluster.hello import Hello, Peer, check_fit, double_error, read_peer, to_line, write_peer
 from stratagem.cluster.spec import ClusterSpec, Task, split_address
 from stratagem.core import environment as env
 from stratagem.core.clock import Deadline
-from stratagem.core.errors import ClusterError, PeerError, StartupError, StratagemError
+from stratagem.core.errors import ClusterError, PeerError, StartupError, StratagemError, name_some
 
 MAX_LINE: Final = 4 * 1024 * 1024
 """Longest message in bytes: a cluster of ten thousand tasks fits."""
@@ -51,12 +42,12 @@ ERRORS: Final[Mapping[str, type[StratagemError]]] = {
 
 
 class Meeting(NamedTuple):
-    """What came of the meeting.
+    """The result of the meeting.
 
     Args:
         peers: All processes, in order of process index.
-        connections: The connections on which they said hello, still open, and what has been read beyond that; by
-            process index. On process 0 those to all others, on the others the one to process 0.
+        connections: The connections on which they said hello, still open, each with what has been read beyond the
+            hello, by process index. Process 0 has one to every other process, the others one to process 0.
     """
 
     peers: tuple[Peer, ...]
@@ -180,14 +171,14 @@ class _Reception:
 
     def missing_error(self, deadline: Deadline) -> StartupError:
         cluster, missing = self._own.cluster, self.missing
-        named = [f"{task} ({cluster.task_address(task.type, task.index)})" for task in missing]
+        named = [f"{task} ({cluster.address_of(task)})" for task in missing]
         own = self._own.peer.task
         return StartupError(
             f"{len(missing)} of {len(self._expected) + 1} tasks did not reach {own} within {deadline.seconds:g} s: "
             f"{name_some(named)}.",
             "Training needs every task of the cluster from the first step.",
             f"Look at the output of {name_some(map(str, missing))}; see that they can reach "
-            f"{cluster.task_address(own.type, own.index)}. If they only start slowly, set {env.STARTUP_TIMEOUT} "
+            f"{cluster.address_of(own)}. If they only start slowly, set {env.STARTUP_TIMEOUT} "
             "to more seconds.",
         )
 
@@ -197,7 +188,7 @@ class _Reception:
             _send(connection, line)
 
     def keep_connections(self) -> dict[int, tuple[socket.socket, bytes]]:
-        """Return the connections to the peers, by process index, and care for them no more."""
+        """Return the connections to the peers, by process index; closing them is the caller's business."""
         kept = {}
         for index, task in enumerate(self._expected, start=1):
             _, connection = self._arrived[task]
@@ -242,8 +233,8 @@ def visit(own: Hello, deadline: Deadline) -> Meeting:
             with ExitStack() as closing:
                 connection = closing.enter_context(_connect(own.cluster, deadline))
                 connection.sendall(own.encode())
-                # From here process 0 decides: it names whoever is missing when its own time, which began
-                # later than ours perhaps, is over. Leaving earlier would only make this task missing too.
+                # From here process 0 decides: it names the missing tasks when its own time, which may have begun
+                # later than ours, is over. Leaving earlier would only make this task missing too.
                 answer = _read_answer(connection, Deadline(deadline.seconds + FAREWELL_SECONDS, deadline.clock))
                 closing.pop_all()
                 return answer
@@ -278,8 +269,7 @@ def await_service(own: Hello, deadline: Deadline) -> None:
 
 
 def _connect(cluster: ClusterSpec, deadline: Deadline) -> socket.socket:
-    first = cluster.training_tasks[0]
-    host_and_port = split_address(cluster.task_address(first.type, first.index))
+    host_and_port = split_address(cluster.address_of(cluster.training_tasks[0]))
     return socket.create_connection(host_and_port, timeout=max(0.01, min(CONNECT_SECONDS, deadline.remaining)))
 
 
@@ -304,7 +294,7 @@ def _read_answer(connection: socket.socket, deadline: Deadline) -> Meeting:
 
 def _unreachable(own: Hello, deadline: Deadline, state: str) -> StartupError:
     first = own.cluster.training_tasks[0]
-    address = own.cluster.task_address(first.type, first.index)
+    address = own.cluster.address_of(first)
     return StartupError(
         f"{own.peer} could not start with {first} at {address} within {deadline.seconds:g} s: {state}.",
         f"{first} is where the tasks of a cluster meet.",
@@ -334,7 +324,7 @@ def bind_host(host: str) -> str:
 
 def _listen(own: Hello) -> list[socket.socket]:
     task = own.peer.task
-    host, port = split_address(own.cluster.task_address(task.type, task.index))
+    host, port = split_address(own.cluster.address_of(task))
     bind = bind_host(host)
     listeners: list[socket.socket] = []
     failure: OSError | None = None
@@ -354,7 +344,6 @@ def _listen(own: Hello) -> list[socket.socket]:
     reason = "the port is in use" if failure and failure.errno == errno.EADDRINUSE else str(failure)
     raise StartupError(
         f"{task} cannot listen on port {port} of {host}: {reason}.",
-        "The other tasks could not find it.",
         f"End the program that holds port {port} (a task of an earlier run?), or give {task} another port "
         "in the cluster of every task.",
     )

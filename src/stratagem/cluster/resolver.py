@@ -1,4 +1,4 @@
-"""What a resolver answers, and the two resolvers that need no environment."""
+"""`ClusterResolver`, and the two resolvers that need no environment."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from stratagem.cluster.spec import ClusterSpec, Task
-from stratagem.core import environment
 from stratagem.core.errors import ClusterError, explain
+from stratagem.core.gpus import chosen_gpus
 
 GPU_FOLDER = Path("/proc/driver/nvidia/gpus")
 
@@ -17,7 +17,8 @@ GPU_FOLDER = Path("/proc/driver/nvidia/gpus")
 class ClusterResolver(abc.ABC):
     """Say who is in the cluster and which task this process is (`tf.distribute.cluster_resolver.ClusterResolver`).
 
-    A subclass writes `cluster_spec`, and sets or overrides `task_type` and `task_id`.
+    A subclass writes `cluster_spec`, and sets or overrides `task_type` and `task_id`. A resolver for a scheduler also
+    writes `is_here` and `_own_task`, and stands in `stratagem.cluster.detect.SCHEDULERS`.
 
     Example:
         >>> class Fixed(ClusterResolver):
@@ -34,6 +35,11 @@ class ClusterResolver(abc.ABC):
     _task_id: int | None = None
     _rpc_layer: str | None = None
     _environment: str = ""
+
+    @classmethod
+    def is_here(cls, environ: Mapping[str, str]) -> bool:
+        """Return whether these variables of a process are those of a cluster that this resolver reads."""
+        return False
 
     @abc.abstractmethod
     def cluster_spec(self) -> ClusterSpec:
@@ -56,14 +62,10 @@ class ClusterResolver(abc.ABC):
         task_type = self.task_type if task_type is None else task_type
         task_id = self.task_id if task_id is None else task_id
         spec = self.cluster_spec()
-        # An evaluator may be absent from the cluster: nobody talks to it.
-        if (
-            not spec
-            or task_type is None
-            or task_id is None
-            or (task_type == "evaluator" and task_type not in spec.jobs)
-        ):
+        if not spec or task_type is None or task_id is None:
             return ""
+        if task_type == "evaluator" and task_type not in spec.jobs:
+            return ""  # nobody talks to it, so it needs no address
         return master_url(spec.task_address(task_type, task_id), rpc_layer or self.rpc_layer)
 
     def num_accelerators(
@@ -82,10 +84,16 @@ class ClusterResolver(abc.ABC):
         gpus = len(visible_gpus(os.environ))
         return {"GPU": gpus} if gpus else {}
 
+    def _own_task(self) -> Task | None:
+        """Return which task this process is, as far as the environment says; what was given goes before it."""
+        return None
+
     @property
     def task_type(self) -> str | None:
         """The type of this task, or None when it is not known."""
-        return self._task_type
+        if self._task_type is not None:
+            return self._task_type
+        return task.type if (task := self._own_task()) else None
 
     @task_type.setter
     def task_type(self, task_type: str | None) -> None:
@@ -94,7 +102,9 @@ class ClusterResolver(abc.ABC):
     @property
     def task_id(self) -> int | None:
         """The index of this task among those of its type, or None when it is not known."""
-        return self._task_id
+        if self._task_id is not None:
+            return self._task_id
+        return task.index if (task := self._own_task()) else None
 
     @task_id.setter
     def task_id(self, task_id: int | None) -> None:
@@ -102,7 +112,7 @@ class ClusterResolver(abc.ABC):
 
     @property
     def environment(self) -> str:
-        """Where the task runs, for instance "google"; empty when nobody said."""
+        """The environment of the task, for instance "google"; empty if it is not known."""
         return self._environment
 
     @property
@@ -150,7 +160,6 @@ class SimpleClusterResolver(ClusterResolver):
             raise TypeError(
                 explain(
                     f"cluster_spec is {cluster_spec!r}, a {type(cluster_spec).__name__}.",
-                    "The tasks of the cluster would be unknown.",
                     "Write SimpleClusterResolver(ClusterSpec({...})).",
                 )
             )
@@ -213,9 +222,7 @@ class UnionResolver(ClusterResolver):
         if not resolvers or not all(isinstance(resolver, ClusterResolver) for resolver in resolvers):
             raise TypeError(
                 explain(
-                    f"UnionResolver was given {resolvers!r}.",
-                    "There would be no cluster to join.",
-                    "Write UnionResolver(first_resolver, second_resolver).",
+                    f"UnionResolver was given {resolvers!r}.", "Write UnionResolver(first_resolver, second_resolver)."
                 )
             )
         first = resolvers[0]
@@ -281,13 +288,15 @@ def visible_gpus(environ: Mapping[str, str], folder: Path = GPU_FOLDER) -> list[
         environ: Environment of the process; `CUDA_VISIBLE_DEVICES` limits the GPUs.
         folder: Where the driver lists the GPUs of the machine.
     """
-    chosen = environ.get(environment.CUDA_VISIBLE_DEVICES)
-    if chosen is None:
-        return [str(index) for index in range(len(list(folder.iterdir())))] if folder.is_dir() else []
-    names = [name.strip() for name in chosen.split(",")]
-    # As CUDA does it: the first name that is no device ends the list, so "-1" hides all.
-    hidden = next((place for place, name in enumerate(names) if name in ("", "-1")), len(names))
-    return names[:hidden]
+    chosen = chosen_gpus(environ)
+    if chosen is not None:
+        return chosen
+    return [str(index) for index in range(len(list(folder.iterdir())))] if folder.is_dir() else []
+
+
+def started_several(environ: Mapping[str, str], variable: str) -> bool:
+    """Return whether a scheduler says in a variable that it started more than one task; False where it is not set."""
+    return variable in environ and read_count(environ, variable) > 1
 
 
 def read_count(environ: Mapping[str, str], name: str) -> int:
@@ -304,7 +313,6 @@ def read_count(environ: Mapping[str, str], name: str) -> int:
     if not (text.isascii() and text.isdigit()):
         raise ClusterError(
             f"{name} is {environ.get(name)!r}.",
-            "This task could not tell its place in the cluster.",
             f"Start the program by the scheduler that sets {name}, or describe the cluster in TF_CONFIG.",
         )
     return int(text)

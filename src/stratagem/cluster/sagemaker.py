@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from typing import Final
 
 from stratagem.cluster.resolver import ClusterResolver
-from stratagem.cluster.spec import ClusterSpec
-from stratagem.core import environment as env
+from stratagem.cluster.spec import ClusterSpec, Task
+from stratagem.core.environment import SM_HOSTS
 from stratagem.core.errors import ClusterError
+
+SM_CURRENT_HOST: Final = "SM_CURRENT_HOST"
+"""This host's name in `SM_HOSTS`."""
 
 
 class SageMakerClusterResolver(ClusterResolver):
@@ -50,27 +54,23 @@ class SageMakerClusterResolver(ClusterResolver):
         self._environment = environment or ""
         self._environ = os.environ if environ is None else environ
 
+    @classmethod
+    def is_here(cls, environ: Mapping[str, str]) -> bool:
+        """Return whether the job has more than one host."""
+        return SM_HOSTS in environ and len(read_hosts(environ)) > 1
+
     def cluster_spec(self) -> ClusterSpec:
         """Return all hosts as workers."""
         return ClusterSpec({"worker": [f"{host}:{self._port}" for host in read_hosts(self._environ)]})
 
-    @property
-    def task_id(self) -> int | None:
-        """The place of this host among the hosts."""
-        if self._task_id is not None:
-            return self._task_id
-        hosts, own = read_hosts(self._environ), self._environ.get(env.SM_CURRENT_HOST)
+    def _own_task(self) -> Task:
+        hosts, own = read_hosts(self._environ), self._environ.get(SM_CURRENT_HOST)
         if own not in hosts:
             raise ClusterError(
-                f"{env.SM_CURRENT_HOST} is {own!r}, {env.SM_HOSTS} is {hosts}.",
-                "This host could not tell which worker it is.",
-                f"Set {env.SM_CURRENT_HOST} to one of the hosts, or pass task_id=.",
+                f"{SM_CURRENT_HOST} is {own!r}, {SM_HOSTS} is {hosts}.",
+                f"Set {SM_CURRENT_HOST} to one of the hosts, or pass task_id=.",
             )
-        return hosts.index(own)
-
-    @task_id.setter
-    def task_id(self, task_id: int | None) -> None:
-        self._task_id = task_id
+        return Task("worker", hosts.index(own))
 
 
 def read_hosts(environ: Mapping[str, str]) -> list[str]:
@@ -82,15 +82,14 @@ def read_hosts(environ: Mapping[str, str]) -> list[str]:
     Raises:
         ClusterError: SM_HOSTS is missing or not a JSON list of names.
     """
-    text = environ.get(env.SM_HOSTS, "")
+    text = environ.get(SM_HOSTS, "")
     try:
         hosts = json.loads(text)
     except json.JSONDecodeError:
         hosts = None
     if not isinstance(hosts, list) or not hosts or not all(isinstance(host, str) for host in hosts):
         raise ClusterError(
-            f"{env.SM_HOSTS} is {text!r}.",
-            "The workers of the job would be unknown.",
-            f'Run as a SageMaker training job, which sets {env.SM_HOSTS} to a list like ["algo-1", "algo-2"].',
+            f"{SM_HOSTS} is {text!r}.",
+            f'Run as a SageMaker training job, which sets {SM_HOSTS} to a list like ["algo-1", "algo-2"].',
         )
     return hosts

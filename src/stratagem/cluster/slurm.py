@@ -5,12 +5,33 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, MutableMapping
-from typing import Final, NoReturn
+from typing import Final
 
-from stratagem.cluster.resolver import ClusterResolver, read_count, visible_gpus
+from stratagem.cluster.resolver import ClusterResolver, read_count, started_several, visible_gpus
 from stratagem.cluster.spec import ClusterSpec, Task, join_address
-from stratagem.core import environment as env
+from stratagem.core.environment import CUDA_VISIBLE_DEVICES, SLURM_PROCID
 from stratagem.core.errors import ClusterError
+
+SLURM_NODEID: Final = "SLURM_NODEID"
+"""Number of the node that this task runs on."""
+
+SLURM_LOCALID: Final = "SLURM_LOCALID"
+"""Number of this task on its node."""
+
+SLURM_STEP_NUM_TASKS: Final = "SLURM_STEP_NUM_TASKS"
+"""How many tasks `srun` started in this job step; absent in a batch script itself."""
+
+SLURM_STEP_NODELIST: Final = "SLURM_STEP_NODELIST"
+"""Nodes of the job step, for instance `node[01-03,7],gpu-a`."""
+
+SLURM_STEP_TASKS_PER_NODE: Final = "SLURM_STEP_TASKS_PER_NODE"
+"""Tasks on each node of the job step, for instance `2(x3),1`."""
+
+SLURM_DISTRIBUTION: Final = "SLURM_DISTRIBUTION"
+"""How `srun` deals tasks to nodes: `block`, `cyclic`, ..."""
+
+SLURM_GPUS_ON_NODE: Final = "SLURM_GPUS_ON_NODE"
+"""How many GPUs of this node the job may use."""
 
 MAX_NODES: Final = 100_000
 """More nodes than any machine has: a mistyped range must not fill the memory."""
@@ -65,6 +86,11 @@ class SlurmClusterResolver(ClusterResolver):
         self._rpc_layer = rpc_layer
         self._environ = os.environ if environ is None else environ
 
+    @classmethod
+    def is_here(cls, environ: Mapping[str, str]) -> bool:
+        """Return whether `srun` started more than one task."""
+        return started_several(environ, SLURM_STEP_NUM_TASKS)
+
     def cluster_spec(self) -> ClusterSpec:
         """Return the tasks of the job step; also give this task its GPUs."""
         places = self._places()
@@ -78,26 +104,11 @@ class SlurmClusterResolver(ClusterResolver):
 
     def get_task_info(self) -> tuple[str, int]:
         """Return type and index of this task."""
-        task = self._tasks(len(self._places()))[read_count(self._environ, env.SLURM_PROCID)]
+        task = self._own_task()
         return task.type, task.index
 
-    @property
-    def task_type(self) -> str | None:
-        """The type of this task."""
-        return self.get_task_info()[0] if self._task_type is None else self._task_type
-
-    @task_type.setter
-    def task_type(self, task_type: str | None) -> None:
-        self._task_type = task_type
-
-    @property
-    def task_id(self) -> int | None:
-        """The index of this task."""
-        return self.get_task_info()[1] if self._task_id is None else self._task_id
-
-    @task_id.setter
-    def task_id(self, task_id: int | None) -> None:
-        self._task_id = task_id
+    def _own_task(self) -> Task:
+        return self._tasks(len(self._places()))[read_count(self._environ, SLURM_PROCID)]
 
     def num_accelerators(
         self, task_type: str | None = None, task_id: int | None = None, config_proto: object = None
@@ -110,7 +121,7 @@ class SlurmClusterResolver(ClusterResolver):
         jobs = self._jobs or {"worker": count}
         tasks = [Task(job, index) for job, number in jobs.items() for index in range(number)]
         if len(tasks) != count:
-            _refuse(
+            raise ClusterError(
                 f"jobs={dict(jobs)} has {len(tasks)} tasks, the job step has {count}.",
                 f"Start as many tasks as jobs has: srun --ntasks={len(tasks)}.",
             )
@@ -118,12 +129,12 @@ class SlurmClusterResolver(ClusterResolver):
 
     def _places(self) -> list[tuple[str, int]]:
         """Return (host, number on that host) of each task, in order of rank."""
-        count = read_count(self._environ, env.SLURM_STEP_NUM_TASKS)
-        hosts = expand_node_list(self._environ.get(env.SLURM_STEP_NODELIST, ""))
-        places = deal_tasks(hosts, self._counts(hosts), self._environ.get(env.SLURM_DISTRIBUTION, "block"))
-        rank = read_count(self._environ, env.SLURM_PROCID)
+        count = read_count(self._environ, SLURM_STEP_NUM_TASKS)
+        hosts = expand_node_list(self._environ.get(SLURM_STEP_NODELIST, ""))
+        places = deal_tasks(hosts, self._counts(hosts), self._environ.get(SLURM_DISTRIBUTION, "block"))
+        rank = read_count(self._environ, SLURM_PROCID)
         if len(places) != count or rank >= count:
-            _refuse(
+            raise ClusterError(
                 f"Slurm names {len(places)} places on {len(hosts)} nodes for {count} tasks; this task has rank {rank}.",
                 "Start the program with srun, or describe the cluster in TF_CONFIG.",
             )
@@ -135,21 +146,20 @@ class SlurmClusterResolver(ClusterResolver):
             return [self._tasks_per_node] * len(hosts)
         if self._tasks_per_node is not None:
             return [self._tasks_per_node.get(host, 0) for host in hosts]
-        counts = expand_tasks_per_node(self._environ.get(env.SLURM_STEP_TASKS_PER_NODE, ""))
+        counts = expand_tasks_per_node(self._environ.get(SLURM_STEP_TASKS_PER_NODE, ""))
         if len(counts) != len(hosts):
-            _refuse(
-                f"{env.SLURM_STEP_TASKS_PER_NODE} speaks of {len(counts)} nodes, "
-                f"{env.SLURM_STEP_NODELIST} of {len(hosts)}.",
+            raise ClusterError(
+                f"{SLURM_STEP_TASKS_PER_NODE} speaks of {len(counts)} nodes, {SLURM_STEP_NODELIST} of {len(hosts)}.",
                 "Pass tasks_per_node= to SlurmClusterResolver.",
             )
         return counts
 
     def _check_place(self, hosts: list[str], host: str, local: int) -> None:
         """A distribution that we do not know (plane, arbitrary) would give tasks each other's addresses."""
-        computed = {env.SLURM_NODEID: hosts.index(host), env.SLURM_LOCALID: local}
+        computed = {SLURM_NODEID: hosts.index(host), SLURM_LOCALID: local}
         told = {name: self._environ[name] for name in computed if name in self._environ}
         if any(value != str(computed[name]) for name, value in told.items()):
-            _refuse(
+            raise ClusterError(
                 f"Slurm says {told} of this task; its rank and the node list make it {computed}.",
                 "Start the tasks with srun --distribution=block.",
             )
@@ -157,28 +167,28 @@ class SlurmClusterResolver(ClusterResolver):
     def _share(self, places: list[tuple[str, int]]) -> int:
         if self._gpus_per_task is not None:
             return self._gpus_per_task
-        host = places[read_count(self._environ, env.SLURM_PROCID)][0]
+        host = places[read_count(self._environ, SLURM_PROCID)][0]
         on_node = self._gpus_per_node
         if on_node is None:
-            on_node = int(self._environ.get(env.SLURM_GPUS_ON_NODE, "") or len(visible_gpus(self._environ)))
+            on_node = int(self._environ.get(SLURM_GPUS_ON_NODE, "") or len(visible_gpus(self._environ)))
         return on_node // sum(1 for other, _ in places if other == host)
 
     def _take_gpus(self, places: list[tuple[str, int]]) -> None:
         share = self._share(places)
         if not share:
             return
-        local = places[read_count(self._environ, env.SLURM_PROCID)][1]
-        told = env.CUDA_VISIBLE_DEVICES in self._environ
+        local = places[read_count(self._environ, SLURM_PROCID)][1]
+        told = CUDA_VISIBLE_DEVICES in self._environ
         gpus = visible_gpus(self._environ) if told else [str(index) for index in range(share * (local + 1))]
         if len(gpus) <= share:  # Slurm itself bound the GPUs to the task (--gpus-per-task), or we did before
             return
         own = gpus[local * share : (local + 1) * share]
         if len(own) < share:
-            _refuse(
+            raise ClusterError(
                 f"Task {local} of this node should take {share} GPUs; CUDA_VISIBLE_DEVICES has {len(gpus)} in all.",
                 "Ask for more GPUs, start fewer tasks on a node, or pass gpus_per_task=.",
             )
-        self._environ[env.CUDA_VISIBLE_DEVICES] = ",".join(own)
+        self._environ[CUDA_VISIBLE_DEVICES] = ",".join(own)
 
 
 def expand_node_list(text: str) -> list[str]:
@@ -197,7 +207,7 @@ def expand_node_list(text: str) -> list[str]:
     # A comma parts names only outside brackets.
     names = re.findall(r"(?:[^\[\],]|\[[^\[\]]*\])+", text)
     if not text or ",".join(names) != text:
-        _refuse(f"{text!r} is not a list of nodes.", "Start the program with srun.")
+        raise ClusterError(f"{text!r} is not a list of nodes.", "Start the program with srun.")
     hosts: list[str] = []
     for name in names:
         hosts += _expand_name(name, MAX_NODES - len(hosts))
@@ -215,7 +225,7 @@ def _expand_name(name: str, room: int) -> list[str]:
         first, last = (match[1], match[2] or match[1]) if match else ("1", "0")
         size = int(last) - int(first) + 1
         if not 0 < size <= room:
-            _refuse(f"{part!r} in {name!r} is not a range of nodes.", "Start the program with srun.")
+            raise ClusterError(f"{part!r} in {name!r} is not a range of nodes.", "Start the program with srun.")
         numbers += [f"{number:0{len(first)}d}" for number in range(int(first), int(last) + 1)]
     suffixes = _expand_name(suffix, room // len(numbers))
     return [prefix + number + end for number in numbers for end in suffixes]
@@ -238,7 +248,7 @@ def expand_tasks_per_node(text: str) -> list[int]:
     for part in text.split(","):
         match = re.fullmatch(r"(\d{1,6})(?:\(x(\d{1,6})\))?", part)
         if not match:
-            _refuse(f"{text!r} does not say how many tasks each node has.", "Start the program with srun.")
+            raise ClusterError(f"{text!r} does not say how many tasks each node has.", "Start the program with srun.")
         counts += [int(match[1])] * int(match[2] or 1)
     return counts
 
@@ -257,7 +267,3 @@ def deal_tasks(hosts: list[str], counts: list[int], distribution: str) -> list[t
     """
     places = [(host, local) for host, count in zip(hosts, counts, strict=True) for local in range(count)]
     return sorted(places, key=lambda place: place[1]) if distribution.startswith("cyclic") else places
-
-
-def _refuse(found: str, remedy: str) -> NoReturn:
-    raise ClusterError(found, "The addresses of the tasks would be wrong.", remedy)

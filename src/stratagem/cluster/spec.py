@@ -1,4 +1,4 @@
-"""Who is in the cluster: tasks and their addresses, checked when they are written down."""
+"""`ClusterSpec`: the tasks of a cluster and their addresses, checked when they are written down."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from stratagem.core.errors import ClusterError, explain
+from stratagem.core.errors import ClusterError
 
 TASK_TYPES: Final = ("chief", "worker", "ps", "evaluator")
 """The types a task may have, as TensorFlow's `multi_worker_util` allows them."""
@@ -26,14 +26,17 @@ class SpecError(ClusterError):
 
     Args:
         found: What was found.
-        consequence: What would have gone wrong.
-        remedy: What to write instead.
+        parts: The other parts of the message.
         path: Keys that lead to the fault, for instance `("worker", 1)`.
     """
 
-    def __init__(self, found: str, consequence: str, remedy: str, path: tuple[str | int, ...] = ()) -> None:
-        super().__init__(explain(found, consequence, remedy))
-        self.found, self.consequence, self.remedy, self.path = found, consequence, remedy, path
+    def __init__(self, found: str, *parts: str, path: tuple[str | int, ...] = ()) -> None:
+        super().__init__(found, *parts)
+        self.found, self.parts, self.path = found, parts, path
+
+    def below(self, *keys: str | int) -> SpecError:
+        """Return the same fault, with the keys that lead to its path."""
+        return SpecError(self.found, *self.parts, path=(*keys, *self.path))
 
 
 @dataclass(frozen=True, order=True)
@@ -60,9 +63,8 @@ class Task:
         if not isinstance(self.index, int) or isinstance(self.index, bool) or self.index < 0:
             raise SpecError(
                 f"The index of the task is {self.index!r}.",
-                "The task could not find its own address in the cluster.",
                 "Write a whole number from 0, for instance 0 for the first worker.",
-                ("index",),
+                path=("index",),
             )
 
     def __str__(self) -> str:
@@ -82,10 +84,7 @@ def check_task_type(task_type: object) -> None:
         return
     hint = ' ("master" is called "chief" since TensorFlow 1.14)' if task_type == "master" else ""
     raise SpecError(
-        f"{task_type!r} is not a type of task{hint}.",
-        "No task would know what to do in this job.",
-        f"Write one of {', '.join(TASK_TYPES)}.",
-        ("type",),
+        f"{task_type!r} is not a type of task{hint}.", f"Write one of {', '.join(TASK_TYPES)}.", path=("type",)
     )
 
 
@@ -111,9 +110,7 @@ def split_address(address: str) -> tuple[str, int]:
             raise ValueError(f"{port!r} is not a port between 1 and 65535")
     except ValueError as error:
         raise SpecError(
-            f"{address!r} is not an address: {error}.",
-            "The other tasks could not reach this one.",
-            'Write "host:port", or "[IPv6 address]:port".',
+            f"{address!r} is not an address: {error}.", 'Write "host:port", or "[IPv6 address]:port".'
         ) from None
     return host, DEFAULT_PORT if port is None else int(port)
 
@@ -179,7 +176,6 @@ class ClusterSpec:
         if not isinstance(jobs, Mapping):
             raise SpecError(
                 f"The cluster is {jobs!r}.",
-                "The tasks of the cluster would be unknown.",
                 'Write a dict of jobs, for instance {"worker": ["localhost:12345", "localhost:23456"]}.',
             )
         self._jobs: dict[str, dict[int, str]] = {job: _read_job(job, tasks) for job, tasks in jobs.items()}
@@ -212,11 +208,14 @@ class ClusterSpec:
         if task_index not in job:
             raise SpecError(
                 f"Job {job_name!r} has no task {task_index!r}; it has {_range(job)}.",
-                "The task has no address.",
                 f"Use one of the indices of job {job_name!r}, or add the address to the cluster.",
-                ("index",),
+                path=("index",),
             )
         return job[task_index]
+
+    def address_of(self, task: Task) -> str:
+        """Return the address of a task, as `task_address` does."""
+        return self.task_address(task.type, task.index)
 
     def job_tasks(self, job_name: str) -> list[str | None]:
         """Return a job's addresses in order of index, with None where the index has no task."""
@@ -253,22 +252,20 @@ class ClusterSpec:
         """
         absent_evaluator = task.type == "evaluator" and "evaluator" not in self._jobs
         if self and not absent_evaluator:
-            self.task_address(task.type, task.index)
+            self.address_of(task)
         elif task.index != 0:
             raise SpecError(
                 f"This task is {task}, in a cluster without job {task.type!r}.",
-                "The tasks before it would be missing.",
                 "Write index 0, or list the tasks in the cluster.",
-                ("index",),
+                path=("index",),
             )
 
     def _job(self, job_name: str) -> dict[int, str]:
         if job_name not in self._jobs:
             raise SpecError(
                 f"The cluster has no job {job_name!r}; it has {', '.join(self.jobs) or 'no jobs'}.",
-                "The task has no address.",
                 f"Add {job_name!r} to the cluster, or use one of its jobs.",
-                ("type",),
+                path=("type",),
             )
         return self._jobs[job_name]
 
@@ -289,21 +286,18 @@ def _read_job(job: str, tasks: object) -> dict[int, str]:
     try:
         check_task_type(job)
     except SpecError as error:
-        raise SpecError(error.found, error.consequence, error.remedy, (job,)) from None
+        raise error.below(job) from None
     read = {index: _read_address(job, key, address) for key, index, address in _items(job, tasks)}
     if not read:
         raise SpecError(
-            f"Job {job!r} has no tasks.",
-            "A job without tasks means nothing.",
-            f"Give the addresses of job {job!r}, or leave the job out.",
-            (job,),
+            f"Job {job!r} has no tasks.", f"Give the addresses of job {job!r}, or leave the job out.", path=(job,)
         )
     if job in AT_MOST_ONE and len(read) > 1:
         raise SpecError(
             f"Job {job!r} has {len(read)} tasks: {', '.join(read.values())}.",
             f"A cluster has at most one {job}; two would write the same files.",
             f"Keep one {job}" + (' and list the others under "worker".' if job == "chief" else "."),
-            (job,),
+            path=(job,),
         )
     return read
 
@@ -318,17 +312,15 @@ def _items(job: str, tasks: object) -> Iterator[tuple[str | int, int, object]]:
             if isinstance(key, bool) or not (isinstance(key, int) or (isinstance(key, str) and key.isdecimal())):
                 raise SpecError(
                     f"{key!r} is not an index in job {job!r}.",
-                    "The task could not be addressed.",
                     'Write whole numbers from 0 as keys, for instance {0: "localhost:12345"}.',
-                    (job, key),
+                    path=(job, key),
                 )
             yield key, Task(job, int(key)).index, address
     else:
         raise SpecError(
             f"Job {job!r} is {tasks!r}.",
-            "Its tasks would have no addresses.",
             'Write a list of addresses, for instance ["localhost:12345", "localhost:23456"].',
-            (job,),
+            path=(job,),
         )
 
 
@@ -336,22 +328,21 @@ def _read_address(job: str, key: str | int, address: object) -> str:
     try:
         return join_address(*split_address(address))  # pyright: ignore[reportArgumentType]  # checked there
     except SpecError as error:
-        raise SpecError(error.found, error.consequence, error.remedy, (job, key)) from None
+        raise error.below(job, key) from None
 
 
 def _check_unique(jobs: Mapping[str, Mapping[int, str]]) -> None:
-    seen: dict[str, tuple[str, int]] = {}
-    for job, tasks in jobs.items():
-        for index, address in tasks.items():
-            if address in seen:
-                first = Task(*seen[address])
-                raise SpecError(
-                    f"{first} and {Task(job, index)} have the same address, {address}.",
-                    "Two processes cannot listen on one port, and neither would know which one is meant.",
-                    f"Give every task an address of its own (an address without a port means port {DEFAULT_PORT}).",
-                    (job, index),
-                )
-            seen[address] = (job, index)
+    seen: dict[str, Task] = {}
+    for task in (Task(job, index) for job, tasks in jobs.items() for index in tasks):
+        address = jobs[task.type][task.index]
+        first = seen.setdefault(address, task)
+        if first is not task:
+            raise SpecError(
+                f"{first} and {task} have the same address, {address}.",
+                "Two processes cannot listen on one port, and neither would know which one is meant.",
+                f"Give every task an address of its own (an address without a port means port {DEFAULT_PORT}).",
+                path=(task.type, task.index),
+            )
 
 
 def _range(indices: Mapping[int, str]) -> str:

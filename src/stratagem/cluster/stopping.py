@@ -1,4 +1,4 @@
-"""Stop all processes behind the same step, at the request of any, without a message at each step.
+"""`CommonStop`: all processes stop after the same step, at the request of any, without a message at each step.
 
 A thread of each process waits for the request. When it comes, the process tells how many steps it has begun, and
 begins no other until it has heard the same of all. The largest of these numbers is the step to stop behind: a

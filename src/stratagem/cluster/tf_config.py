@@ -1,11 +1,11 @@
-"""TF_CONFIG: the cluster and this task as JSON, read strictly and shown back where it is wrong."""
+"""TF_CONFIG: the cluster and this task as JSON. A fault is shown in its place."""
 
 from __future__ import annotations
 
 import json
 import os
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from stratagem.cluster.resolver import ClusterResolver
 from stratagem.cluster.spec import ClusterSpec, SpecError, Task
@@ -54,125 +54,108 @@ class TFConfigClusterResolver(ClusterResolver):
         self._rpc_layer = rpc_layer
         self._environment = environment or ""
         self._environ = os.environ if environ is None else environ
+        self._last: tuple[tuple[str, str | None, int | None], TFConfig] | None = None
+
+    @classmethod
+    def is_here(cls, environ: Mapping[str, str]) -> bool:
+        """Return whether TF_CONFIG is set."""
+        return bool(environ.get(env.TF_CONFIG, "").strip())
 
     def cluster_spec(self) -> ClusterSpec:
         """Return the cluster of TF_CONFIG, empty without one."""
-        config = read(self._environ)
-        spec = read_cluster(config)
-        self._task(config, spec)
-        return spec
-
-    @property
-    def task_type(self) -> str | None:
-        """The type of this task, or None without TF_CONFIG."""
-        task = self._own_task()
-        return self._task_type if task is None else task.type
-
-    @task_type.setter
-    def task_type(self, task_type: str | None) -> None:
-        self._task_type = task_type
-
-    @property
-    def task_id(self) -> int | None:
-        """The index of this task, or None without TF_CONFIG."""
-        task = self._own_task()
-        return self._task_id if task is None else task.index
-
-    @task_id.setter
-    def task_id(self, task_id: int | None) -> None:
-        self._task_id = task_id
+        return self._read().cluster
 
     @property
     def rpc_layer(self) -> str | None:
         """What `master` writes before "://"."""
-        return self._rpc_layer or read(self._environ).get("rpc_layer")
+        return self._rpc_layer or self._read().rpc_layer
 
     @rpc_layer.setter
     def rpc_layer(self, rpc_layer: str | None) -> None:
         self._rpc_layer = rpc_layer
 
     def _own_task(self) -> Task | None:
-        config = read(self._environ)
-        return self._task(config, read_cluster(config))
+        return self._read().task
 
-    def _task(self, config: dict[str, Any], spec: ClusterSpec) -> Task | None:
-        overrides = {"type": self._task_type, "index": self._task_id}
-        return read_task(config, spec, {key: value for key, value in overrides.items() if value is not None})
+    def _read(self) -> TFConfig:
+        """Return what TF_CONFIG says; read again only when it, or what overrides it, has changed."""
+        given = (self._environ.get(env.TF_CONFIG, "").strip(), self._task_type, self._task_id)
+        if self._last is None or self._last[0] != given:
+            self._last = (given, parse(*given))
+        return self._last[1]
 
 
-def read(environ: Mapping[str, str]) -> dict[str, Any]:
-    """Return TF_CONFIG as a dict, empty when it is not set.
+class TFConfig(NamedTuple):
+    """A TF_CONFIG that can be used.
 
     Args:
-        environ: Environment of the process.
+        cluster: The cluster; empty when none is written.
+        task: This process's task, or None when there is neither a task nor a cluster.
+        rpc_layer: What is written under "rpc_layer".
+    """
+
+    cluster: ClusterSpec
+    task: Task | None
+    rpc_layer: str | None
+
+
+def parse(text: str, task_type: str | None = None, task_id: int | None = None) -> TFConfig:
+    """Read TF_CONFIG.
+
+    Args:
+        text: The value of the variable, without blanks around it.
+        task_type: Type of the task, where the caller knows better.
+        task_id: Index of the task, where the caller knows better.
 
     Raises:
-        ClusterError: It is not a JSON object.
+        ClusterError: It is not a JSON object, the cluster cannot be used, or the task is missing or not of the cluster.
+
+    Example:
+        >>> parse(EXAMPLE).task, parse(EXAMPLE, task_id=1).task
+        (Task(type='worker', index=0), Task(type='worker', index=1))
     """
-    text = environ.get(env.TF_CONFIG, "").strip()
-    if not text:
-        return {}
+    config = _load(text) if text else {}
+    try:
+        cluster = ClusterSpec(config.get("cluster") or {})
+    except SpecError as error:
+        raise _fault(config, error.below("cluster")) from None
+    overrides = {"type": task_type, "index": task_id}
+    task = _task(config, cluster, {key: value for key, value in overrides.items() if value is not None})
+    return TFConfig(cluster, task, config.get("rpc_layer"))
+
+
+def _load(text: str) -> dict[str, Any]:
     try:
         config = json.loads(text)
     except json.JSONDecodeError as error:
-        line = text.splitlines()[error.lineno - 1] if text.splitlines() else text
+        line = text.splitlines()[error.lineno - 1]
         start = max(0, error.colno - 60)
         fault = f"    {line[start : error.colno + 60]}\n    {' ' * (error.colno - 1 - start)}^ {error.msg}"
         raise ClusterError(
             f"TF_CONFIG is not JSON:\n{fault}",
-            "The cluster would be unknown.",
             f"Write it with json.dumps, which uses double quotes, for instance\n    {EXAMPLE}",
         ) from None
     if not isinstance(config, dict):
-        raise _fault(config, (), "TF_CONFIG is not a JSON object", "The cluster would be unknown.", f"Write {EXAMPLE}")
+        raise _fault(config, SpecError("TF_CONFIG is not a JSON object", f"Write {EXAMPLE}"))
     return config
 
 
-def read_cluster(config: dict[str, Any]) -> ClusterSpec:
-    """Return the cluster in a TF_CONFIG, empty when it has none.
-
-    Args:
-        config: What `read` returned.
-
-    Raises:
-        ClusterError: The cluster cannot be used.
-    """
-    try:
-        return ClusterSpec(config.get("cluster") or {})
-    except SpecError as error:
-        path = ("cluster", *error.path)
-        raise _fault(config, path, error.found.rstrip("."), error.consequence, error.remedy) from None
-
-
-def read_task(config: dict[str, Any], spec: ClusterSpec, overrides: Mapping[str, Any]) -> Task | None:
-    """Return this process's task, or None when there is neither a task nor a cluster.
-
-    Args:
-        config: What `read` returned.
-        spec: The cluster in it.
-        overrides: "type" and "index" where the caller knows better.
-
-    Raises:
-        ClusterError: The task is missing, or not one of the cluster.
-    """
+def _task(config: dict[str, Any], cluster: ClusterSpec, overrides: dict[str, Any]) -> Task | None:
     written = config.get("task")
     if written is not None and not isinstance(written, dict):
-        raise _fault(
-            config, ("task",), f"The task is {written!r}", "This process could not tell which task it is.", _TASK_REMEDY
-        )
+        raise _fault(config, SpecError(f"The task is {written!r}", _TASK_REMEDY, path=("task",)))
     task = {**(written or {}), **overrides}
-    if not spec and "type" not in task:
+    if not cluster and "type" not in task:
         return None
     for key in ("type", "index"):
         if key not in task:
-            found = f"TF_CONFIG has a cluster and no task {key}"
             path = ("task",) if written else ()
-            raise _fault(config, path, found, "This process could not tell which task it is.", _TASK_REMEDY)
+            raise _fault(config, SpecError(f"TF_CONFIG has a cluster and no task {key}", _TASK_REMEDY, path=path))
     try:
         own = Task(task["type"], _index(task["index"]))
-        spec.check_task(own)
+        cluster.check_task(own)
     except SpecError as error:
-        raise _fault(config, ("task", *error.path), error.found.rstrip("."), error.consequence, error.remedy) from None
+        raise _fault(config, error.below("task")) from None
     return own
 
 
@@ -184,8 +167,9 @@ def _index(index: object) -> Any:
     return int(index) if isinstance(index, str) and index.isascii() and index.isdigit() else index
 
 
-def _fault(config: object, path: Path, found: str, consequence: str, remedy: str) -> ClusterError:
-    return ClusterError(f"{found}:\n{picture(config, path)}", consequence, remedy)
+def _fault(config: object, fault: SpecError) -> ClusterError:
+    """Return a fault with the configuration drawn, and its place marked."""
+    return ClusterError(f"{fault.found.rstrip('.')}:\n{picture(config, fault.path)}", *fault.parts)
 
 
 def picture(config: object, path: Path) -> str:

@@ -1,8 +1,8 @@
-"""When does a group of tasks hang, and because of whom? Pure: asks nobody, ends nothing.
+"""The rule by which a group of tasks hangs, and because of whom. Pure functions: they ask nobody and end nothing.
 
-No progress alone is no hang. A task that waits for others (in a step, at a meeting) is held by those that have
-not come; what these are doing says how long they may. Nobody is blamed while somebody compiles, or works
-between steps (saves, evaluates) for a time that steps of this program have shown to be short.
+Time without progress alone is not a hang. A task that waits for others (in a step, at a meeting) is held up by those
+that have not come, and what these are doing says how long they may take. Nobody is blamed while somebody compiles, or
+works between steps (saves, evaluates) for a time that is short beside the steps of this program.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from stratagem.cluster.hello import Peer, name_some
+from stratagem.cluster.hello import Peer
+from stratagem.core.errors import name_some
 from stratagem.core.progress import Phase
 
 PATIENCE_SECONDS: Final = 600.0
-"""Least time without progress, where the user names none: a large checkpoint takes minutes."""
+"""Least time without progress if the user names none: a large checkpoint takes minutes."""
 
 LONGEST_STEPS: Final = 20.0
 """A program with long steps gets this many times its longest one."""
@@ -27,30 +28,30 @@ ENDED_SECONDS: Final = 2.0
 """How long others may wait for a task that has ended its program: it will not come."""
 
 _SILENT_SECONDS: Final = 3.0
-"""After this time what a task said last, which it says every second, is no news."""
+"""Tasks tell every second what they are doing; after this time the last of it is out of date."""
 
 _WAITS: Final = (Phase.STEP, Phase.COMPILING, Phase.MEETING)
 
 
 @dataclass(frozen=True)
 class Standing:
-    """What is known of one task.
+    """The latest news of one task.
 
     Args:
         peer: The task.
         phase: What it does.
-        steps: Steps that it has finished.
+        steps: How many steps it has finished.
         seconds: How long it has been in the phase.
-        silence: Seconds since it was last heard.
         longest_step: Its longest step so far, in seconds.
+        silence: Seconds since it was last heard.
     """
 
     peer: Peer
     phase: Phase = Phase.OUTSIDE
     steps: int = 0
     seconds: float = 0.0
-    silence: float = 0.0
     longest_step: float = 0.0
+    silence: float = 0.0
 
     def __str__(self) -> str:
         if self.silence > _SILENT_SECONDS:

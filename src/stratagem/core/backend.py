@@ -1,4 +1,4 @@
-"""Which backend Keras runs on. Told without loading Keras, which would load the wrong backend too."""
+"""The backend of Keras, found out without loading Keras, which would load the wrong backend too."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ NEEDED: Final = "jax"
 def settle_backend() -> None:
     """Let Keras take JAX where it is not loaded yet; what `import stratagem` does.
 
-    A Keras that is loaded with another backend is nobody's fault yet: `stratagem.data` and other modules work beside
-    it, and those that build on Keras refuse it when they are first named (`require_jax_backend`). The command
+    A Keras that is loaded with another backend is no error yet: `stratagem.data` and other modules work beside it, and
+    those that build on Keras refuse it when they are first named (`require_jax_backend`). The command
     `stratagem` runs in any environment, since it sets the variable for the processes that it starts.
 
     Raises:
@@ -65,7 +65,7 @@ def named_backend() -> str:
 def is_own_command() -> bool:
     """Tell whether this process is the command `stratagem`, or `python -m stratagem`."""
     arguments = getattr(sys, "argv", [""]) or [""]
-    if arguments[0] == "-m":  # Python is still looking for the module, of which sys.argv does not tell the name
+    if arguments[0] == "-m":  # Python is still looking for the module, whose name sys.argv does not tell
         return sys.orig_argv[-len(arguments)].removeprefix("-m") in ("stratagem", "stratagem.__main__")
     return Path(arguments[0]).stem == "stratagem"
 

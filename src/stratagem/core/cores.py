@@ -1,4 +1,4 @@
-"""How much of the machine this process has."""
+"""The cores that this process may use."""
 
 from __future__ import annotations
 

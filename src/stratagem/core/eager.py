@@ -95,8 +95,8 @@ class EagerText(np.bytes_):
 class EagerArray(np.ndarray):
     """A NumPy array with `.numpy()`, for programs written for eager tensors.
 
-    Results of arithmetic are plain NumPy. Training code never meets this class. Of text, elements are `EagerText`, and
-    comparisons and sums take a str for its bytes.
+    Results of arithmetic are plain NumPy. Training code never meets this class. Elements of an array of text are
+    `EagerText`, and comparisons and sums take a str for its bytes.
     """
 
     def numpy(self) -> Any:

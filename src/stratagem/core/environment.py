@@ -1,4 +1,7 @@
-"""Every environment variable that Stratagem reads or sets, by name."""
+"""Environment variables that Stratagem reads or sets, by name.
+
+Variables that one scheduler sets, and only its resolver reads, stand with that resolver in `stratagem.cluster`.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ TF_CONFIG: Final = "TF_CONFIG"
 """JSON description of the cluster and of this task, as TensorFlow defines it."""
 
 KERAS_BACKEND: Final = "KERAS_BACKEND"
-"""Which backend Keras loads; Stratagem needs `jax`."""
+"""The backend that Keras loads; Stratagem needs `jax`."""
 
 LAUNCHED: Final = "STRATAGEM_LAUNCHED"
 """Set by `stratagem run` in each task: the launcher shows the output of all tasks in one terminal."""
@@ -20,7 +23,7 @@ HANG_TIMEOUT: Final = "STRATAGEM_HANG_TIMEOUT"
 """Seconds without progress after which the workers of a cluster end; 0 lets them wait for ever."""
 
 GENERATION: Final = "STRATAGEM_GENERATION"
-"""Which life of the group this is, from 1. Set by `stratagem run`, which counts it up at each restart."""
+"""The number of this life of the group, from 1. `stratagem run` sets it and counts it up at each restart."""
 
 KEYS: Final = "STRATAGEM_KEYS"
 """JSON with the keys of a task of a parameter-server cluster: its own secret, everybody's public. Set by
@@ -30,7 +33,7 @@ OPEN_CLUSTER: Final = "STRATAGEM_OPEN_CLUSTER"
 """Set to 1: tasks of a parameter-server cluster without keys may listen on addresses that other machines reach."""
 
 STEP_FILE: Final = "STRATAGEM_STEP_FILE"
-"""Where a task notes how many steps it has finished. Set by `stratagem run`."""
+"""The file in which a task notes how many steps it has finished. Set by `stratagem run`."""
 
 BLOCK_POINTS: Final = "STRATAGEM_BLOCK_POINTS"
 """Folder through which a test lets workers go on; set by `stratagem.testing.start_workers`."""
@@ -45,7 +48,7 @@ NUM_CPU_DEVICES: Final = "JAX_NUM_CPU_DEVICES"
 """How many virtual CPU devices JAX shows, read when JAX is imported."""
 
 JAX_PLATFORMS: Final = "JAX_PLATFORMS"
-"""Which kinds of devices JAX may use, for instance `cpu`."""
+"""Kinds of devices that JAX may use, for instance `cpu`."""
 
 COMPILATION_CACHE: Final = "JAX_ENABLE_COMPILATION_CACHE"
 """Whether JAX keeps compiled programs at all; on by default, where a folder is named."""
@@ -60,13 +63,13 @@ CACHE_MIN_SECONDS: Final = "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"
 """Programs that were compiled sooner than this are not kept; JAX's default is 1."""
 
 CACHE_OF_XLA: Final = "JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES"
-"""Which caches of XLA's own lie beside the compiled programs."""
+"""Caches of XLA's own that lie beside the compiled programs."""
 
 XDG_CACHE_HOME: Final = "XDG_CACHE_HOME"
-"""Where this user's programs keep what they can make again; `~/.cache` by default."""
+"""Folder in which this user's programs keep files that they can make again; `~/.cache` by default."""
 
 CUDA_VISIBLE_DEVICES: Final = "CUDA_VISIBLE_DEVICES"
-"""Which NVIDIA GPUs a process sees, separated by commas."""
+"""The NVIDIA GPUs that a process sees, separated by commas."""
 
 PYTHONUNBUFFERED: Final = "PYTHONUNBUFFERED"
 """Makes Python write each line at once, so that the launcher can show it."""
@@ -83,47 +86,11 @@ THREAD_COUNTS: Final = ("PJRT_NPROC", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS",
 SLURM_PROCID: Final = "SLURM_PROCID"
 """Rank of this task in its Slurm job step."""
 
-SLURM_NODEID: Final = "SLURM_NODEID"
-"""Which node of the allocation this task runs on."""
-
-SLURM_LOCALID: Final = "SLURM_LOCALID"
-"""Which task of its node this one is."""
-
-SLURM_STEP_NUM_TASKS: Final = "SLURM_STEP_NUM_TASKS"
-"""How many tasks `srun` started in this job step; absent in a batch script itself."""
-
-SLURM_STEP_NODELIST: Final = "SLURM_STEP_NODELIST"
-"""Nodes of the job step, for instance `node[01-03,7],gpu-a`."""
-
-SLURM_STEP_TASKS_PER_NODE: Final = "SLURM_STEP_TASKS_PER_NODE"
-"""Tasks on each node of the job step, for instance `2(x3),1`."""
-
-SLURM_DISTRIBUTION: Final = "SLURM_DISTRIBUTION"
-"""How `srun` deals tasks to nodes: `block`, `cyclic`, ..."""
-
-SLURM_GPUS_ON_NODE: Final = "SLURM_GPUS_ON_NODE"
-"""How many GPUs of this node the job may use."""
-
 OMPI_SIZE: Final = "OMPI_COMM_WORLD_SIZE"
 """How many processes `mpirun` of Open MPI started."""
 
-OMPI_RANK: Final = "OMPI_COMM_WORLD_RANK"
-"""Rank of this process among them."""
-
-OMPI_LOCAL_SIZE: Final = "OMPI_COMM_WORLD_LOCAL_SIZE"
-"""How many of them run on this machine."""
-
-OMPI_LAUNCHER: Final = "OMPI_MCA_orte_hnp_uri"
-"""Where `mpirun` (Open MPI 4) listens: job number and addresses of the machine it runs on."""
-
 SM_HOSTS: Final = "SM_HOSTS"
 """JSON list of the hosts of a SageMaker training job."""
-
-SM_CURRENT_HOST: Final = "SM_CURRENT_HOST"
-"""This host's name in `SM_HOSTS`."""
-
-HOSTNAME: Final = "HOSTNAME"
-"""Name of this machine; in Kubernetes the name of the pod, or its beginning."""
 
 PROXIES: Final = ("grpc_proxy", "https_proxy", "http_proxy")
 """Proxies that gRPC would send the traffic of the cluster through."""

@@ -6,6 +6,8 @@ have gone wrong where that is not plain, and what to write instead.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 def explain(found: str, *parts: str) -> str:
     """Join the parts of an error message, so that they read alike everywhere.
@@ -28,6 +30,23 @@ def explain(found: str, *parts: str) -> str:
     """
     headings = ("Why it matters", "What to do")[-len(parts) :] if parts else ()
     return "\n".join([found, *(f"  {heading}: {part}" for heading, part in zip(headings, parts, strict=True))])
+
+
+def name_some(names: Iterable[str], most: int = 16, separator: str = ", ") -> str:
+    """Join the first of many names for a message.
+
+    Args:
+        names: The names.
+        most: How many of them to show.
+        separator: What stands between two of them.
+
+    Example:
+        >>> name_some(["worker 1", "worker 2", "worker 3"], most=2)
+        'worker 1, worker 2 and 1 more'
+    """
+    listed = list(names)
+    more = f" and {len(listed) - most} more" if len(listed) > most else ""
+    return separator.join(listed[:most]) + more
 
 
 class StratagemError(Exception):

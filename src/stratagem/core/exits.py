@@ -1,4 +1,4 @@
-"""How a worker's process ends, as a number: the exit codes of Stratagem and which of them are worth another try."""
+"""Exit codes of Stratagem, and which of them are worth another try."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a check found, with a verdict and the repair, and a table of such findings for a person."""
+"""Findings of checks, each with a verdict and a repair, and a table of them for a person."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Everything of JAX and Keras that Stratagem stands on and that is private, or changes between their releases.
+"""Names of JAX and Keras on which Stratagem stands and which are private, or change between releases.
 
 One list: what is used is named here with what it is for, and nothing that is not named here is used
 (`tests/unit/core/test_foundations.py` compares the list with the sources, and holds each name to what we think it
-means). What can be looked up is looked up before the first module that uses it is loaded, so that a release of JAX or
-Keras without it is one message, and no AttributeError somewhere inside.
+means). Names are looked up before the first module that uses them is loaded, so that a release of JAX or Keras without
+one of them gives one message, and no AttributeError somewhere inside.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ def load(place: str, argument: str, remedy: str) -> Callable[..., Any]:
     where, _, name = place.rpartition(":")
 
     def refusal(found: str) -> InputError:
-        return InputError(f"{argument} {place}: {found}.", "There would be nothing to look at.", remedy)
+        return InputError(f"{argument} {place}: {found}.", remedy)
 
     if not where or not name:
         raise refusal("it does not name a module and a function")

@@ -27,6 +27,5 @@ def load(package: str, extra: str, purpose: str) -> Any:
     except ImportError as error:
         raise InputError(
             f"{purpose} needs {package}, which cannot be imported: {error}.",
-            "Stratagem itself does not depend on it.",
             f'Install it: pip install "stratagem[{extra}]".',
         ) from error

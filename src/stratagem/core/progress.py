@@ -1,4 +1,4 @@
-"""What this process is doing: reading input, compiling, in a step. Marked by the training loop, read by the watchdog.
+"""Activity of this process: reading input, compiling, in a step. The training loop marks it, the watchdog reads it.
 
 A mark is one assignment of a tuple, which other threads see whole. A phase costs about three microseconds (measured on
 a loaded machine); a step of `fit` has two.
@@ -20,7 +20,7 @@ from stratagem.core.clock import Clock
 
 
 class Phase(enum.StrEnum):
-    """Where a process is, in words that end the sentence "worker 1 has been ..."."""
+    """Activity of a process, in words that end the sentence "worker 1 has been ..."."""
 
     OUTSIDE = "between steps"
     INPUT = "reading its input"
@@ -149,4 +149,4 @@ def _of_this_process(variables: Mapping[str, str]) -> Progress:
 
 
 progress: Final = _of_this_process(os.environ)
-"""Of this process."""
+"""The marks of this process."""

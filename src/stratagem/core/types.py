@@ -36,19 +36,15 @@ class ReduceOp(enum.Enum):
         try:
             return cls(str(op).lower())
         except ValueError:
-            raise InputError(
-                f"reduce_op is {op!r}.",
-                "The values of the replicas could not be combined.",
-                "Write stratagem.ReduceOp.SUM, MEAN, MIN or MAX.",
-            ) from None
+            raise InputError(f"reduce_op is {op!r}.", "Write stratagem.ReduceOp.SUM, MEAN, MIN or MAX.") from None
 
 
 class CommunicationImplementation(enum.Enum):
-    """What moves bytes between workers (`tf.distribute.experimental.CommunicationImplementation`).
+    """The means by which bytes move between workers (`tf.distribute.experimental.CommunicationImplementation`).
 
-    Where all workers have one CPU device each, AUTO takes the memory of a host between the workers that share it. All
-    else, and RING and NCCL always, is what XLA has: Gloo on CPUs, NCCL on GPUs. TensorFlow has no way of its own
-    within a host.
+    If all workers have one CPU device each, AUTO uses memory that the workers of a host share. Everything else, and
+    RING and NCCL always, uses XLA's collectives: Gloo on CPUs, NCCL on GPUs. TensorFlow has no way of its own within a
+    host.
     """
 
     AUTO = "AUTO"
@@ -69,8 +65,7 @@ class CommunicationOptions:
 
     TensorFlow has no compression. All three kinds leave something of a gradient out, keep it on the replica, and add it
     to the gradient of the next step, so that it comes late and is not lost (error feedback: Karimireddy et al. 2019,
-    https://arxiv.org/abs/1901.09847). Training with them has not the numbers of one device, but all replicas keep the
-    same weights.
+    https://arxiv.org/abs/1901.09847). Results differ from one device's, but all replicas keep the same weights.
 
     Args:
         bytes_per_pack: Size in bytes of the packs that gradients are gathered into before they are
@@ -103,29 +98,21 @@ class CommunicationOptions:
     def __post_init__(self) -> None:
         self._check_compression()
         if self.bytes_per_pack < 0:
-            raise InputError(
-                f"bytes_per_pack is {self.bytes_per_pack}.",
-                "Gradients could not be packed.",
-                "Write a size in bytes, or 0 for one pack.",
-            )
+            raise InputError(f"bytes_per_pack is {self.bytes_per_pack}.", "Write a size in bytes, or 0 for one pack.")
         if self.timeout_seconds is not None and self.timeout_seconds <= 0:
             raise InputError(
                 f"timeout_seconds is {self.timeout_seconds}.",
-                "Every step would time out before it began.",
                 "Write a positive number of seconds, or None for the default.",
             )
         if not isinstance(self.implementation, CommunicationImplementation):
             raise InputError(
-                f"implementation is {self.implementation!r}.",
-                "No way of communicating could be chosen.",
-                "Write CommunicationImplementation.AUTO, RING or NCCL.",
+                f"implementation is {self.implementation!r}.", "Write CommunicationImplementation.AUTO, RING or NCCL."
             )
 
     def _check_compression(self) -> None:
         if self.compression not in (None, *_COMPRESSIONS):
             raise InputError(
                 f"compression is {self.compression!r}.",
-                "It is no known way to send gradients in fewer bytes.",
                 f"Write {', '.join(map(repr, _COMPRESSIONS))}, or None to send them as they are.",
             )
         if self.compression_rank is None:
@@ -139,14 +126,13 @@ class CommunicationOptions:
         if not isinstance(self.compression_rank, int) or self.compression_rank < 1:
             raise InputError(
                 f"compression_rank is {self.compression_rank!r}.",
-                "Gradients would travel as matrices without columns.",
                 "Write a small whole number; the paper trains with 1 to 4.",
             )
 
 
 @dataclass(frozen=True)
 class InputContext:
-    """What an input function may know about its worker (`tf.distribute.InputContext`).
+    """Facts about the worker for an input function (`tf.distribute.InputContext`).
 
     Args:
         num_input_pipelines: How many workers read data.
@@ -174,7 +160,6 @@ class InputContext:
         if global_batch_size % self.num_replicas_in_sync:
             raise InputError(
                 f"global_batch_size is {global_batch_size}, num_replicas_in_sync is {self.num_replicas_in_sync}.",
-                "The replicas would get shares of unequal size.",
                 f"Use a multiple of {self.num_replicas_in_sync}.",
             )
         return global_batch_size // self.num_replicas_in_sync
@@ -182,7 +167,7 @@ class InputContext:
 
 @dataclass(frozen=True)
 class ValueContext:
-    """What a value function may know about its replica (`tf.distribute.experimental.ValueContext`).
+    """Facts about the replica for a value function (`tf.distribute.experimental.ValueContext`).
 
     Args:
         replica_id_in_sync_group: Which replica the value is for, from 0.
@@ -229,7 +214,6 @@ class InputOptions:
         if self.experimental_per_replica_buffer_size < 0:
             raise InputError(
                 f"experimental_per_replica_buffer_size is {self.experimental_per_replica_buffer_size}.",
-                "A negative number of batches cannot be read ahead.",
                 "Write a number of batches, or 0 to read each when it is asked for.",
             )
 

@@ -15,8 +15,8 @@ from typing import Any, Final, Literal
 
 import jax
 
-from stratagem.cluster.hello import name_some
 from stratagem.cluster.spec import ClusterSpec, split_address
+from stratagem.core.errors import name_some
 from stratagem.core.findings import Finding, passed
 
 Facts = Mapping[str, Any]

@@ -9,7 +9,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -21,6 +23,9 @@ from stratagem.launch.generations import Run
 from stratagem.launch.machine import this_machine
 from stratagem.launch.plan import Request, TaskPlan, make_plan
 from stratagem.launch.restart import Restarts
+
+_REQUEST = tuple(field.name for field in fields(Request))
+"""Options of `stratagem run` that go to `Request`. Of the rest, those that `_run` does not take go to `Restarts`."""
 
 _USAGE_ERROR = 2
 """Exit code of a wrong command line, as click and most commands have it."""
@@ -72,11 +77,11 @@ def _stratagem() -> None:
     "--node-hosts",
     metavar="HOST,HOST",
     default="",
+    callback=lambda context, option, hosts: tuple(host.strip() for host in hosts.split(",")) if hosts else (),
     help="Host of each node, for a TF_CONFIG with true addresses. Training needs only --coordinator.",
 )
 @click.option(
     "--evaluator",
-    "with_evaluator",
     is_flag=True,
     help="Also run SCRIPT as an evaluator, which trains with nobody and follows checkpoints (SidecarEvaluator).",
 )
@@ -94,6 +99,7 @@ def _stratagem() -> None:
 )
 @click.option(
     "--grace",
+    "grace_seconds",
     type=click.FloatRange(min=0),
     default=10.0,
     show_default=True,
@@ -102,6 +108,7 @@ def _stratagem() -> None:
 )
 @click.option(
     "--max-restarts",
+    "at_most",
     type=click.IntRange(min=0),
     default=0,
     show_default=True,
@@ -110,6 +117,7 @@ def _stratagem() -> None:
 )
 @click.option(
     "--restart-on",
+    "on",
     type=click.Choice(["any", "retryable"]),
     default="any",
     show_default=True,
@@ -117,6 +125,7 @@ def _stratagem() -> None:
 )
 @click.option(
     "--backoff",
+    "backoff_seconds",
     type=click.FloatRange(min=0),
     default=1.0,
     show_default=True,
@@ -146,26 +155,15 @@ def _stratagem() -> None:
 @click.argument("script")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def _run(
-    workers: int,
-    devices_per_worker: int | None,
-    nodes: int,
-    node_rank: int,
-    coordinator: str | None,
-    node_hosts: str,
-    with_evaluator: bool,
-    ps: int,
+    script: str,
+    arguments: tuple[str, ...],
+    is_module: bool,
     log_dir: Path | None,
-    grace: float,
-    max_restarts: int,
-    restart_on: str,
-    backoff: float,
-    min_workers: int | None,
+    grace_seconds: float,
     hang_timeout: float | None,
     no_compilation_cache: bool,
     dry_run: bool,
-    is_module: bool,
-    script: str,
-    arguments: tuple[str, ...],
+    **asked: Any,
 ) -> int:
     """Run SCRIPT on every worker of a cluster.
 
@@ -178,23 +176,17 @@ def _run(
     On two machines with two workers each (the other one with --node-rank 1):
         stratagem run --workers 2 --nodes 2 --node-rank 0 --coordinator 10.0.0.5:12345 train.py
     """  # noqa: D301 - click keeps the lines below a backspace as they are
-    if not is_module:
-        _require_script(script)
-    request = Request(
-        command=("-m", script, *arguments) if is_module else (script, *arguments),
-        workers=workers,
-        devices_per_worker=devices_per_worker,
-        nodes=nodes,
-        node_rank=node_rank,
-        coordinator=coordinator,
-        node_hosts=tuple(host.strip() for host in node_hosts.split(",")) if node_hosts else (),
-        evaluator=with_evaluator,
-        ps=ps,
-    )
-    restarts = Restarts(max_restarts, restart_on, backoff, min_workers)
+    if not is_module and not Path(script).is_file():
+        raise ClusterError(
+            f"There is no file {script!r} in {Path.cwd()}.",
+            "Name a Python file, or add -m to name a module. Options of stratagem run stand before it.",
+        )
+    command = ("-m", script, *arguments) if is_module else (script, *arguments)
+    request = Request(command, **{name: asked.pop(name) for name in list(asked) if name in _REQUEST})
+    restarts = Restarts(**asked)
     variables = os.environ | ({environment.HANG_TIMEOUT: str(hang_timeout)} if hang_timeout is not None else {})
     variables |= {environment.COMPILATION_CACHE: "false"} if no_compilation_cache else {}
-    restarts.check(workers, nodes)
+    restarts.check(request.workers, request.nodes)
     if named_backend() != NEEDED:
         print(
             f"stratagem: {environment.KERAS_BACKEND}={named_backend()} in this shell; the tasks run with "
@@ -204,7 +196,16 @@ def _run(
     if dry_run:
         print("\n\n".join(map(_description, make_plan(request, this_machine(), variables))))
         return 0
-    return _run_and_report(request, restarts, variables, log_dir, grace)
+    programs = kept_programs(variables)
+    run = Run(
+        request, restarts, this_machine(), log_dir, grace_seconds=grace_seconds, variables=variables, programs=programs
+    )
+    code = run.run()
+    if run.interrupt is not None:
+        print(f"\nstratagem: interrupted; every task has ended. Their output: {run.folder}", file=sys.stderr)
+    elif run.went_well and log_dir is None:
+        shutil.rmtree(run.folder)
+    return code
 
 
 @_stratagem.command(name="doctor")
@@ -219,7 +220,7 @@ def _run(
 @click.option(
     "--timeout", default=60.0, show_default=True, metavar="SECONDS", help="How long tasks wait for one another."
 )
-def _doctor(workers: int, backup_dir: str | None, dataset: str | None, timeout: float) -> int:
+def _doctor(workers: int, **options: object) -> int:
     """Look at a cluster before a long run; print what is wrong, and the repair.
 
     \b
@@ -230,14 +231,11 @@ def _doctor(workers: int, backup_dir: str | None, dataset: str | None, timeout: 
     Several machines, on each of them:
         stratagem run --workers 2 --nodes 2 --node-rank 0 --coordinator 10.0.0.5:12345 -m stratagem.doctor
     """  # noqa: D301 - click keeps the lines below a backspace as they are
-    options = {"--backup-dir": backup_dir, "--dataset": dataset, "--timeout": str(timeout)}
-    command = ["-m", "stratagem.doctor"]
-    for option, value in options.items():
-        command += [] if value is None else [option, value]
+    command = ["-m", "stratagem.doctor", *_written(options)]
     if workers == 1 or environment.TF_CONFIG in os.environ:
         return _run_module(command)
     request = Request(tuple(command), workers=workers)
-    run = Run(request, Restarts(), this_machine(), None, grace_seconds=10.0, reports=False)
+    run = Run(request, Restarts(), this_machine(), None, grace_seconds=10.0, variables=os.environ, reports=False)
     code = run.run()
     shutil.rmtree(run.folder)  # all that was said has been shown
     return code
@@ -247,7 +245,7 @@ def _doctor(workers: int, backup_dir: str | None, dataset: str | None, timeout: 
 @click.option("--write", is_flag=True, help="Rewrite the files. [default: show what would change]")
 @click.option("--check", is_flag=True, help="Exit with 1 where something is missing or has to be rewritten.")
 @click.argument("paths", nargs=-1, required=True)
-def _migrate(paths: tuple[str, ...], write: bool, check: bool) -> int:
+def _migrate(paths: tuple[str, ...], **options: object) -> int:
     """Take programs of TensorFlow to stratagem.tf; say what works, means something else, or is missing.
 
     PATHS are Python files, notebooks, or folders of them.
@@ -258,13 +256,12 @@ def _migrate(paths: tuple[str, ...], write: bool, check: bool) -> int:
     Change it:
         stratagem migrate --write train.py models/
     """  # noqa: D301 - click keeps the lines below a backspace as they are
-    options = [*(["--write"] if write else []), *(["--check"] if check else [])]
-    return _run_module(["-m", "stratagem.migrate", *options, "--", *paths])
+    return _run_module(["-m", "stratagem.migrate", *_written(options), "--", *paths])
 
 
 @_stratagem.command(name="plan")
 @click.option("--parameters", type=int, metavar="N", help="Trainable parameters, of float32. [default: those of MODEL]")
-@click.option("--bytes", "gradient_bytes", type=int, metavar="B", help="Bytes of the gradients. [default: of MODEL]")
+@click.option("--bytes", type=int, metavar="B", help="Bytes of the gradients. [default: of MODEL]")
 @click.option("--step-ms", type=float, metavar="T", help="Time of a step of one worker alone. [default: measure MODEL]")
 @click.option("--batch", type=int, metavar="ROWS", help="Rows of one worker where MODEL is measured. [default: 32]")
 @click.option("--workers", metavar="N,N", help="Numbers of workers. [default: 2,4,8,16,32]")
@@ -277,7 +274,7 @@ def _migrate(paths: tuple[str, ...], write: bool, check: bool) -> int:
 @click.option("--bytes-per-pack", type=int, metavar="B", help="As in CommunicationOptions. [default: 0, one pack]")
 @click.option("--overlap", type=float, metavar="X", help="Of computing, beside exchanging. [default: 0, as on a CPU]")
 @click.argument("model", required=False)
-def _plan(model: str | None, **options: str | float | None) -> int:
+def _plan(model: str | None, **options: object) -> int:
     """Predict the step of MODEL on more workers: what it takes, what bounds it, what to try.
 
     MODEL is a .keras file, or a function that returns a model. Without one, give --parameters and --step-ms.
@@ -290,47 +287,27 @@ def _plan(model: str | None, **options: str | float | None) -> int:
     A network known by its numbers:
         stratagem plan --parameters 25600000 --step-ms 180 --workers 8,32,128
     """  # noqa: D301 - click keeps the lines below a backspace as they are
-    command = ["-m", "stratagem.plan"]
-    for option, value in options.items():
-        name = "bytes" if option == "gradient_bytes" else option.replace("_", "-")
-        command += [] if value is None else [f"--{name}", str(value)]
-    command += [] if model is None else ["--", model]
-    return _run_module(command)
+    return _run_module(["-m", "stratagem.plan", *_written(options), *([] if model is None else ["--", model])])
+
+
+def _written(options: Mapping[str, object]) -> list[str]:
+    """Return options as one would write them; those that were not given are left out.
+
+    Example:
+        >>> _written({"batch_size": 8, "check": True, "write": False, "model": None})
+        ['--batch-size', '8', '--check']
+    """
+    words = []
+    for name, value in options.items():
+        if value is not None and value is not False:
+            words += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
+    return words
 
 
 def _run_module(command: Sequence[str]) -> int:
     """Run Python in a process whose Keras has JAX, whatever this shell says; return its exit code."""
     variables = {**os.environ, environment.KERAS_BACKEND: NEEDED}
     return subprocess.run([sys.executable, *command], env=variables, check=False).returncode
-
-
-def _run_and_report(
-    request: Request, restarts: Restarts, variables: Mapping[str, str], log_dir: Path | None, grace_seconds: float
-) -> int:
-    run = Run(
-        request,
-        restarts,
-        this_machine(),
-        log_dir,
-        grace_seconds=grace_seconds,
-        variables=variables,
-        programs=kept_programs(variables),
-    )
-    code = run.run()
-    if run.interrupt is not None:
-        print(f"\nstratagem: interrupted; every task has ended. Their output: {run.folder}", file=sys.stderr)
-    elif run.went_well and log_dir is None:
-        shutil.rmtree(run.folder)
-    return code
-
-
-def _require_script(script: str) -> None:
-    if not Path(script).is_file():
-        raise ClusterError(
-            f"There is no file {script!r} in {Path.cwd()}.",
-            "Every task would fail.",
-            "Name a Python file, or add -m to name a module. Options of stratagem run stand before it.",
-        )
 
 
 def _description(task: TaskPlan) -> str:

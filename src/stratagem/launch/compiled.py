@@ -1,14 +1,14 @@
 """Compiled programs that last from one run to the next.
 
 JAX keeps them in a folder, and finds them by what they compute (`jax_compilation_cache_dir`). One folder for all tasks
-would not do: JAX writes a file in place, so a worker that is killed leaves half a program, which stays there, and
-another worker may read what is still being written; therefore it lets one process write, and on CPUs the others find
-nothing (`cluster.compat.keep_programs`). Its own bound on the size of the folder needs one more package, and
-fails on what a killed process has left.
+is not enough: JAX writes files in place, so a worker that is killed leaves half a program there for good, and another
+worker may read a file that is still being written. Therefore JAX lets one process write, and on CPUs the others find
+nothing (`cluster.compat.keep_programs`). JAX's own bound on the size of the folder needs one more package, and fails on
+files that a killed process has left.
 
-So each task gets a folder of its own, with links to all programs that are known. When the tasks have ended, what is new
-in their folders, and whole, is taken over. The folder of a run is locked as long as its launcher lives; what the
-launcher could not take over, because it was killed, the next one does.
+So each task gets a folder of its own, with links to all known programs. When the tasks have ended, new programs that
+are whole are moved out of these folders. The folder of a run is locked as long as its launcher lives; if the launcher
+is killed, the next one takes its programs over.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class CompiledPrograms:
     A failure of the folder never ends a run: programs are compiled then, and one line says why.
 
     Args:
-        folder: Where. Who can write there can run programs as this user; so it is made for this user alone.
+        folder: The folder. It is made for this user alone: writing there is as good as running programs as this user.
         most_bytes: How much is kept. The programs that were not used for longest go first.
 
     Example:
@@ -170,10 +170,10 @@ def kept_programs(variables: Mapping[str, str]) -> CompiledPrograms | None:
 
 
 def kind_of_programs(machine: Machine, workers: int) -> str:
-    """Return a name for what is compiled for this machine's processor, and for as many cores as a worker has.
+    """Return a name for programs that fit this machine's processor, and as many cores as a worker has.
 
-    XLA divides loops of a program among the cores it sees when it compiles, and uses what the processor can do; neither
-    is a part of what JAX finds programs by. Versions and flags are.
+    XLA divides loops of a program among the cores it sees when it compiles, and uses what the processor can do. JAX's
+    key of a program contains neither; it does contain versions and flags.
 
     Args:
         machine: This machine.
@@ -188,13 +188,13 @@ def cache_variables(folder: Path, variables: Mapping[str, str]) -> dict[str, str
 
     Args:
         folder: The folder of one task.
-        variables: The environment that the task inherits. What the user set there about this stays.
+        variables: The environment that the task inherits. Settings of the user stay.
     """
     settings = {
         environment.COMPILATION_CACHE_DIR: str(folder),
         environment.OWN_PROGRAMS: str(folder),
         environment.CACHE_MIN_SECONDS: "0",
-        # These lie in a folder whose name JAX would make a part of what programs are found by.
+        # These lie in a folder whose name would become a part of JAX's key.
         environment.CACHE_OF_XLA: "none",
     }
     return {name: value for name, value in settings.items() if name not in variables}

@@ -1,7 +1,7 @@
-"""Start the tasks of a plan on this machine, follow them to their end. The I/O shell round `Supervisor`.
+"""Processes of this machine: start the tasks of a plan and follow them to their end, by the rules of `Supervisor`.
 
-One thread waits for everything at once: output of the tasks, their end (SIGCHLD), signals to the
-launcher. So nothing is polled and nothing races.
+One thread waits for everything at once: output of the tasks, their end (SIGCHLD), signals to the launcher. So nothing
+is polled, and nothing races.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def run_tasks(
         clock: Where time comes from.
 
     Returns:
-        What happened: the first failure or interrupt, and the exit code that follows from it.
+        The outcome: the first failure or interrupt, and the exit code that follows from it.
 
     Raises:
         StartupError: A task could not be started.
@@ -78,7 +78,7 @@ def run_tasks(
         def start(name: str) -> _RunningTask:
             task = _RunningTask(plans[name], logs[name], screen, variables)
             running.append(task)
-            guard.started(task.pid)
+            guard.started(task.process.pid)
             selector.register(task.output, selectors.EVENT_READ, task)
             return task
 
@@ -110,9 +110,9 @@ def _follow(
         if someone_reads and screen.is_gone:
             someone_reads = False
             supervisor.interrupted(signal.SIGPIPE)
-        returncodes = {name: code for name, task in alive.items() if (code := task.returncode()) is not None}
+        returncodes = {name: code for name, task in alive.items() if (code := task.process.returncode) is not None}
         for name in returncodes:
-            guard.ended(alive.pop(name).pid)
+            guard.ended(alive.pop(name).process.pid)
         supervisor.ended(returncodes)
         for lost in supervisor.lost_tasks():
             print(f"stratagem: {lost.task} {lost.reason}; it is started again.", file=sys.stderr, flush=True)
@@ -120,8 +120,48 @@ def _follow(
         due = supervisor.signal_due()
         if due is not None:
             for task in alive.values():
-                signal_group(task.pid, due)
-                signal_group(task.pid, signal.SIGCONT)  # a frozen task would not hear that it is asked to end
+                signal_group(task.process.pid, due)
+                signal_group(task.process.pid, signal.SIGCONT)  # a frozen task would not hear that it is asked to end
+
+
+class TaskProcess:
+    """A task as a process of this machine, at the head of a group of its own: all that it starts can be ended with it.
+
+    Args:
+        plan: What it runs, and on which cores.
+        variables: The environment below that of the plan.
+        output: A file or pipe for its standard output and standard error.
+    """
+
+    def __init__(self, plan: TaskPlan, variables: Mapping[str, str], output: int) -> None:
+        with bound_to(plan.cores):
+            self._process = subprocess.Popen(
+                plan.command,
+                env={**variables, **plan.environment},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        self.pid = self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        """The exit code once the process has ended; what it left running is killed then."""
+        if self._process.returncode is None and self._process.poll() is not None:
+            # Now or never: later the number of the group could belong to somebody else.
+            signal_group(self.pid, signal.SIGKILL)
+        return self._process.returncode
+
+    def terminate(self) -> None:
+        """Ask the process alone to end: SIGTERM."""
+        self._process.terminate()
+
+    def end(self) -> None:
+        """Kill it, and all that it started, if it still runs."""
+        if self.returncode is None:
+            signal_group(self.pid, signal.SIGKILL)
+            self._process.wait()
 
 
 class _RunningTask:
@@ -137,25 +177,15 @@ class _RunningTask:
         self.output, writer = _terminal(screen.columns_of(plan.name)) if self._is_live else os.pipe()
         os.set_blocking(self.output, False)
         try:
-            with bound_to(plan.cores):
-                self._process = subprocess.Popen(
-                    plan.command,
-                    env={**variables, **plan.environment},
-                    stdin=subprocess.DEVNULL,
-                    stdout=writer,
-                    stderr=writer,
-                    start_new_session=True,  # a group of its own, so that all it starts can be ended with it
-                )
+            self.process = TaskProcess(plan, variables, writer)
         except OSError as error:
             os.close(self.output)
             raise StartupError(
                 f"{plan.name} could not be started: {error}.",
-                "The other tasks would wait for it.",
                 f"Check that this command runs: {' '.join(plan.command)}",
             ) from error
         finally:
             os.close(writer)
-        self.pid = self._process.pid
 
     def read(self) -> bool:
         """Take over what the task has written; return False when it will write no more."""
@@ -168,18 +198,9 @@ class _RunningTask:
         self._pass_on(self._lines.feed(data) if data else self._lines.close())
         return bool(data)
 
-    def returncode(self) -> int | None:
-        """Return the exit code if the task has ended; what it left running is then killed at once."""
-        if self._process.returncode is None and self._process.poll() is not None:
-            # Now or never: later the number of the group could belong to somebody else.
-            signal_group(self.pid, signal.SIGKILL)
-        return self._process.returncode
-
     def end(self) -> None:
         """Kill the task if it still runs, and take over the last of its output."""
-        if self.returncode() is None:
-            signal_group(self.pid, signal.SIGKILL)
-            self._process.wait()
+        self.process.end()
         while self._has_more() and self.read():
             pass
         self._pass_on(self._lines.close())
@@ -233,7 +254,7 @@ class Signals:
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._reader, False)
         os.set_blocking(self._writer, False)
-        # What our parent made us ignore (nohup, a shell's background job) stays ignored.
+        # A signal that our parent made us ignore (nohup, a shell's background job) stays ignored.
         handled = [signal.SIGCHLD, *(number for number in _INTERRUPTS if signal.getsignal(number) != signal.SIG_IGN)]
         self._old_wakeup = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
         # A handler must be there for the byte to be written; the work is done by who reads it.
@@ -288,6 +309,5 @@ def open_logs(tasks: Sequence[TaskPlan], folder: Path) -> dict[str, TaskLog]:
     except OSError as error:
         raise ClusterError(
             f"The log folder {folder} cannot be written: {error}.",
-            "The output of the tasks would be lost.",
             "Name another folder with --log-dir.",
         ) from error

@@ -1,4 +1,4 @@
-"""What this machine offers to the tasks: cores, GPUs, free ports."""
+"""Cores, GPUs and free ports that this machine offers to the tasks."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stratagem.core import environment
+from stratagem.core.gpus import chosen_gpus
 
 LOOPBACK = "127.0.0.1"
 """Not `localhost`: that may mean an IPv6 address first, where a peer listens on IPv4 only."""
@@ -21,7 +22,7 @@ LOOPBACK = "127.0.0.1"
 
 @dataclass(frozen=True)
 class Machine:
-    """What tasks on this machine can share.
+    """The resources that tasks on this machine share.
 
     Args:
         cores: Numbers of the cores this process may use; empty where the system has no affinity (macOS).
@@ -79,12 +80,8 @@ def _usable_gpus(variables: Mapping[str, str]) -> tuple[str, ...]:
     present = nvidia_devices()
     if not present or not _jax_knows_cuda():
         return ()
-    visible = variables.get(environment.CUDA_VISIBLE_DEVICES)
-    if visible is None:
-        return present
-    # CUDA stops reading the list at the first -1.
-    listed = [name.strip() for name in visible.split(",")]
-    return tuple(name for name in listed[: listed.index("-1") if "-1" in listed else None] if name)
+    chosen = chosen_gpus(variables)
+    return present if chosen is None else tuple(chosen)
 
 
 def nvidia_devices(folder: Path = Path("/dev")) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""From the bytes that tasks write to one readable terminal and one log for each task.
+"""Output of the tasks: from the bytes that they write to one readable terminal and one log for each task.
 
 Lines of different tasks never mix. A progress bar rewrites its line with carriage returns: the
 chief's is shown live at the foot of the terminal, and of every bar only the last state becomes a line.
@@ -7,6 +7,7 @@ chief's is shown live at the foot of the terminal, and of every bar only the las
 from __future__ import annotations
 
 import codecs
+import io
 import os
 import re
 import shutil
@@ -69,7 +70,7 @@ def _settled(line: str) -> str:
 
 
 class Screen:
-    """Where the lines of all tasks appear, each behind the name of its task.
+    """The terminal or file that shows the lines of all tasks, each after the name of its task.
 
     Args:
         stream: A terminal or a file.
@@ -212,8 +213,13 @@ def stdout_screen(names: Iterable[str], *, no_color: bool) -> Screen:
         names: Names of the tasks.
         no_color: Whether the user wants no colours.
     """
-    if hasattr(sys.stdout, "reconfigure"):
+    stream = sys.stdout
+    if isinstance(stream, io.TextIOWrapper):
         # Keras draws its bar in characters that a terminal of another encoding lacks.
-        sys.stdout.reconfigure(errors="replace")  # pyright: ignore[reportAttributeAccessIssue]
-    is_terminal = sys.stdout.isatty()
-    return Screen(sys.stdout, names, is_terminal=is_terminal, colour=is_terminal and not no_color)
+        stream.reconfigure(errors="replace")
+        if isinstance(stream.buffer, io.RawIOBase):
+            # With PYTHONUNBUFFERED, the end of a task cuts a long write short, and nobody writes the rest.
+            descriptor, encoding = stream.fileno(), stream.encoding
+            stream = open(descriptor, "w", encoding=encoding, errors="replace", closefd=False)  # noqa: SIM115
+    is_terminal = stream.isatty()
+    return Screen(stream, names, is_terminal=is_terminal, colour=is_terminal and not no_color)

@@ -1,10 +1,9 @@
-"""From the arguments of `stratagem run` to the tasks of this node. Pure: starts nothing, asks nobody.
+"""The tasks of this node, from the arguments of `stratagem run`. Pure: starts nothing, asks nobody.
 
-Addresses. On one node each worker gets a free port of the loopback address. With `--coordinator
-HOST:PORT` every node computes the same addresses without talking to the others: worker `i` of the
-whole cluster listens on PORT + i, at the host of its node. Node 0 is HOST. The other hosts come from
-`--node-hosts`; without it they are called `node-1`, `node-2`, ... That is enough for JAX, where
-every task finds the others through the coordinator, worker 0.
+On one node each worker gets a free port of the loopback address. With `--coordinator HOST:PORT` every node computes the
+same addresses without talking to the others: worker `i` of the whole cluster listens on PORT + i, at the host of its
+node. Node 0 is HOST. The other hosts come from `--node-hosts`; without it they are called `node-1`, `node-2`, ... That
+is enough for JAX, where every task finds the others through the coordinator, worker 0.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from dataclasses import dataclass, field
 from stratagem.core import environment
 from stratagem.core.backend import NEEDED
 from stratagem.core.errors import ClusterError
+from stratagem.core.split import even_part
 from stratagem.launch.machine import LOOPBACK, Machine, free_ports
 
 _MAX_PORT = 65535
@@ -26,7 +26,7 @@ _MAX_PORT = 65535
 
 @dataclass(frozen=True)
 class Request:
-    """What the user asked for.
+    """The arguments of `stratagem run` that describe the cluster.
 
     Args:
         command: What each task runs, after the Python interpreter.
@@ -146,7 +146,7 @@ def make_plan(
     Args:
         request: What the user asked for.
         machine: What this machine offers.
-        variables: The environment that the tasks inherit. What the user set there about threads stays.
+        variables: The environment that the tasks inherit. Settings of the user about threads stay.
         ports: Finds that many free ports.
 
     Returns:
@@ -165,22 +165,33 @@ def make_plan(
     """
     cluster = _cluster(request, ports)
     keys = _key_variables(request)
-    devices = _device_variables(request, machine)
-    cores = divide_cores(machine.cores, request.workers)
-    threads = str(max(1, machine.num_cores // request.workers))
-    tasks = []
-    for local_index in range(request.workers):
-        index = request.node_rank * request.workers + local_index
-        own = cores[local_index]
-        settings = _settings(cluster, "worker", index, str(len(own)) if own else threads, variables)
-        tasks.append(_task(request, "worker", index, settings | devices[local_index] | keys("worker", index), own))
+    chief = "chief" if request.ps else "worker"
+
+    def plan(task_type: str, index: int, threads: int, devices: dict[str, str], cores: tuple[int, ...]) -> TaskPlan:
+        settings = {
+            environment.TF_CONFIG: json.dumps({"cluster": cluster, "task": {"type": task_type, "index": index}}),
+            environment.KERAS_BACKEND: NEEDED,
+            environment.LAUNCHED: "1",
+            environment.PYTHONUNBUFFERED: "1",
+            environment.PYTHONFAULTHANDLER: "1",
+            **{name: str(threads) for name in environment.THREAD_COUNTS if name not in variables},
+            **devices,
+            **keys(task_type, index),
+        }
+        is_chief = task_type == chief and index == 0
+        return TaskPlan(task_type, index, is_chief, (sys.executable, *request.command), settings, cores)
 
     def beside(task_type: str, index: int) -> TaskPlan:
         # On whatever core is free, and off the workers' GPUs: it must not slow a step.
-        no_gpu = {environment.CUDA_VISIBLE_DEVICES: ""} if machine.gpus else {}
-        settings = _settings(cluster, task_type, index, "1", variables)
-        return _task(request, task_type, index, settings | no_gpu | keys(task_type, index))
+        return plan(task_type, index, 1, {environment.CUDA_VISIBLE_DEVICES: ""} if machine.gpus else {}, ())
 
+    first = request.node_rank * request.workers
+    devices = _device_variables(request, machine)
+    threads = max(1, machine.num_cores // request.workers)
+    tasks = [
+        plan("worker", first + local, len(own) or threads, devices[local], own)
+        for local, own in enumerate(divide_cores(machine.cores, request.workers))
+    ]
     if request.evaluator and request.node_rank == 0:
         tasks.append(beside("evaluator", 0))
     if request.ps:
@@ -197,7 +208,7 @@ def _cluster(request: Request, ports: Callable[[int], Sequence[int]]) -> dict[st
 
 
 def _key_variables(request: Request) -> Callable[[str, int], dict[str, str]]:
-    """Return what gives the variable with the keys of a task; of an evaluator, or without parameter servers, none."""
+    """Return a function for the variable with the keys of a task; only tasks beside parameter servers have keys."""
     if not request.ps:
         return lambda task_type, index: {}
     module = importlib.import_module("stratagem.transport.keys")  # needs ZeroMQ, which other runs do without
@@ -208,33 +219,6 @@ def _key_variables(request: Request) -> Callable[[str, int], dict[str, str]]:
         return {} if own is None else {environment.KEYS: own.as_text()}
 
     return variable
-
-
-def _settings(
-    cluster: Mapping[str, Sequence[str]], task_type: str, index: int, threads: str, variables: Mapping[str, str]
-) -> dict[str, str]:
-    """Return the variables of a task but for its devices."""
-    return {
-        environment.TF_CONFIG: json.dumps({"cluster": cluster, "task": {"type": task_type, "index": index}}),
-        environment.KERAS_BACKEND: NEEDED,
-        environment.LAUNCHED: "1",
-        environment.PYTHONUNBUFFERED: "1",
-        environment.PYTHONFAULTHANDLER: "1",
-        **{name: threads for name in environment.THREAD_COUNTS if name not in variables},
-    }
-
-
-def _task(
-    request: Request, task_type: str, index: int, settings: dict[str, str], cores: tuple[int, ...] = ()
-) -> TaskPlan:
-    return TaskPlan(
-        type=task_type,
-        index=index,
-        is_chief=task_type == ("chief" if request.ps else "worker") and index == 0,
-        command=(sys.executable, *request.command),
-        environment=settings,
-        cores=cores,
-    )
 
 
 def worker_addresses(request: Request, ports: Callable[[int], Sequence[int]] = free_ports) -> list[str]:
@@ -259,13 +243,9 @@ def divide_cores(cores: Sequence[int], workers: int) -> list[tuple[int, ...]]:
         >>> divide_cores([0, 1], 3)
         [(0,), (1,), (0,)]
     """
-    if not cores:
-        return [() for _ in range(workers)]
-    if len(cores) < workers:
+    if 0 < len(cores) < workers:
         return [(cores[worker % len(cores)],) for worker in range(workers)]
-    size, larger = divmod(len(cores), workers)
-    starts = [worker * size + min(worker, larger) for worker in range(workers + 1)]
-    return [tuple(cores[starts[worker] : starts[worker + 1]]) for worker in range(workers)]
+    return [tuple(cores[even_part(len(cores), workers, worker)]) for worker in range(workers)]
 
 
 def _device_variables(request: Request, machine: Machine) -> list[dict[str, str]]:

@@ -1,4 +1,4 @@
-"""What follows a generation that failed: another one, with how many workers, after which pause. Touches no process."""
+"""The rules of restarting: whether a generation follows a failure, with how many workers, after which pause."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STEPLESS_GENERATIONS: Final = 2
 
 @dataclass(frozen=True)
 class Restarts:
-    """What the user asked for.
+    """The arguments of `stratagem run` about failures.
 
     Args:
         at_most: How many failures may be followed by another generation, or by another life of a task alone.
@@ -40,19 +40,19 @@ class Restarts:
 
     def check(self, workers: int, nodes: int) -> None:
         """Refuse what cannot be done with so many workers on so many nodes."""
-        if self.min_workers is not None and not 1 <= self.min_workers <= workers:
+        if self.min_workers is None:
+            return
+        if not 1 <= self.min_workers <= workers:
             raise ClusterError(
-                f"--min-workers is {self.min_workers}, --workers is {workers}.",
-                "The number of workers could never be in between.",
-                f"Write a number from 1 to {workers}.",
+                f"--min-workers is {self.min_workers}, --workers is {workers}.", f"Write a number from 1 to {workers}."
             )
-        if self.min_workers is not None and not self.at_most:
+        if not self.at_most:
             raise ClusterError(
                 f"--min-workers is {self.min_workers}, and there is no --max-restarts.",
                 "The first failure ends the run, whatever the number of workers.",
                 "Add --max-restarts N.",
             )
-        if self.min_workers is not None and nodes > 1:
+        if nodes > 1:
             raise ClusterError(
                 f"--min-workers is {self.min_workers}, --nodes is {nodes}.",
                 "Each launcher counts the workers of its own machine; the clusters they describe would differ.",

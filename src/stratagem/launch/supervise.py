@@ -1,4 +1,4 @@
-"""What to do about the tasks that run: whose failure counts, which signal is due. Touches no process.
+"""The rules of running tasks: whose failure counts, which signal is due. Touches no process.
 
 `local.py` reports what happened and sends what is due, so that every rule here is tested without
 processes and without waiting.
@@ -64,7 +64,7 @@ class Supervisor:
     """Follow one generation of tasks from start to end.
 
     The first failure, or an interrupt, ends everybody: a signal that asks, a grace time, SIGKILL.
-    What others do after that is a consequence and counts no more.
+    The ends of other tasks after that are consequences and do not count.
 
     Args:
         tasks: Names of the tasks.
@@ -110,7 +110,7 @@ class Supervisor:
 
     @property
     def exit_code(self) -> int:
-        """What the launcher returns: that of the first failure, 128 + signal after an interrupt, or 0.
+        """The launcher's exit code: that of the first failure, 128 + signal after an interrupt, or 0.
 
         When it was asked to end, and all tasks saved what they had done, it says so as they do.
         """
@@ -184,9 +184,8 @@ class Supervisor:
 
     def signal_due(self) -> int | None:
         """Return the signal that every running task must get now, once; None most of the time."""
-        if self._suspected is not None and self._suspected.expired and self._grace is None:
-            self._begin_to_end(signal.SIGTERM)
-        if self._left_alone is not None and self._left_alone.expired and self._grace is None:
+        waits = [wait for wait in (self._suspected, self._left_alone) if wait is not None]
+        if self._grace is None and any(wait.expired for wait in waits):
             self._begin_to_end(signal.SIGTERM)
         if self._grace is not None and self._grace.expired and not self._killed:
             self._kill()

@@ -1,8 +1,8 @@
-"""How the rows of a global batch are shared by the replicas.
+"""Shares of a global batch: how many of its rows each replica gets.
 
 A batch of `n` rows over `R` replicas gives the first `n % R` replicas one row more than the
 others, in order, so that the shares put side by side are the batch. Where each worker reads a stream
-of its own, the shares are what the streams gave. All arithmetic on shares stands in this file; it
+of its own, the shares are what the streams gave. All arithmetic on shares is in this file; it
 knows no device.
 """
 
@@ -11,6 +11,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+from stratagem.core.split import even_sizes
 
 
 @dataclass(frozen=True)
@@ -81,8 +83,7 @@ class Split:
 
 @functools.lru_cache(maxsize=1024)
 def _equal_shares(rows: int, replicas: int) -> tuple[int, ...]:
-    least, more = divmod(rows, replicas)
-    return tuple(least + (replica < more) for replica in range(replicas))
+    return tuple(even_sizes(rows, replicas))
 
 
 @functools.lru_cache(maxsize=1024)

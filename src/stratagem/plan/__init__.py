@@ -1,1 +1,1 @@
-"""How a model would train on more workers: `stratagem plan`."""
+"""`stratagem plan`: a prediction of how a model would train on more workers."""

@@ -23,7 +23,7 @@ _FLOAT32: Final = 4
 """Bytes of a gradient of one parameter."""
 
 _SPREAD: Final = 0.02
-"""Of step times that were not measured."""
+"""Relative spread that is assumed of step times that were not measured."""
 
 
 @click.command()

@@ -1,4 +1,4 @@
-"""What would make training with many workers quicker, each with the figure that the same model predicts."""
+"""Advice that would make training with many workers quicker, each with the figure that the same model predicts."""
 
 from __future__ import annotations
 

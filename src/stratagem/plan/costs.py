@@ -1,4 +1,4 @@
-"""What a sum over all workers costs, in seconds of messages and of bytes.
+"""Costs of a sum over all workers, in seconds of messages and of bytes.
 
 Hockney's model (Parallel Computing 20, 1994): a message of m bytes takes `latency + m * seconds_per_byte`. Combining
 is counted beside it, as Thakur, Rabenseifner and Gropp do (IJHPCA 19, 2005): a byte that is received and added costs a
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 @dataclass(frozen=True)
 class Link:
-    """What connects two workers.
+    """The connection between two workers.
 
     Args:
         latency: Seconds from sending an empty message to having it.
@@ -129,7 +129,7 @@ def memory(workers: int, nbytes: float, link: Link) -> Cost:
     """Return the cost of a sum through memory that the workers of a host have in common (`host_memory.memory`).
 
     Two workers copy in and add: two passes over the bytes, and they meet once. More copy in, add a share of 1/n each,
-    meet again and copy the other shares: three passes. Who meets tells each of the others, and waits for each.
+    meet again and copy the other shares: three passes. At a meeting each worker tells all others, and waits for each.
 
     Args:
         workers: How many, each with a core of its own.
@@ -148,7 +148,7 @@ def memory(workers: int, nbytes: float, link: Link) -> Cost:
 
 @dataclass(frozen=True)
 class Hosts:
-    """What the workers run on.
+    """The hosts that the workers run on.
 
     Args:
         network: Between hosts.

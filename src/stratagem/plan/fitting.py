@@ -1,4 +1,4 @@
-"""What a host and its links cost, from measured exchanges."""
+"""Costs of a host and its links, from measured exchanges."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ Algorithm = Callable[[int, float, Link], Cost]
 def fit(measured: Sequence[Measured], algorithm: Algorithm, wire: Link | None = None) -> Fit:
     """Find the start, latency and combining of hosts by least squares of relative errors. None is negative.
 
-    Of one network, sending a byte and combining it cannot be told apart: in every algorithm both grow alike with
-    workers and bytes. So what the wire is known to cost is taken off first; all the rest is the hosts'.
+    One network cannot separate the costs of sending and combining a byte: in every algorithm both grow alike with
+    workers and bytes. So the known cost of the wire is subtracted first; the rest is the cost of the hosts.
 
     Args:
         measured: Exchanges of at least two sizes, by two workers and by more.

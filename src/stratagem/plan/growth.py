@@ -21,12 +21,12 @@ _REACH: Final = 9.0
 """Standard deviations beyond which the slowest of any number of workers is not looked for."""
 
 _POINTS: Final = 2000
-"""Of the integral. It is smooth, and zero at both ends: the trapezoid rule is exact to 1e-9 here."""
+"""Points of the integral, which is smooth and zero at both ends: the trapezoid rule is exact to 1e-9 here."""
 
 
 @dataclass(frozen=True)
 class Workload:
-    """What one worker does in a step, and what it exchanges.
+    """The work of one worker in a step, and the bytes it exchanges.
 
     Args:
         gradient_bytes: Bytes of the gradients.
@@ -94,7 +94,7 @@ class Step:
 
     @property
     def bound(self) -> str:
-        """What keeps the efficiency down."""
+        """The cause that keeps the efficiency down."""
         if self.efficiency >= GOOD:
             return "compute-bound"
         lost = {

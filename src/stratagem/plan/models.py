@@ -1,4 +1,4 @@
-"""What a Keras model exchanges in a step, and how long its step takes here."""
+"""Gradients that a Keras model exchanges in a step, and the time of its step here."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from stratagem.core.errors import InputError
 from stratagem.plan.costs import Link
 
 _PAYLOAD: Final = 1448 / 1538
-"""Of each 1538 bytes that an Ethernet carries, preamble and gap included, TCP over IPv4 gives a program 1448."""
+"""TCP over IPv4 gives a program 1448 of each 1538 bytes that an Ethernet carries, preamble and gap included."""
 
 _RATES: Final = {"1gbe": 1e9, "10gbe": 10e9, "25gbe": 25e9, "100gbe": 100e9}
 """Bits a second."""
@@ -18,11 +18,11 @@ _SWITCHED: Final = 20e-6
 """Seconds that a small message takes from card to card through a switch of a data centre, both cards included."""
 
 GLOO: Final = Link(latency=0.0, combining=9.5e-10, start=3.7e-3)
-"""What Gloo costs a worker that has one core of an AMD EPYC: `benchmarks/growth.py`, 2026-11-22. Most of the start is
+"""Cost of Gloo for a worker that has one core of an AMD EPYC: `benchmarks/growth.py`, 2026-11-22. Most of the start is
 Gloo's thread waiting for its turn on that core; what one message more costs is too little to be seen beside it."""
 
 MEMORY: Final = Link(latency=2.5e-5, combining=1.0e-10, start=2.5e-5)
-"""What sums through memory cost such workers, likewise."""
+"""Cost of sums through memory for such workers, measured alike."""
 
 _UNITS: Final = {"bit": 1 / 8, "bps": 1 / 8, "b": 1 / 8, "B": 1.0}
 _PREFIXES: Final = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "ki": 2.0**10, "mi": 2.0**20, "gi": 2.0**30}

@@ -112,17 +112,6 @@ class MaxSizePartitioner(Partitioner):
         return _only(shape, axis, parts if self._max_shards is None else min(self._max_shards, parts))
 
 
-def divide_rows(rows: int, parts: int) -> list[int]:
-    """Return the sizes of parts of a first axis, the larger ones first, as TensorFlow's `ShardedVariable` has them.
-
-    Example:
-        >>> divide_rows(13, 5)
-        [3, 3, 3, 2, 2]
-    """
-    size, larger = divmod(rows, parts)
-    return [size + (part < larger) for part in range(parts)]
-
-
 def count_parts(partitioner: Any, shape: Sequence[int], dtype: Any) -> int:
     """Return how many parts of its first axis a variable has.
 

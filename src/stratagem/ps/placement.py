@@ -17,10 +17,11 @@ import keras
 import numpy as np
 
 from stratagem.core.errors import UsageError
+from stratagem.core.split import even_sizes
 from stratagem.ps.changes import SLOT, Change, Location, divided
 from stratagem.ps.client import Servers
 from stratagem.ps.compat import held_elsewhere, optimizer_recipe, settings_sent, slots_by_variable, value_held
-from stratagem.ps.partitioners import count_parts, divide_rows
+from stratagem.ps.partitioners import count_parts
 from stratagem.ps.variables import RemoteVariable, Residence, remote_state
 from stratagem.transport.message import Message
 
@@ -217,7 +218,7 @@ class Placement:
         name = f"{variable.path}#{next(self._count)}"
         if parts == 1:
             return [Location(next(self._turn), name)]
-        sizes = divide_rows(shape[0], parts)
+        sizes = even_sizes(shape[0], parts)  # as TensorFlow's ShardedVariable
         return [Location(next(self._turn), f"{name}/part_{i}", rows) for i, rows in enumerate(sizes)]
 
 

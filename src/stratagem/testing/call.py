@@ -1,4 +1,4 @@
-"""Call one function in a process of its own: what `run_workers` starts for a function.
+"""The program that `run_workers` starts for a function: it calls that function in a process of its own.
 
 Runs as a file, so that a worker loads only what the function itself imports.
 """

@@ -1,4 +1,4 @@
-"""Several devices on a machine that has none: virtual CPU devices."""
+"""Virtual CPU devices: several devices on a machine that has one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def virtual_devices(count: int) -> None:
         4
     """
     if count < 1:
-        raise InputError(f"virtual_devices got {count}.", "There would be no device to train on.", "Ask for 1 or more.")
+        raise InputError(f"virtual_devices got {count}.", "Ask for 1 or more.")
     if backends_started():
         shown = jax.local_device_count("cpu")
         if shown == count:

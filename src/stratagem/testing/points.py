@@ -1,4 +1,4 @@
-"""What a program under test does to itself: waits at a place until the test lets it go on, loses its network."""
+"""Faults that a program under test brings upon itself: it waits until the test lets it go on, or loses its network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run a function or a script on real workers, from a test.
+"""Real workers for tests: processes that run a function or a script.
 
 Each worker is a new process with its own TF_CONFIG, never a fork: JAX does not survive one.
 """
@@ -9,11 +9,10 @@ import inspect
 import os
 import pickle
 import signal
-import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from stratagem.core import environment
 from stratagem.core.clock import Clock, Deadline
 from stratagem.core.errors import InputError, PeerError, UsageError, explain
 from stratagem.launch.guard import signal_group
-from stratagem.launch.local import bound_to
+from stratagem.launch.local import TaskProcess
 from stratagem.launch.machine import this_machine
 from stratagem.launch.plan import Request, TaskPlan, make_plan
 from stratagem.testing import call
@@ -34,7 +33,7 @@ _LOOK_SECONDS = 0.01
 
 @dataclass(frozen=True)
 class WorkerResult:
-    """What became of one worker.
+    """The end of one worker.
 
     Args:
         index: Its index in the cluster.
@@ -74,7 +73,7 @@ def run_workers(
         servers: How many parameter servers; with some there is also a chief. Its result comes first, theirs last.
         devices_per_worker: Virtual CPU devices of each worker; None leaves JAX's one.
         timeout_seconds: How long all of it may take, in seconds.
-        env: Variables to set on top of this process's environment and of what a worker gets.
+        env: Variables to set on top of this process's environment and of a worker's own.
         check: Whether a worker that fails is an error. Without it the results tell.
         clock: Where time comes from.
 
@@ -135,7 +134,7 @@ def start_workers(
         servers: How many parameter servers; with some there is also a chief. It comes first, they come last.
         devices_per_worker: Virtual CPU devices of each worker; None leaves JAX's one.
         timeout_seconds: How long all waits together may take, in seconds.
-        env: Variables to set on top of this process's environment and of what a worker gets.
+        env: Variables to set on top of this process's environment and of a worker's own.
         clock: Where time comes from.
 
     Yields:
@@ -171,8 +170,8 @@ def start_workers(
         )
 
         def start(plan: TaskPlan) -> Worker:
-            environ = {**variables, **plan.environment, **(env or {})}
-            return stack.enter_context(Worker(plan, environ, folder, deadline, start))
+            own = replace(plan, environment={**plan.environment, **(env or {})})
+            return stack.enter_context(Worker(own, variables, folder, deadline, start))
 
         yield [start(plan) for plan in make_plan(request, this_machine(variables), variables)]
 
@@ -182,7 +181,7 @@ class Worker:
 
     Args:
         plan: How it is started.
-        variables: Its environment.
+        variables: The environment below that of the plan.
         folder: For its output.
         deadline: When every wait for it gives up.
         start: Starts another one of a plan.
@@ -202,15 +201,8 @@ class Worker:
         self.deadline = deadline
         self._folder = folder
         self._output = folder / plan.log_name
-        with self._output.open("ab") as output, bound_to(plan.cores):
-            self._process = subprocess.Popen(
-                plan.command,
-                env=variables,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+        with self._output.open("ab") as output:
+            self._process = TaskProcess(plan, variables, output.fileno())
         self.pid = self._process.pid
         self._value = folder / VALUE_FILE.format(pid=self.pid)
 
@@ -218,9 +210,7 @@ class Worker:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._process.returncode is None:
-            signal_group(self.pid, signal.SIGKILL)
-            self._process.wait()
+        self._process.end()
 
     def kill(self) -> None:
         """End the worker as a crash of its machine would: SIGKILL, without a word."""
@@ -228,12 +218,12 @@ class Worker:
 
     def start_again(self) -> Worker:
         """Start another process in the place of this one, which has ended; its output follows."""
-        self._process.wait()
+        self.wait()
         return self._start(self._plan)
 
     def terminate(self) -> None:
         """Ask the worker to end, as a scheduler that wants the machine back: SIGTERM."""
-        self._process.send_signal(signal.SIGTERM)
+        self._process.terminate()
 
     def freeze(self) -> None:
         """Stop the worker where it is: alive, and silent (SIGSTOP)."""
@@ -286,15 +276,13 @@ class Worker:
         """
         if not _wait([self], self.deadline):
             raise PeerError(_silence(self, "did not end"))
-        code = self._process.returncode
+        code = self._process.returncode or 0
         value = pickle.loads(self._value.read_bytes()) if code == 0 and self._value.exists() else None
         return WorkerResult(self.index, code, self.output(), value)
 
     @property
     def returncode(self) -> int | None:
         """The exit code once the worker has ended; what it left running is killed then."""
-        if self._process.returncode is None and self._process.poll() is not None:
-            signal_group(self.pid, signal.SIGKILL)
         return self._process.returncode
 
     def output(self) -> str:
@@ -333,9 +321,7 @@ def _command(program: Callable[..., object] | str | Path, args: Sequence[Any], f
     """Return what the Python of each worker runs."""
     if not callable(program):
         if not Path(program).is_file():
-            raise InputError(
-                f"There is no file {str(program)!r}.", "No worker could run it.", "Pass the path of a script."
-            )
+            raise InputError(f"There is no file {str(program)!r}.", "Pass the path of a script.")
         return (str(program), *map(str, args))
     file, name = _source_file(program), getattr(program, "__qualname__", "<unknown>")
     if file is None or "<" in name or not inspect.isfunction(program):
@@ -360,7 +346,6 @@ def _failure(failed: Worker, late: Sequence[Worker]) -> str:
     waiting = f" Killed, because they had not ended: {_names(late)}." if late else ""
     return explain(
         f"{failed.name} ended with exit code {failed.returncode}.{waiting}",
-        "The program does not run on this cluster.",
         f"Mend what it says.\n{failed.last_lines()}",
     )
 
@@ -375,9 +360,7 @@ def _lateness(late: Sequence[Worker], timeout_seconds: float) -> str:
 
 def _silence(worker: Worker, what: str) -> str:
     end = "in time" if worker.returncode is None else f"before it ended with exit code {worker.returncode}"
-    return explain(
-        f"{worker.name} {what} {end}.", "The test would wait for ever.", f"See where it was.\n{worker.last_lines()}"
-    )
+    return explain(f"{worker.name} {what} {end}.", f"See where it was.\n{worker.last_lines()}")
 
 
 def _names(workers: Sequence[Worker]) -> str:

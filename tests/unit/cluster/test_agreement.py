@@ -10,9 +10,9 @@ import jax
 import pytest
 
 from stratagem.cluster.agreement import Peers
-from stratagem.cluster.hello import Peer, name_some
+from stratagem.cluster.hello import Peer
 from stratagem.cluster.spec import Task
-from stratagem.core.errors import PeerError
+from stratagem.core.errors import PeerError, name_some
 
 
 class FakeService:

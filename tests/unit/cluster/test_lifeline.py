@@ -10,8 +10,9 @@ from queue import SimpleQueue
 import pytest
 
 from stratagem.cluster.hello import Peer
-from stratagem.cluster.lifeline import End, Lifeline
+from stratagem.cluster.lifeline import End, Lifeline, _Link
 from stratagem.cluster.spec import Task
+from stratagem.cluster.watchdog import Standing
 from stratagem.core import exits
 from stratagem.core.clock import Deadline
 from stratagem.core.progress import Phase, Progress
@@ -92,6 +93,16 @@ def make_group(request: pytest.FixtureRequest) -> Iterator[Callable[..., Group]]
         for pair in group.pairs.values():
             for end in pair:
                 end.close()
+
+
+def test_a_peer_is_in_its_phase_since_it_was_heard_last() -> None:
+    ours, theirs = connected()
+    with ours, theirs:
+        said = Standing(PEERS[1], Phase.STEP, steps=7, seconds=2.0, longest_step=1.5)
+        link = _Link(PEERS[1], ours, heard=10.0, unread=b"", said=said)
+        assert link.standing(13.0) == Standing(PEERS[1], Phase.STEP, 7, 5.0, 1.5, silence=3.0)
+        link.has_ended = True
+        assert link.standing(13.0).phase is Phase.ENDED
 
 
 @pytest.mark.parametrize("dead", [1, 2])

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from stratagem.cluster import tf_config
 from stratagem.cluster.tf_config import TFConfigClusterResolver
 from stratagem.core.errors import ClusterError
 
@@ -71,6 +72,17 @@ def test_tf_config_is_read_at_each_call() -> None:
     assert own.cluster_spec()
     environ["TF_CONFIG"] = ""
     assert not own.cluster_spec()
+
+
+def test_tf_config_is_parsed_again_only_when_it_or_an_override_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts: list[str] = []
+    monkeypatch.setattr(tf_config.json, "loads", lambda text, loads=json.loads: (texts.append(text), loads(text))[1])
+    own = resolver(TUTORIAL)
+    assert (own.cluster_spec().num_tasks("worker"), own.task_type, own.task_id, own.rpc_layer) == (2, "worker", 0, None)
+    assert len(texts) == 1
+    own.task_id = 1
+    assert (own.task_id, own.master()) == (1, "localhost:23456")
+    assert len(texts) == 2
 
 
 def with_task(**task: object) -> dict[str, object]:

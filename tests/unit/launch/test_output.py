@@ -1,12 +1,20 @@
 from __future__ import annotations
 
+import fcntl
 import io
 import os
+import signal
+import struct
+import sys
+import termios
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from stratagem.launch.output import Lines, Screen, TaskLog, failure_report
+from stratagem.core.clock import Deadline
+from stratagem.launch.output import Lines, Screen, TaskLog, failure_report, stdout_screen
 from stratagem.launch.supervise import Failure
 
 
@@ -82,6 +90,47 @@ def test_screen_without_a_reader_goes_quiet() -> None:
         screen.show("worker 0", ["one"])
         assert screen.is_gone
         screen.show("worker 0", ["two"])
+
+
+@pytest.fixture
+def signalled() -> Iterator[threading.Event]:
+    """An event that is set when a signal has been handled."""
+    event = threading.Event()
+    before = signal.signal(signal.SIGUSR1, lambda *_: event.set())
+    yield event
+    signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.parametrize("unbuffered", [True, False])
+def test_a_signal_in_the_middle_of_a_write_loses_nothing(
+    unbuffered: bool, signalled: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PYTHONUNBUFFERED makes standard output a stream whose writes may be short; each SIGCHLD can make them so."""
+    reader, writer = os.pipe()
+    lines = [f"{number} " + "x" * 500 for number in range(600)]
+    read: list[bytes] = []
+
+    def interrupt_and_read() -> None:
+        size, deadline = fcntl.fcntl(reader, fcntl.F_GETPIPE_SZ), Deadline(10.0)
+        while struct.unpack("i", fcntl.ioctl(reader, termios.FIONREAD, b"0000"))[0] < size and not deadline.expired:
+            pass
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+        signalled.wait(10.0)
+        while data := os.read(reader, 65536):
+            read.append(data)
+
+    thread = threading.Thread(target=interrupt_and_read)
+    thread.start()
+    with open(writer, "wb", buffering=0 if unbuffered else -1) as raw:
+        stdout = io.TextIOWrapper(raw, encoding="utf-8", write_through=unbuffered)
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "stdout", stdout)
+            stdout_screen(["worker 0"], no_color=False).show("worker 0", lines)
+        stdout.close()
+    thread.join()
+    os.close(reader)
+
+    assert b"".join(read).decode().splitlines() == [f"[worker 0] {line}" for line in lines]
 
 
 def test_log_keeps_plain_lines(tmp_path: Path) -> None:

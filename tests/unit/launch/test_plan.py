@@ -51,6 +51,14 @@ def test_environment_of_a_worker() -> None:
     }
 
 
+def test_a_worker_has_as_many_threads_as_cores() -> None:
+    tasks = plan(Request(("train.py",), workers=2), Machine(cores=(0, 1, 2, 3, 4), num_cores=5), OMP_NUM_THREADS="9")
+
+    assert [task.cores for task in tasks] == [(0, 1, 2), (3, 4)]
+    assert [task.environment["PJRT_NPROC"] for task in tasks] == ["3", "2"]
+    assert all("OMP_NUM_THREADS" not in task.environment for task in tasks)
+
+
 def test_evaluator_stands_beside_the_workers() -> None:
     request = Request(("train.py",), workers=2, evaluator=True)
     *workers, evaluator = plan(request, Machine(cores=(0, 1), num_cores=2, gpus=("3", "5")))

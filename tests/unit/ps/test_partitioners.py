@@ -10,7 +10,6 @@ from stratagem.ps.partitioners import (
     MaxSizePartitioner,
     MinSizePartitioner,
     count_parts,
-    divide_rows,
 )
 
 
@@ -35,11 +34,6 @@ from stratagem.ps.partitioners import (
 def test_numbers_of_tensorflow(partitioner: object, shape: list[int], expected: list[int]) -> None:
     assert partitioner(shape, "float32") == expected  # pyright: ignore[reportCallIssue]
     assert count_parts(partitioner, shape, "float32") == expected[0]
-
-
-def test_larger_parts_come_first() -> None:
-    assert divide_rows(13, 5) == [3, 3, 3, 2, 2]
-    assert divide_rows(4, 4) == [1, 1, 1, 1]
 
 
 def test_scalars_are_never_divided() -> None:

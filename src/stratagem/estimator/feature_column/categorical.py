@@ -31,6 +31,11 @@ class Categorical(Column):
 
     buckets: int
 
+    @property
+    def number_buckets(self) -> int:
+        """The number of buckets, by TensorFlow's name."""
+        return self.buckets
+
     @abstractmethod
     def numbers(self, features: Mapping[str, Any]) -> jax.Array:
         """Return the numbers of a batch.

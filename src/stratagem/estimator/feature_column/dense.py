@@ -120,6 +120,11 @@ class Embedding(OfCategorical):
     trainable: bool
     shared_name: str | None = None
 
+    @property
+    def dimension(self) -> int:
+        """The length of a vector, by TensorFlow's name."""
+        return self.width
+
     def table_of_weights(self) -> keras.Variable:
         """Make its variable."""
         initializer = self.initializer

@@ -1,4 +1,4 @@
-"""A folder that holds the newest few backups of one run, and nothing else."""
+"""`Backups`: a folder with the newest few backups of one run, and nothing else."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PREFIX: Final = "backup-"
 _OWN: Final = re.compile(rf"\.?({NAME}|{_PREFIX}\d+{re.escape(storage.SUFFIX)})(\.\d+\.tmp)?")
 
 
-class Generations:
+class Backups:
     """Numbered backups in a folder of their own. One process uses it.
 
     Args:
@@ -73,7 +73,7 @@ class Generations:
     def commit_behind(self, metadata: Mapping[str, Any], arrays: Mapping[str, jax.Array | np.ndarray]) -> None:
         """Copy the values now, and write the backup in the background, after the one before it.
 
-        What goes wrong there is logged as an error; backups before it stay.
+        A failure there is logged as an error; backups before it stay.
         """
         self.wait()
         copies = self._host.copies(arrays)
