@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 
 from stratagem.core.errors import explain
-from stratagem.tf.namespace import lazy
+from stratagem.tf.namespace import explaining
 
 
 class DType(str):
@@ -177,4 +177,4 @@ def _of_numpy(type_value: Any) -> str:
 
 _KNOWN: Final = frozenset({str(value) for value in globals().values() if isinstance(value, DType)} | set(_NUMPY))
 
-__getattr__, _ = lazy(__name__, {name: f"stratagem.tf:{name}" for name in ("cast", "complex", "saturate_cast")})
+__getattr__ = explaining(__name__)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import json
+import pickle
 import statistics
 import subprocess
 import sys
@@ -14,8 +15,15 @@ from typing import Any
 import pytest
 
 import stratagem
+import stratagem.tf as tf
 
 PACKAGE = Path(stratagem.__file__).parent
+
+
+OWN_NAMES = dict(
+    line.split(":") for line in (Path(__file__).parent / "own_names.txt").read_text(encoding="utf-8").splitlines()
+)
+"""The modules that programs import, and their names beside those of Keras and of `stratagem` they pass on."""
 
 
 def in_fresh_process(program: str) -> Any:
@@ -55,11 +63,11 @@ def test_asking_for_names_does_not_start_jax() -> None:
     assert started is False
 
 
-def test_nothing_outside_the_folder_imports_it() -> None:
+def test_nothing_in_the_core_imports_it() -> None:
     importing = []
     for file in PACKAGE.rglob("*.py"):
-        if any(file.is_relative_to(PACKAGE / folder) for folder in ("tf", "migrate")):
-            continue  # `stratagem migrate` reads the tables
+        if any(file.is_relative_to(PACKAGE / folder) for folder in ("tf", "estimator", "migrate")):
+            continue  # the ring round the core
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             if isinstance(node, ast.ImportFrom) and node.module:
@@ -125,3 +133,30 @@ def test_a_name_is_looked_up_once() -> None:
     module = importlib.import_module("stratagem.tf.train")
     vars(module).pop("ClusterSpec", None)
     assert module.ClusterSpec is vars(module)["ClusterSpec"]
+
+
+@pytest.mark.parametrize("path", OWN_NAMES)
+def test_every_module_keeps_its_names(path: str) -> None:
+    module = importlib.import_module(f"stratagem.{path}")
+    names = OWN_NAMES[path].split()
+    assert set(names) - set(dir(module)) - {"cast", "complex", "saturate_cast"} == set()
+    assert [name for name in names if not hasattr(module, name)] == []
+    assert module.__doc__
+
+
+def test_every_module_is_imported_by_its_path_alone() -> None:
+    """The modules above it need not have been asked for it."""
+    paths = [f"stratagem.{path}" for path in OWN_NAMES]
+    program = f"import importlib, json, sys\nfor path in {paths}: importlib.import_module(path)\n"
+    assert in_fresh_process(program + "print(json.dumps(sorted({'jax', 'keras'} & set(sys.modules))))") is not None
+
+
+def test_functions_are_pickled_by_where_they_are_defined() -> None:
+    for function in (tf.math.log, tf.keras.backend.dot, tf.compat.v1.space_to_batch):
+        assert pickle.loads(pickle.dumps(function)) is function
+
+
+def test_modules_without_a_file_are_reloaded() -> None:
+    module = importlib.import_module("stratagem.tf.keras.losses")
+    assert importlib.reload(module) is module
+    assert module.Reduction.SUM == "sum"
