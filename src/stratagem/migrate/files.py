@@ -117,9 +117,7 @@ def _migrate(text: str) -> Program:
         program = migrate(text)
     except cst.ParserSyntaxError as error:
         raise InputError(
-            f"Line {error.raw_line} is not Python{_reason(text)}.",
-            "What the program does cannot be read.",
-            "Correct it, or run 2to3 on a program of Python 2.",
+            f"Line {error.raw_line} is not Python{_reason(text)}.", "Correct it, or run 2to3 on a program of Python 2."
         ) from error
     if program.text != text:
         try:
@@ -149,9 +147,7 @@ def _read(path: Path) -> tuple[str, str]:
         encoding = "utf-8" if path.suffix == ".ipynb" else tokenize.detect_encoding(io.BytesIO(data).readline)[0]
         return data.decode(encoding), encoding
     except OSError as error:
-        raise InputError(
-            f"It cannot be read: {error.strerror}.", "Nothing is known of it.", "Name a file that can be read."
-        ) from error
+        raise InputError(f"It cannot be read: {error.strerror}.", "Name a file that can be read.") from error
     except (SyntaxError, UnicodeDecodeError) as error:
         raise InputError(
             f"Its encoding is not what it says, or not UTF-8: {error}.",

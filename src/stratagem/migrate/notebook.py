@@ -81,7 +81,6 @@ def read(text: str) -> Notebook:
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(
             f"This is not a notebook of format 4: {error!r}.",
-            "Its cells cannot be found.",
             "Open it with Jupyter and save it, or export it as a Python file.",
         ) from error
     codes, unread = [], []

@@ -159,9 +159,7 @@ def as_dtype(type_value: Any) -> DType:
     if name not in _KNOWN:
         raise TypeError(
             explain(
-                f"{type_value!r} is no dtype.",
-                "The values could not be stored.",
-                "Write tf.float32, tf.int32, tf.string or another name of tf.dtypes.",
+                f"{type_value!r} is no dtype.", "Write tf.float32, tf.int32, tf.string or another name of tf.dtypes."
             )
         )
     return DType(name)

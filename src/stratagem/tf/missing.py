@@ -36,13 +36,7 @@ def missing(name: str, known: Iterable[str] = ()) -> AttributeError:
         tf.Session is not in stratagem.tf.
         ...
     """
-    return AttributeError(
-        explain(
-            f"{name} is not in stratagem.tf.",
-            "The program would go on without what it asks for.",
-            repair(name, known),
-        )
-    )
+    return AttributeError(explain(f"{name} is not in stratagem.tf.", repair(name, known)))
 
 
 def repair(name: str, known: Iterable[str] = ()) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any, Final, cast
 
@@ -107,21 +107,25 @@ def explaining(module: str) -> Callable[[str], Any]:
 
 
 class Modules:
-    """Makes the modules below `stratagem.tf` that have no file, the last of Python's finders.
+    """Makes the modules below `stratagem.tf` that have no file, the first of Python's finders.
 
     Those are the modules that have a table, and those that are found by their names in other modules:
     `import stratagem.tf.keras.applications.resnet50` works where `tf.keras.applications.resnet50` is a module, and
-    gets a module with the same names. What is not there is explained.
+    gets a module with the same names. What is not there is explained. Finders behind this one would take a folder that
+    only holds files for type checkers for a package.
     """
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """Return how to make a module; None for what does not lie below `stratagem.tf` (`MetaPathFinder.find_spec`).
+        """Return how to load or make a module (`MetaPathFinder.find_spec`); None for what does not lie below ours.
 
         Raises:
             ModuleNotFoundError: There is no such module; the message says what to write instead.
         """
         if not fullname.startswith(f"{ROOT}."):
             return None
+        file = PathFinder.find_spec(fullname, path, target)
+        if file is not None and file.origin is not None:
+            return file
         return ModuleSpec(fullname, cast(Any, _Loader(_behind(fullname))), is_package=True)
 
 
@@ -164,4 +168,4 @@ class _Loader:
 def install() -> None:
     """Let Python ask `Modules`. Harmless when done."""
     if not any(isinstance(finder, Modules) for finder in sys.meta_path):
-        sys.meta_path.append(Modules())
+        sys.meta_path.insert(0, Modules())

@@ -139,7 +139,6 @@ def get_single_element(dataset: Dataset) -> Any:
     if len(elements) != 1:
         raise InputError(
             f"get_single_element was given a dataset with {'no element' if not elements else 'several elements'}.",
-            "Which one is meant cannot be told.",
             "Give a dataset of one element, for example dataset.batch(n).take(1).",
         )
     return elements[0]

@@ -105,13 +105,7 @@ def _said(name: str) -> None:
 
 
 def _unknown(name: str, known: tuple[str, ...]) -> AttributeError:
-    return AttributeError(
-        explain(
-            f"tf.data.Options has no {name}.",
-            "Setting it would have no effect.",
-            f"Remove the line; there are {', '.join(known)}.",
-        )
-    )
+    return AttributeError(explain(f"tf.data.Options has no {name}.", f"Remove the line; there are {', '.join(known)}."))
 
 
 _THREADS: Final = ("max_intra_op_parallelism", "private_threadpool_size")

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from stratagem.tf.derivatives.numbers import divide_no_nan
+from stratagem.tf.derivatives import numbers
 from stratagem.tf.derivatives.rules import Function, ruled, where
 
 
@@ -38,7 +38,7 @@ def _cumprod(axis: int, exclusive: bool, reverse: bool) -> Function:
         return _cumulative(lambda a, i: jnp.cumprod(a, i, dtype=a.dtype), x, axis, exclusive, reverse, 1)
 
     def change(t: Any, y: Any, x: Any) -> Any:
-        return y * cumsum(divide_no_nan(t, x), axis, exclusive, reverse)
+        return y * cumsum(numbers.divide_no_nan(t, x), axis, exclusive, reverse)
 
     return ruled(compute, change)
 

@@ -121,7 +121,6 @@ def file_of(folder: str) -> str:
     if not os.path.exists(os.path.join(folder, "config.json")):
         raise InputError(
             f"The folder {folder!r} holds no model: {sorted(os.listdir(folder))[:5]}.",
-            "There is nothing to load.",
             f"Give the folder that model.save was given; it holds {FILE}.",
         )
     return folder
@@ -131,7 +130,6 @@ def _checked(folder: str) -> str:
     if os.path.isfile(folder):
         raise InputError(
             f"A model is to be saved to the folder {folder!r}, and that is a file.",
-            "It would be lost.",
             "Choose another name, or one that ends in .keras for a file.",
         )
     return folder

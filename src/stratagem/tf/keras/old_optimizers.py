@@ -34,7 +34,6 @@ def taking_old_arguments(original: Callable[..., None]) -> Callable[..., None]:
             if callable(rate):
                 raise InputError(
                     f"{type(self).__name__} was given decay={decay!r} and a learning rate that is a schedule.",
-                    "Which of the two lets the rate fall is not said.",
                     "Leave decay out.",
                 )
             rate = keras.optimizers.schedules.InverseTimeDecay(rate, decay_steps=1, decay_rate=decay)

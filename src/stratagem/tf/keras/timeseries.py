@@ -57,7 +57,6 @@ def timeseries_dataset_from_array(
         raise InputError(
             f"Windows of {sequence_length} points, each {sampling_rate} behind the one before, were asked for, "
             f"{sequence_stride} apart; from point {first} to {end} of {len(series)}.",
-            "There is no such window.",
             "Give positive numbers, and a window no longer than the series.",
         )
     starts = np.arange(first, last + 1, sequence_stride)

@@ -71,7 +71,7 @@ def inside_function() -> bool:
 
 
 @operation
-def stop_gradient(input: Any, name: str | None = None) -> Any:
+def stop_gradient(input: Any) -> Any:
     """Return a tensor that gradients take for a constant (`tf.stop_gradient`)."""
     x = tensor(input)
     return x if on_host(x) else constant(x)

@@ -80,11 +80,7 @@ class TensorShape(tuple):
             InputError: It could not.
         """
         if not self.is_compatible_with(other):
-            raise InputError(
-                f"Shapes {self} and {TensorShape(other)} are not compatible.",
-                "No tensor has both.",
-                "Correct one of them.",
-            )
+            raise InputError(f"Shapes {self} and {TensorShape(other)} are not compatible.", "Correct one of them.")
 
     def assert_has_rank(self, rank: int) -> None:
         """Check the number of axes.
