@@ -1,4 +1,4 @@
-"""Calls whose arguments, or names, are not those of Keras 3: what they become."""
+"""Calls whose arguments or names differ in Keras 3, and their new form."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import libcst as cst
 
 @dataclass(frozen=True)
 class Change:
-    """How calls of one function or method change.
+    """Changes to calls of one function or method.
 
     Args:
         why: What the finding says.
@@ -176,7 +176,7 @@ def difference(old: cst.Call, new: cst.Call) -> str:
 
 
 def _named(number: int, argument: cst.Arg, change: Change) -> cst.Arg:
-    """Return an argument under its new name; the first stays without one, if it has none."""
+    """Return an argument under its new name; a first argument without a name stays so."""
     if argument.star:
         return argument
     if argument.keyword is None:

@@ -1,4 +1,4 @@
-"""What modules hold, read from their files: neither JAX nor Keras is loaded, which would take seconds."""
+"""Names of modules, read from tables and source files: loading JAX and Keras would take seconds."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Namespace:
         self._behind = behind or names.behind
 
     def find(self, name: str) -> Any:
-        """Return what a name stands for (a module's `__getattr__`), and keep it in the module.
+        """Return the value of a name (a module's `__getattr__`), and keep it in the module.
 
         Raises:
             AttributeError: It is not there; the message says what to write instead.

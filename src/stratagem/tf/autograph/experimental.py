@@ -1,4 +1,4 @@
-"""`tf.autograph.experimental`: marks for the rewriting of functions, of which there is none here."""
+"""`tf.autograph.experimental`: accepted marks; functions are not rewritten here."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def set_loop_options(**options: Any) -> None:
 
 
 def set_verbosity(level: int, alsologtostdout: bool = False) -> None:
-    """Accept the level: there is no rewriting to tell of."""
+    """Accept the level: functions are not rewritten."""
 
 
 __getattr__ = explaining(__name__)

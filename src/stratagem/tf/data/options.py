@@ -34,8 +34,8 @@ class Tuning:
 class Options(_Options):
     """Options of a dataset (`tf.data.Options`).
 
-    How a dataset is divided among workers counts, and `reader_processes`. What tunes TensorFlow's runtime is
-    accepted, said once, and has no effect: batches are made by NumPy.
+    The options for sharding among workers and `reader_processes` have an effect. Options that tune TensorFlow's runtime
+    are accepted and reported once, but have no effect: NumPy makes the batches.
     Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/data/Options
 
     Example:

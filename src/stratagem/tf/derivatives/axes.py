@@ -144,8 +144,8 @@ def _segment_prod(count: int, bounded: bool) -> Function:
 def segments(kind: str, count: int, *, ascending: bool = False) -> Function:
     """Return a function of (rows, the number of each row's segment) that combines the rows of each segment.
 
-    `UnsortedSegmentMax` divides evenly among those that are the greatest, and passes over NaN; `UnsortedSegmentProd`
-    tells none, one and several zeros apart.
+    `UnsortedSegmentMax` divides the derivative evenly among the greatest rows, and ignores NaN. `UnsortedSegmentProd`
+    distinguishes segments with no zero, one zero, and several zeros.
 
     Args:
         kind: "sum", "mean", "sqrt_n", "prod", "max" or "min".

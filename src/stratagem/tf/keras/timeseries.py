@@ -24,7 +24,7 @@ def timeseries_dataset_from_array(
 ) -> Dataset:
     """Return a dataset of windows of a series (`tf.keras.utils.timeseries_dataset_from_array`).
 
-    Keras 3's makes a `tf.data` dataset, on every backend. Only the positions of the windows are kept in memory.
+    Keras 3's makes a `tf.data` dataset, on every backend. Memory holds only the positions of the windows.
     Source of the semantics: https://keras.io/api/data_loading/timeseries/
 
     Args:

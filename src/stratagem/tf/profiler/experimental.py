@@ -16,7 +16,7 @@ from stratagem.tf.namespace import explaining
 
 
 class ProfilerOptions:
-    """How much is recorded (`tf.profiler.experimental.ProfilerOptions`); accepted, JAX's defaults count.
+    """Options of the profiler (`tf.profiler.experimental.ProfilerOptions`): accepted; JAX's defaults are used.
 
     Args:
         options: TensorFlow's: `host_tracer_level`, `python_tracer_level`, `device_tracer_level`, `delay_ms`.

@@ -283,7 +283,7 @@ def sequence_mask(lengths: Any, maxlen: Any = None, dtype: Any = "bool") -> Any:
 
 @operation
 def reverse_sequence(input: Any, seq_lengths: Any, seq_axis: int | None = None, batch_axis: int | None = None) -> Any:
-    """Return sequences with their first elements backwards, as many as their lengths tell (`tf.reverse_sequence`).
+    """Return sequences with their first elements reversed; `seq_lengths` says how many (`tf.reverse_sequence`).
 
     Raises:
         InputError: A length is greater than the axis, or there are not as many as sequences.

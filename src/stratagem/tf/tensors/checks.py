@@ -1,4 +1,4 @@
-"""Assertions (`tf.debugging`): on known values. In compiled functions, values are not known, and shapes are.
+"""Assertions (`tf.debugging`) on known values. In compiled functions only shapes are known.
 
 Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/debugging
 """

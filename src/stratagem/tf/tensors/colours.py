@@ -1,6 +1,6 @@
 """Colours of images (`tf.image`), of shape (height, width, channels) or (rows, height, width, channels).
 
-Whole numbers stand for 0 to 1. Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/image
+Integer images represent values from 0 to 1. Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/image
 """
 
 from __future__ import annotations

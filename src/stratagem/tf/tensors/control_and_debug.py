@@ -1,4 +1,4 @@
-"""What stands around operations: `tf.device`, `tf.name_scope`, `tf.print`, `tf.py_function`, `tf.custom_gradient`.
+"""Scopes, printing, Python functions and custom gradients: `tf.device`, `tf.name_scope`, `tf.print`, `tf.py_function`.
 
 Source of the semantics: https://www.tensorflow.org/api_docs/python/tf
 """

@@ -41,7 +41,7 @@ def bincount(
         dtype: The dtype of the result; that of the weights where there are some.
         name: No effect.
         axis: None or 0 to count all of them, -1 to count each row.
-        binary_output: Whether to tell which numbers occur, with 1 and 0.
+        binary_output: Whether to return 1 for numbers that occur and 0 for others, in place of counts.
 
     Raises:
         InputError: A number is negative.
@@ -99,7 +99,7 @@ def confusion_matrix(
 
 @operation
 def segment(data: Any, segment_ids: Any, kind: str, num_segments: Any, ascending: bool = False) -> Any:
-    """Return the "sum", "prod", "max", "min", "mean" or "sqrt_n" of the rows with each number; negative ones are none.
+    """Return the "sum", "prod", "max", "min", "mean" or "sqrt_n" of each segment's rows; negative ids have no segment.
 
     Raises:
         InputError: A number is too great, or there are not as many as rows.

@@ -1,4 +1,4 @@
-"""Tensors from nothing: `tf.constant`, `tf.zeros`, `tf.range`, `tf.one_hot`; and what is known of one: `tf.shape`.
+"""Creation of tensors (`tf.constant`, `tf.zeros`, `tf.range`, `tf.one_hot`) and facts about them (`tf.shape`).
 
 Source of the semantics: https://www.tensorflow.org/api_docs/python/tf
 """
@@ -277,8 +277,8 @@ def one_hot(
 def shape(input: Any, out_type: Any = "int32", name: str | None = None) -> Any:
     """Return a tensor's shape as a tensor, of NumPy, so that it can be used as a shape again (`tf.shape`).
 
-    Of a symbolic tensor of Keras it is a tuple, with None where the size is not known; so it is in a layer that Keras
-    calls to see what shape comes out, with symbols in place of None.
+    For a symbolic tensor of Keras it is a tuple with None for unknown sizes. In a layer that Keras calls to find its
+    output shape, it is a tuple with symbols in place of None.
 
     Example:
         >>> shape(zeros([2, 3])).numpy().tolist()
@@ -322,7 +322,7 @@ class _TensorKind(type):
 
 
 class Tensor(metaclass=_TensorKind):
-    """What `isinstance(x, tf.Tensor)` asks: arrays of JAX, traced or not, are; so are elements of datasets."""
+    """Class for `isinstance(x, tf.Tensor)`: true for arrays of JAX, traced or not, and for elements of datasets."""
 
 
 def ensure_shape(x: Any, shape: Any, name: str | None = None) -> Any:

@@ -34,7 +34,7 @@ def _drawn(seed: int | None, host: Callable[[np.random.Generator], Any], key: Dr
 
 
 def _is_known(size: Sequence[Any]) -> bool:
-    """Whether a shape is known: not while Keras asks a layer what shapes it returns for a batch of any size."""
+    """Whether a shape is known. It is not while Keras asks a layer for its output shape for a batch of any size."""
     return all(isinstance(each, int | np.integer) for each in size)
 
 
@@ -117,7 +117,7 @@ def truncated_normal(
 
 
 def drawing_key(seed: int | None, draw: Draw) -> Any:
-    """Return what a function draws with the next key of a stream; in functions of datasets as NumPy."""
+    """Return a draw with the next key of a stream; in functions of datasets as NumPy."""
     if not in_element_function():
         return draw(_next_key(seed))
     generator, lock = drawing_on_host(seed)
@@ -299,12 +299,12 @@ class Generator:
 
     @classmethod
     def from_non_deterministic_state(cls, alg: Any = None) -> Generator:
-        """Return a stream that nobody knows beforehand."""
+        """Return a stream with a random seed."""
         return cls.from_seed(int(np.random.SeedSequence().generate_state(1)[0]))
 
     @property
     def state(self) -> Any:
-        """The variable that tells where the stream is."""
+        """The variable that holds the position of the stream."""
         return self._generator.state
 
     def reset_from_seed(self, seed: int) -> None:

@@ -205,7 +205,7 @@ def floordiv(x: Any, y: Any) -> Any:
 
 @operation
 def floormod(x: Any, y: Any) -> Any:
-    """Return what x / y leaves, of the divisor's sign (`tf.math.floormod`).
+    """Return the remainder of x / y with the sign of y (`tf.math.floormod`).
 
     Raises:
         InputError: A whole number is divided by 0.
@@ -382,7 +382,7 @@ def truncatediv(x: Any, y: Any) -> Any:
 
 @operation
 def truncatemod(x: Any, y: Any) -> Any:
-    """Return what x / y without its fraction leaves, of the sign of x (`tf.truncatemod`).
+    """Return the remainder of x / y with the sign of x (`tf.truncatemod`).
 
     Raises:
         InputError: A whole number is divided by 0.
@@ -398,7 +398,7 @@ def truncatemod(x: Any, y: Any) -> Any:
 
 @operation
 def erfcinv(x: Any) -> Any:
-    """Return what `erfc` is x of (`tf.math.erfcinv`)."""
+    """Return the inverse of `erfc` (`tf.math.erfcinv`)."""
     x = jnp.asarray(tensor(x))
     return -derivatives.ndtri(0.5 * x) * jnp.asarray(np.sqrt(0.5), x.dtype)
 

@@ -63,11 +63,11 @@ def lu_matrix_inverse(lower_upper: Any, perm: Any, validate_args: bool = False) 
 
 @operation
 def matrix_rank(a: Any, tol: Any = None, validate_args: bool = False) -> Any:
-    """Return how many rows of matrices tell something new (`tf.linalg.matrix_rank`).
+    """Return the ranks of matrices (`tf.linalg.matrix_rank`).
 
     Args:
         a: The matrices.
-        tol: Singular values that are not greater count as 0; None for what their precision says.
+        tol: Singular values up to this count as 0; None for a bound from the dtype's precision.
         validate_args: No effect.
     """
     x = jnp.asarray(tensor(a))

@@ -391,7 +391,7 @@ def invert_permutation(x: Any) -> Any:
     """Return the permutation that undoes this one (`tf.math.invert_permutation`).
 
     Raises:
-        InputError: It is none.
+        InputError: It is not a permutation.
     """
     x = tensor(x)
     if not is_traced(x) and sorted(np.asarray(x).tolist()) != list(builtins.range(x.size)):

@@ -29,7 +29,7 @@ def _square(value: Any) -> jax.Array:
 
 
 def _refuse_singular(result: Any, *given: Any) -> None:
-    """Refuse a matrix that has no inverse, outside compiled functions: of finite numbers came what is none."""
+    """Refuse a singular matrix outside compiled functions: its numbers are finite, those of the result are not."""
     if any(is_traced(x) for x in (result, *given)) or np.all(np.isfinite(np.asarray(result))):
         return
     if all(np.all(np.isfinite(np.asarray(x))) for x in given):

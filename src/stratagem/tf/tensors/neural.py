@@ -257,11 +257,11 @@ lrn = local_response_normalization
 
 @operation
 def dropout(x: Any, rate: Any, noise_shape: Any = None, seed: Any = None) -> Any:
-    """Return a tensor with a part of its elements 0 and the others made greater (`tf.nn.dropout`).
+    """Return a tensor with some elements set to 0 and the others scaled up (`tf.nn.dropout`).
 
     Args:
         x: The tensor.
-        rate: Which part, from 0 to 1.
+        rate: The fraction of elements set to 0, from 0 to 1.
         noise_shape: The shape of what is drawn, broadcast to that of `x`.
         seed: See `tf.random.uniform`.
     """
@@ -355,7 +355,7 @@ def approx_max_k(
         k: How many.
         reduction_dimension: The axis.
         recall_target: What part of the k greatest is to be found.
-        reduction_input_size_override: How long the axis is taken to be; -1 for as long as it is.
+        reduction_input_size_override: The length of the axis to assume; -1 for its real length.
         aggregate_to_topk: Whether the results of parts are put together.
     """
     options = (reduction_dimension, recall_target, reduction_input_size_override, aggregate_to_topk)

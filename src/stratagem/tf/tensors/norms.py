@@ -1,4 +1,4 @@
-"""Lengths of vectors and matrices, and what is cut down to one: `tf.norm`, `tf.clip_by_global_norm`.
+"""Norms of vectors and matrices, and clipping by norm: `tf.norm`, `tf.clip_by_global_norm`.
 
 Source of the semantics: https://www.tensorflow.org/api_docs/python/tf
 """

@@ -1,4 +1,4 @@
-"""What all functions on tensors share: what a tensor is here, and which library computes.
+"""Parts that all operations share: what a tensor is, and which library computes.
 
 Two places, two libraries. A function that a dataset calls on its elements (`Dataset.map`) meets NumPy arrays of
 any shape, thousands a second: there NumPy computes, which compiles nothing. Everywhere else JAX does.
@@ -31,7 +31,7 @@ _TEXT: Final = (str, bytes)
 
 
 def on_host(*values: Any) -> bool:
-    """Whether NumPy computes: on text, and in a function that a dataset calls, where no value is JAX's."""
+    """Whether NumPy computes: for text, and in a function that a dataset calls if no value is an array of JAX."""
     if any(isinstance(value, bytes | np.ndarray) and is_text(value) for value in values):
         return True
     return in_element_function() and not any(isinstance(value, jax.Array) for value in values)
@@ -48,7 +48,7 @@ class _Library:
 
 
 tnp: Final[Any] = _Library()
-"""What computes outside functions of datasets."""
+"""The library that computes outside functions of datasets."""
 
 
 def xp(*values: Any) -> Any:

@@ -58,7 +58,7 @@ Source: tensorflow/core/kernels/image/sampling_kernels.h
 
 
 def _shares(have: int, want: int, method: str, antialias: bool) -> np.ndarray:
-    """Return what each element of an axis counts in each new one, of shape (have, want)."""
+    """Return the weight of each old element of an axis in each new one, of shape (have, want)."""
     scale = have / want
     first = np.arange(want) * scale
     if method == "area":

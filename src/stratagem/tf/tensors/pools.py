@@ -1,4 +1,4 @@
-"""What slides a window over images and keeps one number of it: `tf.nn.max_pool`, `tf.nn.dilation2d`.
+"""Windows that slide over images and keep one number each: `tf.nn.max_pool`, `tf.nn.dilation2d`.
 
 Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/nn
 """

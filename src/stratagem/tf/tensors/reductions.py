@@ -26,7 +26,7 @@ from stratagem.tf.tensors.operation import (
 
 
 def _reduce(of: str, first: int | None) -> Callable[..., Any]:
-    """Return `tf.reduce_` of NumPy's name; of no elements it is infinite, of that sign, where NumPy and JAX refuse."""
+    """Return `tf.reduce_...`; without elements it is infinite, with the sign of `first`, where NumPy and JAX refuse."""
 
     def function(input_tensor: Any, axis: Any = None, keepdims: bool = False) -> Any:
         x = tensor(input_tensor)
@@ -78,7 +78,7 @@ reduce_any = _of_truths("any")
 
 @operation
 def reduce_mean(input_tensor: Any, axis: Any = None, keepdims: bool = False) -> Any:
-    """Return the mean of a tensor's elements (`tf.math.reduce_mean`): of whole numbers a whole number, as there.
+    """Return the mean of a tensor's elements (`tf.math.reduce_mean`); for integers it is an integer.
 
     Args:
         input_tensor: The tensor.
@@ -101,7 +101,7 @@ def reduce_variance(input_tensor: Any, axis: Any = None, keepdims: bool = False)
     """Return the variance, over all the elements and not one less (`tf.math.reduce_variance`).
 
     Raises:
-        InputError: Of whole numbers.
+        InputError: The tensor holds integers.
     """
     x = tensor(input_tensor)
     if np.issubdtype(x.dtype, np.integer):
@@ -156,7 +156,7 @@ def zero_fraction(value: Any) -> Any:
 
 
 def _place_of(x: Any, axis: Any, most: bool, kind: Any) -> Any:
-    """Return where the greatest or the least element stands; NaN is neither."""
+    """Return the index of the greatest or the least element; NaN is ignored."""
     axis, numpy = 0 if axis is None else int(axis), xp(x)
     if not -x.ndim <= axis < max(x.ndim, 1) or not x.shape[axis]:
         raise InputError(
@@ -171,7 +171,7 @@ def _place_of(x: Any, axis: Any, most: bool, kind: Any) -> Any:
 
 @operation
 def argmax(input: Any, axis: Any = None, output_type: Any = "int64") -> Any:
-    """Return where along an axis the greatest element stands, the first of equal ones (`tf.math.argmax`).
+    """Return the index of the greatest element along an axis, the first of equal ones (`tf.math.argmax`).
 
     Args:
         input: The tensor. NaN is passed over.
@@ -190,12 +190,12 @@ def argmax(input: Any, axis: Any = None, output_type: Any = "int64") -> Any:
 
 @operation
 def argmin(input: Any, axis: Any = None, output_type: Any = "int64") -> Any:
-    """Return where along an axis the least element stands, the first of equal ones (`tf.math.argmin`)."""
+    """Return the index of the least element along an axis, the first of equal ones (`tf.math.argmin`)."""
     return _place_of(tensor(input), axis, False, output_type)
 
 
 def _cumulative(x: Any, axis: Any, exclusive: bool, reverse: bool, on_numpy: Callable[..., Any], neutral: float) -> Any:
-    """Return what NumPy makes of elements up to each, in functions of datasets."""
+    """Return cumulative values along an axis by NumPy, in functions of datasets."""
     axis = int(axis)
     x = np.flip(x, axis) if reverse else x
     if exclusive:

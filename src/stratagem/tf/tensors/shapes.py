@@ -41,12 +41,12 @@ class TensorShape(tuple):
 
     @property
     def rank(self) -> int:
-        """How many axes there are."""
+        """The number of axes."""
         return len(self)
 
     @property
     def ndims(self) -> int:
-        """How many axes there are."""
+        """The number of axes."""
         return len(self)
 
     @property
@@ -91,7 +91,7 @@ class TensorShape(tuple):
         self.assert_is_compatible_with([None] * rank)
 
     def merge_with(self, other: Any) -> TensorShape:
-        """Return what is known of a tensor that has both shapes."""
+        """Return the sizes that either shape knows of a tensor that has both."""
         self.assert_is_compatible_with(other)
         return TensorShape([b if a is None else a for a, b in zip(self, TensorShape(other), strict=True)])
 

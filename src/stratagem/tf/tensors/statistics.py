@@ -1,4 +1,4 @@
-"""Means and variances of batches, and what is made of them: `tf.nn.moments`, `tf.nn.batch_normalization`.
+"""Means and variances of batches, and normalization by them: `tf.nn.moments`, `tf.nn.batch_normalization`.
 
 Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/nn
 """
