@@ -284,6 +284,21 @@ def central_crop(image: Any, central_fraction: Any) -> Any:
     return x[..., top : x.shape[-3] - top, left : x.shape[-2] - left, :]
 
 
+def _wanted(x: Any, size: Any) -> tuple[int, ...]:
+    """Return the size of a part along each axis; -1 takes the whole axis.
+
+    Raises:
+        InputError: The tensor is smaller.
+    """
+    wanted = tuple(have if want == -1 else want for have, want in zip(x.shape, integers(size), strict=True))
+    if any(have < want for have, want in zip(x.shape, wanted, strict=True)):
+        raise InputError(
+            f"random_crop was asked for {wanted} of a tensor of shape {tuple(x.shape)}.",
+            "Resize or pad the image first.",
+        )
+    return wanted
+
+
 def _random_place(x: Any, size: tuple[int, ...], draws: Callable[[int, int], Any]) -> Any:
     starts = [draws(i, have - want + 1) for i, (have, want) in enumerate(zip(x.shape, size, strict=True))]
     if on_host(x):
@@ -304,13 +319,7 @@ def random_crop(value: Any, size: Any, seed: int | None = None) -> Any:
         InputError: The tensor is smaller.
     """
     x = tensor(value)
-    wanted = tuple(have if want == -1 else want for have, want in zip(x.shape, integers(size), strict=True))
-    if any(have < want for have, want in zip(x.shape, wanted, strict=True)):
-        raise InputError(
-            f"random_crop was asked for {wanted} of a tensor of shape {tuple(x.shape)}.",
-            "Resize or pad the image first.",
-        )
-    return _random_place(x, wanted, lambda _, places: uniform([], 0, places, "int32", seed=seed))
+    return _random_place(x, _wanted(x, size), lambda _, places: uniform([], 0, places, "int32", seed=seed))
 
 
 @operation
@@ -318,8 +327,9 @@ def stateless_random_crop(value: Any, size: Any, seed: Any) -> Any:
     """Return a part of a tensor that a seed of two numbers chooses (`tf.image.stateless_random_crop`)."""
     x = tensor(value)
     first, second = np.asarray(seed).tolist()
-    wanted = tuple(have if want == -1 else want for have, want in zip(x.shape, integers(size), strict=True))
-    return _random_place(x, wanted, lambda i, places: stateless_uniform([], [first + i, second], 0, places, "int32"))
+    return _random_place(
+        x, _wanted(x, size), lambda i, places: stateless_uniform([], [first + i, second], 0, places, "int32")
+    )
 
 
 @operation
