@@ -160,3 +160,20 @@ def test_modules_without_a_file_are_reloaded() -> None:
     module = importlib.import_module("stratagem.tf.keras.losses")
     assert importlib.reload(module) is module
     assert module.Reduction.SUM == "sum"
+
+
+@pytest.mark.parametrize(
+    "home",
+    [
+        "stratagem.tf.keras.layers.synchronized:SyncBatchNormalization",
+        "stratagem.tf.tensors.arranging:reshape",
+        "stratagem.tf.tensors.elementwise:log",
+        "stratagem.tf.tensors.neural:elu",
+        "stratagem.tf.tensors.pictures:resize",
+        "stratagem.tf.tensors.reductions:reduce_sum",
+    ],
+)
+def test_saved_models_name_homes_that_stay(home: str) -> None:
+    module, _, name = home.partition(":")
+    found = getattr(importlib.import_module(module), name)
+    assert (found.__module__, found.__qualname__) == (module, name)

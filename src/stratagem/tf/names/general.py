@@ -64,7 +64,8 @@ GENERAL: Final[dict[str, dict[str, str]]] = {
         """,
     },
     # Functions are not rewritten here; what marks them is accepted.
-    "autograph": {"": "experimental", ".autograph.experimental": "set_verbosity"},
+    "autograph": {".autograph_marks": "set_verbosity"},
+    "autograph.experimental": {".autograph_marks": "do_not_convert set_loop_options set_verbosity"},
     # Whole numbers, bit by bit.
     "bitwise": {".tensors.elementwise": "bitwise_and bitwise_or bitwise_xor invert left_shift right_shift"},
     # Text as bytes and back, and `v1`, as far as Estimator programs use it.
@@ -77,7 +78,6 @@ GENERAL: Final[dict[str, dict[str, str]]] = {
     },
     # Which devices there are and which are used; switches of TensorFlow's runtime.
     "config": {
-        "": "optimizer threading",
         ".config.devices": """
             LogicalDevice LogicalDeviceConfiguration PhysicalDevice get_logical_device_configuration
             get_visible_devices list_logical_devices list_physical_devices set_logical_device_configuration
@@ -105,6 +105,15 @@ GENERAL: Final[dict[str, dict[str, str]]] = {
             disable_mlir_bridge enable_mlir_bridge enable_op_determinism enable_tensor_float_32_execution
             get_device_policy get_synchronous_execution set_device_policy set_synchronous_execution
             tensor_float_32_execution_enabled
+        """,
+    },
+    "config.optimizer": {
+        ".config.runtime": "get_experimental_options get_jit set_experimental_options set_jit",
+    },
+    "config.threading": {
+        ".config.runtime": """
+            get_inter_op_parallelism_threads get_intra_op_parallelism_threads set_inter_op_parallelism_threads
+            set_intra_op_parallelism_threads
         """,
     },
     # The datasets of `stratagem.data`.
@@ -146,7 +155,7 @@ GENERAL: Final[dict[str, dict[str, str]]] = {
     # Who is in the cluster.
     "distribute.cluster_resolver": {
         "stratagem.cluster_resolver": "*",
-        ".distribute.tpu": "TPUClusterResolver",
+        ".tpu_system": "TPUClusterResolver",
     },
     # Asynchronous work on a cluster with parameter servers.
     "distribute.coordinator": {"stratagem.coordinator": "*"},
@@ -276,7 +285,8 @@ GENERAL: Final[dict[str, dict[str, str]]] = {
         ".tensors.reductions": "zero_fraction",
     },
     # The profiler of JAX, whose traces TensorBoard shows.
-    "profiler": {"": "experimental"},
+    "profiler": {},
+    "profiler.experimental": {".profiling": "Profile ProfilerOptions Trace start stop"},
     "random": {
         ".tensors.draws": """
             Generator categorical fold_in=stateless_fold_in gamma get_global_generator normal poisson
@@ -305,7 +315,7 @@ GENERAL: Final[dict[str, dict[str, str]]] = {
     # As far as programs call it before `TPUStrategy`.
     "tpu": {},
     # What starts TPUs in TensorFlow.
-    "tpu.experimental": {".distribute.tpu": "initialize_tpu_system shutdown_tpu_system"},
+    "tpu.experimental": {".tpu_system": "initialize_tpu_system shutdown_tpu_system"},
     # Checkpoints, the cluster's description, examples.
     "train": {
         "stratagem.train": "*",

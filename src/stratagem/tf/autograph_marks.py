@@ -1,11 +1,9 @@
-"""`tf.autograph.experimental`: accepted marks; functions are not rewritten here."""
+"""Marks of `tf.autograph.experimental`: they are accepted, and functions are not rewritten."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from stratagem.tf.namespace import explaining
 
 
 def do_not_convert(func: Callable[..., Any] | None = None) -> Any:
@@ -27,6 +25,3 @@ def set_loop_options(**options: Any) -> None:
 
 def set_verbosity(level: int, alsologtostdout: bool = False) -> None:
     """Accept the level: functions are not rewritten."""
-
-
-__getattr__ = explaining(__name__)

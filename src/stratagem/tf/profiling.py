@@ -12,8 +12,6 @@ from typing import Any
 
 import jax
 
-from stratagem.tf.namespace import explaining
-
 
 class ProfilerOptions:
     """Options of the profiler (`tf.profiler.experimental.ProfilerOptions`): accepted; JAX's defaults are used.
@@ -79,6 +77,3 @@ def Trace(name: str, **metadata: Any) -> Any:
     if "step_num" in metadata:
         return jax.profiler.StepTraceAnnotation(name, **metadata)
     return jax.profiler.TraceAnnotation(name, **metadata)
-
-
-__getattr__ = explaining(__name__)

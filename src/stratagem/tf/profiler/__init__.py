@@ -1,7 +1,0 @@
-"""`tf.profiler`: the profiler of JAX, whose traces TensorBoard shows."""
-
-from __future__ import annotations
-
-from stratagem.tf.namespace import lazy
-
-__getattr__, __dir__ = lazy(__name__)
