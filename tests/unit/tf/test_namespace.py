@@ -16,6 +16,7 @@ import pytest
 
 import stratagem
 import stratagem.tf as tf
+from stratagem.tf.namespace import Modules
 
 PACKAGE = Path(stratagem.__file__).parent
 
@@ -177,3 +178,16 @@ def test_saved_models_name_homes_that_stay(home: str) -> None:
     module, _, name = home.partition(":")
     found = getattr(importlib.import_module(module), name)
     assert (found.__module__, found.__qualname__) == (module, name)
+
+
+def test_a_folder_of_files_for_type_checkers_is_no_package(tmp_path: Path) -> None:
+    (tmp_path / "optimizers").mkdir()
+    (tmp_path / "optimizers" / "__init__.pyi").touch()
+    spec = Modules().find_spec("stratagem.tf.keras.optimizers", [str(tmp_path)])
+    assert spec is not None
+    assert (spec.loader is not None, spec.submodule_search_locations) == (True, [])
+    (tmp_path / "optimizers" / "__init__.py").touch()
+    importlib.invalidate_caches()
+    file = Modules().find_spec("stratagem.tf.keras.optimizers", [str(tmp_path)])
+    assert file is not None
+    assert file.origin == str(tmp_path / "optimizers" / "__init__.py")

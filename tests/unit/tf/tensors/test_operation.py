@@ -24,10 +24,11 @@ def twice(x: Any, factor: Any = 2.0) -> Any:
 
 
 def test_an_operation_takes_a_name() -> None:
-    assert twice(3.0, name="product") == twice(3.0, 2.0, "product") == 6.0
+    as_programs_see_it: Any = twice
+    assert as_programs_see_it(3.0, name="product") == as_programs_see_it(3.0, 2.0, "product") == 6.0
     assert list(inspect.signature(twice).parameters) == ["x", "factor", "name"]
     with pytest.raises(TypeError, match="4 were given"):
-        twice(3.0, 2.0, "product", "more")
+        as_programs_see_it(3.0, 2.0, "product", "more")
 
 
 @pytest.mark.parametrize("namespace", NAMESPACES)
