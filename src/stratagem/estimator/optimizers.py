@@ -56,16 +56,13 @@ class _OldOptimizer(keras.optimizers.Optimizer):
 
 def _rate(learning_rate: Any) -> Any:
     """Return what Keras takes as a learning rate."""
-    if rates.is_of_step(learning_rate):
-        return learning_rate
-    if callable(learning_rate):
+    if rates.is_of_step(learning_rate) or callable(learning_rate):
         return learning_rate
     try:
         return float(learning_rate)
     except (TypeError, ValueError):
         raise InputError(
             f"learning_rate is {learning_rate!r}.",
-            "Steps could not be scaled with it.",
             "Write a number, a tensor or variable, or a schedule of keras.optimizers.schedules.",
         ) from None
 

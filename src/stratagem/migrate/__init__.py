@@ -1,1 +1,1 @@
-"""`stratagem migrate`: what becomes of a program of TensorFlow, and its new text."""
+"""`stratagem migrate`: findings about a program of TensorFlow, and its new text."""

@@ -1,4 +1,4 @@
-"""Calls whose arguments, or names, are not those of Keras 3: what they become."""
+"""Calls whose arguments or names differ in Keras 3, and their new form."""
 
 from __future__ import annotations
 
@@ -12,32 +12,31 @@ import libcst as cst
 
 @dataclass(frozen=True)
 class Change:
-    """How calls of one function or method change.
+    """Changes to calls of one function or method.
 
     Args:
         why: What the finding says.
         method: The new name of a method; empty where it stays.
-        positional: What arguments given by position are called, where they must be named because their order differs.
+        positional: The names of arguments given by position, if they must be named because their order differs.
         renamed: New names of arguments.
         dropped: Arguments that are gone, and that nothing depends on.
     """
 
     why: str
     method: str = ""
-    positional: Sequence[str] = ()
+    positional: str = ""
     renamed: Mapping[str, str] = field(default_factory=dict)
     dropped: Sequence[str] = ()
 
 
-_OF_GENERATOR: Final = (
-    "generator",
-    "steps",
-    "callbacks",
-    "max_queue_size",
-    "workers",
-    "use_multiprocessing",
-    "verbose",
-)
+_OF_GENERATOR: Final = "generator steps callbacks max_queue_size workers use_multiprocessing verbose"
+"""The arguments of `evaluate_generator` and `predict_generator` by position."""
+
+_OF_FIT_GENERATOR: Final = """
+    generator steps_per_epoch epochs verbose callbacks validation_data validation_steps validation_freq class_weight
+    max_queue_size workers use_multiprocessing shuffle initial_epoch
+"""
+"""The arguments of `fit_generator` by position."""
 
 METHODS: Final = {
     "compile": Change(
@@ -46,25 +45,7 @@ METHODS: Final = {
     "evaluate_generator": Change("`evaluate` takes generators.", "evaluate", _OF_GENERATOR, {"generator": "x"}),
     "fit": Change("Keras 3 has another name for it.", renamed={"nb_epoch": "epochs"}),
     "fit_generator": Change(
-        "`fit` takes generators.",
-        "fit",
-        (
-            "generator",
-            "steps_per_epoch",
-            "epochs",
-            "verbose",
-            "callbacks",
-            "validation_data",
-            "validation_steps",
-            "validation_freq",
-            "class_weight",
-            "max_queue_size",
-            "workers",
-            "use_multiprocessing",
-            "shuffle",
-            "initial_epoch",
-        ),
-        {"generator": "x", "nb_epoch": "epochs"},
+        "`fit` takes generators.", "fit", _OF_FIT_GENERATOR, {"generator": "x", "nb_epoch": "epochs"}
     ),
     "predict_generator": Change("`predict` takes generators.", "predict", _OF_GENERATOR, {"generator": "x"}),
 }
@@ -176,13 +157,14 @@ def difference(old: cst.Call, new: cst.Call) -> str:
 
 
 def _named(number: int, argument: cst.Arg, change: Change) -> cst.Arg:
-    """Return an argument under its new name; the first stays without one, if it has none."""
+    """Return an argument under its new name; a first argument without a name stays so."""
     if argument.star:
         return argument
     if argument.keyword is None:
-        if number == 0 or number >= len(change.positional):
+        names = change.positional.split()
+        if number == 0 or number >= len(names):
             return argument
-        name = change.positional[number]
+        name = names[number]
         no_space = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
         return argument.with_changes(keyword=cst.Name(change.renamed.get(name, name)), equal=no_space)
     new = change.renamed.get(argument.keyword.value)

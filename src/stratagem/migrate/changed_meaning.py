@@ -1,4 +1,4 @@
-"""Names that are there and mean something else than in TensorFlow (docs/migrating.md, "What means something else")."""
+"""Names with another meaning than in TensorFlow (docs/migrating.md, "What means something else")."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ ARGUMENTS: Final = {
 """The same for arguments of a call, where they are there and not None or False; `.name` is a method of any object."""
 
 FOLDER: Final = _SAVED
-"""What `model.save` of a path without an ending means."""
+"""The meaning of `model.save` with a path without an ending."""
 
 OTHER_PACKAGES: Final = {
     "official": "The TensorFlow Model Garden needs TensorFlow.",

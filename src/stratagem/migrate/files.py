@@ -24,7 +24,7 @@ _SUFFIXES: Final = (".py", ".ipynb")
 
 @dataclass(frozen=True)
 class Migrated:
-    """A file, and what became of it.
+    """A file and the result of migrating it.
 
     Args:
         path: Where it is.
@@ -53,7 +53,7 @@ class Migrated:
 
 
 def programs_in(paths: tuple[Path, ...]) -> Iterator[Path]:
-    """Yield the Python files and notebooks that paths name, those of folders in order.
+    """Yield the Python files and notebooks that paths name; folders are read in alphabetical order.
 
     Hidden folders and virtual environments are left out.
 
@@ -71,7 +71,7 @@ def programs_in(paths: tuple[Path, ...]) -> Iterator[Path]:
 
 
 def migrate_file(path: Path) -> Migrated:
-    """Return what becomes of a file; it is not written.
+    """Return the result of migrating a file, without writing it.
 
     Args:
         path: A Python file, or a notebook (`.ipynb`).
@@ -108,7 +108,7 @@ def _migrate_notebook(path: Path, text: str) -> tuple[str, tuple[Located, ...]]:
 
 
 def _migrate(text: str) -> Program:
-    """Return what becomes of a program.
+    """Return the result of migrating a program.
 
     Raises:
         InputError: It is not Python, or what became of it is not.
@@ -117,9 +117,7 @@ def _migrate(text: str) -> Program:
         program = migrate(text)
     except cst.ParserSyntaxError as error:
         raise InputError(
-            f"Line {error.raw_line} is not Python{_reason(text)}.",
-            "What the program does cannot be read.",
-            "Correct it, or run 2to3 on a program of Python 2.",
+            f"Line {error.raw_line} is not Python{_reason(text)}.", "Correct it, or run 2to3 on a program of Python 2."
         ) from error
     if program.text != text:
         try:
@@ -134,7 +132,7 @@ def _migrate(text: str) -> Program:
 
 
 def _reason(text: str) -> str:
-    """Return what Python itself says of a program that is none; nothing where it is only newer than this Python."""
+    """Return Python's own syntax error of a program; nothing if this Python can parse it."""
     try:
         ast.parse(text)
     except (SyntaxError, ValueError) as error:
@@ -149,9 +147,7 @@ def _read(path: Path) -> tuple[str, str]:
         encoding = "utf-8" if path.suffix == ".ipynb" else tokenize.detect_encoding(io.BytesIO(data).readline)[0]
         return data.decode(encoding), encoding
     except OSError as error:
-        raise InputError(
-            f"It cannot be read: {error.strerror}.", "Nothing is known of it.", "Name a file that can be read."
-        ) from error
+        raise InputError(f"It cannot be read: {error.strerror}.", "Name a file that can be read.") from error
     except (SyntaxError, UnicodeDecodeError) as error:
         raise InputError(
             f"Its encoding is not what it says, or not UTF-8: {error}.",

@@ -1,4 +1,4 @@
-"""What is said about a program: findings, each of one kind, with the places that it is about."""
+"""Findings about a program: each has a kind, a text, and the places it is about."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Kind(enum.Enum):
-    """What becomes of the code that a finding is about; in the order of the report."""
+    """Kinds of findings, in the order of the report."""
 
     MISSING = "missing"
     """The program would stop there."""
@@ -23,7 +23,7 @@ class Kind(enum.Enum):
 
 
 class Place(NamedTuple):
-    """Where something stands: line and column, counted from 1."""
+    """Position in a file: line and column, counted from 1."""
 
     line: int
     column: int

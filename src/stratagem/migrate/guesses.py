@@ -1,4 +1,4 @@
-"""What an expression is, guessed from how the program made it."""
+"""Guesses what an expression is (a dataset, a model) from how the program made it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DATASETS: Final = {
     "tf.keras.utils.image_dataset_from_directory",
     "tf.keras.utils.text_dataset_from_directory",
 }
-"""What returns a dataset, beside the methods of `tf.data.Dataset`."""
+"""Functions and classes that return a dataset, beside the methods of `tf.data.Dataset`."""
 
 _RETURN_OTHERS: Final = {"reduce", "cardinality", "as_numpy_iterator", "save", "get_single_element"}
 """Methods of a dataset that return something else."""

@@ -83,7 +83,7 @@ def named_import(node: cst.ImportFrom, names: Sequence[str]) -> cst.ImportFrom:
 
 
 def _common_module(node: cst.ImportFrom) -> str | None:
-    """Return the module that holds all imported names now, None if there is none."""
+    """Return the one module that holds all imported names now; None if there is no such module."""
     if node.module is None or isinstance(node.names, cst.ImportStar):
         return None
     names = (canonical(f"{dotted(node.module)}.{dotted(alias.name)}") for alias in node.names)

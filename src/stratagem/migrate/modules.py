@@ -1,4 +1,4 @@
-"""What modules hold, read from their files: neither JAX nor Keras is loaded, which would take seconds."""
+"""Names of modules, read from tables and source files: loading JAX and Keras would take seconds."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-_TABLES: Final = "stratagem.tf"
-"""The package whose modules find their names in tables."""
+from stratagem.tf.names import has_table, names_of
 
 
 class Presence(enum.Enum):
@@ -75,8 +74,11 @@ def public_names(module: str) -> set[str]:
 
 
 def constant(module: str, name: str) -> Any:
-    """Return what a module of Stratagem calls a name, a table or the like; None if it has no such constant."""
-    return _constants(module).get(name)
+    """Return a constant of a module that is written as a literal; None if the module has no such constant."""
+    content = read(module)
+    statement = None if content is None else content.defined.get(name)
+    value = statement.value if isinstance(statement, ast.Assign | ast.AnnAssign) else None
+    return None if value is None else ast.literal_eval(value)
 
 
 @functools.cache
@@ -130,55 +132,20 @@ _PLAIN_BASES: Final = {"enum.Enum", "Enum", "enum.StrEnum", "StrEnum", "enum.Int
 
 @functools.cache
 def read(module: str) -> Module | None:
-    """Return the names of a module, None where it has no file."""
+    """Return the names of a module, None where it has neither a table nor a file."""
+    table = names_of(module) if has_table(module) else None
     file = _file(module)
-    if file is None or file.suffix != ".py":
+    if table is None and (file is None or file.suffix != ".py"):
         return None
-    tree = ast.parse(file.read_bytes())
+    body = [] if file is None else ast.parse(file.read_bytes()).body
     imported: dict[str, str] = {}
     behind: list[str] = []
-    for statement in _flat(tree.body):
-        _add_imports(statement, module, file.name == "__init__.py", imported, behind)
-    table, others = _table(module, tree.body) if module.startswith(_TABLES) else ({}, [])
-    return Module(imported | table, _bound(tree.body), (*behind, *others))
-
-
-def _table(module: str, body: Iterable[ast.stmt]) -> tuple[dict[str, str], list[str]]:
-    """Return what a module hands to `lazy`: its table, and the module behind it.
-
-    The module itself is not loaded: some load Keras.
-    """
-    for statement in body:
-        match statement:
-            case ast.Assign(value=ast.Call(func=ast.Name(id="lazy"), args=[_, table], keywords=keywords)):
-                behind = [ast.literal_eval(keyword.value) for keyword in keywords if keyword.arg == "behind"]
-                return _evaluated(table, _constants(module)), behind
-    return {}, []
-
-
-@functools.cache
-def _constants(module: str) -> dict[str, Any]:
-    """Return the constants of a module that expressions of constants make; tables are such."""
-    file = _file(module)
-    constants: dict[str, Any] = {}
-    for statement in [] if file is None else ast.parse(file.read_bytes()).body:
-        match statement:
-            case ast.ImportFrom(module=str(other), names=aliases) if other.startswith(f"{_TABLES}."):
-                found = _constants(other)
-                constants |= {a.asname or a.name: found[a.name] for a in aliases if a.name in found}
-            case (
-                ast.Assign(targets=[ast.Name(id=name)], value=value)
-                | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
-            ):
-                try:
-                    constants[name] = _evaluated(value, constants)
-                except NameError:  # made by a function
-                    continue
-    return constants
-
-
-def _evaluated(expression: ast.expr, constants: dict[str, Any]) -> Any:
-    return eval(compile(ast.Expression(expression), "table", "eval"), dict(constants))
+    for statement in _flat(body):
+        _add_imports(statement, module, file is not None and file.name == "__init__.py", imported, behind)
+    if table is not None:
+        imported |= table.homes
+        behind += [table.behind] if table.behind is not None else []
+    return Module(imported, _bound(body), tuple(behind))
 
 
 def _flat(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:

@@ -30,7 +30,7 @@ _MOVED: Final = {
     "tf.zeros_initializer": "tf.keras.initializers.Zeros",
     "tf": "tf.compat.v1",
 }
-"""Where the names of a module are to be found, should they not be there; the last: names of TensorFlow 1."""
+"""Modules to search for names that a module lacks; the last is for names of TensorFlow 1."""
 
 _INNER: Final = re.compile(
     r"(tf\.keras\.(?:callbacks|layers|losses|metrics|models|optimizers|utils))\.[a-z_]\w*(\.\w+)"

@@ -81,7 +81,6 @@ def read(text: str) -> Notebook:
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(
             f"This is not a notebook of format 4: {error!r}.",
-            "Its cells cannot be found.",
             "Open it with Jupyter and save it, or export it as a Python file.",
         ) from error
     codes, unread = [], []
@@ -95,7 +94,7 @@ def read(text: str) -> Notebook:
 
 
 def _code(source: str) -> str | None:
-    """Return the Python of a cell, None if it is none."""
+    """Return the Python code of a cell; None if the cell is not Python."""
     if source.lstrip().startswith("%%") and not _OF_PYTHON.match(source.lstrip()):
         return _all_hidden(source)  # another language
     for code in (source, "\n".join(_without_magics(source.split("\n")))):
@@ -108,7 +107,7 @@ def _code(source: str) -> str | None:
 
 
 def _without_magics(lines: list[str]) -> Iterator[str]:
-    """Yield lines, those for IPython (and what continues them) hidden."""
+    """Yield lines, with lines for IPython and their continuations hidden in comments."""
     continues = False
     for line in lines:
         is_magic = continues or _MAGIC.match(line) is not None

@@ -1,4 +1,4 @@
-"""One program of TensorFlow: what is to be known of it, and its new text."""
+"""Migration of one program of TensorFlow: findings and the new text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stratagem.migrate.reader import Edit, Reader
 
 @dataclass(frozen=True)
 class Program:
-    """What became of a program.
+    """The result of migrating a program.
 
     Args:
         findings: What is to be known, by kind, and within a kind in the order of the text.
@@ -25,7 +25,7 @@ class Program:
 
 
 def migrate(text: str) -> Program:
-    r"""Return what is to be known of a program of TensorFlow, and its text for `stratagem.tf`.
+    r"""Return the findings about a program of TensorFlow, and its text for `stratagem.tf`.
 
     A program that does not import TensorFlow stays as it is.
 

@@ -1,4 +1,4 @@
-"""Reads a program from its first line to its last, and notes what is to be known and to be changed."""
+"""Reader of a program: collects findings and edits from its first line to its last."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def report(located: Iterable[Located], *, is_written: bool = False) -> str:
 
 
 def difference(path: str, old: str, new: str) -> str:
-    r"""Return what changes in a file, as a unified diff.
+    r"""Return the changes of a file as a unified diff.
 
     Example:
         >>> click.echo(difference("a.py", "import tensorflow as tf\n", "import stratagem.tf as tf\n"), nl=False)
@@ -96,7 +96,7 @@ def _entry(what: str, text: str, places: list[str]) -> Iterator[str]:
 
 
 def _names(entries: list[tuple[str, str, list[str]]]) -> list[str]:
-    """Return what works: a name and its lines, many in a row."""
+    """Return names that work, each with its lines, several in a row."""
     shown = [f"{what} ({_lines(places)})" for what, _, places in entries]
     return _wrapped(", ".join(shown), 2)
 

@@ -1,4 +1,4 @@
-"""Which full name an expression stands for: imports and simple assignments, by Python's rules of scope."""
+"""Full names of expressions: imports and simple assignments, followed by Python's rules of scope."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 import libcst as cst
 
 Binding = str | cst.BaseExpression | None
-"""What a name is bound to: a full name (by an import), an expression, or something else."""
+"""The binding of a name: a full name (by an import), an expression, or something else."""
 
 _SCOPES: Final = (cst.FunctionDef, cst.ClassDef, cst.Lambda)
 
@@ -46,7 +46,7 @@ class Scope:
         return bindings[0] if len(bindings) == 1 and isinstance(bindings[0], cst.BaseExpression) else None
 
     def full_names(self, expression: cst.BaseExpression) -> tuple[str, ...]:
-        """Return what an expression may stand for: full names of imported things, in the order of the imports.
+        """Return the full names that an expression may stand for, in the order of the imports.
 
         Two imports of one name (`try: import a as x` and `except: import b as x`) give two.
         """

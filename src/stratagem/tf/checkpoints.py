@@ -35,9 +35,7 @@ class CheckpointReader:
         if os.path.isdir(name):
             found = latest_checkpoint(name)
             if found is None:
-                raise CheckpointError(
-                    f"The folder {name!r} has no checkpoint.", "There is nothing to read.", "Name another folder."
-                )
+                raise CheckpointError(f"The folder {name!r} has no checkpoint.", "Name another folder.")
             name = found
         name = storage.path_of(name)
         self._arrays = storage.decode(storage.read(name), name).arrays
@@ -63,7 +61,6 @@ class CheckpointReader:
         if name not in self._arrays:
             raise CheckpointError(
                 f"The checkpoint has no value {name!r}; it has {', '.join(sorted(self._arrays))}.",
-                "There is nothing to return.",
                 "Use one of these names; they follow the program's own attributes, as in TensorFlow 2.",
             )
         return self._arrays[name]

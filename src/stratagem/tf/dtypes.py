@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 
 from stratagem.core.errors import explain
-from stratagem.tf.namespace import lazy
+from stratagem.tf.namespace import explaining
 
 
 class DType(str):
@@ -36,32 +36,32 @@ class DType(str):
 
     @property
     def is_integer(self) -> builtins.bool:
-        """Whether it counts."""
+        """Whether it is an integer dtype."""
         return self != "string" and np.issubdtype(self.as_numpy_dtype, np.integer)
 
     @property
     def is_floating(self) -> builtins.bool:
-        """Whether it measures, `bfloat16` among them."""
+        """Whether it is a floating-point dtype, including `bfloat16`."""
         return str(self) in _NUMPY or (self != "string" and np.issubdtype(self.as_numpy_dtype, np.floating))
 
     @property
     def is_complex(self) -> builtins.bool:
-        """Whether its numbers have an imaginary part."""
+        """Whether it is a complex dtype."""
         return str(self) in ("complex64", "complex128")
 
     @property
     def is_bool(self) -> builtins.bool:
-        """Whether it tells true from false."""
+        """Whether it is the boolean dtype."""
         return str(self) == "bool"
 
     @property
     def is_unsigned(self) -> builtins.bool:
-        """Whether it counts from zero."""
+        """Whether it is an unsigned integer dtype."""
         return self.is_integer and str(self).startswith("u")
 
     @property
     def is_numpy_compatible(self) -> builtins.bool:
-        """Whether NumPy has it: always."""
+        """Always True."""
         return True
 
     @property
@@ -91,7 +91,7 @@ class DType(str):
 
     @property
     def limits(self) -> tuple[Any, Any]:
-        """The least and the greatest number that images use: 0 and 1 for floating ones."""
+        """The range of pixel values: 0 and 1 for floating-point images."""
         return (0, 1) if self.is_floating else (0, self.max)
 
     def _bounds(self) -> Any:
@@ -100,7 +100,7 @@ class DType(str):
         return ml_dtypes.finfo(self.as_numpy_dtype)
 
     def is_compatible_with(self, other: Any) -> builtins.bool:
-        """Whether a value of the other dtype can stand where this one is asked for."""
+        """Whether a value of the other dtype can be used as this one."""
         return self == as_dtype(other)
 
     def __repr__(self) -> str:
@@ -110,7 +110,7 @@ class DType(str):
 _NUMPY: Final = {
     name: getattr(ml_dtypes, name) for name in ("bfloat16", "float8_e4m3fn", "float8_e5m2", "int4", "uint4")
 }
-"""What NumPy has no name for."""
+"""Dtypes that NumPy has no name for."""
 
 _NAMES: Final = {"half": "float16", "double": "float64", "float": "float32", "int": "int32", "str": "string"}
 """Other ways to write a dtype, Python's types among them."""
@@ -142,7 +142,7 @@ def as_dtype(type_value: Any) -> DType:
         type_value: A `DType`, a NumPy or JAX dtype, a name, or one of Python's types.
 
     Raises:
-        TypeError: It names none.
+        TypeError: It names no dtype.
 
     Example:
         >>> as_dtype(np.float32), as_dtype("int64"), as_dtype(float)
@@ -159,9 +159,7 @@ def as_dtype(type_value: Any) -> DType:
     if name not in _KNOWN:
         raise TypeError(
             explain(
-                f"{type_value!r} is no dtype.",
-                "The values could not be stored.",
-                "Write tf.float32, tf.int32, tf.string or another name of tf.dtypes.",
+                f"{type_value!r} is no dtype.", "Write tf.float32, tf.int32, tf.string or another name of tf.dtypes."
             )
         )
     return DType(name)
@@ -177,4 +175,4 @@ def _of_numpy(type_value: Any) -> str:
 
 _KNOWN: Final = frozenset({str(value) for value in globals().values() if isinstance(value, DType)} | set(_NUMPY))
 
-__getattr__, _ = lazy(__name__, {name: f"stratagem.tf:{name}" for name in ("cast", "complex", "saturate_cast")})
+__getattr__ = explaining(__name__)

@@ -1,4 +1,4 @@
-"""The error for names of TensorFlow that are not here: it says what to write in their place."""
+"""Errors for names of TensorFlow that `stratagem.tf` does not have: they say what to write instead."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ DEFAULT: Final = "See docs/tensorflow.md for what there is."
 
 _SURELY: Final = 0.91
 _PERHAPS: Final = 0.75
-"""How alike two names are, from 0 to 1, that one is taken for the other."""
+"""Similarity, from 0 to 1, above which one name is taken for a misspelling of the other."""
 
 _PLACES: Final = ("", ".math", ".linalg", ".random", ".nn", ".strings", ".image", ".debugging", ".compat.v1")
-"""Namespaces in which a name may be that was looked for in another."""
+"""Namespaces to search for a name that is missing in another."""
 
 _LIKE: Final = ("keras.ops", "jax.numpy", "jax.nn", "jax.scipy.special", "jax.numpy.linalg", "jax.lax", "keras")
-"""Where a function of the same name does the same, most often."""
+"""Modules in which a function of the same name mostly does the same."""
 
 
 def missing(name: str, known: Iterable[str] = ()) -> AttributeError:
@@ -36,13 +36,7 @@ def missing(name: str, known: Iterable[str] = ()) -> AttributeError:
         tf.Session is not in stratagem.tf.
         ...
     """
-    return AttributeError(
-        explain(
-            f"{name} is not in stratagem.tf.",
-            "The program would go on without what it asks for.",
-            repair(name, known),
-        )
-    )
+    return AttributeError(explain(f"{name} is not in stratagem.tf.", repair(name, known)))
 
 
 def repair(name: str, known: Iterable[str] = ()) -> str:

@@ -84,7 +84,7 @@ def save(obj: Any, export_dir: str | os.PathLike[str], signatures: Any = None, o
 
 
 def load(export_dir: str | os.PathLike[str], tags: Any = None, options: Any = None) -> LoadedModel:
-    """Return what `save` or `model.save` put into a folder, to predict with (`tf.saved_model.load`).
+    """Load a model for prediction from the folder of `save` or `model.save` (`tf.saved_model.load`).
 
     Args:
         export_dir: The folder.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import json
+import pickle
 import statistics
 import subprocess
 import sys
@@ -14,8 +15,16 @@ from typing import Any
 import pytest
 
 import stratagem
+import stratagem.tf as tf
+from stratagem.tf.namespace import Modules
 
 PACKAGE = Path(stratagem.__file__).parent
+
+
+OWN_NAMES = dict(
+    line.split(":") for line in (Path(__file__).parent / "own_names.txt").read_text(encoding="utf-8").splitlines()
+)
+"""The modules that programs import, and their names beside those of Keras and of `stratagem` they pass on."""
 
 
 def in_fresh_process(program: str) -> Any:
@@ -59,7 +68,7 @@ def test_nothing_in_the_core_imports_it() -> None:
     importing = []
     for file in PACKAGE.rglob("*.py"):
         if any(file.is_relative_to(PACKAGE / folder) for folder in ("tf", "estimator", "migrate")):
-            continue
+            continue  # the ring round the core
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             if isinstance(node, ast.ImportFrom) and node.module:
@@ -125,3 +134,60 @@ def test_a_name_is_looked_up_once() -> None:
     module = importlib.import_module("stratagem.tf.train")
     vars(module).pop("ClusterSpec", None)
     assert module.ClusterSpec is vars(module)["ClusterSpec"]
+
+
+@pytest.mark.parametrize("path", OWN_NAMES)
+def test_every_module_keeps_its_names(path: str) -> None:
+    module = importlib.import_module(f"stratagem.{path}")
+    names = OWN_NAMES[path].split()
+    assert set(names) - set(dir(module)) - {"cast", "complex", "saturate_cast"} == set()
+    assert [name for name in names if not hasattr(module, name)] == []
+    assert module.__doc__
+
+
+def test_every_module_is_imported_by_its_path_alone() -> None:
+    """The modules above it need not have been asked for it."""
+    paths = [f"stratagem.{path}" for path in OWN_NAMES]
+    program = f"import importlib, json, sys\nfor path in {paths}: importlib.import_module(path)\n"
+    assert in_fresh_process(program + "print(json.dumps(sorted({'jax', 'keras'} & set(sys.modules))))") is not None
+
+
+def test_functions_are_pickled_by_where_they_are_defined() -> None:
+    for function in (tf.math.log, tf.keras.backend.dot, tf.compat.v1.space_to_batch):
+        assert pickle.loads(pickle.dumps(function)) is function
+
+
+def test_modules_without_a_file_are_reloaded() -> None:
+    module = importlib.import_module("stratagem.tf.keras.losses")
+    assert importlib.reload(module) is module
+    assert module.Reduction.SUM == "sum"
+
+
+@pytest.mark.parametrize(
+    "home",
+    [
+        "stratagem.tf.keras.layers.synchronized:SyncBatchNormalization",
+        "stratagem.tf.tensors.arranging:reshape",
+        "stratagem.tf.tensors.elementwise:log",
+        "stratagem.tf.tensors.neural:elu",
+        "stratagem.tf.tensors.pictures:resize",
+        "stratagem.tf.tensors.reductions:reduce_sum",
+    ],
+)
+def test_saved_models_name_homes_that_stay(home: str) -> None:
+    module, _, name = home.partition(":")
+    found = getattr(importlib.import_module(module), name)
+    assert (found.__module__, found.__qualname__) == (module, name)
+
+
+def test_a_folder_of_files_for_type_checkers_is_no_package(tmp_path: Path) -> None:
+    (tmp_path / "optimizers").mkdir()
+    (tmp_path / "optimizers" / "__init__.pyi").touch()
+    spec = Modules().find_spec("stratagem.tf.keras.optimizers", [str(tmp_path)])
+    assert spec is not None
+    assert (spec.loader is not None, spec.submodule_search_locations) == (True, [])
+    (tmp_path / "optimizers" / "__init__.py").touch()
+    importlib.invalidate_caches()
+    file = Modules().find_spec("stratagem.tf.keras.optimizers", [str(tmp_path)])
+    assert file is not None
+    assert file.origin == str(tmp_path / "optimizers" / "__init__.py")

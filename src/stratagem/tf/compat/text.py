@@ -49,7 +49,7 @@ def path_to_str(path: Any) -> str:
 
 
 def dimension_value(dimension: Any) -> int | None:
-    """Return a size: here it is one already.
+    """Return a dimension as it is: dimensions are numbers here.
 
     Example:
         >>> dimension_value(3)

@@ -1,4 +1,4 @@
-"""What is asked of JAX privately: how many TPU chips there are, without starting it. Checked with JAX 0.7 to 0.10."""
+"""Private names of JAX: the number of TPU chips, without starting JAX. Checked with JAX 0.7 to 0.10."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ def set_logical_device_configuration(
         logical_devices: One configuration for each device.
 
     Raises:
-        InputError: Several devices of one GPU were asked for, or none.
+        InputError: Several devices of one GPU, or none at all, were asked for.
         UsageError: JAX has already started with another number of devices.
 
     Example:

@@ -16,7 +16,7 @@ _PREALLOCATE: Final = "XLA_PYTHON_CLIENT_PREALLOCATE"
 
 
 def set_memory_growth(device: PhysicalDevice, enable: bool) -> None:
-    """Let memory of GPUs be taken as it is needed, not most of it at the start. It counts for all GPUs.
+    """Take the memory of GPUs as it is needed instead of most of it at the start. The setting holds for all GPUs.
 
     Args:
         device: One of `list_physical_devices("GPU")`.

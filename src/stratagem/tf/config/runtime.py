@@ -1,4 +1,4 @@
-"""Switches of TensorFlow's runtime: what JAX has is set, the rest is accepted and said once.
+"""Switches of TensorFlow's runtime: those that JAX has are set, the others are accepted and reported once.
 
 Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/config
 """
@@ -6,24 +6,17 @@ Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/config
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any, Final
 
 import jax
 
+from stratagem.cluster.compat import backends_started
+from stratagem.core import environment
 from stratagem.core.log import announce_once
 
 _XLA_FLAGS: Final = "XLA_FLAGS"
 _DETERMINISTIC: Final = "--xla_gpu_deterministic_ops=true"
-
-
-def without_effect(name: str, why: str) -> None:
-    """Say once that a call has no effect.
-
-    Args:
-        name: The call.
-        why: The reason, as the end of a sentence.
-    """
-    announce_once(f"{name} has no effect: {why}.")
 
 
 def run_functions_eagerly(run_eagerly: bool) -> None:
@@ -33,8 +26,9 @@ def run_functions_eagerly(run_eagerly: bool) -> None:
         run_eagerly: As in TensorFlow.
     """
     if run_eagerly:
-        without_effect(
-            "tf.config.run_functions_eagerly(True)", "functions are compiled; look at values with tf.print or jax.debug"
+        announce_once(
+            "tf.config.run_functions_eagerly(True) has no effect: functions are compiled; look at values with tf.print "
+            "or jax.debug."
         )
 
 
@@ -129,3 +123,81 @@ def enable_mlir_bridge() -> None:
 
 def disable_mlir_bridge() -> None:
     """Accept the switch of TensorFlow's compiler."""
+
+
+def set_jit(enabled: bool | str) -> None:
+    """Accept the switch: XLA compiles everything, whatever it says.
+
+    Args:
+        enabled: True, False or "autoclustering".
+    """
+    if not enabled:
+        announce_once("tf.config.optimizer.set_jit(False) has no effect: XLA compiles everything.")
+
+
+def get_jit() -> str:
+    """Return "autoclustering": XLA compiles everything.
+
+    Example:
+        >>> get_jit()
+        'autoclustering'
+    """
+    return "autoclustering"
+
+
+def set_experimental_options(options: Mapping[str, Any]) -> None:
+    """Accept options of TensorFlow's graph optimizer.
+
+    Args:
+        options: As in TensorFlow.
+    """
+    announce_once("tf.config.optimizer.set_experimental_options has no effect: XLA optimizes by rules of its own.")
+
+
+def get_experimental_options() -> dict[str, Any]:
+    """Return no options: there are none.
+
+    Example:
+        >>> get_experimental_options()
+        {}
+    """
+    return {}
+
+
+def set_inter_op_parallelism_threads(num_threads: int) -> None:
+    """Accept the number: XLA has one pool of threads, whose size `set_intra_op_parallelism_threads` sets."""
+    announce_once("tf.config.threading.set_inter_op_parallelism_threads has no effect: XLA has one pool of threads.")
+
+
+def set_intra_op_parallelism_threads(num_threads: int) -> None:
+    """Let XLA compute with so many threads on the CPU; 0 leaves it to XLA: one for each core.
+
+    Call it at the top of the program; when JAX has started it has no effect.
+
+    Args:
+        num_threads: How many.
+    """
+    if num_threads > 0 and not backends_started():
+        os.environ[environment.THREAD_COUNTS[0]] = str(num_threads)
+    elif num_threads > 0:
+        announce_once("tf.config.threading.set_intra_op_parallelism_threads came after JAX had started: no effect.")
+
+
+def get_inter_op_parallelism_threads() -> int:
+    """Return 0: the runtime decides.
+
+    Example:
+        >>> get_inter_op_parallelism_threads()
+        0
+    """
+    return 0
+
+
+def get_intra_op_parallelism_threads() -> int:
+    """Return how many threads XLA computes with on the CPU; 0: as many as the process has cores.
+
+    Example:
+        >>> get_intra_op_parallelism_threads() >= 0
+        True
+    """
+    return int(os.environ.get(environment.THREAD_COUNTS[0], "0"))

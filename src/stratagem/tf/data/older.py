@@ -10,13 +10,13 @@ from stratagem.data.dataset import Dataset
 from stratagem.data.files.writers import TFRecordWriter as _FileWriter
 
 Step = Callable[[Dataset], Dataset]
-"""What `Dataset.apply` takes."""
+"""A function that `Dataset.apply` takes."""
 
 
 def assert_cardinality(expected_cardinality: int) -> Step:
     """Return a step that holds a dataset to its number of elements (`tf.data.experimental.assert_cardinality`).
 
-    Where the number is known it is compared at once; one that only reading can tell is not compared.
+    A known number is compared at once. A number that can only be found by reading the data is not compared.
 
     Raises:
         InputError: The dataset has another number of elements.
@@ -139,7 +139,6 @@ def get_single_element(dataset: Dataset) -> Any:
     if len(elements) != 1:
         raise InputError(
             f"get_single_element was given a dataset with {'no element' if not elements else 'several elements'}.",
-            "Which one is meant cannot be told.",
             "Give a dataset of one element, for example dataset.batch(n).take(1).",
         )
     return elements[0]

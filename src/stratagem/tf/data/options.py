@@ -34,8 +34,8 @@ class Tuning:
 class Options(_Options):
     """Options of a dataset (`tf.data.Options`).
 
-    How a dataset is divided among workers counts, and `reader_processes`. What tunes TensorFlow's runtime is
-    accepted, said once, and has no effect: batches are made by NumPy.
+    The options for sharding among workers and `reader_processes` have an effect. Options that tune TensorFlow's runtime
+    are accepted and reported once, but have no effect: NumPy makes the batches.
     Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/data/Options
 
     Example:
@@ -105,39 +105,21 @@ def _said(name: str) -> None:
 
 
 def _unknown(name: str, known: tuple[str, ...]) -> AttributeError:
-    return AttributeError(
-        explain(
-            f"tf.data.Options has no {name}.",
-            "Setting it would have no effect.",
-            f"Remove the line; there are {', '.join(known)}.",
-        )
-    )
+    return AttributeError(explain(f"tf.data.Options has no {name}.", f"Remove the line; there are {', '.join(known)}."))
 
-
-_THREADS: Final = ("max_intra_op_parallelism", "private_threadpool_size")
 
 _GROUPS: Final = {
-    "autotune": ("autotune_algorithm", "cpu_budget", "enabled", "initial_parallelism", "min_parallelism", "ram_budget"),
-    "experimental_optimization": (
-        "apply_default_optimizations",
-        "autotune",
-        "autotune_buffers",
-        "autotune_cpu_budget",
-        "autotune_ram_budget",
-        "filter_fusion",
-        "filter_parallelization",
-        "inject_prefetch",
-        "map_and_batch_fusion",
-        "map_and_filter_fusion",
-        "map_fusion",
-        "map_parallelization",
-        "noop_elimination",
-        "parallel_batch",
-        "seq_interleave_prefetch",
-        "shuffle_and_repeat_fusion",
-    ),
-    "experimental_threading": _THREADS,
-    "threading": _THREADS,
+    group: tuple(names.split())
+    for group, names in {
+        "autotune": "autotune_algorithm cpu_budget enabled initial_parallelism min_parallelism ram_budget",
+        "experimental_optimization": """
+            apply_default_optimizations autotune autotune_buffers autotune_cpu_budget autotune_ram_budget filter_fusion
+            filter_parallelization inject_prefetch map_and_batch_fusion map_and_filter_fusion map_fusion
+            map_parallelization noop_elimination parallel_batch seq_interleave_prefetch shuffle_and_repeat_fusion
+        """,
+        "experimental_threading": "max_intra_op_parallelism private_threadpool_size",
+        "threading": "max_intra_op_parallelism private_threadpool_size",
+    }.items()
 }
 """Groups of settings, as TensorFlow has them."""
 

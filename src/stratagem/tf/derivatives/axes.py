@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from stratagem.tf.derivatives.numbers import divide_no_nan
+from stratagem.tf.derivatives import numbers
 from stratagem.tf.derivatives.rules import Function, ruled, where
 
 
@@ -38,7 +38,7 @@ def _cumprod(axis: int, exclusive: bool, reverse: bool) -> Function:
         return _cumulative(lambda a, i: jnp.cumprod(a, i, dtype=a.dtype), x, axis, exclusive, reverse, 1)
 
     def change(t: Any, y: Any, x: Any) -> Any:
-        return y * cumsum(divide_no_nan(t, x), axis, exclusive, reverse)
+        return y * cumsum(numbers.divide_no_nan(t, x), axis, exclusive, reverse)
 
     return ruled(compute, change)
 
@@ -144,8 +144,8 @@ def _segment_prod(count: int, bounded: bool) -> Function:
 def segments(kind: str, count: int, *, ascending: bool = False) -> Function:
     """Return a function of (rows, the number of each row's segment) that combines the rows of each segment.
 
-    `UnsortedSegmentMax` divides evenly among those that are the greatest, and passes over NaN; `UnsortedSegmentProd`
-    tells none, one and several zeros apart.
+    `UnsortedSegmentMax` divides the derivative evenly among the greatest rows, and ignores NaN. `UnsortedSegmentProd`
+    distinguishes segments with no zero, one zero, and several zeros.
 
     Args:
         kind: "sum", "mean", "sqrt_n", "prod", "max" or "min".

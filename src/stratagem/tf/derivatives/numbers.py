@@ -99,7 +99,7 @@ _SELU_SCALE: Final = 1.0507009873554804934193349852946
 
 
 def _selu_least(dtype: Any) -> Any:
-    """Return what it comes to at minus infinity, rounded as JAX rounds it: there the slope is 0."""
+    """Return the limit at minus infinity, rounded as JAX rounds it; the slope there is 0."""
     return -jnp.asarray(_SELU_SCALE, dtype) * jnp.asarray(_SELU_ALPHA, dtype)
 
 
@@ -178,7 +178,7 @@ _power: Final = ruled(jnp.power, *POWER_RULES)
 
 @functools.cache
 def _power_of(kind: type, exponent: float) -> Function:
-    """Return the function for an exponent of Python, of which JAX makes products where it is whole."""
+    """Return the function for an exponent that is a Python number; JAX turns integer exponents into products."""
     return ruled(lambda x: jnp.power(x, kind(exponent)), lambda t, z, x: t * exponent * power(x, kind(exponent - 1)))
 
 

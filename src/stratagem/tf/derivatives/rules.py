@@ -104,7 +104,7 @@ def no_change_times(change: Any, slope: Any) -> Any:
 def constant(x: Any) -> Any:
     """Return an array that is taken for a constant.
 
-    `jax.lax.stop_gradient` returns an array that has its values as it is, and a tape knows an array that it watches
-    by itself: so a new one.
+    `jax.lax.stop_gradient` returns a concrete array unchanged, and a tape recognises the arrays it watches by identity.
+    So the result is a new array.
     """
     return lax.stop_gradient(x if isinstance(x, Tracer) else jnp.array(x, copy=True))

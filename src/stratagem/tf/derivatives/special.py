@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from stratagem.tf.derivatives.numbers import reciprocal, sign, xlog1py, xlogy
+from stratagem.tf.derivatives import numbers
 from stratagem.tf.derivatives.rules import Function, ruled
 
 ndtri: Final = ruled(jax.scipy.special.ndtri, lambda t, y, x: t * math.sqrt(2 * math.pi) * jnp.exp(jnp.square(y) / 2))
@@ -29,14 +29,15 @@ erfc: Final = ruled(lax.erfc, lambda t, y, x: t * -_SLOPE * jnp.exp(-jnp.square(
 bessel_i0: Final = ruled(jax.scipy.special.i0, lambda t, y, x: t * bessel_i1(x))
 """`BesselI0`."""
 
-bessel_i0e: Final = ruled(jax.scipy.special.i0e, lambda t, y, x: t * (bessel_i1e(x) - sign(x) * y))
+bessel_i0e: Final = ruled(jax.scipy.special.i0e, lambda t, y, x: t * (bessel_i1e(x) - numbers.sign(x) * y))
 """`BesselI0e`."""
 
 bessel_i1: Final = ruled(jax.scipy.special.i1, lambda t, y, x: t * jnp.where(x == 0, 1, bessel_i0(x) - y / x))
 """`BesselI1`."""
 
 bessel_i1e: Final = ruled(
-    jax.scipy.special.i1e, lambda t, y, x: t * jnp.where(x == 0, 0.5, bessel_i0e(x) - y * (sign(x) + reciprocal(x)))
+    jax.scipy.special.i1e,
+    lambda t, y, x: t * jnp.where(x == 0, 0.5, bessel_i0e(x) - y * (numbers.sign(x) + numbers.reciprocal(x))),
 )
 """`BesselI1e`."""
 
@@ -79,7 +80,7 @@ igammac: Final = ruled(
 
 def _betainc_slope(a: Any, b: Any, x: Any) -> Any:
     log_beta = lax.lgamma(a) + lax.lgamma(b) - lax.lgamma(a + b)
-    return jnp.exp(xlog1py(b - 1, -x) + xlogy(a - 1, x) - log_beta)
+    return jnp.exp(numbers.xlog1py(b - 1, -x) + numbers.xlogy(a - 1, x) - log_beta)
 
 
 betainc: Final = ruled(jax.scipy.special.betainc, None, None, lambda t, z, a, b, x: t * _betainc_slope(a, b, x))

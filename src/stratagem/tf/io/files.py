@@ -14,7 +14,7 @@ from stratagem.tf.io import gfile
 
 
 class TFRecordOptions:
-    """How a TFRecord file is compressed (`tf.io.TFRecordOptions`).
+    """Compression of a TFRecord file (`tf.io.TFRecordOptions`).
 
     Args:
         compression_type: "GZIP", "ZLIB", "" or None.

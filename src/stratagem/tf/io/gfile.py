@@ -24,7 +24,7 @@ Path = str | bytes | os.PathLike[str]
 
 
 class FileStatistics(NamedTuple):
-    """What `stat` returns: bytes, nanoseconds since 1970, and whether it is a folder."""
+    """The result of `stat`: size in bytes, time of change in nanoseconds since 1970, and whether it is a folder."""
 
     length: int
     mtime_nsec: int
@@ -60,7 +60,7 @@ class GFile:
         weakref.finalize(self, self._file.close)  # as TensorFlow's: forgotten is closed
 
     def size(self) -> int:
-        """Return the number of bytes, those that were just written among them."""
+        """Return the number of bytes, including those just written."""
         if self._file.writable():
             self._file.flush()
         return stat(self.name).length

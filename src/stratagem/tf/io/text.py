@@ -65,9 +65,7 @@ def _column(fields: list[str], default: Any, na_value: str) -> np.ndarray:
     values = [fallback if field in ("", na_value) else field for field in fields]
     if None in values:
         raise InputError(
-            "A column that needs a value in every line has none.",
-            "There is no number to take.",
-            "Give a default in record_defaults, such as 0.0.",
+            "A column that needs a value in every line has none.", "Give a default in record_defaults, such as 0.0."
         )
     if dtype.kind == "O":
         return np.array([value.encode() if isinstance(value, str) else value for value in values], object)
@@ -76,7 +74,6 @@ def _column(fields: list[str], default: Any, na_value: str) -> np.ndarray:
     except ValueError as error:
         raise InputError(
             f"A column of {dtype} cannot be read: {error}.",
-            "The line has something else there.",
             "Correct record_defaults: their dtypes are those of the columns.",
         ) from None
 

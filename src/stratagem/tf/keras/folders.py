@@ -104,7 +104,7 @@ def load_model(
 
 
 def file_of(folder: str) -> str:
-    """Return the file of a model in a folder; a folder that is a model of Keras's own is left as it is.
+    """Return the file of a model in a folder; a folder in Keras's own format is returned unchanged.
 
     Raises:
         InputError: There is no model in it.

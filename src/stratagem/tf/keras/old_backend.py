@@ -83,7 +83,6 @@ def set_value(x: Any, value: Any) -> None:
     if not isinstance(x, keras.Variable):
         raise UsageError(
             f"set_value was given a {type(x).__name__}, not a variable.",
-            "It would have no effect.",
             "A learning rate that is a schedule cannot be set: make the optimizer with a number.",
         )
     x.assign(value)

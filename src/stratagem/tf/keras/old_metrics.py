@@ -1,4 +1,4 @@
-"""What metrics of Keras 2 answered to, and how weights were added to them and to layers."""
+"""Methods of Keras 2 metrics, and Keras 2's order of arguments in `add_weight`."""
 
 from __future__ import annotations
 

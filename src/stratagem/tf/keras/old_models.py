@@ -1,4 +1,4 @@
-"""What models of Keras 2 answered to, in steps of their own above all."""
+"""Attributes and arguments of Keras 2 models, most of them for training steps that a program writes itself."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ NAMES: Final[dict[str, Any]] = {
     "compiled_loss": property(lambda self: functools.partial(_compiled_loss, self)),
     "compiled_metrics": property(_compiled_metrics),
 }
-"""What models answer to."""
+"""Attributes of models."""
 
 
 def building_by_a_call(original: Callable[..., None], outputs_of: Callable[..., Any]) -> Callable[..., None]:
     """Wrap `build`, which made the variables of a model whose layers do not exist yet by a call of the model.
 
-    Keras 3's marks such a model built, and it has none. Where a call with floating-point inputs of these shapes fails,
-    Keras's own runs, and warns.
+    Keras 3 marks such a model as built although it has no variables. If a call with floating-point inputs of these
+    shapes fails, Keras's `build` runs, and warns.
 
     Args:
         original: Keras's.

@@ -1,4 +1,4 @@
-"""What optimizers of Keras 2 took and answered to."""
+"""Arguments and methods of Keras 2 optimizers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,6 @@ def taking_old_arguments(original: Callable[..., None]) -> Callable[..., None]:
             if callable(rate):
                 raise InputError(
                     f"{type(self).__name__} was given decay={decay!r} and a learning rate that is a schedule.",
-                    "Which of the two lets the rate fall is not said.",
                     "Leave decay out.",
                 )
             rate = keras.optimizers.schedules.InverseTimeDecay(rate, decay_steps=1, decay_rate=decay)
@@ -99,7 +98,7 @@ NAMES: Final[dict[str, Any]] = {
     "set_weights": _set_weights,
     "weights": property(lambda self: self.variables),
 }
-"""What all optimizers answer to."""
+"""Attributes of all optimizers."""
 
 
 def _get_scaled_loss(self: Any, loss: Any) -> Any:
@@ -147,4 +146,4 @@ NAMES_OF_SCALING: Final[dict[str, Any]] = {
     "get_unscaled_gradients": _get_unscaled_gradients,
     "loss_scale": property(lambda self: self.scale_loss(1.0)),
 }
-"""What optimizers that scale the loss answer to beside."""
+"""Further attributes of optimizers that scale the loss."""

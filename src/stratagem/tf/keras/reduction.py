@@ -1,4 +1,4 @@
-"""How a loss makes one number of the losses of its examples, by the names of Keras 2."""
+"""`Reduction`: Keras 2's names for the ways to reduce the losses of examples to one number."""
 
 from __future__ import annotations
 

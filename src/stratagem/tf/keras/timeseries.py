@@ -24,7 +24,7 @@ def timeseries_dataset_from_array(
 ) -> Dataset:
     """Return a dataset of windows of a series (`tf.keras.utils.timeseries_dataset_from_array`).
 
-    Keras 3's makes a `tf.data` dataset, on every backend. Only the positions of the windows are kept in memory.
+    Keras 3's makes a `tf.data` dataset, on every backend. Memory holds only the positions of the windows.
     Source of the semantics: https://keras.io/api/data_loading/timeseries/
 
     Args:
@@ -57,7 +57,6 @@ def timeseries_dataset_from_array(
         raise InputError(
             f"Windows of {sequence_length} points, each {sampling_rate} behind the one before, were asked for, "
             f"{sequence_stride} apart; from point {first} to {end} of {len(series)}.",
-            "There is no such window.",
             "Give positive numbers, and a window no longer than the series.",
         )
     starts = np.arange(first, last + 1, sequence_stride)

@@ -1,4 +1,4 @@
-"""`save_weights` and `load_weights` under any name, as in Keras 2.
+"""`save_weights` and `load_weights` with any file name, as in Keras 2.
 
 Keras 3 knows one kind of file, `.weights.h5`. A name that ends in `.h5` alone is a file of Keras 2, which Keras 3 still
 reads; a name without an ending is a checkpoint, which `tf.train.latest_checkpoint` and `tf.train.Checkpoint` find.

@@ -1,4 +1,4 @@
-"""What to write in place of names of TensorFlow that are not here, or of whole areas."""
+"""Replacements for names and areas of TensorFlow that `stratagem.tf` does not have."""
 
 from __future__ import annotations
 

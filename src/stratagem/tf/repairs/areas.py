@@ -1,4 +1,4 @@
-"""What to write in place of whole areas of TensorFlow."""
+"""Replacements for whole areas of TensorFlow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What to write in place of names of TensorFlow 1: graphs, sessions, variables by name."""
+"""Replacements for names of TensorFlow 1: graphs, sessions, variables by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What to write in place of names of Keras 2 that Keras 3 has no more."""
+"""Replacements for names of Keras 2 that Keras 3 dropped."""
 
 from __future__ import annotations
 

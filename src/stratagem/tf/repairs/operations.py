@@ -1,4 +1,4 @@
-"""What to write in place of operations that are not here."""
+"""Replacements for operations that `stratagem.tf` does not have."""
 
 from __future__ import annotations
 

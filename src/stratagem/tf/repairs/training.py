@@ -1,4 +1,4 @@
-"""What to write in place of names around training: `tf.distribute`, `tf.data`, `tf.io`, `tf.train`."""
+"""Replacements for names around training: `tf.distribute`, `tf.data`, `tf.io`, `tf.train`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be written: numbers, distributions, images, sounds, text (`tf.summary.scalar`, ...).
+"""Summaries of numbers, distributions, images, sounds and text (`tf.summary.scalar`, ...).
 
 Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/summary
 """
@@ -23,7 +23,7 @@ def scalar(name: str, data: Any, step: Any = None, description: str | None = Non
         description: Accepted as in TensorFlow.
 
     Returns:
-        Whether a writer was there to take it.
+        Whether a writer took it.
 
     Raises:
         InputError: `data` has another shape.
@@ -50,7 +50,7 @@ def histogram(
         description: Accepted as in TensorFlow.
 
     Returns:
-        Whether a writer was there to take it.
+        Whether a writer took it.
     """
 
     def write(events: Any, tag: str, at: int, found: np.ndarray) -> None:
@@ -75,7 +75,7 @@ def image(name: str, data: Any, step: Any = None, max_outputs: int = 3, descript
         description: Accepted as in TensorFlow.
 
     Returns:
-        Whether a writer was there to take them.
+        Whether a writer took them.
 
     Raises:
         InputError: `data` has another shape.
@@ -84,7 +84,6 @@ def image(name: str, data: Any, step: Any = None, max_outputs: int = 3, descript
     if len(shape) != 4 or not 1 <= shape[-1] <= 4:
         raise InputError(
             f"tf.summary.image({name!r}) was given an array of shape {shape}.",
-            "It is no batch of images.",
             "Give (images, height, width, channels): image[None, ...] makes a batch of one image.",
         )
 
@@ -118,7 +117,7 @@ def audio(
         description: Accepted as in TensorFlow.
 
     Returns:
-        Whether a writer was there to take them.
+        Whether a writer took them.
     """
 
     def write(events: Any, tag: str, at: int, sounds: np.ndarray) -> None:
@@ -138,7 +137,7 @@ def text(name: str, data: Any, step: Any = None, description: str | None = None)
         description: Accepted as in TensorFlow.
 
     Returns:
-        Whether a writer was there to take it.
+        Whether a writer took it.
     """
     parts = [each.decode() if isinstance(each, bytes) else str(each) for each in np.asarray(data, object).reshape(-1)]
     return record(lambda events, tag, at, _: events.add_text(tag, "\n\n".join(parts), at), name, step, 0)

@@ -52,7 +52,7 @@ class SummaryWriter:
 
     @property
     def events(self) -> Any:
-        """What writes the events (a `tensorboardX.SummaryWriter`); None where nothing is written.
+        """The `tensorboardX.SummaryWriter` of the events; None if nothing is to be written.
 
         Raises:
             InputError: The package that writes event files is not installed.
@@ -192,7 +192,7 @@ def set_step(step: Any) -> None:
     """Set the step that counts where none is given (`tf.summary.experimental.set_step`).
 
     Args:
-        step: A number or a variable, whose value counts when a summary is written; None for none.
+        step: A number, or a variable that is read when a summary is written; None for no step.
     """
     _state.step = step
 

@@ -31,13 +31,12 @@ from stratagem.tf.tensors.shapes import TensorShape
 
 
 @operation
-def reshape(tensor: Any, shape: Any, name: str | None = None) -> Any:
+def reshape(tensor: Any, shape: Any) -> Any:
     """Return the same elements in another shape (`tf.reshape`).
 
     Args:
         tensor: The tensor.
         shape: The new shape; one size may be -1 (or None) for what is left.
-        name: No effect.
 
     Example:
         >>> reshape([[1, 2], [3, 4]], [-1]).tolist()
@@ -51,21 +50,21 @@ _tensor = tensor
 
 
 @operation
-def expand_dims(input: Any, axis: Any, name: str | None = None) -> Any:
+def expand_dims(input: Any, axis: Any) -> Any:
     """Return a tensor with one more axis, of size 1 (`tf.expand_dims`)."""
     x = tensor(input)
     return xp(x).expand_dims(x, int(axis))
 
 
 @operation
-def squeeze(input: Any, axis: Any = None, name: str | None = None) -> Any:
+def squeeze(input: Any, axis: Any = None) -> Any:
     """Return a tensor without its axes of size 1, or without those named (`tf.squeeze`)."""
     x = tensor(input)
     return xp(x).squeeze(x, None if axis in (None, []) else axes(axis))
 
 
 @operation
-def transpose(a: Any, perm: Any = None, conjugate: bool = False, name: str = "transpose") -> Any:
+def transpose(a: Any, perm: Any = None, conjugate: bool = False) -> Any:
     """Return a tensor with its axes in another order (`tf.transpose`); without one, backwards."""
     x = tensor(a)
     moved = xp(x).transpose(x, None if perm is None else integers(perm))
@@ -73,7 +72,7 @@ def transpose(a: Any, perm: Any = None, conjugate: bool = False, name: str = "tr
 
 
 @operation
-def concat(values: Any, axis: Any, name: str = "concat") -> Any:
+def concat(values: Any, axis: Any) -> Any:
     """Return tensors joined along an axis (`tf.concat`).
 
     Example:
@@ -85,7 +84,7 @@ def concat(values: Any, axis: Any, name: str = "concat") -> Any:
 
 
 @operation
-def stack(values: Any, axis: int = 0, name: str = "stack") -> Any:
+def stack(values: Any, axis: int = 0) -> Any:
     """Return tensors of one shape joined along a new axis (`tf.stack`)."""
     parts = [tensor(part) for part in values]
     return xp(*parts).stack(parts, axis=int(axis))
@@ -95,7 +94,7 @@ parallel_stack = stack
 
 
 @operation
-def unstack(value: Any, num: int | None = None, axis: int = 0, name: str = "unstack") -> list[Any]:
+def unstack(value: Any, num: int | None = None, axis: int = 0) -> list[Any]:
     """Return the tensors that lie along an axis (`tf.unstack`).
 
     Raises:
@@ -111,7 +110,7 @@ def unstack(value: Any, num: int | None = None, axis: int = 0, name: str = "unst
 
 
 @operation
-def split(value: Any, num_or_size_splits: Any, axis: int = 0, num: Any = None, name: str = "split") -> list[Any]:
+def split(value: Any, num_or_size_splits: Any, axis: int = 0, num: Any = None) -> list[Any]:
     """Return a tensor in parts (`tf.split`).
 
     Args:
@@ -119,7 +118,6 @@ def split(value: Any, num_or_size_splits: Any, axis: int = 0, num: Any = None, n
         num_or_size_splits: How many equal parts, or the sizes of the parts; one may be -1 for what is left.
         axis: Along which axis.
         num: No effect.
-        name: No effect.
 
     Raises:
         InputError: The parts do not make up the axis.
@@ -139,14 +137,13 @@ def split(value: Any, num_or_size_splits: Any, axis: int = 0, num: Any = None, n
     if sum(sizes) != length:
         raise InputError(
             f"split was asked for {num_or_size_splits} of an axis of size {length}.",
-            "The parts would not make up the whole.",
             "Give a number that divides the size, or sizes that add up to it.",
         )
     return xp(x).split(x, np.cumsum(sizes)[:-1].tolist(), axis=axis)
 
 
 @operation
-def tile(input: Any, multiples: Any, name: str | None = None) -> Any:
+def tile(input: Any, multiples: Any) -> Any:
     """Return a tensor repeated along each axis (`tf.tile`).
 
     Raises:
@@ -159,7 +156,7 @@ def tile(input: Any, multiples: Any, name: str | None = None) -> Any:
 
 
 @operation
-def repeat(input: Any, repeats: Any, axis: Any = None, name: str | None = None) -> Any:
+def repeat(input: Any, repeats: Any, axis: Any = None) -> Any:
     """Return a tensor with each element repeated (`tf.repeat`)."""
     x = tensor(input)
     counts = np.asarray(repeats)
@@ -170,7 +167,7 @@ def repeat(input: Any, repeats: Any, axis: Any = None, name: str | None = None) 
 
 
 @operation
-def broadcast_to(input: Any, shape: Any, name: str | None = None) -> Any:
+def broadcast_to(input: Any, shape: Any) -> Any:
     """Return a tensor repeated along its axes of size 1, to this shape (`tf.broadcast_to`)."""
     x = tensor(input)
     return xp(x).broadcast_to(x, integers(shape))
@@ -180,7 +177,7 @@ _MODES: Final = {"CONSTANT": "constant", "REFLECT": "reflect", "SYMMETRIC": "sym
 
 
 @operation
-def pad(tensor: Any, paddings: Any, mode: str = "CONSTANT", constant_values: Any = 0, name: str | None = None) -> Any:
+def pad(tensor: Any, paddings: Any, mode: str = "CONSTANT", constant_values: Any = 0) -> Any:
     """Return a tensor with more around it (`tf.pad`).
 
     Args:
@@ -188,7 +185,6 @@ def pad(tensor: Any, paddings: Any, mode: str = "CONSTANT", constant_values: Any
         paddings: For each axis how many before and after, of shape (axes, 2).
         mode: "CONSTANT", "REFLECT" or "SYMMETRIC".
         constant_values: What to put there; empty texts around text.
-        name: No effect.
 
     Raises:
         InputError: The paddings do not fit the shape.
@@ -217,14 +213,14 @@ def pad(tensor: Any, paddings: Any, mode: str = "CONSTANT", constant_values: Any
 
 
 @operation
-def reverse(tensor: Any, axis: Any, name: str | None = None) -> Any:
+def reverse(tensor: Any, axis: Any) -> Any:
     """Return a tensor backwards along axes (`tf.reverse`)."""
     x = _tensor(tensor)
     return xp(x).flip(x, integers(axis))
 
 
 @operation
-def roll(input: Any, shift: Any, axis: Any, name: str | None = None) -> Any:
+def roll(input: Any, shift: Any, axis: Any) -> Any:
     """Return a tensor moved along axes, what falls off coming in again (`tf.roll`)."""
     x = tensor(input)
     return xp(x).roll(x, axes(shift), axes(axis))
@@ -246,7 +242,7 @@ def _order(x: Any, axis: Any, direction: str) -> Any:
 
 
 @operation
-def sort(values: Any, axis: int = -1, direction: str = "ASCENDING", name: str | None = None) -> Any:
+def sort(values: Any, axis: int = -1, direction: str = "ASCENDING") -> Any:
     """Return a tensor in order along an axis (`tf.sort`); `direction` is "ASCENDING" or "DESCENDING".
 
     NaN comes last, and first where they descend; TensorFlow leaves its place open.
@@ -259,9 +255,7 @@ def sort(values: Any, axis: int = -1, direction: str = "ASCENDING", name: str | 
 
 
 @operation
-def argsort(
-    values: Any, axis: int = -1, direction: str = "ASCENDING", stable: bool = False, name: str | None = None
-) -> Any:
+def argsort(values: Any, axis: int = -1, direction: str = "ASCENDING", stable: bool = False) -> Any:
     """Return the indices that put a tensor in order along an axis (`tf.argsort`); NaN as in `sort`."""
     return _order(tensor(values), axis, direction)
 
@@ -274,7 +268,7 @@ def meshgrid(*args: Any, indexing: str = "xy", name: str | None = None) -> list[
 
 
 @operation
-def sequence_mask(lengths: Any, maxlen: Any = None, dtype: Any = "bool", name: str | None = None) -> Any:
+def sequence_mask(lengths: Any, maxlen: Any = None, dtype: Any = "bool") -> Any:
     """Return, for each length, true that many times and then false (`tf.sequence_mask`).
 
     Example:
@@ -288,10 +282,8 @@ def sequence_mask(lengths: Any, maxlen: Any = None, dtype: Any = "bool", name: s
 
 
 @operation
-def reverse_sequence(
-    input: Any, seq_lengths: Any, seq_axis: int | None = None, batch_axis: int | None = None, name: str | None = None
-) -> Any:
-    """Return sequences with their first elements backwards, as many as their lengths tell (`tf.reverse_sequence`).
+def reverse_sequence(input: Any, seq_lengths: Any, seq_axis: int | None = None, batch_axis: int | None = None) -> Any:
+    """Return sequences with their first elements reversed; `seq_lengths` says how many (`tf.reverse_sequence`).
 
     Raises:
         InputError: A length is greater than the axis, or there are not as many as sequences.
@@ -318,7 +310,7 @@ def broadcast_dynamic_shape(shape_x: Any, shape_y: Any) -> Any:
 
 
 @operation
-def space_to_depth(input: Any, block_size: int, data_format: str = "NHWC", name: str | None = None) -> Any:
+def space_to_depth(input: Any, block_size: int, data_format: str = "NHWC") -> Any:
     """Return images with blocks of pixels as channels (`tf.nn.space_to_depth`)."""
     x = tensor(input)
     n, h, w, c = x.shape
@@ -327,7 +319,7 @@ def space_to_depth(input: Any, block_size: int, data_format: str = "NHWC", name:
 
 
 @operation
-def depth_to_space(input: Any, block_size: int, data_format: str = "NHWC", name: str | None = None) -> Any:
+def depth_to_space(input: Any, block_size: int, data_format: str = "NHWC") -> Any:
     """Return images with channels as blocks of pixels (`tf.nn.depth_to_space`)."""
     x = tensor(input)
     n, h, w, c = x.shape
@@ -340,14 +332,13 @@ def _blocks(block_shape: Any) -> list[int]:
 
 
 @operation
-def space_to_batch(input: Any, block_shape: Any, paddings: Any, name: str | None = None) -> Any:
+def space_to_batch(input: Any, block_shape: Any, paddings: Any) -> Any:
     """Return images with blocks of pixels as more rows (`tf.space_to_batch`, `tf.nn.space_to_batch`).
 
     Args:
         input: Shape (rows, ..., channels).
         block_shape: The size of the blocks along the axes after the first.
         paddings: How many zeros before and behind on each of these axes.
-        name: No effect.
 
     Raises:
         InputError: The blocks do not make up the images.
@@ -370,14 +361,13 @@ space_to_batch_nd = space_to_batch
 
 
 @operation
-def batch_to_space(input: Any, block_shape: Any, crops: Any, name: str | None = None) -> Any:
+def batch_to_space(input: Any, block_shape: Any, crops: Any) -> Any:
     """Return images with rows as blocks of pixels (`tf.batch_to_space`): the reverse of `space_to_batch`.
 
     Args:
         input: Shape (rows, ..., channels).
         block_shape: The size of the blocks along the axes after the first.
         crops: How many pixels to leave out before and behind on each of these axes.
-        name: No effect.
 
     Raises:
         InputError: There are not as many rows as the blocks need.

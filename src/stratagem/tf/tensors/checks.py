@@ -1,4 +1,4 @@
-"""Assertions (`tf.debugging`): on known values. In compiled functions, values are not known, and shapes are.
+"""Assertions (`tf.debugging`) on known values. In compiled functions only shapes are known.
 
 Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/debugging
 """
@@ -22,9 +22,7 @@ from stratagem.tf.tensors.operation import tensor
 def _failed(what: str, message: str | None, values: Sequence[Any]) -> InputError:
     shown = "; ".join(np.array2string(np.asarray(value), threshold=6) for value in values)
     return InputError(
-        f"{message + ': ' if message else ''}{what} does not hold: {shown}.",
-        "The program says that it relies on it.",
-        "Correct the values, or the assertion.",
+        f"{message + ': ' if message else ''}{what} does not hold: {shown}.", "Correct the values, or the assertion."
     )
 
 

@@ -1,6 +1,6 @@
 """Colours of images (`tf.image`), of shape (height, width, channels) or (rows, height, width, channels).
 
-Whole numbers stand for 0 to 1. Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/image
+Integer images represent values from 0 to 1. Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/image
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from stratagem.tf.tensors.operation import held, operation, refusal, tensor, xp
 
 
 @operation
-def convert_image_dtype(image: Any, dtype: Any, saturate: bool = False, name: str | None = None) -> Any:
+def convert_image_dtype(image: Any, dtype: Any, saturate: bool = False) -> Any:
     """Return an image of another dtype, its values scaled: whole numbers to their bounds, others to 0 to 1.
 
     (`tf.image.convert_image_dtype`)
@@ -94,7 +94,7 @@ def adjust_gamma(image: Any, gamma: Any = 1, gain: Any = 1) -> Any:
 
 
 @operation
-def rgb_to_grayscale(images: Any, name: str | None = None) -> Any:
+def rgb_to_grayscale(images: Any) -> Any:
     """Return images of one channel (`tf.image.rgb_to_grayscale`)."""
 
     def change(x: Any) -> Any:
@@ -104,14 +104,14 @@ def rgb_to_grayscale(images: Any, name: str | None = None) -> Any:
 
 
 @operation
-def grayscale_to_rgb(images: Any, name: str | None = None) -> Any:
+def grayscale_to_rgb(images: Any) -> Any:
     """Return images of three equal channels (`tf.image.grayscale_to_rgb`)."""
     x = images_of(images, 1)
     return xp(x).repeat(x, 3, axis=-1)
 
 
 @operation
-def rgb_to_hsv(images: Any, name: str | None = None) -> Any:
+def rgb_to_hsv(images: Any) -> Any:
     """Return hue, saturation and value, all from 0 to 1 (`tf.image.rgb_to_hsv`)."""
     x = tensor(images)
     numpy = xp(x)
@@ -131,7 +131,7 @@ def rgb_to_hsv(images: Any, name: str | None = None) -> Any:
 
 
 @operation
-def hsv_to_rgb(images: Any, name: str | None = None) -> Any:
+def hsv_to_rgb(images: Any) -> Any:
     """Return red, green and blue of hue, saturation and value (`tf.image.hsv_to_rgb`)."""
     x = tensor(images)
     numpy = xp(x)
@@ -142,7 +142,7 @@ def hsv_to_rgb(images: Any, name: str | None = None) -> Any:
 
 
 @operation
-def adjust_hue(image: Any, delta: Any, name: str | None = None) -> Any:
+def adjust_hue(image: Any, delta: Any) -> Any:
     """Return images with a number from -1 to 1 added to their hue (`tf.image.adjust_hue`).
 
     Raises:
@@ -160,7 +160,7 @@ def adjust_hue(image: Any, delta: Any, name: str | None = None) -> Any:
 
 
 @operation
-def adjust_saturation(image: Any, saturation_factor: Any, name: str | None = None) -> Any:
+def adjust_saturation(image: Any, saturation_factor: Any) -> Any:
     """Return images with their saturation times a factor (`tf.image.adjust_saturation`)."""
 
     def change(x: Any) -> Any:

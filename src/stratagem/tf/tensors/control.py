@@ -61,7 +61,7 @@ def _is_variable(leaf: Any) -> bool:
 
 
 def cond(pred: Any, true_fn: Callable[[], Any], false_fn: Callable[[], Any], name: str | None = None) -> Any:
-    """Return what one of two functions returns (`tf.cond`).
+    """Call one of two functions and return its result (`tf.cond`).
 
     Args:
         pred: A boolean scalar.
@@ -86,7 +86,7 @@ def cond(pred: Any, true_fn: Callable[[], Any], false_fn: Callable[[], Any], nam
 def switch_case(
     branch_index: Any, branch_fns: Any, default: Callable[[], Any] | None = None, name: str = "switch_case"
 ) -> Any:
-    """Return what the function with a number returns (`tf.switch_case`).
+    """Call the function with a given number and return its result (`tf.switch_case`).
 
     Args:
         branch_index: Which function; outside the numbers, the default.
@@ -120,7 +120,7 @@ def case(
     strict: bool = False,
     name: str = "case",
 ) -> Any:
-    """Return what the function of the first true condition returns (`tf.case`).
+    """Call the function of the first true condition and return its result (`tf.case`).
 
     Args:
         pred_fn_pairs: Pairs of a boolean and a function.
@@ -222,7 +222,7 @@ def map_fn(
     name: str | None = None,
     fn_output_signature: Any = None,
 ) -> Any:
-    """Return what a function makes of each element along the first axis, stacked (`tf.map_fn`).
+    """Return the stacked results of a function for each element along the first axis (`tf.map_fn`).
 
     Args:
         fn: Function of one element.
@@ -260,7 +260,7 @@ def _rows(elems: Any) -> Any:
 
 
 def vectorized_map(fn: Callable[[Any], Any], elems: Any, fallback_to_while_loop: bool = True, warn: bool = True) -> Any:
-    """Return what a function makes of each element along the first axis, all at once (`tf.vectorized_map`)."""
+    """Return the results of a function for all elements along the first axis at once (`tf.vectorized_map`)."""
     return jax.vmap(lambda row: jax.tree.map(tensor, fn(row)))(jax.tree.map(jnp.asarray, _rows(elems)))
 
 

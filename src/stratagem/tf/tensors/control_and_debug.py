@@ -1,4 +1,4 @@
-"""What stands around operations: `tf.device`, `tf.name_scope`, `tf.print`, `tf.py_function`, `tf.custom_gradient`.
+"""Scopes, printing, Python functions and custom gradients: `tf.device`, `tf.name_scope`, `tf.print`, `tf.py_function`.
 
 Source of the semantics: https://www.tensorflow.org/api_docs/python/tf
 """
@@ -71,7 +71,7 @@ def inside_function() -> bool:
 
 
 @operation
-def stop_gradient(input: Any, name: str | None = None) -> Any:
+def stop_gradient(input: Any) -> Any:
     """Return a tensor that gradients take for a constant (`tf.stop_gradient`)."""
     x = tensor(input)
     return x if on_host(x) else constant(x)

@@ -41,7 +41,7 @@ def bincount(
         dtype: The dtype of the result; that of the weights where there are some.
         name: No effect.
         axis: None or 0 to count all of them, -1 to count each row.
-        binary_output: Whether to tell which numbers occur, with 1 and 0.
+        binary_output: Whether to return 1 for numbers that occur and 0 for others, in place of counts.
 
     Raises:
         InputError: A number is negative.
@@ -71,12 +71,7 @@ def bincount(
 
 @operation
 def confusion_matrix(
-    labels: Any,
-    predictions: Any,
-    num_classes: Any = None,
-    weights: Any = None,
-    dtype: Any = "int32",
-    name: str | None = None,
+    labels: Any, predictions: Any, num_classes: Any = None, weights: Any = None, dtype: Any = "int32"
 ) -> Any:
     """Return how often each class (row) was taken for each class (column) (`tf.math.confusion_matrix`).
 
@@ -86,7 +81,6 @@ def confusion_matrix(
         num_classes: How many there are; needed in a compiled function.
         weights: A weight for each prediction.
         dtype: The dtype of the counts.
-        name: No effect.
 
     Raises:
         InputError: There is no such class.
@@ -105,7 +99,7 @@ def confusion_matrix(
 
 @operation
 def segment(data: Any, segment_ids: Any, kind: str, num_segments: Any, ascending: bool = False) -> Any:
-    """Return the "sum", "prod", "max", "min", "mean" or "sqrt_n" of the rows with each number; negative ones are none.
+    """Return the "sum", "prod", "max", "min", "mean" or "sqrt_n" of each segment's rows; negative ids have no segment.
 
     Raises:
         InputError: A number is too great, or there are not as many as rows.
@@ -114,7 +108,6 @@ def segment(data: Any, segment_ids: Any, kind: str, num_segments: Any, ascending
     if x.shape[: ids.ndim] != ids.shape:
         raise InputError(
             f"Segments of shape {ids.shape} were given for data of shape {x.shape}.",
-            "Each row belongs to one segment.",
             "Give as many numbers as there are rows.",
         )
     count = int(num_segments)
@@ -124,13 +117,12 @@ def segment(data: Any, segment_ids: Any, kind: str, num_segments: Any, ascending
 
 
 def _sorted_segments(kind: str) -> Callable[..., Any]:
-    def function(data: Any, segment_ids: Any, name: str | None = None) -> Any:
+    def function(data: Any, segment_ids: Any) -> Any:
         ids = tensor(segment_ids)
         numbers = known(ids, f"math.segment_{kind}", f"Write tf.math.unsorted_segment_{kind} with num_segments.")
         if numbers.size and (np.any(numbers[1:] < numbers[:-1]) or numbers[0] < 0):
             raise InputError(
                 f"segment_{kind} was given segment_ids that do not ascend from 0: {numbers.tolist()}.",
-                "TensorFlow refuses them too.",
                 f"Sort them, or write tf.math.unsorted_segment_{kind} with num_segments.",
             )
         count = int(numbers[-1]) + 1 if numbers.size else 0
@@ -146,7 +138,7 @@ def _sorted_segments(kind: str) -> Callable[..., Any]:
 
 
 def _segments(kind: str) -> Callable[..., Any]:
-    def function(data: Any, segment_ids: Any, num_segments: Any, name: str | None = None) -> Any:
+    def function(data: Any, segment_ids: Any, num_segments: Any) -> Any:
         return segment(data, segment_ids, kind, num_segments)
 
     function.__name__ = function.__qualname__ = f"unsorted_segment_{kind}"
@@ -154,16 +146,21 @@ def _segments(kind: str) -> Callable[..., Any]:
     return operation(function)
 
 
-for _kind in ("sum", "prod", "max", "min", "mean"):
-    globals()[f"segment_{_kind}"] = _sorted_segments(_kind)
-    globals()[f"unsorted_segment_{_kind}"] = _segments(_kind)
+segment_max = _sorted_segments("max")
+segment_mean = _sorted_segments("mean")
+segment_min = _sorted_segments("min")
+segment_prod = _sorted_segments("prod")
+segment_sum = _sorted_segments("sum")
+unsorted_segment_max = _segments("max")
+unsorted_segment_mean = _segments("mean")
+unsorted_segment_min = _segments("min")
+unsorted_segment_prod = _segments("prod")
 unsorted_segment_sqrt_n = _segments("sqrt_n")
+unsorted_segment_sum = _segments("sum")
 
 
 @operation
-def histogram_fixed_width_bins(
-    values: Any, value_range: Any, nbins: int = 100, dtype: Any = "int32", name: str | None = None
-) -> Any:
+def histogram_fixed_width_bins(values: Any, value_range: Any, nbins: int = 100, dtype: Any = "int32") -> Any:
     """Return in which of equal parts of a range each number lies; those outside in the first or last.
 
     (`tf.histogram_fixed_width_bins`)
@@ -175,9 +172,7 @@ def histogram_fixed_width_bins(
 
 
 @operation
-def histogram_fixed_width(
-    values: Any, value_range: Any, nbins: int = 100, dtype: Any = "int32", name: str | None = None
-) -> Any:
+def histogram_fixed_width(values: Any, value_range: Any, nbins: int = 100, dtype: Any = "int32") -> Any:
     """Return how many numbers lie in each of equal parts of a range (`tf.histogram_fixed_width`).
 
     Example:

@@ -1,4 +1,4 @@
-"""Tensors from nothing: `tf.constant`, `tf.zeros`, `tf.range`, `tf.one_hot`; and what is known of one: `tf.shape`.
+"""Creation of tensors (`tf.constant`, `tf.zeros`, `tf.range`, `tf.one_hot`) and facts about them (`tf.shape`).
 
 Source of the semantics: https://www.tensorflow.org/api_docs/python/tf
 """
@@ -97,13 +97,12 @@ def identity(input: Any, name: str | None = None) -> Any:
 
 
 @operation
-def cast(x: Any, dtype: Any, name: str | None = None) -> Any:
+def cast(x: Any, dtype: Any) -> Any:
     """Return a tensor of another dtype (`tf.cast`); fractions are cut off, and of a complex number its imaginary part.
 
     Args:
         x: A tensor, or what becomes one.
         dtype: The dtype; JAX holds int64 as int32 and float64 as float32.
-        name: No effect.
 
     Example:
         >>> cast([1.8, 2.2], "int32").numpy()
@@ -116,14 +115,14 @@ def cast(x: Any, dtype: Any, name: str | None = None) -> Any:
 
 
 @operation
-def saturate_cast(value: Any, dtype: Any, name: str | None = None) -> Any:
+def saturate_cast(value: Any, dtype: Any) -> Any:
     """Return a tensor of another dtype, values beyond its bounds brought to them (`tf.saturate_cast`)."""
     x, kind = tensor(value), as_dtype(held(dtype))
     return xp(x).clip(x, kind.min, kind.max).astype(held(dtype))
 
 
 @operation
-def bitcast(input: Any, type: Any, name: str | None = None) -> Any:
+def bitcast(input: Any, type: Any) -> Any:
     """Return the same bits as another dtype (`tf.bitcast`)."""
     return jax.lax.bitcast_convert_type(jnp.asarray(tensor(input)), held(type))
 
@@ -225,7 +224,6 @@ def range(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name
     if numbers[2] == 0 or (numbers[1] - numbers[0]) * np.sign(numbers[2]) < 0:
         raise InputError(
             f"tf.range was asked to go from {numbers[0]} to {numbers[1]} in steps of {numbers[2]}.",
-            "It never arrives; TensorFlow refuses it too.",
             "Correct the bounds, or the sign of the step.",
         )
     kind = np.result_type(*numbers) if dtype is None else np.dtype(as_dtype(dtype).as_numpy_dtype)
@@ -245,13 +243,7 @@ def linspace(start: Any, stop: Any, num: Any, name: str | None = None, axis: int
 
 @operation
 def one_hot(
-    indices: Any,
-    depth: Any,
-    on_value: Any = None,
-    off_value: Any = None,
-    axis: Any = None,
-    dtype: Any = None,
-    name: str | None = None,
+    indices: Any, depth: Any, on_value: Any = None, off_value: Any = None, axis: Any = None, dtype: Any = None
 ) -> Any:
     """Return a 1 at each index among zeros (`tf.one_hot`).
 
@@ -262,7 +254,6 @@ def one_hot(
         off_value: What stands instead of 0.
         axis: Where the new axis goes; None for last.
         dtype: The dtype; None for float32, or that of the values.
-        name: No effect.
 
     Example:
         >>> one_hot([0, 2, -1], 3).tolist()
@@ -286,8 +277,8 @@ def one_hot(
 def shape(input: Any, out_type: Any = "int32", name: str | None = None) -> Any:
     """Return a tensor's shape as a tensor, of NumPy, so that it can be used as a shape again (`tf.shape`).
 
-    Of a symbolic tensor of Keras it is a tuple, with None where the size is not known; so it is in a layer that Keras
-    calls to see what shape comes out, with symbols in place of None.
+    For a symbolic tensor of Keras it is a tuple with None for unknown sizes. In a layer that Keras calls to find its
+    output shape, it is a tuple with symbols in place of None.
 
     Example:
         >>> shape(zeros([2, 3])).numpy().tolist()
@@ -331,7 +322,7 @@ class _TensorKind(type):
 
 
 class Tensor(metaclass=_TensorKind):
-    """What `isinstance(x, tf.Tensor)` asks: arrays of JAX, traced or not, are; so are elements of datasets."""
+    """Class for `isinstance(x, tf.Tensor)`: true for arrays of JAX, traced or not, and for elements of datasets."""
 
 
 def ensure_shape(x: Any, shape: Any, name: str | None = None) -> Any:
@@ -350,7 +341,6 @@ def ensure_shape(x: Any, shape: Any, name: str | None = None) -> Any:
     if not wanted.is_compatible_with(x.shape):
         raise InputError(
             f"The tensor's shape is {tuple(x.shape)}, not {wanted}.",
-            "What follows expects the other shape.",
             "Correct the shape given to tf.ensure_shape, or what made the tensor.",
         )
     return x

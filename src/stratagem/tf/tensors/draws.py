@@ -34,7 +34,7 @@ def _drawn(seed: int | None, host: Callable[[np.random.Generator], Any], key: Dr
 
 
 def _is_known(size: Sequence[Any]) -> bool:
-    """Whether a shape is known: not while Keras asks a layer what shapes it returns for a batch of any size."""
+    """Whether a shape is known. It is not while Keras asks a layer for its output shape for a batch of any size."""
     return all(isinstance(each, int | np.integer) for each in size)
 
 
@@ -55,6 +55,27 @@ def _key_of(generator: keras.random.SeedGenerator) -> jax.Array:
     """Return the next key of a generator."""
     state = jnp.asarray(generator.next())
     return jax.random.fold_in(jax.random.key(state[0].astype(jnp.uint32)), state[1].astype(jnp.uint32))
+
+
+def _normal(key: jax.Array, shape: Any, mean: Any, stddev: Any, dtype: Any) -> jax.Array:
+    size, kind = integers(shape), held(dtype)
+    return (jax.random.normal(key, size, kind) if _is_known(size) else jnp.zeros(size, kind)) * stddev + mean
+
+
+def _truncated_normal(key: jax.Array, shape: Any, mean: Any, stddev: Any, dtype: Any) -> jax.Array:
+    return jax.random.truncated_normal(key, -2.0, 2.0, integers(shape), held(dtype)) * stddev + mean
+
+
+def _uniform(key: jax.Array, shape: Any, minval: Any, maxval: Any, dtype: Any) -> jax.Array:
+    size, kind = integers(shape), held(dtype)
+    if as_dtype(dtype).is_integer:
+        return jax.random.randint(key, size, minval, maxval, kind)
+    return jax.random.uniform(key, size, kind) * ((1 if maxval is None else maxval) - minval) + minval
+
+
+def _categorical(key: jax.Array, logits: Any, num_samples: Any) -> jax.Array:
+    x = jnp.asarray(tensor(logits))
+    return jax.random.categorical(key, x[:, None, :], shape=(x.shape[0], int(num_samples)))
 
 
 def normal(
@@ -79,7 +100,7 @@ def normal(
     return _drawn(
         seed,
         lambda g: g.standard_normal(size).astype(kind) * kind.type(stddev) + kind.type(mean),
-        lambda key: (jax.random.normal(key, size, kind) if _is_known(size) else jnp.zeros(size, kind)) * stddev + mean,
+        lambda key: _normal(key, size, mean, stddev, dtype),
     )
 
 
@@ -92,14 +113,11 @@ def truncated_normal(
     name: str | None = None,
 ) -> Any:
     """Return draws of a normal distribution within two standard deviations (`tf.random.truncated_normal`)."""
-    size, kind = integers(shape), held(dtype)
-    return tensor(
-        drawing_key(seed, lambda key: jax.random.truncated_normal(key, -2.0, 2.0, size, kind) * stddev + mean)
-    )
+    return tensor(drawing_key(seed, lambda key: _truncated_normal(key, shape, mean, stddev, dtype)))
 
 
 def drawing_key(seed: int | None, draw: Draw) -> Any:
-    """Return what a function draws with the next key of a stream; in functions of datasets as NumPy."""
+    """Return a draw with the next key of a stream; in functions of datasets as NumPy."""
     if not in_element_function():
         return draw(_next_key(seed))
     generator, lock = drawing_on_host(seed)
@@ -130,24 +148,17 @@ def uniform(
         InputError: Whole numbers without an end.
     """
     size, kind = integers(shape), held(dtype)
-    if as_dtype(dtype).is_integer:
-        if maxval is None:
-            raise InputError(
-                f"random.uniform was asked for {as_dtype(dtype)!r} without maxval.",
-                "Where the numbers end is not known.",
-                "Give maxval.",
-            )
-        return _drawn(
-            seed,
-            lambda g: g.integers(minval, maxval, size, dtype=np.int64).astype(kind),
-            lambda key: jax.random.randint(key, size, minval, maxval, kind),
-        )
+    is_integer = as_dtype(dtype).is_integer
+    if is_integer and maxval is None:
+        raise InputError(f"random.uniform was asked for {as_dtype(dtype)!r} without maxval.", "Give maxval.")
     end = 1 if maxval is None else maxval
-    return _drawn(
-        seed,
-        lambda g: g.random(size, np.float32).astype(kind) * kind.type(end - minval) + kind.type(minval),
-        lambda key: jax.random.uniform(key, size, kind) * (end - minval) + minval,
-    )
+
+    def on_numpy(generator: np.random.Generator) -> Any:
+        if is_integer:
+            return generator.integers(minval, end, size, dtype=np.int64).astype(kind)
+        return generator.random(size, np.float32).astype(kind) * kind.type(end - minval) + kind.type(minval)
+
+    return _drawn(seed, on_numpy, lambda key: _uniform(key, size, minval, end, dtype))
 
 
 def shuffle(value: Any, seed: int | None = None, name: str | None = None) -> Any:
@@ -173,10 +184,7 @@ def categorical(
     Returns:
         Shape (rows, num_samples).
     """
-    x = jnp.asarray(tensor(logits))
-    count = int(num_samples)
-    draw: Draw = lambda key: jax.random.categorical(key, x[:, None, :], shape=(x.shape[0], count))  # noqa: E731
-    return drawing_key(seed, draw).astype(held(dtype or "int64"))
+    return drawing_key(seed, lambda key: _categorical(key, logits, num_samples)).astype(held(dtype or "int64"))
 
 
 def gamma(
@@ -216,7 +224,7 @@ def stateless_normal(
     alg: str = "auto_select",
 ) -> Any:
     """Return draws of a normal distribution, the same for a seed of two numbers (`tf.random.stateless_normal`)."""
-    return _stateless(lambda key: jax.random.normal(key, integers(shape), held(dtype)) * stddev + mean, seed)
+    return _stateless(lambda key: _normal(key, shape, mean, stddev, dtype), seed)
 
 
 def stateless_truncated_normal(
@@ -229,8 +237,7 @@ def stateless_truncated_normal(
     alg: str = "auto_select",
 ) -> Any:
     """Return `truncated_normal` draws, the same for a seed of two numbers (`tf.random.stateless_truncated_normal`)."""
-    size, kind = integers(shape), held(dtype)
-    return _stateless(lambda key: jax.random.truncated_normal(key, -2.0, 2.0, size, kind) * stddev + mean, seed)
+    return _stateless(lambda key: _truncated_normal(key, shape, mean, stddev, dtype), seed)
 
 
 def stateless_uniform(
@@ -243,20 +250,14 @@ def stateless_uniform(
     alg: str = "auto_select",
 ) -> Any:
     """Return draws from `minval` to `maxval`, the same for a seed of two numbers (`tf.random.stateless_uniform`)."""
-    size, kind = integers(shape), held(dtype)
-    if as_dtype(dtype).is_integer:
-        return _stateless(lambda key: jax.random.randint(key, size, minval, maxval, kind), seed)
-    end = 1 if maxval is None else maxval
-    return _stateless(lambda key: jax.random.uniform(key, size, kind) * (end - minval) + minval, seed)
+    return _stateless(lambda key: _uniform(key, shape, minval, maxval, dtype), seed)
 
 
 def stateless_categorical(
     logits: Any, num_samples: Any, seed: Any, dtype: Any = "int64", name: str | None = None
 ) -> Any:
     """Return draws of classes, the same for a seed of two numbers (`tf.random.stateless_categorical`)."""
-    x = jnp.asarray(tensor(logits))
-    draw: Draw = lambda key: jax.random.categorical(key, x[:, None, :], shape=(x.shape[0], int(num_samples)))  # noqa: E731
-    return _stateless(draw, seed).astype(held(dtype))
+    return _stateless(lambda key: _categorical(key, logits, num_samples), seed).astype(held(dtype))
 
 
 def stateless_shuffle(value: Any, seed: Any, alg: str = "auto_select", name: str | None = None) -> Any:
@@ -298,12 +299,12 @@ class Generator:
 
     @classmethod
     def from_non_deterministic_state(cls, alg: Any = None) -> Generator:
-        """Return a stream that nobody knows beforehand."""
+        """Return a stream with a random seed."""
         return cls.from_seed(int(np.random.SeedSequence().generate_state(1)[0]))
 
     @property
     def state(self) -> Any:
-        """The variable that tells where the stream is."""
+        """The variable that holds the position of the stream."""
         return self._generator.state
 
     def reset_from_seed(self, seed: int) -> None:
@@ -322,23 +323,19 @@ class Generator:
         self, shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = "float32", name: str | None = None
     ) -> Any:
         """Return draws of a normal distribution."""
-        return jax.random.normal(_key_of(self._generator), integers(shape), held(dtype)) * stddev + mean
+        return _normal(_key_of(self._generator), shape, mean, stddev, dtype)
 
     def truncated_normal(
         self, shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = "float32", name: str | None = None
     ) -> Any:
         """Return draws of a normal distribution within two standard deviations."""
-        key, size = _key_of(self._generator), integers(shape)
-        return jax.random.truncated_normal(key, -2.0, 2.0, size, held(dtype)) * stddev + mean
+        return _truncated_normal(_key_of(self._generator), shape, mean, stddev, dtype)
 
     def uniform(
         self, shape: Any, minval: Any = 0, maxval: Any = None, dtype: Any = "float32", name: str | None = None
     ) -> Any:
         """Return draws from `minval` to `maxval`, which is not drawn."""
-        key, size, kind = _key_of(self._generator), integers(shape), held(dtype)
-        if as_dtype(dtype).is_integer:
-            return jax.random.randint(key, size, minval, maxval, kind)
-        return jax.random.uniform(key, size, kind) * ((1 if maxval is None else maxval) - minval) + minval
+        return _uniform(_key_of(self._generator), shape, minval, maxval, dtype)
 
 
 _global: list[Generator] = []

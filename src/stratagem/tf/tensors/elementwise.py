@@ -1,7 +1,7 @@
 """Functions of numbers, element by element: `tf.abs`, `tf.math.log`, `tf.add`, `tf.equal`.
 
-What NumPy and JAX have under another name stands in a table; what they lack is written below it. Where JAX's derivative
-is not TensorFlow's, the function of `stratagem.tf.derivatives` is taken (`tnp` and `xp` do so by themselves).
+Those that NumPy or JAX have under some name come first, a line each; the others are written below them. Where JAX's
+derivative is not that of TensorFlow, the function of `stratagem.tf.derivatives` is taken (`tnp` and `xp` do so).
 Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/math
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -20,149 +20,113 @@ from stratagem.program.tracing import is_traced
 from stratagem.tf import derivatives
 from stratagem.tf.tensors.operation import held, is_text, on_host, operands, operation, tensor, texts, tnp, xp
 
-_OF_ONE: Final = {
-    "abs": "abs",
-    "acos": "arccos",
-    "acosh": "arccosh",
-    "asin": "arcsin",
-    "asinh": "arcsinh",
-    "atan": "arctan",
-    "atanh": "arctanh",
-    "ceil": "ceil",
-    "conj": "conj",
-    "cos": "cos",
-    "cosh": "cosh",
-    "exp": "exp",
-    "expm1": "expm1",
-    "floor": "floor",
-    "imag": "imag",
-    "is_finite": "isfinite",
-    "is_inf": "isinf",
-    "is_nan": "isnan",
-    "log": "log",
-    "log1p": "log1p",
-    "logical_not": "logical_not",
-    "negative": "negative",
-    "real": "real",
-    "reciprocal": "reciprocal",
-    "rint": "rint",
-    "round": "round",
-    "sign": "sign",
-    "sin": "sin",
-    "sinh": "sinh",
-    "sqrt": "sqrt",
-    "square": "square",
-    "tan": "tan",
-    "tanh": "tanh",
-}
-"""Functions of one tensor, and what NumPy calls them."""
 
-_OF_TWO: Final = {
-    "atan2": "arctan2",
-    "bitwise_and": "bitwise_and",
-    "bitwise_or": "bitwise_or",
-    "bitwise_xor": "bitwise_xor",
-    "greater": "greater",
-    "greater_equal": "greater_equal",
-    "less": "less",
-    "less_equal": "less_equal",
-    "logical_and": "logical_and",
-    "logical_or": "logical_or",
-    "logical_xor": "logical_xor",
-    "maximum": "maximum",
-    "minimum": "minimum",
-    "multiply": "multiply",
-    "nextafter": "nextafter",
-    "pow": "power",
-    "subtract": "subtract",
-}
-"""Functions of two tensors, and what NumPy calls them."""
-
-_OF_JAX: Final = {
-    "bessel_i0": derivatives.bessel_i0,
-    "bessel_i0e": derivatives.bessel_i0e,
-    "bessel_i1": derivatives.bessel_i1,
-    "bessel_i1e": derivatives.bessel_i1e,
-    "digamma": derivatives.digamma,
-    "erf": derivatives.erf,
-    "erfc": derivatives.erfc,
-    "erfinv": jax.lax.erf_inv,
-    "expint": derivatives.expint,
-    "lgamma": derivatives.lgamma,
-    "log_sigmoid": jax.nn.log_sigmoid,
-    "ndtri": derivatives.ndtri,
-    "sigmoid": jax.scipy.special.expit,
-    "softplus": jax.nn.softplus,
-    "softsign": derivatives.softsign,
-    "spence": derivatives.spence,
-}
-"""Functions of one tensor that NumPy has not."""
-
-_OF_JAX_TWO: Final = {
-    "igamma": derivatives.igamma,
-    "igammac": derivatives.igammac,
-    "polygamma": derivatives.polygamma,
-    "xdivy": derivatives.xdivy,
-    "xlog1py": derivatives.xlog1py,
-    "xlogy": derivatives.xlogy,
-    "zeta": derivatives.zeta,
-}
-"""Functions of two tensors that NumPy has not."""
-
-_PARAMETERS: Final = {
-    "angle": ("input",),
-    "atan2": ("y", "x"),
-    "igamma": ("a", "x"),
-    "igammac": ("a", "x"),
-    "imag": ("input",),
-    "nextafter": ("x1", "x2"),
-    "polygamma": ("a", "x"),
-    "real": ("input",),
-    "softplus": ("features",),
-    "softsign": ("features",),
-    "zeta": ("x", "q"),
-}
-"""TensorFlow's names of arguments, where they are not x, or x and y."""
-
-
-def _function(name: str, on_host_too: str | None, on_jax: Callable[..., Any], count: int) -> Callable[..., Any]:
-    """Return a function of `count` tensors.
+def _elementwise(name: str, computes: str | Callable[..., Any], *parameters: str) -> Callable[..., Any]:
+    """Return a function of tensors, element by element.
 
     Args:
         name: TensorFlow's.
-        on_host_too: NumPy's name, where NumPy has it.
-        on_jax: What computes elsewhere.
-        count: How many.
+        computes: NumPy's name of it; or what computes it on JAX where NumPy does not have it.
+        *parameters: TensorFlow's names of its arguments.
     """
-    parameters = _PARAMETERS.get(name, ("x", "y")[:count])
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    signature = inspect.Signature(
-        [*(inspect.Parameter(each, kind) for each in parameters), inspect.Parameter("name", kind, default=None)]
-    )
+    signature = inspect.Signature([inspect.Parameter(each, kind) for each in parameters])
+    on_numpy = getattr(np, computes) if isinstance(computes, str) else None
+    on_jax = getattr(tnp, computes) if isinstance(computes, str) else computes
+    takes_numbers = on_numpy is not None and len(parameters) > 1  # of Python: they take the other's dtype
 
     def function(*args: Any, **kwargs: Any) -> Any:
         given = signature.bind(*args, **kwargs).arguments
         parts = operands(*(given[each] for each in parameters))
-        if on_host_too is not None and on_host(*parts):
-            return getattr(np, on_host_too)(*parts)
-        return on_jax(*(jnp.asarray(part) if count == 1 or on_host_too is None else part for part in parts))
+        if on_numpy is not None and on_host(*parts):
+            return on_numpy(*parts)
+        return on_jax(*(part if takes_numbers else jnp.asarray(part) for part in parts))
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"`tf.math.{name}` of {' and '.join(parameters)}, element by element; `name` has no effect."
+    function.__doc__ = f"`tf.math.{name}` of {' and '.join(parameters)}, element by element."
     function.__signature__ = signature  # pyright: ignore[reportFunctionMemberAccess]
     return operation(function)
 
 
-for _table, _count in ((_OF_ONE, 1), (_OF_TWO, 2)):
-    for _name, _theirs in _table.items():
-        globals()[_name] = _function(_name, _theirs, getattr(tnp, _theirs), _count)
-for _table, _count in ((_OF_JAX, 1), (_OF_JAX_TWO, 2)):
-    for _name, _on_jax in _table.items():
-        globals()[_name] = _function(_name, None, _on_jax, _count)
+abs = _elementwise("abs", "abs", "x")
+acos = _elementwise("acos", "arccos", "x")
+acosh = _elementwise("acosh", "arccosh", "x")
+asin = _elementwise("asin", "arcsin", "x")
+asinh = _elementwise("asinh", "arcsinh", "x")
+atan = _elementwise("atan", "arctan", "x")
+atan2 = _elementwise("atan2", "arctan2", "y", "x")
+atanh = _elementwise("atanh", "arctanh", "x")
+bessel_i0 = _elementwise("bessel_i0", derivatives.bessel_i0, "x")
+bessel_i0e = _elementwise("bessel_i0e", derivatives.bessel_i0e, "x")
+bessel_i1 = _elementwise("bessel_i1", derivatives.bessel_i1, "x")
+bessel_i1e = _elementwise("bessel_i1e", derivatives.bessel_i1e, "x")
+bitwise_and = _elementwise("bitwise_and", "bitwise_and", "x", "y")
+bitwise_or = _elementwise("bitwise_or", "bitwise_or", "x", "y")
+bitwise_xor = _elementwise("bitwise_xor", "bitwise_xor", "x", "y")
+ceil = _elementwise("ceil", "ceil", "x")
+conj = _elementwise("conj", "conj", "x")
+cos = _elementwise("cos", "cos", "x")
+cosh = _elementwise("cosh", "cosh", "x")
+digamma = _elementwise("digamma", derivatives.digamma, "x")
+erf = _elementwise("erf", derivatives.erf, "x")
+erfc = _elementwise("erfc", derivatives.erfc, "x")
+erfinv = _elementwise("erfinv", jax.lax.erf_inv, "x")
+exp = _elementwise("exp", "exp", "x")
+expint = _elementwise("expint", derivatives.expint, "x")
+expm1 = _elementwise("expm1", "expm1", "x")
+floor = _elementwise("floor", "floor", "x")
+greater = _elementwise("greater", "greater", "x", "y")
+greater_equal = _elementwise("greater_equal", "greater_equal", "x", "y")
+igamma = _elementwise("igamma", derivatives.igamma, "a", "x")
+igammac = _elementwise("igammac", derivatives.igammac, "a", "x")
+imag = _elementwise("imag", "imag", "input")
+invert = _elementwise("invert", "invert", "x")
+is_finite = _elementwise("is_finite", "isfinite", "x")
+is_inf = _elementwise("is_inf", "isinf", "x")
+is_nan = _elementwise("is_nan", "isnan", "x")
+less = _elementwise("less", "less", "x", "y")
+less_equal = _elementwise("less_equal", "less_equal", "x", "y")
+lgamma = _elementwise("lgamma", derivatives.lgamma, "x")
+log = _elementwise("log", "log", "x")
+log1p = _elementwise("log1p", "log1p", "x")
+log_sigmoid = _elementwise("log_sigmoid", jax.nn.log_sigmoid, "x")
+logical_and = _elementwise("logical_and", "logical_and", "x", "y")
+logical_not = _elementwise("logical_not", "logical_not", "x")
+logical_or = _elementwise("logical_or", "logical_or", "x", "y")
+logical_xor = _elementwise("logical_xor", "logical_xor", "x", "y")
+maximum = _elementwise("maximum", "maximum", "x", "y")
+minimum = _elementwise("minimum", "minimum", "x", "y")
+multiply = _elementwise("multiply", "multiply", "x", "y")
+ndtri = _elementwise("ndtri", derivatives.ndtri, "x")
+negative = _elementwise("negative", "negative", "x")
+nextafter = _elementwise("nextafter", "nextafter", "x1", "x2")
+polygamma = _elementwise("polygamma", derivatives.polygamma, "a", "x")
+pow = _elementwise("pow", "power", "x", "y")
+real = _elementwise("real", "real", "input")
+reciprocal = _elementwise("reciprocal", "reciprocal", "x")
+rint = _elementwise("rint", "rint", "x")
+round = _elementwise("round", "round", "x")
+scalar_mul = _elementwise("scalar_mul", "multiply", "scalar", "x")
+sigmoid = _elementwise("sigmoid", jax.scipy.special.expit, "x")
+sign = _elementwise("sign", "sign", "x")
+sin = _elementwise("sin", "sin", "x")
+sinh = _elementwise("sinh", "sinh", "x")
+softplus = _elementwise("softplus", jax.nn.softplus, "features")
+softsign = _elementwise("softsign", derivatives.softsign, "features")
+spence = _elementwise("spence", derivatives.spence, "x")
+sqrt = _elementwise("sqrt", "sqrt", "x")
+square = _elementwise("square", "square", "x")
+subtract = _elementwise("subtract", "subtract", "x", "y")
+tan = _elementwise("tan", "tan", "x")
+tanh = _elementwise("tanh", "tanh", "x")
+xdivy = _elementwise("xdivy", derivatives.xdivy, "x", "y")
+xlog1py = _elementwise("xlog1py", derivatives.xlog1py, "x", "y")
+xlogy = _elementwise("xlogy", derivatives.xlogy, "x", "y")
+zeta = _elementwise("zeta", derivatives.zeta, "x", "q")
 
 
 @operation
-def add(x: Any, y: Any, name: str | None = None) -> Any:
+def add(x: Any, y: Any) -> Any:
     """Return x + y; texts one after the other (`tf.math.add`)."""
     if is_text(x) or is_text(y):
         return texts(x) + texts(y)
@@ -171,7 +135,7 @@ def add(x: Any, y: Any, name: str | None = None) -> Any:
 
 
 @operation
-def equal(x: Any, y: Any, name: str | None = None) -> Any:
+def equal(x: Any, y: Any) -> Any:
     """Return whether elements are equal (`tf.math.equal`).
 
     Example:
@@ -185,7 +149,7 @@ def equal(x: Any, y: Any, name: str | None = None) -> Any:
 
 
 @operation
-def not_equal(x: Any, y: Any, name: str | None = None) -> Any:
+def not_equal(x: Any, y: Any) -> Any:
     """Return whether elements are not equal (`tf.math.not_equal`)."""
     if is_text(x) or is_text(y):
         return texts(x) != texts(y)
@@ -194,7 +158,7 @@ def not_equal(x: Any, y: Any, name: str | None = None) -> Any:
 
 
 @operation
-def angle(input: Any, name: str | None = None) -> Any:
+def angle(input: Any) -> Any:
     """Return the angle of complex numbers; of others 0, and pi where they are negative (`tf.math.angle`)."""
     x = tensor(input)
     if np.issubdtype(x.dtype, np.complexfloating):
@@ -210,36 +174,25 @@ def _shifted(x: Any, y: Any, shift: str) -> Any:
 
 
 @operation
-def left_shift(x: Any, y: Any, name: str | None = None) -> Any:
+def left_shift(x: Any, y: Any) -> Any:
     """Return whole numbers with their bits moved to the left (`tf.bitwise.left_shift`)."""
     return _shifted(x, y, "left_shift")
 
 
 @operation
-def right_shift(x: Any, y: Any, name: str | None = None) -> Any:
+def right_shift(x: Any, y: Any) -> Any:
     """Return whole numbers with their bits moved to the right, the sign kept (`tf.bitwise.right_shift`)."""
     return _shifted(x, y, "right_shift")
-
-
-@operation
-def invert(x: Any, name: str | None = None) -> Any:
-    """Return whole numbers with each bit the other (`tf.bitwise.invert`)."""
-    x = tensor(x)
-    return xp(x).invert(x)
 
 
 def _refuse_division_by_zero(x: Any, y: Any) -> None:
     whole = np.issubdtype(jnp.result_type(y), np.integer) and np.issubdtype(jnp.result_type(x), np.integer)
     if whole and not is_traced(y) and not np.all(np.asarray(y)):
-        raise InputError(
-            "A whole number is divided by 0.",
-            "There is no such whole number; TensorFlow refuses it too.",
-            "Correct the divisor, or divide floating-point numbers.",
-        )
+        raise InputError("A whole number is divided by 0.", "Correct the divisor, or divide floating-point numbers.")
 
 
 @operation
-def floordiv(x: Any, y: Any, name: str | None = None) -> Any:
+def floordiv(x: Any, y: Any) -> Any:
     """Return x / y, rounded down (`tf.math.floordiv`).
 
     Raises:
@@ -251,8 +204,8 @@ def floordiv(x: Any, y: Any, name: str | None = None) -> Any:
 
 
 @operation
-def floormod(x: Any, y: Any, name: str | None = None) -> Any:
-    """Return what x / y leaves, of the divisor's sign (`tf.math.floormod`).
+def floormod(x: Any, y: Any) -> Any:
+    """Return the remainder of x / y with the sign of y (`tf.math.floormod`).
 
     Raises:
         InputError: A whole number is divided by 0.
@@ -266,7 +219,7 @@ mod = floormod
 
 
 @operation
-def truediv(x: Any, y: Any, name: str | None = None) -> Any:
+def truediv(x: Any, y: Any) -> Any:
     """Return x / y; whole numbers are divided as floating-point ones (`tf.math.truediv`, `tf.math.divide`).
 
     Example:
@@ -282,7 +235,7 @@ divide = truediv
 
 
 @operation
-def divide_no_nan(x: Any, y: Any, name: str | None = None) -> Any:
+def divide_no_nan(x: Any, y: Any) -> Any:
     """Return x / y, and 0 where y is 0 (`tf.math.divide_no_nan`).
 
     Example:
@@ -296,7 +249,7 @@ def divide_no_nan(x: Any, y: Any, name: str | None = None) -> Any:
 
 
 @operation
-def multiply_no_nan(x: Any, y: Any, name: str | None = None) -> Any:
+def multiply_no_nan(x: Any, y: Any) -> Any:
     """Return x * y, and 0 where y is 0, also where x is not finite (`tf.math.multiply_no_nan`)."""
     x, y = operands(x, y)
     if on_host(x, y):
@@ -305,14 +258,14 @@ def multiply_no_nan(x: Any, y: Any, name: str | None = None) -> Any:
 
 
 @operation
-def reciprocal_no_nan(x: Any, name: str | None = None) -> Any:
+def reciprocal_no_nan(x: Any) -> Any:
     """Return 1 / x, and 0 where x is 0 (`tf.math.reciprocal_no_nan`)."""
     x = tensor(x)
     return divide_no_nan(xp(x).ones_like(x), x)
 
 
 @operation
-def rsqrt(x: Any, name: str | None = None) -> Any:
+def rsqrt(x: Any) -> Any:
     """Return 1 / sqrt(x) (`tf.math.rsqrt`).
 
     Example:
@@ -324,21 +277,14 @@ def rsqrt(x: Any, name: str | None = None) -> Any:
 
 
 @operation
-def squared_difference(x: Any, y: Any, name: str | None = None) -> Any:
+def squared_difference(x: Any, y: Any) -> Any:
     """Return (x - y) squared (`tf.math.squared_difference`)."""
     x, y = operands(x, y)
     return np.square(x - y) if on_host(x, y) else derivatives.squared_difference(x, y)
 
 
 @operation
-def scalar_mul(scalar: Any, x: Any, name: str | None = None) -> Any:
-    """Return a number times a tensor (`tf.math.scalar_mul`)."""
-    scalar, x = operands(scalar, x)
-    return xp(scalar, x).multiply(scalar, x)
-
-
-@operation
-def add_n(inputs: Any, name: str | None = None) -> Any:
+def add_n(inputs: Any) -> Any:
     """Return the sum of several tensors, or of the rows of one (`tf.math.add_n`).
 
     Raises:
@@ -346,7 +292,7 @@ def add_n(inputs: Any, name: str | None = None) -> Any:
     """
     parts = [tensor(part) for part in inputs]
     if not parts:
-        raise InputError("add_n was given an empty list.", "Its shape is not known.", "Give it at least one tensor.")
+        raise InputError("add_n was given an empty list.", "Give it at least one tensor.")
     if len({tuple(part.shape) for part in parts}) > 1:
         raise InputError(
             f"add_n was given tensors of shapes {', '.join(str(tuple(part.shape)) for part in parts)}.",
@@ -357,31 +303,30 @@ def add_n(inputs: Any, name: str | None = None) -> Any:
 
 
 @operation
-def accumulate_n(inputs: Any, shape: Any = None, tensor_dtype: Any = None, name: str | None = None) -> Any:
+def accumulate_n(inputs: Any, shape: Any = None, tensor_dtype: Any = None) -> Any:
     """Return the sum of tensors (`tf.math.accumulate_n`), as `add_n`."""
     return add_n(inputs)
 
 
 @operation
-def betainc(a: Any, b: Any, x: Any, name: str | None = None) -> Any:
+def betainc(a: Any, b: Any, x: Any) -> Any:
     """Return the regularised incomplete beta function (`tf.math.betainc`)."""
     return derivatives.betainc(*(jnp.asarray(tensor(value)) for value in (a, b, x)))
 
 
 @operation
-def complex(real: Any, imag: Any, name: str | None = None) -> Any:
+def complex(real: Any, imag: Any) -> Any:
     """Return complex numbers of their parts (`tf.complex`)."""
     return tensor(real) + 1j * tensor(imag)
 
 
 @operation
-def polyval(coeffs: Any, x: Any, name: str | None = None) -> Any:
+def polyval(coeffs: Any, x: Any) -> Any:
     """Return a polynomial's values, by Horner's rule (`tf.math.polyval`).
 
     Args:
         coeffs: A list of tensors, the coefficient of the highest power first.
         x: Where to compute it.
-        name: No effect.
 
     Example:
         >>> float(polyval([1.0, 0.0, 2.0], 3.0))
@@ -394,7 +339,7 @@ def polyval(coeffs: Any, x: Any, name: str | None = None) -> Any:
 
 
 @operation
-def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = None) -> Any:
+def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any) -> Any:
     """Return a tensor with its values brought between two bounds (`tf.clip_by_value`).
 
     Example:
@@ -418,7 +363,7 @@ realdiv = truediv
 
 
 @operation
-def truncatediv(x: Any, y: Any, name: str | None = None) -> Any:
+def truncatediv(x: Any, y: Any) -> Any:
     """Return x / y without its fraction (`tf.truncatediv`).
 
     Raises:
@@ -436,8 +381,8 @@ def truncatediv(x: Any, y: Any, name: str | None = None) -> Any:
 
 
 @operation
-def truncatemod(x: Any, y: Any, name: str | None = None) -> Any:
-    """Return what x / y without its fraction leaves, of the sign of x (`tf.truncatemod`).
+def truncatemod(x: Any, y: Any) -> Any:
+    """Return the remainder of x / y with the sign of x (`tf.truncatemod`).
 
     Raises:
         InputError: A whole number is divided by 0.
@@ -452,14 +397,14 @@ def truncatemod(x: Any, y: Any, name: str | None = None) -> Any:
 
 
 @operation
-def erfcinv(x: Any, name: str | None = None) -> Any:
-    """Return what `erfc` is x of (`tf.math.erfcinv`)."""
+def erfcinv(x: Any) -> Any:
+    """Return the inverse of `erfc` (`tf.math.erfcinv`)."""
     x = jnp.asarray(tensor(x))
     return -derivatives.ndtri(0.5 * x) * jnp.asarray(np.sqrt(0.5), x.dtype)
 
 
 @operation
-def lbeta(x: Any, name: str | None = None) -> Any:
+def lbeta(x: Any) -> Any:
     """Return the logarithm of the beta function of the numbers along the last axis (`tf.math.lbeta`).
 
     Example:

@@ -15,7 +15,7 @@ from stratagem.tf.tensors.operation import held, operation, refusal, tensor
 
 
 @operation
-def lu(input: Any, output_idx_type: Any = "int32", name: str | None = None) -> tuple[Any, Any]:
+def lu(input: Any, output_idx_type: Any = "int32") -> tuple[Any, Any]:
     """Return (lower and upper triangular factors in one matrix, the order of the rows) (`tf.linalg.lu`).
 
     Raises:
@@ -34,7 +34,7 @@ def _triangles(lower_upper: Any) -> tuple[Any, Any]:
 
 
 @operation
-def lu_reconstruct(lower_upper: Any, perm: Any, validate_args: bool = False, name: str | None = None) -> Any:
+def lu_reconstruct(lower_upper: Any, perm: Any, validate_args: bool = False) -> Any:
     """Return the matrices that `lu` took apart (`tf.linalg.lu_reconstruct`)."""
     lower, upper = _triangles(lower_upper)
     back = jnp.argsort(jnp.asarray(tensor(perm)), axis=-1)
@@ -42,7 +42,7 @@ def lu_reconstruct(lower_upper: Any, perm: Any, validate_args: bool = False, nam
 
 
 @operation
-def lu_solve(lower_upper: Any, perm: Any, rhs: Any, validate_args: bool = False, name: str | None = None) -> Any:
+def lu_solve(lower_upper: Any, perm: Any, rhs: Any, validate_args: bool = False) -> Any:
     """Return X with A X = rhs, of an A that `lu` took apart (`tf.linalg.lu_solve`)."""
     lower, upper = _triangles(lower_upper)
     order, right = jnp.asarray(tensor(perm)), jnp.asarray(tensor(rhs))
@@ -55,21 +55,20 @@ def lu_solve(lower_upper: Any, perm: Any, rhs: Any, validate_args: bool = False,
 
 
 @operation
-def lu_matrix_inverse(lower_upper: Any, perm: Any, validate_args: bool = False, name: str | None = None) -> Any:
+def lu_matrix_inverse(lower_upper: Any, perm: Any, validate_args: bool = False) -> Any:
     """Return the inverse of matrices that `lu` took apart (`tf.linalg.lu_matrix_inverse`)."""
     both = jnp.asarray(tensor(lower_upper))
     return lu_solve(both, perm, jnp.eye(both.shape[-1], dtype=both.dtype))
 
 
 @operation
-def matrix_rank(a: Any, tol: Any = None, validate_args: bool = False, name: str | None = None) -> Any:
-    """Return how many rows of matrices tell something new (`tf.linalg.matrix_rank`).
+def matrix_rank(a: Any, tol: Any = None, validate_args: bool = False) -> Any:
+    """Return the ranks of matrices (`tf.linalg.matrix_rank`).
 
     Args:
         a: The matrices.
-        tol: Singular values that are not greater count as 0; None for what their precision says.
+        tol: Singular values up to this count as 0; None for a bound from the dtype's precision.
         validate_args: No effect.
-        name: No effect.
     """
     x = jnp.asarray(tensor(a))
     found = jnp.linalg.svd(x, compute_uv=False)
@@ -97,14 +96,13 @@ def _three(diagonals: Any, diagonals_format: str) -> tuple[Any, Any, Any]:
 
 
 @operation
-def tridiagonal_matmul(diagonals: Any, rhs: Any, diagonals_format: str = "compact", name: str | None = None) -> Any:
+def tridiagonal_matmul(diagonals: Any, rhs: Any, diagonals_format: str = "compact") -> Any:
     """Return the product of matrices of three diagonals and others (`tf.linalg.tridiagonal_matmul`).
 
     Args:
         diagonals: The diagonal above the main one, it, and the one below it, as `diagonals_format` says.
         rhs: Shape (..., rows, columns).
         diagonals_format: "compact" (..., 3, rows), "sequence" of three, or "matrix".
-        name: No effect.
     """
     (above, main, below), x = _three(diagonals, diagonals_format), jnp.asarray(tensor(rhs))
     later = jnp.concatenate([x[..., 1:, :], jnp.zeros_like(x[..., :1, :])], -2)

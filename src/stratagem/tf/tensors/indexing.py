@@ -58,14 +58,7 @@ def _as_given(values: np.ndarray, like: Any) -> Any:
 
 
 @operation
-def gather(
-    params: Any,
-    indices: Any,
-    validate_indices: Any = None,
-    axis: Any = None,
-    batch_dims: int = 0,
-    name: str | None = None,
-) -> Any:
+def gather(params: Any, indices: Any, validate_indices: Any = None, axis: Any = None, batch_dims: int = 0) -> Any:
     """Return the slices that stand at indices (`tf.gather`).
 
     Args:
@@ -74,7 +67,6 @@ def gather(
         validate_indices: No effect.
         axis: Along which axis; None for the first after those of the batch.
         batch_dims: How many leading axes `params` and `indices` have in common.
-        name: No effect.
 
     Raises:
         InputError: There is no such slice. In a compiled function it is NaN, or the last for whole numbers.
@@ -146,7 +138,7 @@ def _coordinates(places: Any) -> tuple[Any, ...]:
 
 
 @operation
-def boolean_mask(tensor: Any, mask: Any, axis: Any = None, name: str = "boolean_mask") -> Any:
+def boolean_mask(tensor: Any, mask: Any, axis: Any = None) -> Any:
     """Return the elements where a mask is true (`tf.boolean_mask`).
 
     Raises:
@@ -173,14 +165,13 @@ _tensor = tensor
 
 
 @operation
-def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Any:
+def where(condition: Any, x: Any = None, y: Any = None) -> Any:
     """Return x where a condition is true and y elsewhere; without them, where it is true (`tf.where`).
 
     Args:
         condition: Booleans.
         x: A tensor, or None.
         y: A tensor, or None.
-        name: No effect.
 
     Returns:
         A tensor; of the condition alone, the indices of its true elements, of shape (n, axes).
@@ -203,14 +194,13 @@ def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None)
 
 
 @operation
-def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Any:
+def slice(input_: Any, begin: Any, size: Any) -> Any:
     """Return a part of a tensor (`tf.slice`).
 
     Args:
         input_: The tensor.
         begin: Where it begins, for each axis; may be computed.
         size: How long it is, for each axis; -1 for all that is left.
-        name: No effect.
 
     Raises:
         InputError: The part does not lie within the tensor.
@@ -249,7 +239,6 @@ def strided_slice(
     new_axis_mask: int = 0,
     shrink_axis_mask: int = 0,
     var: Any = None,
-    name: str | None = None,
 ) -> Any:
     """Return a part of a tensor, with steps (`tf.strided_slice`).
 
@@ -264,7 +253,6 @@ def strided_slice(
         new_axis_mask: Bits: a new axis of size 1.
         shrink_axis_mask: Bits: one element, without the axis.
         var: No effect.
-        name: No effect.
 
     Raises:
         InputError: A step is 0.
@@ -342,9 +330,7 @@ def scatter_nd(indices: Any, updates: Any, shape: Any, name: str | None = None, 
 
 
 @operation
-def searchsorted(
-    sorted_sequence: Any, values: Any, side: str = "left", out_type: Any = "int32", name: str | None = None
-) -> Any:
+def searchsorted(sorted_sequence: Any, values: Any, side: str = "left", out_type: Any = "int32") -> Any:
     """Return where values would stand in ascending sequences (`tf.searchsorted`)."""
     rows, wanted = jnp.asarray(tensor(sorted_sequence)), jnp.asarray(tensor(values))
     if jnp.issubdtype(wanted.dtype, jnp.inexact):
@@ -401,11 +387,11 @@ def unique(x: Any, out_idx: Any = "int32", name: str | None = None) -> Unique:
 
 
 @operation
-def invert_permutation(x: Any, name: str | None = None) -> Any:
+def invert_permutation(x: Any) -> Any:
     """Return the permutation that undoes this one (`tf.math.invert_permutation`).
 
     Raises:
-        InputError: It is none.
+        InputError: It is not a permutation.
     """
     x = tensor(x)
     if not is_traced(x) and sorted(np.asarray(x).tolist()) != list(builtins.range(x.size)):
@@ -442,7 +428,7 @@ def dynamic_stitch(indices: Any, data: Any, name: str | None = None) -> Any:
 
 
 @operation
-def unravel_index(indices: Any, dims: Any, name: str | None = None) -> Any:
+def unravel_index(indices: Any, dims: Any) -> Any:
     """Return for positions in a flat array those along each axis, of shape (axes, ...) (`tf.unravel_index`).
 
     Raises:

@@ -29,7 +29,7 @@ def _square(value: Any) -> jax.Array:
 
 
 def _refuse_singular(result: Any, *given: Any) -> None:
-    """Refuse a matrix that has no inverse, outside compiled functions: of finite numbers came what is none."""
+    """Refuse a singular matrix outside compiled functions: its numbers are finite, those of the result are not."""
     if any(is_traced(x) for x in (result, *given)) or np.all(np.isfinite(np.asarray(result))):
         return
     if all(np.all(np.isfinite(np.asarray(x))) for x in given):
@@ -55,7 +55,7 @@ def matrix_transpose(a: Any, name: str = "matrix_transpose", conjugate: bool = F
 
 
 @operation
-def adjoint(matrix: Any, name: str | None = None) -> Any:
+def adjoint(matrix: Any) -> Any:
     """Return matrices transposed and conjugated (`tf.linalg.adjoint`)."""
     return _adjoint(_matrix(matrix))
 
@@ -68,7 +68,6 @@ def matvec(
     adjoint_a: bool = False,
     a_is_sparse: bool = False,
     b_is_sparse: bool = False,
-    name: str | None = None,
 ) -> Any:
     """Return matrices times vectors (`tf.linalg.matvec`)."""
     matrix = _adjoint(_matrix(a)) if adjoint_a else _matrix(a)
@@ -77,7 +76,7 @@ def matvec(
 
 
 @operation
-def inv(input: Any, adjoint: bool = False, name: str | None = None) -> Any:
+def inv(input: Any, adjoint: bool = False) -> Any:
     """Return inverse matrices (`tf.linalg.inv`).
 
     Raises:
@@ -90,51 +89,51 @@ def inv(input: Any, adjoint: bool = False, name: str | None = None) -> Any:
 
 
 @operation
-def pinv(a: Any, rcond: Any = None, validate_args: bool = False, name: str | None = None) -> Any:
+def pinv(a: Any, rcond: Any = None, validate_args: bool = False) -> Any:
     """Return the pseudo-inverses of matrices (`tf.linalg.pinv`)."""
     return jnp.linalg.pinv(_matrix(a), rtol=rcond)
 
 
 @operation
-def det(input: Any, name: str | None = None) -> Any:
+def det(input: Any) -> Any:
     """Return the determinants of matrices (`tf.linalg.det`)."""
     return jnp.linalg.det(_square(input))
 
 
 @operation
-def slogdet(input: Any, name: str | None = None) -> Any:
+def slogdet(input: Any) -> Any:
     """Return (the signs, the logarithms) of determinants (`tf.linalg.slogdet`)."""
     return tuple(jnp.linalg.slogdet(_square(input)))
 
 
 @operation
-def logdet(matrix: Any, name: str | None = None) -> Any:
+def logdet(matrix: Any) -> Any:
     """Return the logarithms of the determinants of positive definite matrices (`tf.linalg.logdet`)."""
     factor = cholesky(matrix)
     return 2 * jnp.sum(jnp.log(jnp.real(jnp.diagonal(factor, axis1=-2, axis2=-1))), -1)
 
 
 @operation
-def trace(x: Any, name: str | None = None) -> Any:
+def trace(x: Any) -> Any:
     """Return the sums along the diagonals (`tf.linalg.trace`)."""
     return jnp.trace(_matrix(x), axis1=-2, axis2=-1)
 
 
 @operation
-def cholesky(input: Any, name: str | None = None) -> Any:
+def cholesky(input: Any) -> Any:
     """Return lower triangular matrices whose squares these are (`tf.linalg.cholesky`); of the lower triangle."""
     x = _square(input)
     return jnp.linalg.cholesky(x + constant(_of_lower(x) - x))
 
 
 @operation
-def cholesky_solve(chol: Any, rhs: Any, name: str | None = None) -> Any:
+def cholesky_solve(chol: Any, rhs: Any) -> Any:
     """Return X with A X = rhs, of A's Cholesky factor (`tf.linalg.cholesky_solve`)."""
     return jax.scipy.linalg.cho_solve((_matrix(chol), True), _matrix(rhs))
 
 
 @operation
-def solve(matrix: Any, rhs: Any, adjoint: bool = False, name: str | None = None) -> Any:
+def solve(matrix: Any, rhs: Any, adjoint: bool = False) -> Any:
     """Return X with A X = rhs (`tf.linalg.solve`).
 
     Raises:
@@ -149,7 +148,7 @@ def solve(matrix: Any, rhs: Any, adjoint: bool = False, name: str | None = None)
 
 
 @operation
-def triangular_solve(matrix: Any, rhs: Any, lower: bool = True, adjoint: bool = False, name: str | None = None) -> Any:
+def triangular_solve(matrix: Any, rhs: Any, lower: bool = True, adjoint: bool = False) -> Any:
     """Return X with A X = rhs, of a triangular A (`tf.linalg.triangular_solve`)."""
     a, b = _matrix(matrix), _matrix(rhs)
     batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
@@ -158,7 +157,7 @@ def triangular_solve(matrix: Any, rhs: Any, lower: bool = True, adjoint: bool = 
 
 
 @operation
-def lstsq(matrix: Any, rhs: Any, l2_regularizer: float = 0.0, fast: bool = True, name: str | None = None) -> Any:
+def lstsq(matrix: Any, rhs: Any, l2_regularizer: float = 0.0, fast: bool = True) -> Any:
     """Return the X for which A X comes nearest to rhs (`tf.linalg.lstsq`)."""
     a, b = _matrix(matrix), _matrix(rhs)
     if l2_regularizer:
@@ -168,7 +167,7 @@ def lstsq(matrix: Any, rhs: Any, l2_regularizer: float = 0.0, fast: bool = True,
 
 
 @operation
-def svd(tensor: Any, full_matrices: bool = False, compute_uv: bool = True, name: str | None = None) -> Any:
+def svd(tensor: Any, full_matrices: bool = False, compute_uv: bool = True) -> Any:
     """Return (s, u, v) with tensor = u diag(s) v* (`tf.linalg.svd`); s alone without `compute_uv`."""
     if not compute_uv:
         return jnp.linalg.svd(_matrix(tensor), compute_uv=False)
@@ -177,25 +176,25 @@ def svd(tensor: Any, full_matrices: bool = False, compute_uv: bool = True, name:
 
 
 @operation
-def qr(input: Any, full_matrices: bool = False, name: str | None = None) -> Any:
+def qr(input: Any, full_matrices: bool = False) -> Any:
     """Return (q, r): an orthogonal and a triangular factor (`tf.linalg.qr`)."""
     return tuple(jnp.linalg.qr(_matrix(input), mode="complete" if full_matrices else "reduced"))
 
 
 @operation
-def eigh(tensor: Any, name: str | None = None) -> Any:
+def eigh(tensor: Any) -> Any:
     """Return (eigenvalues, eigenvectors) of symmetric matrices (`tf.linalg.eigh`); of the lower triangle."""
     return tuple(jnp.linalg.eigh(_of_lower(_square(tensor))))
 
 
 @operation
-def eigvalsh(tensor: Any, name: str | None = None) -> Any:
+def eigvalsh(tensor: Any) -> Any:
     """Return the eigenvalues of symmetric matrices (`tf.linalg.eigvalsh`)."""
     return jnp.linalg.eigvalsh(_of_lower(_square(tensor)))
 
 
 @operation
-def expm(input: Any, name: str | None = None) -> Any:
+def expm(input: Any) -> Any:
     """Return the exponentials of matrices (`tf.linalg.expm`)."""
     return jax.scipy.linalg.expm(_matrix(input))
 
@@ -298,7 +297,7 @@ def set_diag(input: Any, diagonal: Any, name: str = "set_diag", k: Any = 0, alig
 
 
 @operation
-def tensor_diag(diagonal: Any, name: str | None = None) -> Any:
+def tensor_diag(diagonal: Any) -> Any:
     """Return a tensor of twice as many axes, zero but where the indices are twice the same (`tf.linalg.tensor_diag`).
 
     Example:
@@ -310,7 +309,7 @@ def tensor_diag(diagonal: Any, name: str | None = None) -> Any:
 
 
 @operation
-def tensor_diag_part(input: Any, name: str | None = None) -> Any:
+def tensor_diag_part(input: Any) -> Any:
     """Return the elements of which the indices are twice the same (`tf.linalg.tensor_diag_part`).
 
     Raises:
@@ -325,14 +324,13 @@ def tensor_diag_part(input: Any, name: str | None = None) -> Any:
 
 
 @operation
-def band_part(input: Any, num_lower: Any, num_upper: Any, name: str | None = None) -> Any:
+def band_part(input: Any, num_lower: Any, num_upper: Any) -> Any:
     """Return matrices with zeros outside a band about the diagonal (`tf.linalg.band_part`).
 
     Args:
         input: Shape (..., rows, columns).
         num_lower: How many diagonals below the main one stay; negative for all.
         num_upper: How many above it.
-        name: No effect.
 
     Example:
         >>> band_part([[1, 1], [1, 1]], -1, 0).tolist()
@@ -349,7 +347,7 @@ def band_part(input: Any, num_lower: Any, num_upper: Any, name: str | None = Non
 
 
 @operation
-def normalize(tensor: Any, ord: Any = "euclidean", axis: Any = None, name: str | None = None) -> Any:
+def normalize(tensor: Any, ord: Any = "euclidean", axis: Any = None) -> Any:
     """Return (a tensor over its norm, the norm) (`tf.linalg.normalize`)."""
     x = _matrix(tensor)
     length = norm(x, ord, axis, keepdims=True)

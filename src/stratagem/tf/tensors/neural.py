@@ -21,20 +21,32 @@ from stratagem.tf.tensors.operation import held, integers, on_host, operands, op
 
 
 @operation
-def relu(features: Any, name: str | None = None) -> Any:
+def relu(features: Any) -> Any:
     """Return max(x, 0) (`tf.nn.relu`)."""
     x = tensor(features)
     return np.maximum(x, 0) if on_host(x) else derivatives.relu(x)
 
 
 @operation
-def relu6(features: Any, name: str | None = None) -> Any:
+def relu6(features: Any) -> Any:
     """Return min(max(x, 0), 6) (`tf.nn.relu6`)."""
     return derivatives.relu6(jnp.asarray(tensor(features)))
 
 
 @operation
-def leaky_relu(features: Any, alpha: Any = 0.2, name: str | None = None) -> Any:
+def elu(features: Any) -> Any:
+    """Return x, and exp(x) - 1 where it is negative (`tf.nn.elu`)."""
+    return derivatives.elu(jnp.asarray(tensor(features)))
+
+
+@operation
+def selu(features: Any) -> Any:
+    """Return the scaled exponential linear unit (`tf.nn.selu`)."""
+    return derivatives.selu(jnp.asarray(tensor(features)))
+
+
+@operation
+def leaky_relu(features: Any, alpha: Any = 0.2) -> Any:
     """Return x, and alpha * x where it is negative (`tf.nn.leaky_relu`)."""
     x = jnp.asarray(tensor(features))
     x = x.astype(jnp.float32) if jnp.issubdtype(x.dtype, jnp.integer) else x
@@ -42,19 +54,7 @@ def leaky_relu(features: Any, alpha: Any = 0.2, name: str | None = None) -> Any:
 
 
 @operation
-def elu(features: Any, name: str | None = None) -> Any:
-    """Return x, and exp(x) - 1 where it is negative (`tf.nn.elu`)."""
-    return derivatives.elu(jnp.asarray(tensor(features)))
-
-
-@operation
-def selu(features: Any, name: str | None = None) -> Any:
-    """Return the scaled exponential linear unit (`tf.nn.selu`)."""
-    return derivatives.selu(jnp.asarray(tensor(features)))
-
-
-@operation
-def gelu(features: Any, approximate: bool = False, name: str | None = None) -> Any:
+def gelu(features: Any, approximate: bool = False) -> Any:
     """Return x times the normal distribution's function of x (`tf.nn.gelu`)."""
     return jax.nn.gelu(jnp.asarray(tensor(features)), approximate=approximate)
 
@@ -70,28 +70,28 @@ swish = silu
 
 
 @operation
-def crelu(features: Any, axis: int = -1, name: str | None = None) -> Any:
+def crelu(features: Any, axis: int = -1) -> Any:
     """Return relu(x) and relu(-x) side by side (`tf.nn.crelu`)."""
     x = jnp.asarray(tensor(features))
     return derivatives.relu(jnp.concatenate([x, -x], axis))
 
 
 @operation
-def softmax(logits: Any, axis: Any = None, name: str | None = None) -> Any:
+def softmax(logits: Any, axis: Any = None) -> Any:
     """Return exp(x) / sum(exp(x)) along an axis, None for the last (`tf.nn.softmax`)."""
     x = _of_classes(tensor(logits))
     return jax.nn.softmax(x, _axis_within(x, axis))
 
 
 @operation
-def log_softmax(logits: Any, axis: Any = None, name: str | None = None) -> Any:
+def log_softmax(logits: Any, axis: Any = None) -> Any:
     """Return log(softmax(x)) along an axis, None for the last (`tf.nn.log_softmax`)."""
     x = _of_classes(tensor(logits))
     return jax.nn.log_softmax(x, _axis_within(x, axis))
 
 
 @operation
-def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | None = None) -> Any:
+def bias_add(value: Any, bias: Any, data_format: str | None = None) -> Any:
     """Return a tensor plus one number for each channel (`tf.nn.bias_add`).
 
     Raises:
@@ -105,7 +105,7 @@ def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | 
 
 
 def _refused(what: str) -> InputError:
-    return InputError(what, "They do not belong together.", "Correct the shapes.")
+    return InputError(what, "Correct the shapes.")
 
 
 def _of_classes(value: Any) -> Any:
@@ -123,14 +123,13 @@ def _axis_within(x: Any, axis: Any) -> int:
 
 
 @operation
-def softmax_cross_entropy_with_logits(labels: Any, logits: Any, axis: int = -1, name: str | None = None) -> Any:
+def softmax_cross_entropy_with_logits(labels: Any, logits: Any, axis: int = -1) -> Any:
     """Return the cross entropy of probabilities and logits (`tf.nn.softmax_cross_entropy_with_logits`).
 
     Args:
         labels: Probabilities that add up to 1 along the axis.
         logits: Of the same shape, not normalised.
         axis: The axis of the classes.
-        name: No effect.
 
     Returns:
         A loss for each example: the shape without the axis.
@@ -150,13 +149,12 @@ def softmax_cross_entropy_with_logits(labels: Any, logits: Any, axis: int = -1, 
 
 
 @operation
-def sparse_softmax_cross_entropy_with_logits(labels: Any, logits: Any, name: str | None = None) -> Any:
+def sparse_softmax_cross_entropy_with_logits(labels: Any, logits: Any) -> Any:
     """Return the cross entropy between classes and logits (`tf.nn.sparse_softmax_cross_entropy_with_logits`).
 
     Args:
         labels: Whole numbers, of shape (...). In a compiled function the loss of one that is no class is NaN.
         logits: Shape (..., classes), not normalised.
-        name: No effect.
 
     Returns:
         A loss for each example, of the shape of `labels`.
@@ -183,7 +181,7 @@ def _same_shape(labels: Any, logits: Any) -> tuple[Any, Any]:
 
 
 @operation
-def sigmoid_cross_entropy_with_logits(labels: Any, logits: Any, name: str | None = None) -> Any:
+def sigmoid_cross_entropy_with_logits(labels: Any, logits: Any) -> Any:
     """Return the cross entropy of independent classes (`tf.nn.sigmoid_cross_entropy_with_logits`).
 
     Raises:
@@ -194,7 +192,7 @@ def sigmoid_cross_entropy_with_logits(labels: Any, logits: Any, name: str | None
 
 
 @operation
-def weighted_cross_entropy_with_logits(labels: Any, logits: Any, pos_weight: Any, name: str | None = None) -> Any:
+def weighted_cross_entropy_with_logits(labels: Any, logits: Any, pos_weight: Any) -> Any:
     """Return `sigmoid_cross_entropy_with_logits` with true labels weighing more (`tf.nn.weighted_cross_...`).
 
     Raises:
@@ -208,7 +206,7 @@ def weighted_cross_entropy_with_logits(labels: Any, logits: Any, pos_weight: Any
 
 
 @operation
-def log_poisson_loss(targets: Any, log_input: Any, compute_full_loss: bool = False, name: str | None = None) -> Any:
+def log_poisson_loss(targets: Any, log_input: Any, compute_full_loss: bool = False) -> Any:
     """Return the loss of counts given the logarithm of their expectation (`tf.nn.log_poisson_loss`).
 
     Raises:
@@ -223,7 +221,7 @@ def log_poisson_loss(targets: Any, log_input: Any, compute_full_loss: bool = Fal
 
 
 @operation
-def l2_loss(t: Any, name: str | None = None) -> Any:
+def l2_loss(t: Any) -> Any:
     """Return half the sum of squares (`tf.nn.l2_loss`).
 
     Example:
@@ -245,7 +243,7 @@ def l2_normalize(x: Any, axis: Any = None, epsilon: float = 1e-12, name: str | N
 
 @operation
 def local_response_normalization(
-    input: Any, depth_radius: int = 5, bias: float = 1.0, alpha: float = 1.0, beta: float = 0.5, name: str | None = None
+    input: Any, depth_radius: int = 5, bias: float = 1.0, alpha: float = 1.0, beta: float = 0.5
 ) -> Any:
     """Return a tensor over sums of squares of neighbouring channels (`tf.nn.local_response_normalization`)."""
     x = jnp.asarray(tensor(input))
@@ -258,15 +256,14 @@ lrn = local_response_normalization
 
 
 @operation
-def dropout(x: Any, rate: Any, noise_shape: Any = None, seed: Any = None, name: str | None = None) -> Any:
-    """Return a tensor with a part of its elements 0 and the others made greater (`tf.nn.dropout`).
+def dropout(x: Any, rate: Any, noise_shape: Any = None, seed: Any = None) -> Any:
+    """Return a tensor with some elements set to 0 and the others scaled up (`tf.nn.dropout`).
 
     Args:
         x: The tensor.
-        rate: Which part, from 0 to 1.
+        rate: The fraction of elements set to 0, from 0 to 1.
         noise_shape: The shape of what is drawn, broadcast to that of `x`.
         seed: See `tf.random.uniform`.
-        name: No effect.
     """
     x = jnp.asarray(tensor(x))
     if isinstance(rate, int | float) and rate == 0:
@@ -279,14 +276,13 @@ def dropout(x: Any, rate: Any, noise_shape: Any = None, seed: Any = None, name: 
 
 
 @operation
-def embedding_lookup(params: Any, ids: Any, max_norm: Any = None, name: str | None = None) -> Any:
+def embedding_lookup(params: Any, ids: Any, max_norm: Any = None) -> Any:
     """Return the rows of a table (`tf.nn.embedding_lookup`).
 
     Args:
         params: The table, of shape (rows, ...).
         ids: Whole numbers.
         max_norm: Rows longer than this are scaled down to it.
-        name: No effect.
 
     Raises:
         InputError: There is no such row.
@@ -297,7 +293,7 @@ def embedding_lookup(params: Any, ids: Any, max_norm: Any = None, name: str | No
 
 
 @operation
-def top_k(input: Any, k: Any = 1, sorted: bool = True, index_type: Any = "int32", name: str | None = None) -> Any:
+def top_k(input: Any, k: Any = 1, sorted: bool = True, index_type: Any = "int32") -> Any:
     """Return (the k greatest elements along the last axis, where they stand) (`tf.math.top_k`).
 
     NaN counts as less than all others; TensorFlow leaves its place open.
@@ -313,7 +309,6 @@ def top_k(input: Any, k: Any = 1, sorted: bool = True, index_type: Any = "int32"
     if not x.ndim or not 0 <= int(k) <= x.shape[-1]:
         raise InputError(
             f"top_k was asked for {int(k)} elements of a tensor of shape {x.shape}.",
-            "The last axis has fewer.",
             "Give a smaller k, or a tensor with an axis.",
         )
     ranked = jnp.where(jnp.isnan(x), -jnp.inf, x) if jnp.issubdtype(x.dtype, jnp.inexact) else x
@@ -329,7 +324,7 @@ class TopK(NamedTuple):
 
 
 @operation
-def in_top_k(targets: Any, predictions: Any, k: int, name: str | None = None) -> Any:
+def in_top_k(targets: Any, predictions: Any, k: int) -> Any:
     """Return whether each target is among the k greatest predictions (`tf.math.in_top_k`).
 
     A target that is no class is not, nor one of predictions that are not all finite.
@@ -350,7 +345,6 @@ def approx_max_k(
     recall_target: float = 0.95,
     reduction_input_size_override: int = -1,
     aggregate_to_topk: bool = True,
-    name: str | None = None,
 ) -> Any:
     """Return (k of the greatest elements along an axis, where they stand): fast on a TPU, exact elsewhere.
 
@@ -361,9 +355,8 @@ def approx_max_k(
         k: How many.
         reduction_dimension: The axis.
         recall_target: What part of the k greatest is to be found.
-        reduction_input_size_override: How long the axis is taken to be; -1 for as long as it is.
+        reduction_input_size_override: The length of the axis to assume; -1 for its real length.
         aggregate_to_topk: Whether the results of parts are put together.
-        name: No effect.
     """
     options = (reduction_dimension, recall_target, reduction_input_size_override, aggregate_to_topk)
     return tuple(jax.lax.approx_max_k(jnp.asarray(tensor(operand)), int(k), *options))
@@ -377,7 +370,6 @@ def approx_min_k(
     recall_target: float = 0.95,
     reduction_input_size_override: int = -1,
     aggregate_to_topk: bool = True,
-    name: str | None = None,
 ) -> Any:
     """Return (k of the least elements along an axis, where they stand); otherwise like `approx_max_k`."""
     options = (reduction_dimension, recall_target, reduction_input_size_override, aggregate_to_topk)

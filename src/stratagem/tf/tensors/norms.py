@@ -1,4 +1,4 @@
-"""Lengths of vectors and matrices, and what is cut down to one: `tf.norm`, `tf.clip_by_global_norm`.
+"""Norms of vectors and matrices, and clipping by norm: `tf.norm`, `tf.clip_by_global_norm`.
 
 Source of the semantics: https://www.tensorflow.org/api_docs/python/tf
 """
@@ -14,7 +14,7 @@ from stratagem.tf.tensors.operation import axes, integers, operation, tensor, xp
 
 
 @operation
-def norm(tensor: Any, ord: Any = "euclidean", axis: Any = None, keepdims: bool = False, name: str | None = None) -> Any:
+def norm(tensor: Any, ord: Any = "euclidean", axis: Any = None, keepdims: bool = False) -> Any:
     """Return the norm of vectors or matrices (`tf.norm`).
 
     Args:
@@ -22,7 +22,6 @@ def norm(tensor: Any, ord: Any = "euclidean", axis: Any = None, keepdims: bool =
         ord: "euclidean" (of a matrix: Frobenius), a positive number, or infinity.
         axis: The axis of vectors, or the two of matrices; None for all elements as one vector.
         keepdims: Whether the axes stay, with size 1.
-        name: No effect.
 
     Example:
         >>> float(norm([3.0, 4.0])), float(norm([3.0, -4.0], ord=1))
@@ -36,7 +35,6 @@ def norm(tensor: Any, ord: Any = "euclidean", axis: Any = None, keepdims: bool =
     if (ord not in known and not positive) or (of_matrices and len(set(along)) != 2):
         raise InputError(
             f"norm was asked for ord={ord!r} along axis {axis}.",
-            "There is no such norm.",
             f"Write one of {', '.join(map(repr, known))}{'' if of_matrices else ', or a positive number'}.",
         )
     if of_matrices and ord == 2:
@@ -64,14 +62,13 @@ _tensor = tensor
 
 
 @operation
-def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = None) -> Any:
+def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None) -> Any:
     """Return a tensor scaled down so that its norm is at most this (`tf.clip_by_norm`).
 
     Args:
         t: The tensor.
         clip_norm: The greatest norm.
         axes: The axes that the norm is taken over; None for all.
-        name: No effect.
 
     Example:
         >>> clip_by_norm([3.0, 4.0], 1.0).tolist()

@@ -1,4 +1,4 @@
-"""What all functions on tensors share: what a tensor is here, and which library computes.
+"""Parts that all operations share: what a tensor is, and which library computes.
 
 Two places, two libraries. A function that a dataset calls on its elements (`Dataset.map`) meets NumPy arrays of
 any shape, thousands a second: there NumPy computes, which compiles nothing. Everywhere else JAX does.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, Final, ParamSpec
 
@@ -22,7 +23,7 @@ from stratagem.data.structure import as_array, encoded
 from stratagem.data.transforms import in_element_function
 from stratagem.program.tracing import is_traced
 from stratagem.tf.derivatives import OF_NUMPY
-from stratagem.tf.dtypes import DType, as_dtype
+from stratagem.tf.dtypes import as_dtype
 
 P = ParamSpec("P")
 
@@ -30,7 +31,7 @@ _TEXT: Final = (str, bytes)
 
 
 def on_host(*values: Any) -> bool:
-    """Whether NumPy computes: on text, and in a function that a dataset calls, where no value is JAX's."""
+    """Whether NumPy computes: for text, and in a function that a dataset calls if no value is an array of JAX."""
     if any(isinstance(value, bytes | np.ndarray) and is_text(value) for value in values):
         return True
     return in_element_function() and not any(isinstance(value, jax.Array) for value in values)
@@ -47,7 +48,7 @@ class _Library:
 
 
 tnp: Final[Any] = _Library()
-"""What computes outside functions of datasets."""
+"""The library that computes outside functions of datasets."""
 
 
 def xp(*values: Any) -> Any:
@@ -238,11 +239,22 @@ def _is_symbolic(values: Sequence[Any]) -> bool:
 
 
 def operation(function: Callable[P, Any]) -> Callable[P, Any]:
-    """Make a function of tensors work on Keras's symbolic tensors, and give NumPy in functions of datasets."""
+    """Make a function of tensors an operation.
+
+    It takes Keras's symbolic tensors, and gives NumPy in functions of datasets. All operations of TensorFlow take a
+    `name`: where the function does not, it is accepted as its last argument, and has no effect.
+    """
     home = f"{function.__module__}:{function.__qualname__}"
+    signature = inspect.signature(function)
+    parameters = list(signature.parameters.values())
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    takes_no_name = "name" not in signature.parameters and all(each.kind is kind for each in parameters)
 
     @functools.wraps(function)
-    def call(*args: P.args, **kwargs: P.kwargs) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if takes_no_name:
+            kwargs.pop("name", None)
+            args = args[:-1] if len(args) == len(parameters) + 1 else args
         if _is_symbolic(args) or _is_symbolic(tuple(kwargs.values())):
             return TensorFunction(home)(*args, **kwargs)
         if not in_element_function() or any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves((args, kwargs))):
@@ -250,9 +262,7 @@ def operation(function: Callable[P, Any]) -> Callable[P, Any]:
         with np.errstate(all="ignore"):  # 1 / 0 is infinity, and no reason to warn
             return jax.tree.map(hosted, function(*args, **kwargs))
 
+    if takes_no_name:
+        name = inspect.Parameter("name", kind, default=None)
+        call.__signature__ = signature.replace(parameters=[*parameters, name])  # pyright: ignore[reportAttributeAccessIssue]
     return call
-
-
-def named(dtype: Any) -> DType:
-    """Return the DType of an array's dtype."""
-    return as_dtype(dtype)

@@ -58,7 +58,7 @@ Source: tensorflow/core/kernels/image/sampling_kernels.h
 
 
 def _shares(have: int, want: int, method: str, antialias: bool) -> np.ndarray:
-    """Return what each element of an axis counts in each new one, of shape (have, want)."""
+    """Return the weight of each old element of an axis in each new one, of shape (have, want)."""
     scale = have / want
     first = np.arange(want) * scale
     if method == "area":
@@ -78,7 +78,6 @@ def resize(
     method: str = ResizeMethod.BILINEAR,
     preserve_aspect_ratio: bool = False,
     antialias: bool = False,
-    name: str | None = None,
 ) -> Any:
     """Return images of another size (`tf.image.resize`).
 
@@ -88,7 +87,6 @@ def resize(
         method: "bilinear", "nearest", "bicubic", "lanczos3", "lanczos5", "area", "gaussian" or "mitchellcubic".
         preserve_aspect_ratio: Whether to keep the shape of the picture, within the size.
         antialias: Whether to smooth when an image gets smaller.
-        name: No effect.
 
     Returns:
         The images as float32; of the dtype they had with "nearest".
@@ -105,7 +103,6 @@ def resize(
     if method not in (*_METHODS, *others) or x.ndim not in (3, 4) or np.size(size) != 2:
         raise InputError(
             f"method is {method!r}, the images' shape {tuple(x.shape)}, the size {size}.",
-            "Images could not be resized in this way.",
             f"Write one of {', '.join((*_METHODS, *others))}, and (height, width) for images.",
         )
     height, width = integers(size)
@@ -152,14 +149,14 @@ def flip_up_down(image: Any) -> Any:
 
 
 @operation
-def transpose(image: Any, name: str | None = None) -> Any:
+def transpose(image: Any) -> Any:
     """Return images with rows for columns (`tf.image.transpose`)."""
     x = images_of(image)
     return xp(x).swapaxes(x, -3, -2)
 
 
 @operation
-def rot90(image: Any, k: int = 1, name: str | None = None) -> Any:
+def rot90(image: Any, k: int = 1) -> Any:
     """Return images turned by 90 degrees to the left, `k` times (`tf.image.rot90`)."""
     x = images_of(image)
     return xp(x).rot90(x, k, axes=(-3, -2))
@@ -287,6 +284,21 @@ def central_crop(image: Any, central_fraction: Any) -> Any:
     return x[..., top : x.shape[-3] - top, left : x.shape[-2] - left, :]
 
 
+def _wanted(x: Any, size: Any) -> tuple[int, ...]:
+    """Return the size of a part along each axis; -1 takes the whole axis.
+
+    Raises:
+        InputError: The tensor is smaller.
+    """
+    wanted = tuple(have if want == -1 else want for have, want in zip(x.shape, integers(size), strict=True))
+    if any(have < want for have, want in zip(x.shape, wanted, strict=True)):
+        raise InputError(
+            f"random_crop was asked for {wanted} of a tensor of shape {tuple(x.shape)}.",
+            "Resize or pad the image first.",
+        )
+    return wanted
+
+
 def _random_place(x: Any, size: tuple[int, ...], draws: Callable[[int, int], Any]) -> Any:
     starts = [draws(i, have - want + 1) for i, (have, want) in enumerate(zip(x.shape, size, strict=True))]
     if on_host(x):
@@ -295,40 +307,33 @@ def _random_place(x: Any, size: tuple[int, ...], draws: Callable[[int, int], Any
 
 
 @operation
-def random_crop(value: Any, size: Any, seed: int | None = None, name: str | None = None) -> Any:
+def random_crop(value: Any, size: Any, seed: int | None = None) -> Any:
     """Return a part of a tensor, drawn (`tf.image.random_crop`).
 
     Args:
         value: The tensor.
         size: The size of the part along each axis; -1 for all of it.
         seed: See `tf.random.uniform`.
-        name: No effect.
 
     Raises:
         InputError: The tensor is smaller.
     """
     x = tensor(value)
-    wanted = tuple(have if want == -1 else want for have, want in zip(x.shape, integers(size), strict=True))
-    if any(have < want for have, want in zip(x.shape, wanted, strict=True)):
-        raise InputError(
-            f"random_crop was asked for {wanted} of a tensor of shape {tuple(x.shape)}.",
-            "The part would be greater than the whole.",
-            "Resize or pad the image first.",
-        )
-    return _random_place(x, wanted, lambda _, places: uniform([], 0, places, "int32", seed=seed))
+    return _random_place(x, _wanted(x, size), lambda _, places: uniform([], 0, places, "int32", seed=seed))
 
 
 @operation
-def stateless_random_crop(value: Any, size: Any, seed: Any, name: str | None = None) -> Any:
+def stateless_random_crop(value: Any, size: Any, seed: Any) -> Any:
     """Return a part of a tensor that a seed of two numbers chooses (`tf.image.stateless_random_crop`)."""
     x = tensor(value)
     first, second = np.asarray(seed).tolist()
-    wanted = tuple(have if want == -1 else want for have, want in zip(x.shape, integers(size), strict=True))
-    return _random_place(x, wanted, lambda i, places: stateless_uniform([], [first + i, second], 0, places, "int32"))
+    return _random_place(
+        x, _wanted(x, size), lambda i, places: stateless_uniform([], [first + i, second], 0, places, "int32")
+    )
 
 
 @operation
-def psnr(a: Any, b: Any, max_val: Any, name: str | None = None) -> Any:
+def psnr(a: Any, b: Any, max_val: Any) -> Any:
     """Return the peak signal-to-noise ratio of images, in decibels (`tf.image.psnr`)."""
     x, y = (convert_image_dtype(tensor(value), "float32") for value in (a, b))
     peak = max_val / 255 if as_dtype(tensor(a).dtype).is_integer else max_val
@@ -337,7 +342,7 @@ def psnr(a: Any, b: Any, max_val: Any, name: str | None = None) -> Any:
 
 
 @operation
-def total_variation(images: Any, name: str | None = None) -> Any:
+def total_variation(images: Any) -> Any:
     """Return the sums of differences of neighbouring pixels (`tf.image.total_variation`)."""
     x = tensor(images)
     numpy = xp(x)
@@ -375,7 +380,7 @@ def sobel_edges(image: Any) -> Any:
 
 
 @operation
-def extract_patches(images: Any, sizes: Any, strides: Any, rates: Any, padding: str, name: str | None = None) -> Any:
+def extract_patches(images: Any, sizes: Any, strides: Any, rates: Any, padding: str) -> Any:
     """Return the windows of images, each as one row of channels (`tf.image.extract_patches`).
 
     Args:
@@ -384,7 +389,6 @@ def extract_patches(images: Any, sizes: Any, strides: Any, rates: Any, padding: 
         strides: How far apart they are: [1, down, across, 1].
         rates: How far apart the pixels of a window are: [1, down, across, 1].
         padding: "SAME" or "VALID".
-        name: No effect.
     """
     x = tensor(images)
     (tall, wide), (down, across), (far, apart) = (integers(each)[1:3] for each in (sizes, strides, rates))

@@ -1,4 +1,4 @@
-"""What slides a window over images and keeps one number of it: `tf.nn.max_pool`, `tf.nn.dilation2d`.
+"""Windows that slide over images and keep one number each: `tf.nn.max_pool`, `tf.nn.dilation2d`.
 
 Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/nn
 """
@@ -62,9 +62,7 @@ def _first_greatest(x: Any, window: Sequence[int], apart: Sequence[int], sizes: 
 
 
 @operation
-def max_pool(
-    input: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = None, name: str | None = None
-) -> Any:
+def max_pool(input: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = None) -> Any:
     """Return the greatest elements of windows (`tf.nn.max_pool`, `max_pool1d`, `max_pool2d`, `max_pool3d`).
 
     Args:
@@ -73,7 +71,6 @@ def max_pool(
         strides: Their distance, a number or one for each axis.
         padding: "SAME" or "VALID".
         data_format: Such as "NHWC" or "NCHW".
-        name: No effect.
 
     NaN is passed over, as on a CPU in TensorFlow.
     """
@@ -81,9 +78,7 @@ def max_pool(
 
 
 @operation
-def avg_pool(
-    input: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = None, name: str | None = None
-) -> Any:
+def avg_pool(input: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = None) -> Any:
     """Return the means of windows (`tf.nn.avg_pool`, ...); the arguments are those of `max_pool`."""
     return _pooled(input, ksize, strides, padding, data_format, mean=True)
 
@@ -101,7 +96,6 @@ def pool(
     padding: str = "VALID",
     data_format: str | None = None,
     dilations: Any = None,
-    name: str | None = None,
 ) -> Any:
     """Return the "MAX" or "AVG" of windows (`tf.nn.pool`).
 
@@ -113,13 +107,12 @@ def pool(
         padding: "SAME" or "VALID".
         data_format: Such as "NHWC" or "NCHW".
         dilations: How far apart the elements of a window are; None for side by side.
-        name: No effect.
 
     Raises:
         InputError: There is no such pooling.
     """
     if pooling_type not in ("MAX", "AVG"):
-        raise InputError(f"pooling_type is {pooling_type!r}.", "It is not known how to pool.", 'Write "MAX" or "AVG".')
+        raise InputError(f"pooling_type is {pooling_type!r}.", 'Write "MAX" or "AVG".')
     far, steps = (1 if given is None else given for given in (dilations, strides))
     if np.max(far) > 1 and (padding != "VALID" or np.max(steps) > 1):
         raise refusal(
@@ -130,9 +123,7 @@ def pool(
 
 
 @operation
-def dilation2d(
-    input: Any, filters: Any, strides: Any, padding: str, data_format: str, dilations: Any, name: str | None = None
-) -> Any:
+def dilation2d(input: Any, filters: Any, strides: Any, padding: str, data_format: str, dilations: Any) -> Any:
     """Return the greatest sums of images and a filter that slides over them (`tf.nn.dilation2d`).
 
     Args:
@@ -142,7 +133,6 @@ def dilation2d(
         padding: "SAME" or "VALID".
         data_format: "NHWC".
         dilations: A number, or one for each axis.
-        name: No effect.
     """
     x, added = jnp.asarray(tensor(input)), jnp.asarray(tensor(filters))
     (tall, wide), (down, across) = spread(strides, data_format, 2), spread(dilations, data_format, 2)
@@ -161,9 +151,7 @@ def dilation2d(
 
 
 @operation
-def erosion2d(
-    value: Any, filters: Any, strides: Any, padding: str, data_format: str, dilations: Any, name: str | None = None
-) -> Any:
+def erosion2d(value: Any, filters: Any, strides: Any, padding: str, data_format: str, dilations: Any) -> Any:
     """Return the least differences of images and a filter that slides over them (`tf.nn.erosion2d`)."""
     turned = jnp.flip(jnp.asarray(tensor(filters)), (0, 1))
     return -dilation2d(-jnp.asarray(tensor(value)), turned, strides, padding, data_format, dilations)

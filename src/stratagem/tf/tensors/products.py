@@ -24,7 +24,6 @@ def matmul(
     a_is_sparse: bool = False,
     b_is_sparse: bool = False,
     output_type: Any = None,
-    name: str | None = None,
 ) -> Any:
     """Return the product of matrices; leading axes are of a batch (`tf.linalg.matmul`).
 
@@ -38,7 +37,6 @@ def matmul(
         a_is_sparse: No effect.
         b_is_sparse: No effect.
         output_type: The dtype of the product; None for that of the matrices.
-        name: No effect.
 
     Raises:
         InputError: One of them is no matrix.
@@ -65,7 +63,7 @@ def matmul(
 
 
 @operation
-def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Any:
+def tensordot(a: Any, b: Any, axes: Any) -> Any:
     """Return the sums of products along axes (`tf.tensordot`)."""
     a, b = tensor(a), tensor(b)
     along = int(axes) if np.ndim(axes) == 0 else [np.atleast_1d(np.asarray(axis)).tolist() for axis in axes]
@@ -80,7 +78,7 @@ def einsum(equation: str, *inputs: Any, **kwargs: Any) -> Any:
 
 
 @operation
-def cross(a: Any, b: Any, name: str | None = None) -> Any:
+def cross(a: Any, b: Any) -> Any:
     """Return the cross products of vectors of three (`tf.linalg.cross`)."""
     a, b = tensor(a), tensor(b)
     if a.shape != b.shape or not a.ndim or a.shape[-1] != 3:

@@ -26,9 +26,9 @@ from stratagem.tf.tensors.operation import (
 
 
 def _reduce(of: str, first: int | None) -> Callable[..., Any]:
-    """Return `tf.reduce_` of NumPy's name; of no elements it is infinite, of that sign, where NumPy and JAX refuse."""
+    """Return `tf.reduce_...`; without elements it is infinite, with the sign of `first`, where NumPy and JAX refuse."""
 
-    def function(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Any:
+    def function(input_tensor: Any, axis: Any = None, keepdims: bool = False) -> Any:
         x = tensor(input_tensor)
         if first is None or x.size:
             found = getattr(xp(x), of)(x, axis=axes(axis), keepdims=bool(keepdims))
@@ -57,7 +57,7 @@ reduce_sum = _reduce("sum", None)
 
 
 def _of_truths(of: str) -> Callable[..., Any]:
-    def function(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Any:
+    def function(input_tensor: Any, axis: Any = None, keepdims: bool = False) -> Any:
         x = tensor(input_tensor)
         if x.dtype != np.bool_:
             raise InputError(
@@ -77,14 +77,13 @@ reduce_any = _of_truths("any")
 
 
 @operation
-def reduce_mean(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Any:
-    """Return the mean of a tensor's elements (`tf.math.reduce_mean`): of whole numbers a whole number, as there.
+def reduce_mean(input_tensor: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """Return the mean of a tensor's elements (`tf.math.reduce_mean`); for integers it is an integer.
 
     Args:
         input_tensor: The tensor.
         axis: An axis, or several; None for all.
         keepdims: Whether the axes stay, with size 1.
-        name: No effect.
 
     Example:
         >>> float(reduce_mean([1.0, 2.0, 6.0])), int(reduce_mean([1, 2]))
@@ -98,11 +97,11 @@ def reduce_mean(input_tensor: Any, axis: Any = None, keepdims: bool = False, nam
 
 
 @operation
-def reduce_variance(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Any:
+def reduce_variance(input_tensor: Any, axis: Any = None, keepdims: bool = False) -> Any:
     """Return the variance, over all the elements and not one less (`tf.math.reduce_variance`).
 
     Raises:
-        InputError: Of whole numbers.
+        InputError: The tensor holds integers.
     """
     x = tensor(input_tensor)
     if np.issubdtype(x.dtype, np.integer):
@@ -117,14 +116,14 @@ def reduce_variance(input_tensor: Any, axis: Any = None, keepdims: bool = False,
 
 
 @operation
-def reduce_std(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Any:
+def reduce_std(input_tensor: Any, axis: Any = None, keepdims: bool = False) -> Any:
     """Return the standard deviation (`tf.math.reduce_std`)."""
     variance = reduce_variance(input_tensor, axis, keepdims)
     return xp(variance).sqrt(variance)
 
 
 @operation
-def reduce_logsumexp(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Any:
+def reduce_logsumexp(input_tensor: Any, axis: Any = None, keepdims: bool = False) -> Any:
     """Return log(sum(exp(x))), without overflow (`tf.math.reduce_logsumexp`)."""
     x, along = jnp.asarray(tensor(input_tensor)), axes(axis)
     most = jnp.max(derivatives.constant(x), axis=along, keepdims=True, initial=-np.inf)
@@ -134,7 +133,7 @@ def reduce_logsumexp(input_tensor: Any, axis: Any = None, keepdims: bool = False
 
 
 @operation
-def reduce_euclidean_norm(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Any:
+def reduce_euclidean_norm(input_tensor: Any, axis: Any = None, keepdims: bool = False) -> Any:
     """Return the root of the sum of squares (`tf.math.reduce_euclidean_norm`)."""
     x = tensor(input_tensor)
     numpy = np if on_host(x) else jnp
@@ -142,9 +141,7 @@ def reduce_euclidean_norm(input_tensor: Any, axis: Any = None, keepdims: bool = 
 
 
 @operation
-def count_nonzero(
-    input: Any, axis: Any = None, keepdims: bool = False, dtype: Any = "int64", name: str | None = None
-) -> Any:
+def count_nonzero(input: Any, axis: Any = None, keepdims: bool = False, dtype: Any = "int64") -> Any:
     """Return how many elements are not 0, or no empty texts (`tf.math.count_nonzero`)."""
     x = tensor(input)
     nothing = b"" if is_text(x) else 0
@@ -152,14 +149,14 @@ def count_nonzero(
 
 
 @operation
-def zero_fraction(value: Any, name: str | None = None) -> Any:
+def zero_fraction(value: Any) -> Any:
     """Return the part of the elements that are 0 (`tf.math.zero_fraction`)."""
     x = tensor(value)
     return xp(x).mean(x == 0).astype(np.float32) if x.size else xp(x).asarray(np.float32(np.nan))
 
 
 def _place_of(x: Any, axis: Any, most: bool, kind: Any) -> Any:
-    """Return where the greatest or the least element stands; NaN is neither."""
+    """Return the index of the greatest or the least element; NaN is ignored."""
     axis, numpy = 0 if axis is None else int(axis), xp(x)
     if not -x.ndim <= axis < max(x.ndim, 1) or not x.shape[axis]:
         raise InputError(
@@ -173,14 +170,13 @@ def _place_of(x: Any, axis: Any, most: bool, kind: Any) -> Any:
 
 
 @operation
-def argmax(input: Any, axis: Any = None, output_type: Any = "int64", name: str | None = None) -> Any:
-    """Return where along an axis the greatest element stands, the first of equal ones (`tf.math.argmax`).
+def argmax(input: Any, axis: Any = None, output_type: Any = "int64") -> Any:
+    """Return the index of the greatest element along an axis, the first of equal ones (`tf.math.argmax`).
 
     Args:
         input: The tensor. NaN is passed over.
         axis: The axis; None for the first.
         output_type: The dtype of the result; JAX holds int64 as int32.
-        name: No effect.
 
     Raises:
         InputError: There is no such axis, or it has no elements.
@@ -193,13 +189,13 @@ def argmax(input: Any, axis: Any = None, output_type: Any = "int64", name: str |
 
 
 @operation
-def argmin(input: Any, axis: Any = None, output_type: Any = "int64", name: str | None = None) -> Any:
-    """Return where along an axis the least element stands, the first of equal ones (`tf.math.argmin`)."""
+def argmin(input: Any, axis: Any = None, output_type: Any = "int64") -> Any:
+    """Return the index of the least element along an axis, the first of equal ones (`tf.math.argmin`)."""
     return _place_of(tensor(input), axis, False, output_type)
 
 
 def _cumulative(x: Any, axis: Any, exclusive: bool, reverse: bool, on_numpy: Callable[..., Any], neutral: float) -> Any:
-    """Return what NumPy makes of elements up to each, in functions of datasets."""
+    """Return cumulative values along an axis by NumPy, in functions of datasets."""
     axis = int(axis)
     x = np.flip(x, axis) if reverse else x
     if exclusive:
@@ -212,14 +208,12 @@ def _cumulative(x: Any, axis: Any, exclusive: bool, reverse: bool, on_numpy: Cal
 def _axis_of(x: Any, axis: Any) -> int:
     axis = int(axis)
     if not -x.ndim <= axis < x.ndim:
-        raise InputError(
-            f"axis is {axis} of a tensor of shape {tuple(x.shape)}.", "There is no such axis.", "Correct the axis."
-        )
+        raise InputError(f"axis is {axis} of a tensor of shape {tuple(x.shape)}.", "Correct the axis.")
     return axis
 
 
 @operation
-def cumsum(x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None) -> Any:
+def cumsum(x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False) -> Any:
     """Return the sums up to each element (`tf.math.cumsum`).
 
     Args:
@@ -227,7 +221,6 @@ def cumsum(x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False
         axis: Along which axis.
         exclusive: Whether an element itself does not count.
         reverse: Whether to begin at the end.
-        name: No effect.
 
     Example:
         >>> cumsum([1, 2, 3]).tolist(), cumsum([1, 2, 3], exclusive=True, reverse=True).tolist()
@@ -240,7 +233,7 @@ def cumsum(x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False
 
 
 @operation
-def cumprod(x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None) -> Any:
+def cumprod(x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False) -> Any:
     """Return the products up to each element (`tf.math.cumprod`); the arguments are those of `cumsum`."""
     x = tensor(x)
     if on_host(x):
@@ -249,23 +242,21 @@ def cumprod(x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = Fals
 
 
 @operation
-def cumulative_logsumexp(
-    x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None
-) -> Any:
+def cumulative_logsumexp(x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False) -> Any:
     """Return log(sum(exp)) up to each element (`tf.math.cumulative_logsumexp`)."""
     x = jnp.asarray(tensor(x))
     return derivatives.logcumsumexp(x, _axis_of(x, axis), exclusive, reverse)
 
 
 @operation
-def is_strictly_increasing(x: Any, name: str | None = None) -> Any:
+def is_strictly_increasing(x: Any) -> Any:
     """Return whether each element is greater than the one before (`tf.math.is_strictly_increasing`)."""
     flat = tensor(x).reshape(-1)
     return xp(flat).all(flat[1:] > flat[:-1])
 
 
 @operation
-def is_non_decreasing(x: Any, name: str | None = None) -> Any:
+def is_non_decreasing(x: Any) -> Any:
     """Return whether no element is less than the one before (`tf.math.is_non_decreasing`)."""
     flat = tensor(x).reshape(-1)
     return xp(flat).all(flat[1:] >= flat[:-1])

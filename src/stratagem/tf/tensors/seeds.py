@@ -1,4 +1,4 @@
-"""Where random numbers come from: `tf.random.set_seed`, and the streams of draws that it seeds.
+"""Seeds of random numbers: `tf.random.set_seed`, and the streams of draws that it seeds.
 
 Draws advance a seed generator of Keras, so that a compiled function draws anew each time, and each replica its own.
 Functions of datasets draw with NumPy.
@@ -88,7 +88,7 @@ def next_run(seed: int | None, draw: int) -> np.ndarray:
     JAX calls it from threads of its own: it must not look at Python's random state, which the program uses meanwhile.
 
     Args:
-        seed: Of a stream that has been drawn from (`drawing`); None for the stream of all others.
+        seed: The seed of a stream that has been drawn from (`drawing`); None for the stream without a seed.
         draw: Which draw of the step it is.
     """
     seed = _stream(seed)

@@ -41,12 +41,12 @@ class TensorShape(tuple):
 
     @property
     def rank(self) -> int:
-        """How many axes there are."""
+        """The number of axes."""
         return len(self)
 
     @property
     def ndims(self) -> int:
-        """How many axes there are."""
+        """The number of axes."""
         return len(self)
 
     @property
@@ -80,11 +80,7 @@ class TensorShape(tuple):
             InputError: It could not.
         """
         if not self.is_compatible_with(other):
-            raise InputError(
-                f"Shapes {self} and {TensorShape(other)} are not compatible.",
-                "No tensor has both.",
-                "Correct one of them.",
-            )
+            raise InputError(f"Shapes {self} and {TensorShape(other)} are not compatible.", "Correct one of them.")
 
     def assert_has_rank(self, rank: int) -> None:
         """Check the number of axes.
@@ -95,7 +91,7 @@ class TensorShape(tuple):
         self.assert_is_compatible_with([None] * rank)
 
     def merge_with(self, other: Any) -> TensorShape:
-        """Return what is known of a tensor that has both shapes."""
+        """Return the sizes that either shape knows of a tensor that has both."""
         self.assert_is_compatible_with(other)
         return TensorShape([b if a is None else a for a, b in zip(self, TensorShape(other), strict=True)])
 

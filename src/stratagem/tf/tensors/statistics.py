@@ -1,4 +1,4 @@
-"""Means and variances of batches, and what is made of them: `tf.nn.moments`, `tf.nn.batch_normalization`.
+"""Means and variances of batches, and normalization by them: `tf.nn.moments`, `tf.nn.batch_normalization`.
 
 Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/nn
 """
@@ -15,7 +15,7 @@ from stratagem.tf.tensors.operation import integers, on_host, operation, tensor,
 
 
 @operation
-def moments(x: Any, axes: Any, shift: Any = None, keepdims: bool = False, name: str | None = None) -> Any:
+def moments(x: Any, axes: Any, shift: Any = None, keepdims: bool = False) -> Any:
     """Return (mean, variance) over axes (`tf.nn.moments`); second derivatives of the variance pass over the mean."""
     given = tensor(x)
     numpy, along = xp(given), integers(axes)
@@ -28,9 +28,7 @@ def moments(x: Any, axes: Any, shift: Any = None, keepdims: bool = False, name: 
 
 
 @operation
-def batch_normalization(
-    x: Any, mean: Any, variance: Any, offset: Any, scale: Any, variance_epsilon: float, name: str | None = None
-) -> Any:
+def batch_normalization(x: Any, mean: Any, variance: Any, offset: Any, scale: Any, variance_epsilon: float) -> Any:
     """Return (x - mean) / sqrt(variance + epsilon) * scale + offset (`tf.nn.batch_normalization`)."""
     x, mean = tensor(x), tensor(mean)
     factor = derivatives.rsqrt(jnp.asarray(tensor(variance)) + variance_epsilon)
@@ -48,7 +46,6 @@ def batch_norm_with_global_normalization(
     gamma: Any,
     variance_epsilon: float,
     scale_after_normalization: bool,
-    name: str | None = None,
 ) -> Any:
     """Return `batch_normalization` with gamma for the scale, if it is wanted, and beta for the offset.
 
@@ -60,9 +57,7 @@ def batch_norm_with_global_normalization(
 
 
 @operation
-def sufficient_statistics(
-    x: Any, axes: Any, shift: Any = None, keepdims: bool = False, name: str | None = None
-) -> tuple[Any, Any, Any, Any]:
+def sufficient_statistics(x: Any, axes: Any, shift: Any = None, keepdims: bool = False) -> tuple[Any, Any, Any, Any]:
     """Return (how many elements, their sum, the sum of their squares, the shift) (`tf.nn.sufficient_statistics`).
 
     Args:
@@ -70,7 +65,6 @@ def sufficient_statistics(
         axes: The axes that are summed over.
         shift: What is taken from each element first; None for nothing.
         keepdims: Whether the axes stay, with size 1.
-        name: No effect.
     """
     x, along = jnp.asarray(tensor(x)), integers(axes)
     moved = x if shift is None else x - tensor(shift)
@@ -81,7 +75,7 @@ def sufficient_statistics(
 
 
 @operation
-def normalize_moments(counts: Any, mean_ss: Any, variance_ss: Any, shift: Any, name: str | None = None) -> Any:
+def normalize_moments(counts: Any, mean_ss: Any, variance_ss: Any, shift: Any) -> Any:
     """Return (mean, variance) of what `sufficient_statistics` returns (`tf.nn.normalize_moments`)."""
     part = derivatives.reciprocal(jnp.asarray(tensor(counts)))
     apart = tensor(mean_ss) * part
@@ -90,7 +84,7 @@ def normalize_moments(counts: Any, mean_ss: Any, variance_ss: Any, shift: Any, n
 
 
 @operation
-def weighted_moments(x: Any, axes: Any, frequency_weights: Any, keepdims: bool = False, name: str | None = None) -> Any:
+def weighted_moments(x: Any, axes: Any, frequency_weights: Any, keepdims: bool = False) -> Any:
     """Return (mean, variance) over axes of elements that count differently (`tf.nn.weighted_moments`)."""
     x, along = jnp.asarray(tensor(x)), integers(axes)
     counts = jnp.asarray(tensor(frequency_weights), x.dtype)

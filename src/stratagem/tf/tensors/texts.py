@@ -16,7 +16,7 @@ from stratagem.tf.tensors.operation import held, hosted, is_text, refusal, tenso
 
 
 def _each(text: Any, change: Callable[[bytes], Any], dtype: Any = object) -> Any:
-    """Return what a function makes of each text; of one text alone, bytes."""
+    """Return the results of a function for each text; for a single text, bytes."""
     array: Any = np.asarray(encoded(text), object)
     made = np.empty(array.shape, dtype)
     for place in np.ndindex(array.shape):
@@ -166,10 +166,10 @@ def split(input: Any, sep: str | None = None, maxsplit: int = -1, name: str | No
 
 
 def to_number(input: Any, out_type: Any = "float32", name: str | None = None) -> Any:
-    """Return the numbers that texts tell (`tf.strings.to_number`).
+    """Return texts as numbers (`tf.strings.to_number`).
 
     Raises:
-        InputError: A text tells none of that kind.
+        InputError: A text is not a number of that dtype.
     """
     kind = np.dtype(held(out_type))
 
@@ -262,7 +262,7 @@ def format(template: str, inputs: Any, placeholder: str = "{}", summarize: int =
 
 
 def shown_tensor(value: Any, summarize: int) -> str:
-    """Return a tensor as TensorFlow prints it: as few digits as tell it, the middle of long axes left out."""
+    """Return a tensor as TensorFlow prints it: with the fewest digits for each number, long axes shortened."""
     array = np.asarray(value, object if is_text(value) else None)
     if array.ndim == 0:
         return _shown_number(array[()])

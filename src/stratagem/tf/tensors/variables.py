@@ -21,7 +21,7 @@ from stratagem.tf.tensors.operation import held, tensor
 
 
 class VariableAggregation:
-    """How what the replicas assign combines (`tf.VariableAggregation`); the words are Keras's."""
+    """Ways to combine the values that replicas assign (`tf.VariableAggregation`), as Keras names them."""
 
     NONE: Final = "none"
     SUM: Final = "sum"
@@ -30,7 +30,7 @@ class VariableAggregation:
 
 
 class VariableSynchronization:
-    """When it combines (`tf.VariableSynchronization`); the words are Keras's."""
+    """Times when assigned values are combined (`tf.VariableSynchronization`), as Keras names them."""
 
     AUTO: Final = "auto"
     NONE: Final = "none"
@@ -64,8 +64,8 @@ class _VariableKind(type):
 class Variable(metaclass=_VariableKind):
     """A value that a program assigns (`tf.Variable`): makes a `keras.Variable`, and every one is an instance.
 
-    In `strategy.scope()` it is mirrored. `v.value` is the value (in TensorFlow a method), and so is
-    `v.read_value()`; `assign`, `assign_add` and `assign_sub` return the new value.
+    In `strategy.scope()` it is mirrored. `v.value` (a method in TensorFlow) and `v.read_value()` give the value;
+    `assign`, `assign_add` and `assign_sub` return the new value.
 
     Args:
         initial_value: The first value, or a function that returns it.
@@ -147,8 +147,8 @@ def _made(
 class _CombinedWhenAssigned(keras.Variable):
     """A variable whose assignments on the replicas are combined at once, so that all read the new value.
 
-    Keras's variables are combined when a step ends: until then a sum lies in parts on the replicas, as that of a
-    metric may (`synchronization=ON_READ`).
+    Keras combines its variables when a step ends. Until then each replica holds a part of the sum, which is right for
+    metrics (`synchronization=ON_READ`).
 
     Args:
         initializer: As for `keras.Variable`, like all that follows but `aggregation`.

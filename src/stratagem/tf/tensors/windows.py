@@ -67,7 +67,6 @@ def convolution(
     padding: Any = "VALID",
     data_format: str | None = None,
     dilations: Any = None,
-    name: str | None = None,
 ) -> Any:
     """Return a convolution over one, two or three axes (`tf.nn.convolution`, `conv1d`, `conv2d`, `conv3d`).
 
@@ -78,7 +77,6 @@ def convolution(
         padding: "SAME", "VALID", or how many before and after on each axis.
         data_format: Such as "NHWC" or "NCHW".
         dilations: A number, or one for each axis.
-        name: No effect.
     """
     x = tensor(input)
     groups = x.shape[-1 if is_last(data_format) else 1] // tensor(filters).shape[-2]
@@ -86,28 +84,14 @@ def convolution(
 
 
 @operation
-def conv1d(
-    input: Any,
-    filters: Any,
-    stride: Any,
-    padding: Any,
-    data_format: str = "NWC",
-    dilations: Any = None,
-    name: str | None = None,
-) -> Any:
+def conv1d(input: Any, filters: Any, stride: Any, padding: Any, data_format: str = "NWC", dilations: Any = None) -> Any:
     """Return a convolution over one axis (`tf.nn.conv1d`); the arguments are those of `convolution`."""
     return convolution(input, filters, stride, padding, data_format, dilations)
 
 
 @operation
 def conv2d(
-    input: Any,
-    filters: Any,
-    strides: Any,
-    padding: Any,
-    data_format: str = "NHWC",
-    dilations: Any = None,
-    name: str | None = None,
+    input: Any, filters: Any, strides: Any, padding: Any, data_format: str = "NHWC", dilations: Any = None
 ) -> Any:
     """Return a convolution over two axes (`tf.nn.conv2d`); the arguments are those of `convolution`."""
     return convolution(input, filters, strides, padding, data_format, dilations)
@@ -115,13 +99,7 @@ def conv2d(
 
 @operation
 def conv3d(
-    input: Any,
-    filters: Any,
-    strides: Any,
-    padding: Any,
-    data_format: str = "NDHWC",
-    dilations: Any = None,
-    name: str | None = None,
+    input: Any, filters: Any, strides: Any, padding: Any, data_format: str = "NDHWC", dilations: Any = None
 ) -> Any:
     """Return a convolution over three axes (`tf.nn.conv3d`); the arguments are those of `convolution`."""
     return convolution(input, filters, strides, padding, data_format, dilations)
@@ -129,13 +107,7 @@ def conv3d(
 
 @operation
 def depthwise_conv2d(
-    input: Any,
-    filter: Any,
-    strides: Any,
-    padding: Any,
-    data_format: str | None = None,
-    dilations: Any = None,
-    name: str | None = None,
+    input: Any, filter: Any, strides: Any, padding: Any, data_format: str | None = None, dilations: Any = None
 ) -> Any:
     """Return a convolution of each channel by itself (`tf.nn.depthwise_conv2d`).
 
@@ -146,7 +118,6 @@ def depthwise_conv2d(
         padding: As for `convolution`.
         data_format: "NHWC" or "NCHW".
         dilations: A number, or one for each axis.
-        name: No effect.
     """
     kernel = jnp.asarray(tensor(filter))
     height, width, channels, times = kernel.shape
@@ -163,7 +134,6 @@ def separable_conv2d(
     padding: Any,
     data_format: str | None = None,
     dilations: Any = None,
-    name: str | None = None,
 ) -> Any:
     """Return `depthwise_conv2d` and then a convolution of single pixels (`tf.nn.separable_conv2d`)."""
     apart = depthwise_conv2d(input, depthwise_filter, strides, padding, data_format, dilations)
@@ -179,7 +149,6 @@ def conv_transpose(
     padding: Any = "SAME",
     data_format: str | None = None,
     dilations: Any = None,
-    name: str | None = None,
 ) -> Any:
     """Return the transpose of a convolution over one, two or three axes (`tf.nn.conv_transpose`).
 
@@ -193,7 +162,6 @@ def conv_transpose(
         padding: "SAME" or "VALID".
         data_format: Such as "NHWC" or "NCHW".
         dilations: A number, or one for each axis.
-        name: No effect.
 
     Raises:
         InputError: No input of that shape has such a result.
@@ -213,15 +181,13 @@ conv1d_transpose = conv2d_transpose = conv3d_transpose = conv_transpose
 
 
 @operation
-def atrous_conv2d(value: Any, filters: Any, rate: int, padding: Any, name: str | None = None) -> Any:
+def atrous_conv2d(value: Any, filters: Any, rate: int, padding: Any) -> Any:
     """Return `conv2d` with dilated filters (`tf.nn.atrous_conv2d`)."""
     return convolution(value, filters, 1, padding, "NHWC", rate)
 
 
 @operation
-def atrous_conv2d_transpose(
-    value: Any, filters: Any, output_shape: Any, rate: int, padding: Any, name: str | None = None
-) -> Any:
+def atrous_conv2d_transpose(value: Any, filters: Any, output_shape: Any, rate: int, padding: Any) -> Any:
     """Return `conv2d_transpose` with dilated filters (`tf.nn.atrous_conv2d_transpose`)."""
     return conv_transpose(value, filters, output_shape, 1, padding, "NHWC", rate)
 
@@ -235,7 +201,6 @@ def depthwise_conv2d_backprop_input(
     padding: Any,
     data_format: str = "NHWC",
     dilations: Any = (1, 1, 1, 1),
-    name: str | None = None,
 ) -> Any:
     """Return the gradient of `depthwise_conv2d` by its input (`tf.nn.depthwise_conv2d_backprop_input`)."""
     upstream = jnp.asarray(tensor(out_backprop))
@@ -252,7 +217,6 @@ def depthwise_conv2d_backprop_filter(
     padding: Any,
     data_format: str = "NHWC",
     dilations: Any = (1, 1, 1, 1),
-    name: str | None = None,
 ) -> Any:
     """Return the gradient of `depthwise_conv2d` by its filter (`tf.nn.depthwise_conv2d_backprop_filter`)."""
     upstream = jnp.asarray(tensor(out_backprop))

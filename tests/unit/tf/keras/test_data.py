@@ -46,7 +46,7 @@ def test_a_data_set_that_lies_here_is_not_downloaded(tmp_path: Path, monkeypatch
     monkeypatch.setattr("urllib.request.urlopen", lambda *_, **__: pytest.fail("downloaded"))
     monkeypatch.setattr("keras.src.utils.file_utils.get_file", lambda fname, **_: os.path.join(tmp_path, fname))
     monkeypatch.setattr("keras.src.datasets.mnist.get_file", lambda fname, **_: os.path.join(tmp_path, fname))
-    from stratagem.tf.keras.datasets import mnist
+    from stratagem.tf.keras.datasets import mnist  # pyright: ignore[reportMissingImports]
 
     (x, y), (x_test, _) = mnist.load_data(path="mine.npz")
     assert (x.shape, y.tolist(), x_test.sum()) == ((6, 28, 28), [0, 1, 2, 3, 4, 5], 0)

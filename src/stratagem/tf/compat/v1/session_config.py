@@ -1,4 +1,4 @@
-"""What Estimator programs give to `RunConfig(session_config=...)`: kept as it is set, and without effect.
+"""Settings for `RunConfig(session_config=...)` in Estimator programs: they are kept and have no effect.
 
 Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/compat/v1/ConfigProto
 """

@@ -16,7 +16,7 @@ class TensorBoard(keras.callbacks.TensorBoard):
 
     `epoch_loss`, `epoch_learning_rate` and the like go to `train` and `validation` below the folder, numbers of batches
     beside them with `update_freq`, and the weights' histograms with `histogram_freq`. It needs the extra `summaries`.
-    On several workers the chief writes. The graph is not written: there is none.
+    On several workers only the chief writes. There is no graph to write.
     Source of the semantics: https://keras.io/api/callbacks/tensorboard/
 
     Args:
@@ -68,7 +68,7 @@ class TensorBoard(keras.callbacks.TensorBoard):
 
     @property
     def summary(self) -> Any:
-        """What writes the logs."""
+        """The writer of the logs."""
         return tf.summary
 
     # Keras 3 lets the condition of batches hold for what belongs to epochs too; Keras 2 did not.

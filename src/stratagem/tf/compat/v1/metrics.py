@@ -1,7 +1,0 @@
-"""`tf.compat.v1.metrics`: metrics as functions of a `model_fn`."""
-
-from __future__ import annotations
-
-from stratagem.tf.namespace import lazy
-
-__getattr__, __dir__ = lazy(__name__, {}, behind="stratagem.estimator.metrics")

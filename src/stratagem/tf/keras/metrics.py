@@ -1,8 +1,0 @@
-"""`tf.keras.metrics`: Keras's own."""
-
-from __future__ import annotations
-
-from stratagem.tf.keras.losses import SHORT
-from stratagem.tf.keras.namespace import lazy
-
-__getattr__, __dir__ = lazy(__name__, SHORT, behind="keras.metrics")
