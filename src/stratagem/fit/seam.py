@@ -40,7 +40,7 @@ from stratagem.fit.state import StateKeeper
 from stratagem.fit.step_kinds import KIND_OF, PREDICT, TEST, TRAIN, State, StepKind, group_variables
 from stratagem.fit.steps import Step
 from stratagem.mesh.mesh import Tree
-from stratagem.mesh.parts import holds_parts, make_whole
+from stratagem.mesh.placing import holds_parts, make_whole
 from stratagem.mesh.split import Split
 from stratagem.program.remote_values import assign_all, values_of
 from stratagem.replica.context import StrategyLike, current_strategy

@@ -101,8 +101,7 @@ def stacked(mesh: ReplicaMesh, components: np.ndarray, shares: tuple[int, ...] |
 def _computable(leaf: np.ndarray) -> np.ndarray:
     if leaf.dtype.kind in _NOT_COMPUTABLE:
         raise InputError(
-            f"A component of the batch has dtype {leaf.dtype} and shape {leaf.shape}.",
-            "No device can hold it.",
+            f"A component of the batch has dtype {leaf.dtype} and shape {leaf.shape}, which no device can hold.",
             "Turn it into numbers before the strategy gets it, for example text into ids, or leave it out.",
         )
     return leaf

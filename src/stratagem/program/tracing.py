@@ -1,4 +1,4 @@
-"""One tracing of a user's function: which variables it touches, and how to run it again.
+"""Tracing of a user's function: which variables it touches, and how to run it again.
 
 A function given to `run` or `function` looks stateful: it reads and assigns Keras variables. While
 it is traced, a `TracedVariables` scope gives each variable its value and notes reads and
@@ -19,7 +19,7 @@ from jax.core import Tracer
 
 from stratagem.core.errors import UsageError
 from stratagem.program.compat import enclosing_scope, stored_dtype, stored_value
-from stratagem.program.python_values import explaining_tensors_as_python_values
+from stratagem.program.python_values import NeedsPython, explaining_tensors_as_python_values
 
 
 class ReadHook(Protocol):
@@ -93,9 +93,9 @@ class Replayable:
         self.discovering = discovering
         self.scope = TracedVariables(self.values, discovering=discovering)
         self.again = False
-        """Whether this repeats a tracing that goes on: what a tracing does besides computing is done already."""
+        """Whether this repeats a tracing that goes on, so that side effects of tracing have happened already."""
         self.notes: dict[str, list[Any]] = {}
-        """What users of replays keep for one tracing, in the order in which it happened."""
+        """Notes of those who run the function again, kept for one tracing in the order in which they were made."""
 
     def run(self) -> Any:
         """Trace the function from its start."""
@@ -120,6 +120,15 @@ def current_tracing() -> Replayable | None:
     """Return the innermost function that is being traced, or None outside all."""
     stack = _stack.__dict__.get("tracings")
     return stack[-1] if stack else None
+
+
+def leave_tracing() -> None:
+    """Leave the function that is being traced, if any: what comes needs Python at each step.
+
+    `stratagem.function` then runs the function as Python, and what it calls is compiled.
+    """
+    if current_tracing() is not None:
+        raise NeedsPython
 
 
 def _made_each_time(variable: Any) -> UsageError:
