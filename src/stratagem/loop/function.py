@@ -149,7 +149,7 @@ class _CompiledFunction(Program):
     def _with_all(self, arrays: Sequence[jax.Array], numbers: list[Any]) -> tuple[list[Any], list[Any]]:
         values = values_of(self.variables)
         if self._strategy is None:
-            return self._compiled(values, list(arrays), numbers)
+            return self._compiled(values, arrays, numbers)
         mesh = self._strategy.mesh
         values = placed(self._strategy, values, self.variables)
         arrays = [array if len(array.sharding.device_set) > 1 else mesh.replicate(array) for array in arrays]

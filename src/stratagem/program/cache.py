@@ -12,6 +12,7 @@ is traced once.
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
@@ -38,8 +39,6 @@ _MOST_IN_A_ROW: Final = 5
 class _Known:
     """Record of one function that refers to certain things: its programs, and which of its numbers change."""
 
-    identity: tuple[Hashable, ...]
-    paths: list[Path]
     programs: dict[Any, Program] = field(default_factory=dict)
     last: dict[Hashable, Hashable] = field(default_factory=dict)
     changing: set[Hashable] = field(default_factory=set)
@@ -112,7 +111,7 @@ class ProgramStore:
         self._in_a_row = 0
         self._before: _Sighting | None = None
 
-    def find(self, call: Call, signature: Hashable, make: Callable[[list[CapturedValue]], Program]) -> Found[Program]:
+    def find(self, call: Call, signature: Hashable, make: Callable[[list[CapturedValue]], Program]) -> Found:
         """Return the program of a call, made if there is none.
 
         Args:
@@ -138,7 +137,7 @@ class ProgramStore:
             make([])  # with plain numbers: if this raises too, no number is to blame
             known.fix(_needed_in_python(make, inputs) or inputs)
 
-    def settle(self, call: Call, found: Found[Program]) -> None:
+    def settle(self, call: Call, found: Found) -> None:
         """Note what a function refers to after a new program has run: tracing the function may have changed that.
 
         It may have made a variable that was missing. Its program is that of a function which refers to what it left
@@ -182,8 +181,8 @@ class ProgramStore:
         identity = tuple(guards.identity)
         known = self._functions.get(identity)
         if known is None:
-            known = _Known(identity, guards.paths)
-            forget = _forgetting(weakref.ref(self), identity)
+            known = _Known()
+            forget = functools.partial(_forget, weakref.ref(self), identity)
             # An identity holds ids, which mean something only as long as all of its objects live.
             known.kept = [weakref.ref(value, forget) if is_watched(value) else value for value in guards.objects]
         guards.objects.clear()
@@ -237,13 +236,10 @@ class _Sighting(NamedTuple):
         return "its inputs change"
 
 
-def _forgetting(store: weakref.ref[ProgramStore], identity: Hashable) -> Callable[[Any], None]:
-    def forget(_: Any) -> None:
-        alive = store()
-        if alive is not None:
-            alive.forget(identity)
-
-    return forget
+def _forget(store: weakref.ref[ProgramStore], identity: Hashable, _: Any) -> None:
+    alive = store()
+    if alive is not None:
+        alive.forget(identity)
 
 
 def _root(fn: Any) -> Hashable:

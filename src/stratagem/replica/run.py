@@ -32,7 +32,7 @@ from stratagem.program.guards import CapturedValue, is_array
 from stratagem.program.program import Program
 from stratagem.program.remote_values import assign_all, lives_elsewhere, values_of
 from stratagem.program.rules.row_changes import RowProgram
-from stratagem.program.tracing import current_tracing, leave_tracing
+from stratagem.program.tracing import Replayable, current_tracing, leave_tracing
 from stratagem.replica.context import ReplicaContext, StrategyLike, inside_step, replica_context
 from stratagem.replica.on_read import has_parts
 from stratagem.replica.uneven import run_uneven
@@ -233,10 +233,13 @@ class _ReplicaProgram(Program):
         return merge(changes, self.strategy.pack_bytes)[0]
 
     def run(self, arrays: Sequence[jax.Array], numbers: list[Any]) -> Tree:
+        tracing = current_tracing()
         parts = [self.variables[i].parts for i in self._with_parts]
-        arrays = [*arrays, *map(self.mesh.keep_apart, self._values_of(parts))]
-        found = None if current_tracing() is not None else self._with_rows.run(arrays, numbers)
-        outputs, changed = found or self._run(self._placed_values(), arrays, numbers)
+        arrays = [*arrays, *map(self.mesh.keep_apart, _values_of(parts, tracing))]
+        if tracing is None:
+            outputs, changed = self._with_rows.run(arrays, numbers) or self._executed(arrays, numbers)
+        else:
+            outputs, changed = self._compiled(_values_of(self.variables, tracing), arrays, numbers)
         self.mesh.wait((outputs, changed))
         self.assign(changed)
         moved = [part for i, part in zip(self._with_parts, parts, strict=True) if i in self.assigned]
@@ -251,33 +254,28 @@ class _ReplicaProgram(Program):
             ]
         )
 
-    def _run(self, *args: Any) -> Any:
-        if self._executables is not None and current_tracing() is None:
+    def _executed(self, *args: Any) -> tuple[list[jax.Array], list[jax.Array]]:
+        """Run the compiled program with the variables' values where they are kept."""
+        values = values_of(self.variables)
+        if not all(self.mesh.keeps(value) for value in values):
+            kept = placed(self.strategy, values, self.variables)
+            # One that the program only reads would be put there again at each step, after a talk among the workers.
+            for variable, before, value in zip(self.variables, values, kept, strict=True):
+                if value is not before and not lives_elsewhere(variable):
+                    variable.assign(value)
+            values = kept
+        if self._executables is not None:
             devices = tuple(device.id for device in self.mesh.devices)
-            self._compiled = self._executables.executable(self._compiled, args, devices)
+            self._compiled = self._executables.executable(self._compiled, (values, *args), devices)
             self._executables = None
-        return self._compiled(*args)
+        return self._compiled(values, *args)
 
-    def _values_of(self, variables: Sequence[Any]) -> list[Any]:
-        tracing = current_tracing()
-        if tracing is None:
-            return values_of(variables)
-        # Not `variable.value`, to which a variable that lives elsewhere adds what was added.
-        return [tracing.scope.get_current_value(variable) for variable in variables]
 
-    def _placed_values(self) -> list[jax.Array]:
-        """Return the variables' values where they are kept; inside a compiled function, as they stand there."""
-        values = self._values_of(self.variables)
-        if current_tracing() is not None:
-            return values
-        if all(self.mesh.keeps(value) for value in values):
-            return values
-        kept = placed(self.strategy, values, self.variables)
-        # One that the program only reads would be put there again at each step, after a talk among the workers.
-        for variable, before, value in zip(self.variables, values, kept, strict=True):
-            if value is not before and not lives_elsewhere(variable):
-                variable.assign(value)
-        return kept
+def _values_of(variables: Sequence[Any], tracing: Replayable | None) -> list[Any]:
+    if tracing is None:
+        return values_of(variables)
+    # Not `variable.value`, to which a variable that lives elsewhere adds what was added.
+    return [tracing.scope.get_current_value(variable) for variable in variables]
 
 
 class _Shares:
