@@ -345,7 +345,7 @@ class _Look:
     # What is the program's ---------------------------------------------------------------------------
 
     def _is_of_the_program(self, code: CodeType) -> bool:
-        return not _is_in_library(code.co_filename) or self._is_in_package(code.co_filename)
+        return not is_in_library(code.co_filename) or self._is_in_package(code.co_filename)
 
     def _is_in_package(self, file: str) -> bool:
         return bool(self._package) and f"{os.sep}{self._package}{os.sep}" in file
@@ -357,11 +357,12 @@ class _Look:
             file = getattr(sys.modules.get(module), "__file__", None)
             if file is None:  # `__main__` of a notebook; a module made in C
                 return module in sys.builtin_module_names
-        return _is_in_library(file)
+        return is_in_library(file)
 
 
 @functools.lru_cache(maxsize=4096)
-def _is_in_library(file: str) -> bool:
+def is_in_library(file: str) -> bool:
+    """Whether a file is of Python, of an installed package, or ours."""
     return file.startswith((*_LIBRARIES, _OURS, "<frozen"))
 
 

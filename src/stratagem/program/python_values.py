@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import linecache
-import sysconfig
 import traceback
 from collections.abc import Iterator
-from pathlib import Path
 from types import TracebackType
 from typing import Final
 
 import jax
 
 from stratagem.core.errors import UsageError
-
-_LIBRARIES: Final = (*{sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), sysconfig.get_path("stdlib")},)
-_OURS: Final = str(Path(__file__).parents[1])
+from stratagem.program.captured_names import is_in_library
 
 _ASKED: Final = {
     jax.errors.TracerBoolConversionError: (
@@ -78,7 +74,7 @@ def _of_jax(error: BaseException | None) -> Exception | None:
     return error
 
 
-_KINDS: Final = (jax.errors.ConcretizationTypeError, *_ASKED)
+_KINDS: Final[tuple[type[Exception], ...]] = (jax.errors.ConcretizationTypeError, *_ASKED)
 
 
 def _explained(error: Exception) -> UsageError:
@@ -94,6 +90,6 @@ def _line_of_the_program(trace: TracebackType | None) -> str:
     """Return where the innermost line of the program stands: of a file that is no library's and not ours."""
     for frame, number in reversed(list(traceback.walk_tb(trace))):
         file = frame.f_code.co_filename
-        if not file.startswith((*_LIBRARIES, _OURS, "<")):
+        if not file.startswith("<") and not is_in_library(file):
             return f", in {file}:{number}: `{linecache.getline(file, number).strip()}`"
     return ""

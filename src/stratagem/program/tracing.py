@@ -8,9 +8,8 @@ obtains the function that it differentiates.
 
 from __future__ import annotations
 
-import contextlib
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from typing import Any, Protocol
 
 import jax
@@ -99,27 +98,20 @@ class Replayable:
 
     def run(self) -> Any:
         """Trace the function from its start."""
-        with explaining_tensors_as_python_values(), self.scope, _current(self):
-            return self.body()
+        outer = _innermost.set(self)
+        try:
+            with explaining_tensors_as_python_values(), self.scope:
+                return self.body()
+        finally:
+            _innermost.reset(outer)
 
 
-_stack = threading.local()
-
-
-@contextlib.contextmanager
-def _current(replayable: Replayable) -> Iterator[None]:
-    stack = _stack.__dict__.setdefault("tracings", [])
-    stack.append(replayable)
-    try:
-        yield
-    finally:
-        stack.pop()
+_innermost: ContextVar[Replayable | None] = ContextVar("innermost tracing", default=None)
 
 
 def current_tracing() -> Replayable | None:
     """Return the innermost function that is being traced, or None outside all."""
-    stack = _stack.__dict__.get("tracings")
-    return stack[-1] if stack else None
+    return _innermost.get()
 
 
 def leave_tracing() -> None:

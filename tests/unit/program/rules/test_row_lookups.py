@@ -58,6 +58,12 @@ def test_gradients_and_what_is_done_to_them(function: Any) -> None:
     np.testing.assert_allclose(whole(found) if isinstance(found, TableRows) else found, expected, rtol=1e-6)
 
 
+def test_other_rows_are_known_of_a_gradient_and_not_of_the_table() -> None:
+    _, [doubled, gradient] = evaluated(lambda table, ids: (2 * table, 2 * jax.grad(loss)(table, ids)), IDS)
+    assert (doubled.others_known, gradient.others_known) == (False, True)
+    np.testing.assert_array_equal(doubled.rows[:3], 2 * TABLE[INSIDE[:3]])
+
+
 @pytest.mark.parametrize(
     ("function", "how"),
     [
