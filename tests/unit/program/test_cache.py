@@ -28,10 +28,12 @@ class Store:
     def __init__(self) -> None:
         self.store = ProgramStore("the test")
         self.made: list[Made] = []
+        self.attempts = 0
 
-    def find(self, fn: Any, *args: Any, refuses: str | None = None, signature: Any = ()) -> Found:
+    def find(self, fn: Any, *args: Any, refuses: Any = None, signature: Any = ()) -> Found:
         def make(inputs: Any) -> Any:
             made = Made(inputs)
+            self.attempts += 1
             if refuses in made.inputs:
                 raise TypeError(refuses)
             self.made.append(made)
@@ -89,6 +91,15 @@ def test_a_number_that_python_needs_has_a_program_for_each_value(store: Store) -
     found = [store.find(step_with(n), np.zeros(2), refuses="rate") for n in (1, 2, 3, 2)]
     assert [each.values for each in found] == [[]] * 4
     assert [each.is_new for each in found] == [True, True, True, False]
+
+
+def test_a_number_that_python_needs_is_not_tried_again(store: Store) -> None:
+    def step(n: Any) -> Any:
+        return range(n)
+
+    found = [store.find(step, n, refuses=0) for n in (1, 2, 1)]
+    assert [each.values for each in found] == [[]] * 3
+    assert store.attempts == 4  # as an input, with plain numbers to see whether that is why, and one for each number
 
 
 def test_a_program_whose_variables_are_gone_is_made_again(store: Store) -> None:

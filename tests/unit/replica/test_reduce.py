@@ -42,6 +42,13 @@ def test_padding_does_not_count(mesh: ReplicaMesh) -> None:
     assert gather(value, 0).tolist() == [[1, 2], [3, 4], [5, 9]]
 
 
+def test_a_replica_without_rows_adds_nothing(mesh: ReplicaMesh) -> None:
+    value = per_replica(mesh, (2, 0), np.array([3, 4], np.float32))
+    assert reduced(value, None) == [[3, 4]] * 4
+    assert reduced(value, 0) == [7, 3.5, 3, 4]
+    assert gather(value, 0).tolist() == [3, 4]
+
+
 @pytest.mark.parametrize("op", OPS)
 def test_nan_of_a_replica_without_rows_does_not_count(mesh: ReplicaMesh, op: ReduceOp) -> None:
     value = stacked(mesh, np.array([3, np.nan], np.float32))
