@@ -26,7 +26,7 @@ from plots import BLUE, ORANGE, Line, lines
 
 import stratagem
 from stratagem.mesh.mesh import AXIS, ReplicaMesh
-from stratagem.program.rules.at_centre import compiled
+from stratagem.program.compile import compiled
 from stratagem.testing import run_workers
 
 SIZES = tuple(kib << 10 for kib in (1, 16, 64, 128, 256, 1024, 4096, 11264, 16384, 65536))

@@ -18,7 +18,7 @@ from stratagem.checkpoint.collective_io import finish_together, read_together, t
 from stratagem.checkpoint.restoration import CheckpointLoadStatus, Restoration
 from stratagem.checkpoint.state_file import FolderState, read_state, write_state
 from stratagem.core.errors import InputError, UsageError
-from stratagem.mesh.parts import make_whole
+from stratagem.mesh.placing import make_whole
 from stratagem.program.tracing import is_traced
 from stratagem.replica.context import current_replica_context
 

@@ -23,7 +23,7 @@ FACTOR: Final = "factor"
 """Name of the narrow matrix that the next step begins with."""
 
 _NOTHING: Final = 1e-6
-"""Of a column that is one of the others but for this part of its length, only rounding is left."""
+"""A column that differs from the span of the others by less than this part of its length is only rounding."""
 
 _HIGHEST: Final = lax.Precision.HIGHEST
 
@@ -39,7 +39,7 @@ class LowRankSums:
         self._rank = rank
 
     def slots(self, shape: Sequence[int]) -> list[Slot]:
-        """Return what is kept of a gradient: what the narrow matrices did not hold, and one of them."""
+        """Return the slots of a gradient: for what the narrow matrices did not hold, and for one of them."""
         rows, columns = _matrix(shape)
         if self._rank * (rows + columns) >= rows * columns:
             return []

@@ -1,4 +1,4 @@
-"""Which sums of gradients a strategy takes: as they are, or compressed."""
+"""Methods of compression, and the one that a strategy's options ask for."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Compression(Protocol):
     """Sums over replicas of gradients that travel in fewer bytes. What is left out comes with the next step."""
 
     def slots(self, shape: Sequence[int]) -> list[Slot]:
-        """Return what is kept for a gradient of float32; nothing where it travels as it is.
+        """Return the slots of a gradient of float32; none if it travels as it is.
 
         Args:
             shape: Its shape.

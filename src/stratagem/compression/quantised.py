@@ -5,8 +5,8 @@ float32 instead). So codes travel as they are, and are added as float32 where th
 replicas share, and no collective to find one: each block of numbers brings its own.
 
 Two replicas exchange all their codes. Of more, each adds up one part of the numbers and sends the others the codes of
-the sum, which takes a fraction of the bytes of float32 whatever their number. Whoever rounds keeps what was rounded
-off, also of a sum: added up, what replicas keep and what they got is what they put in.
+the sum, which takes a fraction of the bytes of float32 whatever their number. The replica that rounds keeps the error,
+also that of a sum; results plus residuals equal the inputs.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LARGEST: Final = 127
 
 @dataclass(frozen=True)
 class Codec:
-    """How numbers are written in fewer bytes.
+    """An encoding of numbers in fewer bytes.
 
     Args:
         encode: From float32 [..., blocks, BLOCK] to codes [..., any].
@@ -61,7 +61,7 @@ def _scaled(numbers: jax.Array) -> jax.Array:
     finite = jnp.isfinite(scale)
     steps = jnp.round(numbers / jnp.where(scale > 0, scale, 1))
     codes = jnp.where(finite, jnp.clip(steps, -_LARGEST, _LARGEST), 0).astype(jnp.int8)
-    # Whoever looks for infinities and NaNs in gradients finds them behind the sum: the whole block is NaN.
+    # An optimizer that looks for infinities and NaNs in gradients finds them in the sum: the whole block is NaN.
     scales = lax.bitcast_convert_type(jnp.where(finite, scale, jnp.nan), jnp.int8)
     flat = (*numbers.shape[:-2], -1)
     return jnp.concatenate([codes.reshape(flat), scales.reshape(flat)], axis=-1)
@@ -93,7 +93,7 @@ class QuantisedSums:
         self._direct = direct
 
     def slots(self, shape: Sequence[int]) -> list[Slot]:
-        """Return what is kept of a gradient: what was rounded off."""
+        """Return the slot of a gradient, for what was rounded off."""
         return [Slot(RESIDUAL, tuple(shape), in_parts=True)]
 
     def sum(

@@ -1,4 +1,4 @@
-"""What the compression of gradients keeps from one step to the next, beside each variable."""
+"""Slots of the compression of gradients: arrays that it keeps from one step to the next, beside each variable."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 RESIDUAL: Final = "residual"
-"""Name of what a replica has left out of the gradients that it sent."""
+"""Name of the slot for what a replica has left out of the gradients that it sent."""
 
 
 @dataclass(frozen=True)
@@ -44,5 +44,5 @@ def is_in_parts(variable: Any) -> bool:
 
 
 def finite_or(values: jax.Array, before: jax.Array) -> jax.Array:
-    """Return values, and what was there before in the place of infinities and NaNs, which would stay for ever."""
+    """Return values with the earlier ones in the place of infinities and NaNs, which would stay forever."""
     return jnp.where(jnp.isfinite(values), values, before)

@@ -23,7 +23,8 @@ from stratagem.feed.source import Source
 from stratagem.feed.whole_batches import WholeBatches
 from stratagem.mesh.blocks import per_replica
 from stratagem.mesh.mesh import ReplicaMesh, Tree
-from stratagem.program.untraced import AdvancedByPython, leave_tracing
+from stratagem.program.python_values import AdvancedByPython
+from stratagem.program.tracing import leave_tracing
 from stratagem.replica.context import StrategyLike
 
 

@@ -47,7 +47,7 @@ from stratagem.fit.state import StateKeeper
 from stratagem.fit.step_function import StepOfStrategy
 from stratagem.fit.step_kinds import KIND_OF, PREDICT, TEST, TRAIN, State, StepKind, group_variables
 from stratagem.mesh.mesh import Tree
-from stratagem.mesh.parts import holds_parts, make_whole
+from stratagem.mesh.placing import holds_parts, make_whole
 from stratagem.program.remote_values import values_of
 from stratagem.replica.context import StrategyLike, current_strategy
 

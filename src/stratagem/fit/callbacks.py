@@ -13,7 +13,7 @@ from stratagem.core.errors import UsageError
 from stratagem.core.log import announce
 from stratagem.fit import compat
 from stratagem.fit.resuming import Session
-from stratagem.mesh.parts import make_whole
+from stratagem.mesh.placing import make_whole
 from stratagem.replica.context import StrategyLike
 
 _WRITERS = (keras.callbacks.CSVLogger, keras.callbacks.ModelCheckpoint, keras.callbacks.TensorBoard)

@@ -178,7 +178,7 @@ def _global_moments(
     context: ReplicaContext, x: jax.Array, axes: Sequence[int], counted: jax.Array | None, count: Any
 ) -> tuple[jax.Array, jax.Array]:
     """Return mean and variance over the entries of all replicas, with the reduced axes kept."""
-    (total,) = context.differentiable_sum([jnp.sum(x, axes, keepdims=True, where=counted)])
+    total = context.all_reduce("sum", jnp.sum(x, axes, keepdims=True, where=counted))
     mean = total / count
-    (squares,) = context.differentiable_sum([jnp.sum((x - mean) ** 2, axes, keepdims=True, where=counted)])
+    squares = context.all_reduce("sum", jnp.sum((x - mean) ** 2, axes, keepdims=True, where=counted))
     return mean, squares / count

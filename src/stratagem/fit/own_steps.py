@@ -26,8 +26,9 @@ from stratagem.fit.compat import build_from_batch
 from stratagem.fit.records import record_of
 from stratagem.fit.step_kinds import PREDICT, StepKind, group_variables
 from stratagem.mesh.exchange import Exchange, Share
-from stratagem.mesh.mesh import AXIS, Tree
-from stratagem.mesh.variable_policies import Policy, policy_of
+from stratagem.mesh.mesh import Tree
+from stratagem.mesh.variable_policies import Policy
+from stratagem.program.discover import discover, policies_of
 from stratagem.program.tracing import Replayable, current_tracing
 from stratagem.replica.context import ReplicaContext, StrategyLike, replica_context
 
@@ -59,20 +60,16 @@ class OwnStep:
         """
         size = strategy.mesh.size
         share = Share(rows=count_rows(batch), global_rows=count_rows(batch) * size, weight=1.0 / size)
-        tracing: list[Replayable] = []
 
-        def traced(data: Tree) -> None:
-            tracing.append(Replayable(self._body(strategy, share, Exchange(), data), discovering=True))
-            tracing[0].run()
+        def run(data: Tree) -> Replayable:
+            tracing = Replayable(self._body(strategy, share, Exchange(), data), discovering=True)
+            tracing.run()
+            return tracing
 
-        axes = [(AXIS, size)] if size > 1 else None
-        # Variables that are made inside a scope get their values when the outermost scope ends: outside the trace.
-        with strategy.mesh.making_variables(), keras.StatelessScope():
-            jax.make_jaxpr(traced, axis_env=axes)(batch)
+        tracing = discover(run, [batch], strategy.mesh)
         known = {id(v) for group in self._kind.groups for v in group_variables(self._model(), group)}
-        alike = {id(variable) for variable in tracing[0].notes.get("updated alike", ())}
-        self.beyond = [variable for variable in tracing[0].scope.touched if id(variable) not in known]
-        self.policies = [Policy.SAME if id(v) in alike else policy_of(v) for v in self.beyond]
+        self.beyond = [variable for variable in tracing.scope.touched if id(variable) not in known]
+        self.policies = policies_of(tracing, self.beyond)
 
     def __call__(
         self,

@@ -14,7 +14,7 @@ from stratagem.feed.adapter import FitPosition, ShareAdapter
 from stratagem.feed.input_wait import InputWait
 from stratagem.fit import compat
 from stratagem.fit.step_kinds import KIND_OF, StepKind
-from stratagem.mesh.parts import make_whole
+from stratagem.mesh.placing import make_whole
 from stratagem.replica.context import StrategyLike
 
 

@@ -16,8 +16,8 @@ from stratagem.fit.step_kinds import State, group_variables
 from stratagem.fit.steps import Step
 from stratagem.mesh.mesh import AXIS
 from stratagem.mesh.packs import sum_over_replicas
+from stratagem.mesh.placing import placed
 from stratagem.replica.context import StrategyLike
-from stratagem.replica.placing import placed
 
 
 class StateKeeper:
@@ -51,7 +51,7 @@ class StateKeeper:
         if state is self._last:
             return state
         flat = [value for group in state for value in group]
-        flat = placed(self.strategy, flat, [f"variable {i} {v.path}" for i, v in enumerate(step.variables)])
+        flat = placed(self.strategy, flat, step.variables)
         _separate(flat)
         state = step.grouped(flat)
         if step.kind.trains and not self._accumulators_apart and self.mesh.size > 1 and not self.mesh.central:

@@ -30,10 +30,10 @@ from stratagem.fit.slots import add_slots
 from stratagem.fit.step_kinds import PREDICT, State, StepKind, Values, group_variables
 from stratagem.mesh.exchange import CompiledExchange, Exchange, Share, own_share
 from stratagem.mesh.mesh import AXIS, Tree
-from stratagem.mesh.packs import sum_over_replicas
 from stratagem.mesh.split import Split
-from stratagem.mesh.variable_policies import Policy, contribution, enter, leave, policy_of
-from stratagem.program.rules.at_centre import compiled
+from stratagem.mesh.variable_policies import Change, Policy, enter, merge, policy_of
+from stratagem.program.compile import compiled
+from stratagem.program.interpret import trace
 from stratagem.replica.context import ReplicaContext, StrategyLike, replica_context
 from stratagem.replica.uneven import padded, run_uneven
 
@@ -157,11 +157,10 @@ class Step:
         rows, axes = batch.split.block, 1 if batch.steps == 1 else 2
         block = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((rows, *leaf.shape[axes:]), leaf.dtype), batch.data)
         user = self._on_even_share(Split(rows * self.mesh.size, self.mesh.size))
-        env = [(AXIS, self.mesh.size)] if self.mesh.size > 1 else None
-        traced, outputs = jax.make_jaxpr(user, axis_env=env, return_shape=True)(views, block)
+        traced, structure = trace(user, [views, block], self.mesh.axes)
         after = traced.jaxpr.outvars[len(traced.jaxpr.outvars) - len(flat) :]
         self._trace.rewritten = [i for i, new in enumerate(after) if new is not traced.jaxpr.invars[i]]
-        run, structure = jaxpr_as_fun(traced), jax.tree.structure(outputs)
+        run = jaxpr_as_fun(traced)
         return lambda views, data: structure.unflatten(run(*jax.tree.leaves((views, data))))
 
     def _on_even_share(self, split: Split) -> Callable:
@@ -226,20 +225,17 @@ class Step:
     ) -> tuple[list[jax.Array], list[jax.Array]]:
         """Make one set of values and one state of the replicas' results."""
         rewritten = [i for i in self._trace.rewritten or () if after[i] is not views[i]]
-        own = {i: contribution(self._policies[i], share, views[i], after[i]) for i in rewritten}
-        summands = {i: summand for i, summand in own.items() if summand is not None}
-        if self.kind is PREDICT:
-            gathered = [lax.all_gather(value, AXIS, tiled=True) for value in values]
-            averaged = []
-        else:
-            gathered = []
+        changes = [Change(self._policies[i], share, flat[i], views[i], after[i]) for i in rewritten]
+        averaged = []
+        if self.kind is not PREDICT:
             averaged = [share.masked(value * jnp.asarray(share.weight, _floating(value))) for value in values]
-        sums = sum_over_replicas([*summands.values(), *averaged], self.strategy.pack_bytes)
-        totals = dict(zip(summands, sums, strict=False))
+        new, sums = merge(changes, self.strategy.pack_bytes, averaged)
         merged = list(flat)  # a variable that the step did not touch keeps its value, not a replica's view of it
-        for i in rewritten:
-            merged[i] = leave(self._policies[i], flat[i], views[i], after[i], totals.get(i))
-        return gathered or sums[len(summands) :], merged
+        for i, value in zip(rewritten, new, strict=True):
+            merged[i] = value
+        if self.kind is PREDICT:
+            return [lax.all_gather(value, AXIS, tiled=True) for value in values], merged
+        return sums, merged
 
     def _global_results(self, entries: list[Entry], flat: list[jax.Array]) -> list[jax.Array]:
         if not entries:

@@ -1,4 +1,4 @@
-"""Which workers are on which host, and who of them combines values with other hosts."""
+"""Workers by host, and which of them combine values with other hosts."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ class Hosts:
 
     @property
     def number(self) -> int:
-        """How many hosts there are."""
+        """Number of hosts."""
         return len(self.workers)
 
     @property
     def sharers(self) -> int:
-        """How many workers of each host carry a share: as many as the smallest host has."""
+        """Number of workers on each host that carry a share: as many as the smallest host has."""
         return min(map(len, self.workers))
 
     @property
     def groups(self) -> list[list[int]]:
-        """The workers that combine a share; who carries none is alone.
+        """The workers that combine a share; a worker without a share is alone.
 
         Example:
             >>> Hosts(((0, 1, 3), (2, 4))).groups

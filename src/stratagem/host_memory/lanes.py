@@ -1,4 +1,4 @@
-"""Copying arrays to the slots of a host's memory, and combining what lies there.
+"""Lanes of a host's memory, one for each worker: arrays are copied there, and combined.
 
 Every element is combined in the order of the workers, on whichever of them does it, so all get the same bits.
 """
@@ -16,14 +16,14 @@ from stratagem.host_memory.plan import Plan, Run
 _UFUNCS: Final[dict[str, Callable[..., Any]]] = {"sum": np.add, "min": np.minimum, "max": np.maximum}
 
 
-class Slots:
-    """The slots of all workers, as one of them sees them. Each has two sides, for exchanges in turn.
+class Lanes:
+    """The lanes of all workers, as one of them sees them. Each has two sides, for exchanges in turn.
 
     Args:
-        memory: Bytes of all slots.
+        memory: Bytes of all lanes.
         index: Which worker this is.
         workers: How many there are.
-        capacity: Bytes of a slot.
+        capacity: Bytes of a lane.
     """
 
     def __init__(self, memory: np.ndarray, index: int, workers: int, capacity: int) -> None:
@@ -39,27 +39,27 @@ class Slots:
         self._copy.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
 
     def lay(self, plan: Plan, runs: Sequence[Run], side: int, operands: Sequence[int]) -> None:
-        """Copy what the others need to this worker's slot.
+        """Copy what the others need to this worker's lane.
 
         Args:
             plan: The exchange.
             runs: Those of a round.
-            side: Of the slots.
+            side: Of the lanes.
             operands: Where the arrays lie; behind them the shares of each kind.
         """
-        slot = self._slot(side, self._index)
+        lane = self._lane(side, self._index)
         for run in runs:
             begin, nbytes = run.share_of(self._index)
             if plan.phase == "collect":
-                self._copy(slot + run.place + begin, operands[len(plan.parts) + run.kind] + run.lies, nbytes)
+                self._copy(lane + run.place + begin, operands[len(plan.parts) + run.kind] + run.lies, nbytes)
             elif plan.phase == "scatter" and run.whole:  # nobody else reads the own share
                 piece = run.pieces[0]
                 source, end = operands[piece.index] + piece.start, begin + nbytes
-                self._copy(slot + run.place, source, begin)
-                self._copy(slot + run.place + end, source + end, run.nbytes - end)
+                self._copy(lane + run.place, source, begin)
+                self._copy(lane + run.place + end, source + end, run.nbytes - end)
             else:
                 for piece in run.pieces:
-                    self._copy(slot + piece.place, operands[piece.index] + piece.start, piece.nbytes)
+                    self._copy(lane + piece.place, operands[piece.index] + piece.start, piece.nbytes)
 
     def combine(
         self,
@@ -75,7 +75,7 @@ class Slots:
         Args:
             plan: The exchange, of phase "combine".
             runs: Those of a round.
-            side: Of the slots.
+            side: Of the lanes.
             operands: Where the arrays lie.
             results: Where the combined arrays are to lie.
             meet: Waits for the others once more, where they share the work.
@@ -85,13 +85,14 @@ class Slots:
             if run.operation == "gather":
                 self._gather(run, plan, side, results)
             elif not run.whole:
-                total = self._scratch[: run.nbytes].view(run.dtype)
-                self._fold(run, self._terms(side, run.place, run.nbytes, run.dtype), total)
+                self._fold(run, side, 0, self._scratch[: run.nbytes])
                 self._hand_out(run, results)
             elif run in shared:
                 self._combine_own_share(run, side, results)
             else:
-                self._combine_large(run, side, operands, results)
+                piece = run.pieces[0]  # the own part is read where it lies, perhaps under the result
+                total = _bytes_at(results[piece.index] + piece.start, piece.nbytes)
+                self._fold(run, side, 0, total, own=operands[piece.index] + piece.start)
         if shared:
             meet()
             for run in shared:
@@ -105,11 +106,9 @@ class Slots:
             begin, nbytes = run.share_of(self._index)
             if not nbytes:
                 continue
-            terms = self._terms(side, run.place + begin, nbytes, run.dtype)
-            if run.whole:
-                source = operands[run.pieces[0].index] + run.pieces[0].start + begin
-                terms[self._index] = _view(source, nbytes, run.dtype)
-            self._fold(run, terms, _view(results[len(plan.parts) + run.kind] + run.lies, nbytes, run.dtype))
+            own = operands[run.pieces[0].index] + run.pieces[0].start + begin if run.whole else None
+            share = _bytes_at(results[len(plan.parts) + run.kind] + run.lies, nbytes)
+            self._fold(run, side, begin, share, own)
 
     def collect(self, runs: Sequence[Run], side: int, results: Sequence[int]) -> None:
         """Put the shares of all workers together. Arguments as of `combine`."""
@@ -119,16 +118,9 @@ class Slots:
                 continue
             for worker in range(self._workers):
                 begin, nbytes = run.share_of(worker)
-                source = self._slot(side, worker) + run.place + begin
+                source = self._lane(side, worker) + run.place + begin
                 self._copy(self._scratch.ctypes.data + begin, source, nbytes)
             self._hand_out(run, results)
-
-    def _combine_large(self, run: Run, side: int, operands: Sequence[int], results: Sequence[int]) -> None:
-        """Combine a large array of two workers; the own part is read where it lies, perhaps under the result."""
-        piece = run.pieces[0]
-        terms = self._terms(side, run.place, run.nbytes, run.dtype)
-        terms[self._index] = _view(operands[piece.index] + piece.start, piece.nbytes, run.dtype)
-        self._fold(run, terms, _view(results[piece.index] + piece.start, piece.nbytes, run.dtype))
 
     def _combine_own_share(self, run: Run, side: int, results: Sequence[int]) -> None:
         """Combine this worker's share of a large array, and lay it where its own part of that lay: nobody reads it."""
@@ -136,9 +128,8 @@ class Slots:
         if nbytes:
             piece = run.pieces[0]
             result = results[piece.index] + piece.start + begin
-            terms = self._terms(side, run.place + begin, nbytes, run.dtype)
-            self._fold(run, terms, _view(result, nbytes, run.dtype))
-            self._copy(self._slot(side, self._index) + run.place + begin, result, nbytes)
+            self._fold(run, side, begin, _bytes_at(result, nbytes))
+            self._copy(self._lane(side, self._index) + run.place + begin, result, nbytes)
 
     def _take_shares(self, run: Run, side: int, results: Sequence[int], *, own: bool = False) -> None:
         """Copy the shares of a large array to the result; the own one too where it does not lie there already."""
@@ -146,17 +137,30 @@ class Slots:
         for worker in range(self._workers):
             begin, nbytes = run.share_of(worker)
             if nbytes and (own or worker != self._index):
-                source = self._slot(side, worker) + run.place + begin
+                source = self._lane(side, worker) + run.place + begin
                 self._copy(results[piece.index] + piece.start + begin, source, nbytes)
 
     def _gather(self, run: Run, plan: Plan, side: int, results: Sequence[int]) -> None:
         for worker in range(self._workers):
-            slot = self._slot(side, worker)
+            lane = self._lane(side, worker)
             for piece in run.pieces:
                 begin = results[piece.index] + worker * plan.parts[piece.index].nbytes + piece.start
-                self._copy(begin, slot + piece.place, piece.nbytes)
+                self._copy(begin, lane + piece.place, piece.nbytes)
 
-    def _fold(self, run: Run, terms: Sequence[np.ndarray], total: np.ndarray) -> None:
+    def _fold(self, run: Run, side: int, begin: int, result: np.ndarray, own: int | None = None) -> None:
+        """Combine the same bytes of all lanes.
+
+        Args:
+            run: Which.
+            side: Of the lanes.
+            begin: First byte in the run.
+            result: Where the combined bytes are to lie; as many as there are to combine.
+            own: Where this worker's lie, if not in its lane.
+        """
+        total = result.view(run.dtype)
+        terms = self._terms(side, run.place + begin, result.nbytes, run.dtype)
+        if own is not None:
+            terms[self._index] = _bytes_at(own, result.nbytes).view(run.dtype)
         if len(terms) == 1:  # alone on its host
             total[:] = terms[0]
             return
@@ -171,19 +175,19 @@ class Slots:
         for piece in run.pieces:
             self._copy(results[piece.index], begin + piece.place, piece.nbytes)
 
-    def _slot(self, side: int, worker: int) -> int:
+    def _lane(self, side: int, worker: int) -> int:
         return self._begin + (side * self._workers + worker) * self._capacity
 
     def _terms(self, side: int, place: int, nbytes: int, dtype: np.dtype) -> list[np.ndarray]:
-        """Return the same bytes of every slot, as arrays."""
+        """Return the same bytes of every lane, as arrays."""
         key = (side, place, nbytes)
         if key not in self._views:
             self._views[key] = [
                 self._bytes[begin : begin + nbytes]
-                for begin in (self._slot(side, worker) + place - self._begin for worker in range(self._workers))
+                for begin in (self._lane(side, worker) + place - self._begin for worker in range(self._workers))
             ]
         return [view.view(dtype) for view in self._views[key]]
 
 
-def _view(address: int, nbytes: int, dtype: np.dtype) -> np.ndarray:
-    return np.frombuffer(memoryview((ctypes.c_char * nbytes).from_address(address)), dtype)
+def _bytes_at(address: int, nbytes: int) -> np.ndarray:
+    return np.frombuffer(memoryview((ctypes.c_char * nbytes).from_address(address)), np.uint8)

@@ -1,12 +1,12 @@
 """Sums over the workers of one host, through memory that they have in common.
 
-Each worker copies its arrays to its slot, tells the others, waits for them, and combines what lies in all slots into
+Each worker copies its arrays to its lane, tells the others, waits for them, and combines what lies in all lanes into
 its own results. So every byte is read and written once or twice by the processor, where a socket on the same host
 (Gloo's way) copies it through the kernel, and stalls for 50 to 190 ms at some sizes.
 
 The workers wake each other with semaphores that lie in the memory (`sem_overview(7)`). The memory has no name and is
 gone with its last process. Each process holds a lock on one byte of it, which the system drops when the process dies,
-however it dies: so who waits finds out. A worker that lives but does not come is a matter for the watchdog
+however it dies: so a worker that waits finds out. One that lives but does not come is a matter for the watchdog
 (`cluster.watchdog`), which knows what each of them is doing.
 """
 
@@ -25,23 +25,23 @@ import numpy as np
 
 from stratagem.core.errors import PeerError
 from stratagem.host_memory.hosts import Hosts
-from stratagem.host_memory.lanes import Slots
+from stratagem.host_memory.lanes import Lanes
 from stratagem.host_memory.plan import Plan
 
 CAPACITY: Final = 16 << 20
-"""Bytes of a slot. Memory that no exchange needs is never taken from the system."""
+"""Bytes of a lane. Memory that no exchange needs is never taken from the system."""
 
 SPIN_SECONDS: Final = 1e-4
-"""How long a worker with a core of its own looks out for another one before it sleeps."""
+"""Seconds that a worker with a core of its own spins before it sleeps."""
 
 SLICE_SECONDS: Final = 0.05
-"""How often a sleeping worker looks whether those it waits for still live."""
+"""Seconds after which a sleeping worker looks whether those it waits for still live."""
 
 _SEMAPHORE: Final = 64
 _TEXT: Final = 1024 - 24
 _HEAD: Final = np.dtype([("turn", "<i8"), ("signature", "<i8"), ("length", "<i8"), ("text", "S1", (_TEXT,))])
 _PAGE: Final = 1 << 21
-"""Slots begin at pages of this size, which the system may use for them."""
+"""Lanes begin at pages of this size, which the system may use for them."""
 
 
 class _Time(ctypes.Structure):
@@ -52,7 +52,7 @@ class _System:
     """Functions of the C library. Looked up when there is memory to use them on: not all systems have them all."""
 
     def __init__(self) -> None:
-        # These keep the interpreter's lock, as those of `host_slots` do.
+        # These keep the interpreter's lock, as those of `lanes` do.
         quick = ctypes.PyDLL(None)
         self.begin, self.post, self.trial = quick.sem_init, quick.sem_post, quick.sem_trywait
         self.begin.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_uint]
@@ -66,7 +66,7 @@ def needed_bytes(workers: int, capacity: int = CAPACITY) -> int:
 
     Args:
         workers: How many have it in common.
-        capacity: Bytes of a slot.
+        capacity: Bytes of a lane.
     """
     return _control_bytes(workers) + 2 * workers * capacity
 
@@ -79,15 +79,15 @@ def _control_bytes(workers: int) -> int:
 class HostMemory:
     """One worker's view of the memory.
 
-    The memory lasts as long as the process. Exchanges must be made by all workers in the same order; who makes
-    another one than the others is told so.
+    The memory lasts as long as the process. All workers must make the same exchanges in the same order; if they do
+    not, an error lists the exchanges.
 
     Args:
         file: The memory, `needed_bytes` large, full of zeros when the first worker gets it.
         index: Which worker this is. The first one must have made its view before the others use theirs.
         names: What to call each worker in messages.
         spins: Whether each worker has a core of its own.
-        capacity: Bytes of a slot.
+        capacity: Bytes of a lane.
         hosts: All workers by host, where there are others than these.
     """
 
@@ -124,7 +124,7 @@ class HostMemory:
         heads = self.workers**2 * _SEMAPHORE
         self._heads = self._bytes[heads : heads + 2 * self.workers * _HEAD.itemsize].view(_HEAD)
         self._heads = self._heads.reshape(2, self.workers)
-        self._slots = Slots(self._bytes[_control_bytes(self.workers) :], index, self.workers, capacity)
+        self._lanes = Lanes(self._bytes[_control_bytes(self.workers) :], index, self.workers, capacity)
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, index)
         if index == 0:
             for i in range(self.workers**2):
@@ -160,19 +160,19 @@ class HostMemory:
             return
         for number, runs in enumerate(plan.rounds):
             turn, side = self._turn, self._turn % 2
-            # Whoever still reads this side of the slots, from two turns ago, has not told the others of the last one.
-            self._slots.lay(plan, runs, side, operands)
+            # A worker that still reads this side of the lanes, from two turns ago, has not met the others since.
+            self._lanes.lay(plan, runs, side, operands)
             if number == 0:
                 self._say(plan, turn, side)
             self._meet()
             if number == 0:
                 self._check(plan, turn, side)
             if plan.phase == "combine":
-                self._slots.combine(plan, runs, side, operands, results, self._meet)
+                self._lanes.combine(plan, runs, side, operands, results, self._meet)
             elif plan.phase == "scatter":
-                self._slots.scatter(plan, runs, side, operands, results)
+                self._lanes.scatter(plan, runs, side, operands, results)
             else:
-                self._slots.collect(runs, side, results)
+                self._lanes.collect(runs, side, results)
             self._turn += 1
 
     # Meeting -------------------------------------------------------------------------------------
@@ -207,7 +207,6 @@ class HostMemory:
             if not self._lives(worker):
                 raise PeerError(
                     f"{self._names[worker]} has ended while {self._names[self.index]} waited for it in a step.",
-                    "Values of all workers could not be combined.",
                     "Look at its output, and start the group again (`stratagem run --max-restarts` does).",
                 )
 

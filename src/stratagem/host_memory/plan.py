@@ -1,6 +1,6 @@
-"""Where the arrays of one exchange lie in the memory that the workers of a host have in common.
+"""Plan of one exchange: where its arrays lie in the memory that the workers of a host have in common.
 
-Each worker has a slot of the memory. An exchange that does not fit into it takes several rounds. Small arrays of one
+Each worker has a lane of the memory. An exchange that does not fit into it takes several rounds. Small arrays of one
 kind lie side by side and are combined as one; a large one is combined straight into its result.
 """
 
@@ -15,10 +15,10 @@ from typing import Final, Literal
 import numpy as np
 
 Operation = Literal["sum", "min", "max", "gather"]
-"""How the workers' arrays combine; "gather" stacks them along a new first axis."""
+"""The way in which the workers' arrays combine; "gather" stacks them along a new first axis."""
 
 Phase = Literal["combine", "scatter", "collect"]
-"""What the workers of a host do together: all combine all; each combines its share; all get the shares of all."""
+"""Work of the workers of a host: all combine all; each combines its share; all get the shares of all."""
 
 LARGE: Final = 1 << 16
 """Bytes from which an array is combined on its own."""
@@ -28,7 +28,7 @@ ALIGNMENT: Final = 64
 
 
 @dataclass(frozen=True)
-class Part:
+class PlanPart:
     """One array of an exchange.
 
     Args:
@@ -52,13 +52,13 @@ class Part:
 
 @dataclass(frozen=True)
 class Piece:
-    """Bytes of one array, and where they lie in a slot.
+    """Bytes of one array, and where they lie in a lane.
 
     Args:
         index: Which array of the exchange.
         start: First byte in the array.
         nbytes: How many.
-        place: First byte in the slot.
+        place: First byte in the lane.
     """
 
     index: int
@@ -93,7 +93,7 @@ class Run:
 
     @property
     def place(self) -> int:
-        """First byte in the slot."""
+        """First byte in the lane."""
         return self.pieces[0].place
 
     @property
@@ -113,7 +113,7 @@ class Plan:
     Args:
         name: Which exchange of which program; the same on every worker.
         parts: The arrays; to be shared they are not gathered.
-        capacity: Bytes of a slot.
+        capacity: Bytes of a lane.
         sharers: How many workers of the host share the work on large arrays.
         phase: What the workers do.
 
@@ -124,7 +124,9 @@ class Plan:
         signature: A number, 0 to 2**63 - 1, that tells this exchange from others; in every process the same.
     """
 
-    def __init__(self, name: str, parts: Sequence[Part], capacity: int, sharers: int, phase: Phase = "combine") -> None:
+    def __init__(
+        self, name: str, parts: Sequence[PlanPart], capacity: int, sharers: int, phase: Phase = "combine"
+    ) -> None:
         self.parts = tuple(parts)
         self.phase: Phase = phase
         self.shares: dict[tuple[Operation, np.dtype], int] = {}
@@ -151,7 +153,7 @@ class Plan:
         self.shares[key] += run.share
 
     def _runs(self, capacity: int) -> Iterator[Run]:
-        """Yield the runs, each as if it began at the beginning of the slot."""
+        """Yield the runs, each as if it began at the beginning of the lane."""
         small: dict[tuple[Operation, np.dtype], Run] = {}
         most = capacity // ALIGNMENT * ALIGNMENT
         for index, part in enumerate(self.parts):

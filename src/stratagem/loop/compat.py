@@ -52,35 +52,15 @@ class RecordedArray(Tracer):
         return core.get_referent(self.primal)
 
 
-_METHODS: Final = [
-    "__array__",
-    "__complex__",
-    "__dlpack__",
-    "__float__",
-    "__format__",
-    "__reduce__",
-    "__repr__",
-    "__str__",
-    "addressable_data",
-    "block_until_ready",
-    "copy_to_host_async",
-    "devices",
-    "is_deleted",
-    "item",
-    "on_device_size_in_bytes",
-    "tobytes",
-    "tolist",
-    "unsafe_buffer_pointer",
-]
-_FACTS: Final = [
-    "addressable_shards",
-    "committed",
-    "device",
-    "global_shards",
-    "is_fully_addressable",
-    "is_fully_replicated",
-    "sharding",
-]
+_METHODS: Final = (
+    *("__array__", "__complex__", "__dlpack__", "__float__", "__format__", "__reduce__", "__repr__", "__str__"),
+    *("addressable_data", "block_until_ready", "copy_to_host_async", "devices", "is_deleted", "item"),
+    *("on_device_size_in_bytes", "tobytes", "tolist", "unsafe_buffer_pointer"),
+)
+_FACTS: Final = (
+    *("addressable_shards", "committed", "device", "global_shards", "is_fully_addressable"),
+    *("is_fully_replicated", "sharding"),
+)
 
 
 def _give_known_values() -> None:
@@ -226,7 +206,7 @@ class Recording(core.Trace):
     # Derivatives ---------------------------------------------------------------------------------------
 
     def pull(self, targets: Sequence[Any], sources: Sequence[Any]) -> tuple[Callable[..., Any], list[bool]]:
-        """Return what takes weights of the targets to derivatives by the sources.
+        """Return a function from weights of the targets to derivatives by the sources.
 
         Args:
             targets: Arrays.

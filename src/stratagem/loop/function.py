@@ -8,20 +8,19 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import keras
 
-from stratagem.core.progress import Phase
 from stratagem.loop.signature import InputSignature, arguments_in_order
 from stratagem.mesh.mesh import Tree
-from stratagem.program.cache import Called, ProgramStore, VariableList
+from stratagem.mesh.placing import placed
+from stratagem.program.cache import ProgramStore
 from stratagem.program.call import Call
-from stratagem.program.guards import Place, is_array
-from stratagem.program.remote_values import assign_all, values_of
+from stratagem.program.guards import CapturedValue, is_array
+from stratagem.program.program import Program
+from stratagem.program.python_values import AdvancedByPython, NeedsPython
+from stratagem.program.remote_values import values_of
 from stratagem.program.rules.row_changes import RowProgram
-from stratagem.program.tracing import Replayable, current_tracing
-from stratagem.program.untraced import AdvancedByPython, NeedsPython
+from stratagem.program.tracing import current_tracing
 from stratagem.replica.context import StrategyLike
-from stratagem.replica.placing import placed
 
 
 def function(
@@ -73,7 +72,7 @@ class Function:
     def __init__(self, fn: Callable[..., Any], signature: InputSignature | None = None) -> None:
         self._fn = fn
         self._signature = signature
-        self._programs: ProgramStore[_Program] = ProgramStore("stratagem.function")
+        self._programs = ProgramStore("stratagem.function")
         self._runs_as_python = False
 
     def __reduce__(self) -> Any:
@@ -111,7 +110,7 @@ class Function:
             return self._fn(*args, **kwargs)
         arrays = [array if isinstance(array, jax.Array) else jnp.asarray(array) for array in call.arrays]
         try:
-            found = self._programs.find(call, (), lambda inputs: _Program(call, arrays, inputs))
+            found = self._programs.find(call, (), lambda inputs: _CompiledFunction(call, arrays, inputs))
         except NeedsPython:
             self._runs_as_python = True
             return self._fn(*args, **kwargs)
@@ -121,82 +120,40 @@ class Function:
         return result
 
 
-class _Program:
+class _CompiledFunction(Program):
     """One traced and compiled function, for one signature of arguments."""
 
-    def __init__(self, call: Call, arrays: Sequence[jax.Array], inputs: Sequence[Place]) -> None:
-        self._called = Called()
-        self._phase = Phase.COMPILING  # the first run compiles
-        self._strategy: StrategyLike | None = None
-        with self._called.by(call, inputs):
-            self._discover(arrays, [place.get() for place in inputs])
-        self._output: Any = None
+    def __init__(self, call: Call, arrays: Sequence[jax.Array], inputs: Sequence[CapturedValue]) -> None:
+        super().__init__()
+        tracing = self.discover(self._body, call, inputs, arrays)
+        strategies = tracing.notes.get("strategies", [])
+        self._strategy: StrategyLike | None = strategies[0] if strategies else None
+        self.progress = None if self._strategy is None else self._strategy.mesh.progress
         self._compiled = jax.jit(self._pure)
-        self._with_rows = RowProgram(self._compiled, self._variables, self._assigned)
+        self._with_rows = RowProgram(self._compiled, self.variables, self.assigned)
 
-    @property
-    def alive(self) -> bool:
-        """Whether the variables that it reads and assigns are still there."""
-        return self._variables.alive
-
-    def _discover(self, arrays: Sequence[jax.Array], inputs: Sequence[Any]) -> None:
-        tracing: list[Replayable] = []
-
-        def traced(own: list[jax.Array], numbers: list[Any]) -> None:
-            tracing.append(Replayable(lambda: self._called.call.on(own), discovering=True))
-            with self._called.with_inputs(numbers):
-                tracing[0].run()
-
-        with keras.StatelessScope():  # variables made inside get their values when it ends, outside the trace
-            jax.make_jaxpr(traced)(list(arrays), list(inputs))
-        strategies = tracing[0].notes.get("strategies", [])
-        self._strategy = strategies[0] if strategies else None
-        variables = tracing[0].scope.touched
-        self._variables, self._new = VariableList(variables), variables  # held until the program has run
-        self._assigned = [i for i, v in enumerate(variables) if id(v) in tracing[0].scope.assigned]
+    def _body(self, arrays: Sequence[jax.Array]) -> Callable[[], Tree]:
+        return lambda: self.called.call.on(arrays)
 
     def _pure(
         self, values: list[jax.Array], arrays: list[jax.Array], numbers: list[Any]
     ) -> tuple[list[jax.Array], list[jax.Array]]:
-        tracing = Replayable(lambda: self._called.call.on(arrays), list(zip(self._variables, values, strict=True)))
-        with self._called.with_inputs(numbers):
-            leaves, self._output = jax.tree.flatten(tracing.run())
-        outputs = [jnp.asarray(leaf.value if isinstance(leaf, keras.Variable) else leaf) for leaf in leaves]
-        return outputs, [tracing.scope.get_current_value(self._variables[i]) for i in self._assigned]
+        with self.called.with_inputs(numbers):
+            return self.traced(self._body(arrays), values)
 
-    def step(self, call: Call, inputs: Sequence[Place], arrays: Sequence[jax.Array], values: list[Any]) -> Tree:
-        """Run the program, which is a step of the cluster if it runs a strategy.
-
-        Args:
-            call: The call that it runs for.
-            inputs: Where the numbers and arrays stand that are inputs.
-            arrays: The arrays among the arguments.
-            values: What stands in the places.
-        """
-        with self._called.by(call, inputs):
-            if self._strategy is None:
-                return self._run(arrays, values)
-            with self._strategy.mesh.progress.during(self._phase, steps=1):
-                result = self._run(arrays, values)
-        self._phase = Phase.STEP
-        return result
-
-    def _run(self, arrays: Sequence[jax.Array], numbers: list[Any]) -> Tree:
-        """Run the program: read the variables, assign their new values, return the outputs."""
+    def run(self, arrays: Sequence[jax.Array], numbers: list[Any]) -> Tree:
         outputs, changed = self._with_rows.run(arrays, numbers) or self._with_all(arrays, numbers)
-        assign_all([self._variables[i] for i in self._assigned], changed)
-        self._new = []
-        return self._output.unflatten(outputs)
+        self.assign(changed)
+        return self.structure.unflatten(outputs)
 
     def _with_all(self, arrays: Sequence[jax.Array], numbers: list[Any]) -> tuple[list[Any], list[Any]]:
-        values = values_of(self._variables)
-        arrays = list(arrays)
-        if self._strategy is not None:
-            values = placed(self._strategy, values, [f"variable {i} {v.path}" for i, v in enumerate(self._variables)])
-            mesh = self._strategy.mesh
-            arrays = [array if len(array.sharding.device_set) > 1 else mesh.replicate(array) for array in arrays]
-            numbers = [mesh.replicate(number) if is_array(number) else number for number in numbers]
-        outputs, changed = self._compiled(values, arrays, numbers)
-        if self._strategy is not None:
-            self._strategy.mesh.wait((outputs, changed))
-        return outputs, changed
+        values = values_of(self.variables)
+        if self._strategy is None:
+            return self._compiled(values, arrays, numbers)
+        mesh = self._strategy.mesh
+        values = placed(self._strategy, values, self.variables)
+        arrays = [array if len(array.sharding.device_set) > 1 else mesh.replicate(array) for array in arrays]
+        numbers = [mesh.replicate(number) if is_array(number) else number for number in numbers]
+        results = self._compiled(values, arrays, numbers)
+        mesh.wait(results)
+        return results

@@ -124,7 +124,7 @@ def _examples(context: ReplicaContext | None, rows: int) -> Any:
 
 
 def _as_counted(context: ReplicaContext | None) -> float:
-    """Return what a part of a mean is multiplied with, so that it counts as such.
+    """Return the factor for a part of a mean, so that it counts as such.
 
     Inside `fit` the replicas' losses are not summed but averaged, each with its share of the rows.
     """
@@ -141,7 +141,6 @@ def _checked_size(size: Any) -> Any:
     if array.ndim or not jnp.issubdtype(array.dtype, jnp.integer) or negative:
         raise InputError(
             f"global_batch_size is {size!r}.",
-            "The loss could not be divided by it.",
             "Write the number of examples over all replicas, an integer; or leave it out.",
         )
     return array

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jax.extend.core import Literal, Primitive
 
 from stratagem.program.compat import run_equation
+from stratagem.program.interpret import Values, variables_of
 
 _mark = Primitive("stratagem_tape")
 _mark.def_abstract_eval(lambda token, *, what: token)
@@ -98,38 +99,32 @@ class Traced:
 
     def _evaluate(self, values: Sequence[Any], known: dict[Any, Any], changes: dict[Any, Any]) -> list[Any]:
         """Run the trace, with some tensors known, and changes added to tensors inside the tape."""
-        jaxpr = self._closed.jaxpr
-        plain = dict(zip(jaxpr.constvars, self._closed.consts, strict=True))
-        plain.update(zip(jaxpr.invars, values, strict=True))
+        plain = Values(self._closed, values)
         plain.update(known)
 
-        def read(var: Any, inside: bool) -> Any:
-            if isinstance(var, Literal):
-                return var.val
-            return plain[var] + changes[var] if inside and var in changes else plain[var]
+        def read(atoms: Sequence[Any], inside: bool) -> list[Any]:
+            values = plain.read(atoms)
+            for i, atom in enumerate(atoms):
+                if inside and not isinstance(atom, Literal) and atom in changes:
+                    values[i] = values[i] + changes[atom]
+            return values
 
         for eqn, inside in self._steps():
             if eqn.primitive is _mark:
                 plain[eqn.outvars[0]] = jnp.zeros((), jnp.float32)
                 continue
-            operands = [read(var, inside) for var in eqn.invars]
-            results = zip(eqn.outvars, run_equation(eqn, operands), strict=True)
+            results = zip(eqn.outvars, run_equation(eqn, read(eqn.invars, inside)), strict=True)
             plain.update((var, result) for var, result in results if var not in known)
-        return [read(var, True) for var in self._targets]  # a target may be the tensor itself
+        return read(self._targets, True)  # a target may be the tensor itself
 
     def _depends(self) -> tuple[set[Any], set[Any]]:
         """Return what depends on the variables, or inside the tape on a watched tensor, and what the tape recorded:
         variables, watched tensors, and what was computed from them inside it.
         """
-        watched = {var for var in self._watched if not isinstance(var, Literal)}
-        dependent = set(self._closed.jaxpr.invars)
-        recorded = dependent | watched
-        for eqn, inside in self._steps():
-            operands = [var for var in eqn.invars if not isinstance(var, Literal)]
-            if not dependent.isdisjoint(operands) or (inside and not watched.isdisjoint(operands)):
-                dependent.update(eqn.outvars)
-                recorded.update(eqn.outvars if inside else ())
-        return dependent, recorded
+        invars, watched = self._closed.jaxpr.invars, set(variables_of(self._watched))
+        dependent = {v for v, bits in self._reach(dict.fromkeys(invars, 1), dict.fromkeys(watched, 1)).items() if bits}
+        inside = {var for eqn, inside in self._steps() if inside for var in eqn.outvars}
+        return dependent, {*invars, *watched, *(dependent & inside)}
 
     def _connected(self, variables: Sequence[Any], tensors: Sequence[Any]) -> list[bool]:
         """Return whether a target depends on each variable, then on each tensor; None stands for one that was not
@@ -139,21 +134,26 @@ class Traced:
         inside_only: dict[Any, int] = {}
         for place, var in enumerate(tensors, len(variables)):
             inside_only[var] = inside_only.get(var, 0) | 1 << place
+        reach = self._reach(reach, inside_only)
+        total = 0
+        for var in variables_of(self._targets):
+            total |= reach.get(var, 0) | inside_only.get(var, 0)
+        return [var is not None and bool(total >> place & 1) for place, var in enumerate([*variables, *tensors])]
 
-        def bits(var: Any, inside: bool) -> int:
-            if isinstance(var, Literal):
-                return 0
-            return reach.get(var, 0) | (inside_only.get(var, 0) if inside else 0)
+    def _reach(self, bits: dict[Any, int], inside_only: dict[Any, int]) -> dict[Any, int]:
+        """Return variables of the trace with the bits of all that they depend on.
 
+        Args:
+            bits: Those of some variables.
+            inside_only: Those of variables that count only inside the tape.
+        """
+        reach = dict(bits)
         for eqn, inside in self._steps():
             combined = 0
-            for var in eqn.invars:
-                combined |= bits(var, inside)
+            for var in variables_of(eqn.invars):
+                combined |= reach.get(var, 0) | (inside_only.get(var, 0) if inside else 0)
             reach.update(dict.fromkeys(eqn.outvars, combined))
-        total = 0
-        for var in self._targets:
-            total |= bits(var, True)
-        return [var is not None and bool(total >> place & 1) for place, var in enumerate([*variables, *tensors])]
+        return reach
 
 
 def _is_inexact(var: Any) -> bool:

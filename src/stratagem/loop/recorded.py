@@ -17,7 +17,7 @@ from stratagem.program.compat import enclosing_scope, stored_value
 
 
 class Recorded:
-    """What a tape records of operations that run at once.
+    """Record of a tape outside compiled functions, where operations run at once.
 
     Args:
         watches_variables: Whether trainable variables that are read are watched by themselves.

@@ -1,12 +1,11 @@
 """Derivatives of operations that ran one by one: they run again as a function, which JAX differentiates.
 
 A loop takes the same operations at each step. The second time that the same ones are differentiated they are compiled,
-so that a step costs little more than its own operations. What is asked for once is never compiled.
+so that a step costs little more than its own operations. A derivative that is taken once is never compiled.
 """
 
 from __future__ import annotations
 
-import collections
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -15,6 +14,7 @@ import jax.numpy as jnp
 
 from stratagem.program.compat import needed_part
 from stratagem.program.guards import is_hashable
+from stratagem.program.lru import LastUsed
 
 _MOST_PROGRAMS: Final = 128
 """Number of sequences of operations that are remembered."""
@@ -44,7 +44,7 @@ class Operation(NamedTuple):
     results: Sequence[int | None]
 
     def key(self) -> Hashable:
-        """Return what is equal for operations that compute the same of operands of the same shapes; None if unknown."""
+        """Return a key that is equal for operations that compute the same on such operands; None if unknown."""
         if self.what is None:
             return None
         return self.what, tuple([(jnp.shape(each), jnp.result_type(each)) for each in self.operands])
@@ -80,16 +80,15 @@ class Replay:
         return dict(zip(self.sources, found, strict=True))
 
     def _program(self) -> Callable[..., list[Any]]:
-        """Return what computes the derivatives: compiled, where the same operations were differentiated before."""
+        """Return a function for the derivatives, compiled if the same operations were differentiated before."""
         signature = self._signature()
         if signature is None:
             return self._compute
-        program = _programs.pop(signature, None)
-        if program is None:
-            known = self._without_arrays() if signature in _seen else None
-            _keep(_seen, signature, True)
-            return self._compute if known is None else _keep(_programs, signature, jax.jit(known._compute))
-        return _keep(_programs, signature, program)
+        program = _programs.get(signature)
+        if program is None and signature not in _seen:
+            _seen.keep(signature, True)
+            return self._compute
+        return _programs.keep(signature, program or jax.jit(self._without_arrays()._compute))
 
     def _compute(
         self, changes: Sequence[Any], operands: Sequence[Sequence[Any]], values: Sequence[Any], weights: Sequence[Any]
@@ -120,7 +119,7 @@ class Replay:
         return list(found)
 
     def _signature(self) -> Hashable | None:
-        """Return what is equal for operations that compute the same, in the same order, of the same things."""
+        """Return a key that is equal for the same operations in the same order on the same arrays."""
         places: dict[int | None, int] = {None: -1}
 
         def renumbered(numbers: Sequence[int | None]) -> tuple[int, ...]:
@@ -142,19 +141,9 @@ class Replay:
         return copy
 
 
-_seen: Final[collections.OrderedDict[Hashable, bool]] = collections.OrderedDict()
-_programs: Final[collections.OrderedDict[Hashable, Any]] = collections.OrderedDict()
-_links_of: Final[collections.OrderedDict[Hashable, Links]] = collections.OrderedDict()
-
-
-def _keep(
-    known: collections.OrderedDict[Hashable, Any], signature: Hashable, value: Any, most: int = _MOST_PROGRAMS
-) -> Any:
-    known[signature] = value
-    known.move_to_end(signature)
-    while len(known) > most:
-        known.popitem(last=False)
-    return value
+_seen: Final[LastUsed[bool]] = LastUsed(_MOST_PROGRAMS)
+_programs: Final[LastUsed[Any]] = LastUsed(_MOST_PROGRAMS)
+_links_of: Final[LastUsed[Links]] = LastUsed(_MOST_LINKS)
 
 
 def _between(
@@ -189,7 +178,7 @@ def _links(operation: Operation) -> Links:
     if key is None or not is_hashable(key):
         return (tuple(range(len(operation.operands))),) * len(operation.results)
     known = _links_of.get(key)
-    return _keep(_links_of, key, _links_by_tracing(operation) if known is None else known, most=_MOST_LINKS)
+    return _links_of.keep(key, _links_by_tracing(operation) if known is None else known)
 
 
 def _links_by_tracing(operation: Operation) -> Links:

@@ -53,7 +53,7 @@ class _Replay(Replayable):
 
 
 class _Gradient(NamedTuple):
-    """What a gradient call found.
+    """Result of a gradient call.
 
     Args:
         answer: The gradients, one for each source.
@@ -78,7 +78,7 @@ def _gradients(tracing: Replayable) -> list[_Gradient]:
 
 
 class Retraced:
-    """What a tape records of a function that is being traced: where it begins and ends, and what it watches.
+    """Record of a tape in a function that is being traced: where it begins and ends, and what it watches.
 
     Args:
         tracing: The tracing.

@@ -1,4 +1,4 @@
-"""What arguments a compiled function takes: `input_signature` of `stratagem.function`."""
+"""`input_signature` of `stratagem.function`: the shapes and dtypes of arguments."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from stratagem.mesh.values import DistributedValues
 
 
 class InputSignature:
-    """What the arguments of a function must be.
+    """Shapes and dtypes that the arguments of a function must have.
 
     Args:
         fn: The function.
@@ -75,7 +75,6 @@ class InputSignature:
         name = getattr(self._fn, "__name__", "The function")
         return InputError(
             f"{name} was given {found}; its input_signature says {wanted}.",
-            "A compiled function with an input_signature takes nothing else.",
             "Give what it says (keras.ops.cast changes a dtype), or correct input_signature, or leave it out.",
         )
 

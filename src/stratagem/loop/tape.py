@@ -1,4 +1,4 @@
-"""`GradientTape`."""
+"""`GradientTape`: gradients of what is computed in its context."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ZERO: Final = "zero"
 
 
 class UnconnectedGradients:
-    """What stands for the gradient of something that the target does not depend on (`tf.UnconnectedGradients`)."""
+    """Gradients by sources that the target does not depend on (`tf.UnconnectedGradients`)."""
 
     NONE = NONE
     ZERO = ZERO
@@ -82,8 +82,7 @@ class GradientTape:
         """
         if not self._record.recording:
             raise UsageError(
-                "stop_recording was called outside the tape's context.",
-                "Nothing is recorded there.",
+                "stop_recording was called outside the tape's context, where nothing is recorded.",
                 "Call it inside `with GradientTape() as tape:`, or leave it out.",
             )
         self._record.end()
@@ -215,7 +214,6 @@ class GradientTape:
         if self._used and not self._persistent:
             raise UsageError(
                 "gradient was called twice on a tape that is not persistent.",
-                "In TensorFlow the tape has given up what it recorded.",
                 "Write GradientTape(persistent=True), or ask for all gradients in one call.",
             )
         self._used = True

@@ -32,28 +32,28 @@ def in_blocks(shares: Sequence[int], block: int) -> Callable[[Any], np.ndarray]:
     """
     if all(share == block for share in shares):
         return np.asarray
-    slots = _slots(shares, block)
-    return lambda rows: _gathered(np.asarray(rows), slots)
+    numbers = _row_numbers(shares, block)
+    return lambda rows: _gathered(np.asarray(rows), numbers)
 
 
-def _slots(shares: Sequence[int], block: int) -> np.ndarray:
-    """Return, for each slot of the blocks, which row goes there."""
+def _row_numbers(shares: Sequence[int], block: int) -> np.ndarray:
+    """Return, for each row of the blocks, which row of the array goes there."""
     last = max(sum(shares) - 1, 0)
-    slots: list[int] = []
+    numbers: list[int] = []
     start = 0
     for share in shares:
         stop = start + share
         filler = min(max(stop - 1, 0), last)
-        slots.extend([*range(start, stop), *([filler] * (block - share))])
+        numbers.extend([*range(start, stop), *([filler] * (block - share))])
         start = stop
-    return np.array(slots, dtype=np.intp)
+    return np.array(numbers, dtype=np.intp)
 
 
-def _gathered(rows: np.ndarray, slots: np.ndarray) -> np.ndarray:
-    """Return the rows in their slots; zeros where there is none to copy."""
+def _gathered(rows: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """Return the rows with these numbers; zeros where there is none to copy."""
     if len(rows) == 0:
-        return np.zeros((len(slots), *rows.shape[1:]), rows.dtype)
-    return rows[slots]
+        return np.zeros((len(numbers), *rows.shape[1:]), rows.dtype)
+    return rows[numbers]
 
 
 def per_replica(mesh: ReplicaMesh, shares: Sequence[int], local: Tree) -> Tree:
@@ -101,8 +101,7 @@ def stacked(mesh: ReplicaMesh, components: np.ndarray, shares: tuple[int, ...] |
 def _computable(leaf: np.ndarray) -> np.ndarray:
     if leaf.dtype.kind in _NOT_COMPUTABLE:
         raise InputError(
-            f"A component of the batch has dtype {leaf.dtype} and shape {leaf.shape}.",
-            "No device can hold it.",
+            f"A component of the batch has dtype {leaf.dtype} and shape {leaf.shape}, which no device can hold.",
             "Turn it into numbers before the strategy gets it, for example text into ids, or leave it out.",
         )
     return leaf

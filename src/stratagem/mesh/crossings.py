@@ -58,19 +58,24 @@ def linked(values: Sequence[jax.Array], answers: Sequence[jax.Array], pull: Call
     return [next(answered) if i in floating else answer for i, answer in enumerate(answers)]
 
 
-def checked_axis(array: jax.Array, axis: int) -> int:
-    """Return an axis as a number from 0.
+def checked_axis(caller: str, axis: int, rank: int, what: str) -> int:
+    """Return an axis to concatenate along as a number from 0.
+
+    Args:
+        caller: The function that was given it, for messages.
+        axis: The axis.
+        rank: Number of axes of the value.
+        what: The value in words.
 
     Raises:
-        InputError: The array has no such axis.
+        InputError: The value has no such axis.
     """
-    if not -array.ndim <= axis < array.ndim:
+    if not -rank <= axis < rank:
         raise InputError(
-            f"all_gather was given axis={axis} and a value of shape {array.shape}.",
-            "There is no such axis to concatenate along.",
+            f"{caller} was given axis={axis} and {what}: there is no such axis to concatenate along.",
             "Give values of rank 1 or more, for example `value[None]`, and one of their axes.",
         )
-    return axis % array.ndim
+    return axis % rank
 
 
 def gathered(operands: list[Ragged]) -> list[Ragged]:

@@ -1,4 +1,4 @@
-"""What crosses replicas in the middle of a step.
+"""Exchange of values between replicas in the middle of a step.
 
 A step is written for one replica. Where it needs the others (a sum of gradients, the number of
 unmasked entries) it calls `Exchange.call`. On an even batch that is a plain collective; on a batch that
@@ -50,8 +50,8 @@ class Share:
         weight: This replica's share of a mean over the batch: a number, or traced where shares differ.
         present: Whether the replica has any rows: True, or traced where some have none.
         first: The first replica that has rows.
-        empty: Whether a replica without rows runs on zero rows, as in TensorFlow: what it computes counts, but for
-            numbers that are none, such as a mean over no rows. Else it runs on a stand-in, and counts for nothing.
+        empty: Whether a replica without rows runs on zero rows, as in TensorFlow: what it computes counts, except
+            NaN, such as a mean over no rows. Otherwise it runs on a stand-in row and counts for nothing.
     """
 
     rows: int
@@ -77,6 +77,11 @@ class Share:
         if not self.empty or self.present is True:
             return self.present
         return jnp.logical_or(self.present, value == value)
+
+
+def even_share(replicas: int) -> Share:
+    """Return the share of a replica among equals, where no batch says how many rows there are."""
+    return Share(rows=1, global_rows=replicas, weight=1.0 / replicas)
 
 
 def own_share(split: Split, *, empty: bool = False) -> Share:

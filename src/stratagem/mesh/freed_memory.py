@@ -1,4 +1,4 @@
-"""Memory that steps free stays with the process, for the next step to take.
+"""Freed memory: what a step frees stays with the process, for the next step to take.
 
 XLA:CPU takes memory for batches and intermediate results from the C library, and frees it, in every step. By its
 defaults the C library (glibc) soon gives it back to the system: the next step gets new pages, each at the price of a

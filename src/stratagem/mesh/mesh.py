@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import jax
@@ -49,7 +50,8 @@ class ReplicaMesh:
         self.sharded_steps = NamedSharding(self.mesh, PartitionSpec(None, AXIS))
         self.centre = centre
         self.home = self.replicated if centre is None else SingleDeviceSharding(centre)
-        process = jax.process_index() if self._spans_processes() else self.devices[0].process_index
+        processes = collections.Counter(device.process_index for device in self.devices)
+        process = jax.process_index() if len(processes) > 1 else self.devices[0].process_index
         self.local_replicas = tuple(i for i, d in enumerate(self.devices) if d.process_index == process)
         # XLA:CPU deadlocks when several steps are in flight on more devices than cores
         # ("rendezvous ... may be stuck", abort after 40 s). Waiting costs nothing there.
@@ -61,7 +63,14 @@ class ReplicaMesh:
         if self.devices[0].platform == "cpu":
             keep_freed_memory()
         self._local_rows: dict[int, slice] = {}
-        self._check_equal_shares()
+        if len(set(processes.values())) > 1:
+            listed = ", ".join(f"worker {process}: {count}" for process, count in sorted(processes.items()))
+            raise PeerError(
+                f"The workers have unequal numbers of devices ({listed}).",
+                "The replicas could not share batches, and collectives would never match.",
+                "Give every worker the same number of devices, for example with "
+                "`stratagem run --devices-per-worker K` or CUDA_VISIBLE_DEVICES.",
+            )
 
     def wait(self, results: Tree) -> None:
         """Wait for the results of a step where two steps in flight could deadlock."""
@@ -72,6 +81,23 @@ class ReplicaMesh:
     def size(self) -> int:
         """Number of replicas."""
         return len(self.devices)
+
+    @property
+    def axes(self) -> list[tuple[str, int]] | None:
+        """The named axes of a function of one replica, as `jax.make_jaxpr` takes them."""
+        return [(AXIS, self.size)] if self.size > 1 else None
+
+    def spmd(self, function: Callable[..., Tree], in_specs: Tree, out_specs: Tree) -> Callable[..., Tree]:
+        """Return a function of all replicas, given that of one.
+
+        Args:
+            function: Function of one replica's part of the arguments.
+            in_specs: A `PartitionSpec` for each argument; a prefix of their structure.
+            out_specs: The same for the results.
+        """
+        if self.size == 1:
+            return function
+        return jax.shard_map(function, mesh=self.mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False)
 
     @property
     def multi_process(self) -> bool:
@@ -89,12 +115,14 @@ class ReplicaMesh:
         Args:
             value: An array or number of any shape.
         """
-        if self.is_replicated(value):
-            return value
+        return value if self.is_replicated(value) else self._placed(value, self.replicated)
+
+    def _placed(self, value: Any, sharding: NamedSharding) -> jax.Array:
+        """Put a value that is equal on all workers on the devices."""
         if not self.multi_process:
-            return jax.device_put(value, self.replicated)
+            return jax.device_put(value, sharding)
         host = np.asarray(value)
-        return jax.make_array_from_callback(host.shape, self.replicated, lambda index: host[index])
+        return jax.make_array_from_callback(host.shape, sharding, lambda index: host[index])
 
     @property
     def central(self) -> bool:
@@ -130,12 +158,7 @@ class ReplicaMesh:
         Args:
             value: An array whose first axis is the replica, equal on all workers.
         """
-        if isinstance(value, Tracer) or self.keeps_apart(value):
-            return value
-        if not self.multi_process:
-            return jax.device_put(value, self.sharded)
-        host = np.asarray(value)
-        return jax.make_array_from_callback(host.shape, self.sharded, lambda index: host[index])
+        return value if isinstance(value, Tracer) or self.keeps_apart(value) else self._placed(value, self.sharded)
 
     def keep_on_first(self, value: Any) -> jax.Array:
         """Put a value on the first replica, and zeros on the others, where variables lie.
@@ -203,22 +226,6 @@ class ReplicaMesh:
             first, last = self.local_replicas[0], self.local_replicas[-1]
             self._local_rows[rows] = slice(split.start(first), split.start(last + 1))
         return self._local_rows[rows]
-
-    def _spans_processes(self) -> bool:
-        return len({device.process_index for device in self.devices}) > 1
-
-    def _check_equal_shares(self) -> None:
-        counts: dict[int, int] = {}
-        for device in self.devices:
-            counts[device.process_index] = counts.get(device.process_index, 0) + 1
-        if len(set(counts.values())) > 1:
-            listed = ", ".join(f"worker {process}: {count}" for process, count in sorted(counts.items()))
-            raise PeerError(
-                f"The workers have unequal numbers of devices ({listed}).",
-                "The replicas could not share batches, and collectives would never match.",
-                "Give every worker the same number of devices, for example with "
-                "`stratagem run --devices-per-worker K` or CUDA_VISIBLE_DEVICES.",
-            )
 
 
 def _first_rows(mesh: ReplicaMesh) -> Any:

@@ -12,20 +12,26 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from stratagem.mesh.exchange import Share
 from stratagem.mesh.mesh import AXIS
 
 
-def sum_over_replicas(values: Sequence[jax.Array], pack_bytes: int | None = 0) -> list[jax.Array]:
+def sum_over_replicas(
+    values: Sequence[jax.Array], pack_bytes: int | None = 0, share: Share | None = None
+) -> list[jax.Array]:
     """Sum each value over all replicas. Only inside a step on the mesh.
 
     Args:
         values: Arrays of any shapes and dtypes, the same on every replica.
         pack_bytes: Largest size of a pack in bytes; 0 means one pack for each dtype, None no packs.
+        share: The replica's part of the batch, which says what counts; None where all does.
 
     Returns:
         The sums, in the order and shapes of `values`.
     """
     sums: list[jax.Array] = [jnp.asarray(value) for value in values]
+    if share is not None:
+        sums = [share.masked(value) for value in sums]
     if pack_bytes is None:
         totals = lax.psum([_summable(value) for value in sums], AXIS)
         return [total.astype(value.dtype) for total, value in zip(totals, sums, strict=True)]
@@ -43,7 +49,7 @@ def joined(values: Sequence[jax.Array]) -> jax.Array:
 
 
 def parted(pack: jax.Array, like: Sequence[jax.Array]) -> list[jax.Array]:
-    """Return what was joined in its shapes and dtypes.
+    """Return values that were joined in their shapes and dtypes.
 
     Args:
         pack: Elements, one after the other.

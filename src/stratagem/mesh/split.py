@@ -1,9 +1,8 @@
-"""Shares of a global batch: how many of its rows each replica gets.
+"""Shares of a global batch: the rows of each replica.
 
 A batch of `n` rows over `R` replicas gives the first `n % R` replicas one row more than the
-others, in order, so that the shares put side by side are the batch. Where each worker reads a stream
-of its own, the shares are what the streams gave. All arithmetic on shares is in this file; it
-knows no device.
+others, in order, so that the shares put side by side are the batch. If each worker reads its own stream, its
+share is what that stream yields. All arithmetic on shares is in this file, which knows no device.
 """
 
 from __future__ import annotations

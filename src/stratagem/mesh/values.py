@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import jax
@@ -21,8 +22,8 @@ class DistributedValues:
         stacked: Global array whose first axis is the replica.
         mesh: The mesh it lies on.
         shares: Valid rows of each component where they differ, else None.
-        empty: Which replicas had no rows of the batch that it was computed from; None where all had some. What is no
-            number there, such as a mean over no rows, does not count where components are combined.
+        empty: Which replicas had no rows of the batch that it was computed from; None where all had some. NaN of
+            such a replica, a mean over no rows for example, does not count where components are combined.
     """
 
     def __init__(
@@ -108,15 +109,9 @@ def local_results(value: Tree) -> tuple[Any, ...]:
     if any(isinstance(leaf, Component) for leaf in leaves):
         raise UsageError(
             "experimental_local_results was called on a per-replica value inside merge_call.",
-            "The components of the other replicas are not at hand while a step runs.",
             "Combine them with strategy.reduce or strategy.gather.",
         )
-    spread = [leaf.values for leaf in leaves if isinstance(leaf, DistributedValues)]
-    if not spread:
+    if not any(isinstance(leaf, DistributedValues) for leaf in leaves):
         return (value,)
-    rows = []
-    for i in range(len(spread[0])):
-        rows.append(
-            structure.unflatten([leaf.values[i] if isinstance(leaf, DistributedValues) else leaf for leaf in leaves])
-        )
-    return tuple(rows)
+    columns = [leaf.values if isinstance(leaf, DistributedValues) else itertools.repeat(leaf) for leaf in leaves]
+    return tuple(structure.unflatten(row) for row in zip(*columns, strict=False))

@@ -1,7 +1,7 @@
-"""What replicas do with a variable: one table, one file.
+"""Policies of variables: what replicas do with each, in one table.
 
 Keras puts two attributes on every variable, `aggregation` and `synchronization`. Together with
-the variable's role they choose a policy. `enter` gives each replica its view before a step, `leave`
+the variable's role they choose a policy. `enter` gives each replica its view before a step, `merge`
 makes one value of the replicas' results after it:
 
 | policy | which variables                                | a replica starts from    | value after the step   |
@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -34,13 +34,14 @@ from jax import lax
 
 from stratagem.mesh.exchange import Share
 from stratagem.mesh.mesh import AXIS
+from stratagem.mesh.packs import sum_over_replicas
 
 # An odd constant near 2**32 / golden ratio: multiples of it differ in many bits (Knuth, TAOCP 6.4).
 _STREAM: Final = 0x9E3779B9
 
 
 class Policy(enum.Enum):
-    """What replicas do with a variable; the table above."""
+    """The policy of a variable: a row of the table above."""
 
     SAME = "same"
     SUM = "sum"
@@ -69,7 +70,7 @@ def policy_of(variable: Any, *, metric: bool = False) -> Policy:
 
 
 def enter(policies: Sequence[Policy], values: Sequence[jax.Array]) -> list[jax.Array]:
-    """Return what this replica sees of each variable when a step begins.
+    """Return this replica's view of each variable at the beginning of a step.
 
     Args:
         policies: One for each value.
@@ -87,19 +88,50 @@ def enter(policies: Sequence[Policy], values: Sequence[jax.Array]) -> list[jax.A
     return views
 
 
-def contribution(policy: Policy, share: Share, view: jax.Array, after: jax.Array) -> jax.Array | None:
-    """Return what this replica adds to the sum that makes a variable's new value.
+class Change(NamedTuple):
+    """The change of a variable in a step, on this replica.
+
+    Attributes:
+        policy: The policy of the variable.
+        share: The replica's part of the batch; without rows it leaves the variable as it saw it.
+        value: The value before the step.
+        view: What the replica saw of it (`enter`).
+        after: The replica's value at the end of the step.
+    """
+
+    policy: Policy
+    share: Share
+    value: jax.Array
+    view: jax.Array
+    after: jax.Array
+
+
+def merge(
+    changes: Sequence[Change], pack_bytes: int | None, others: Sequence[jax.Array] = ()
+) -> tuple[list[jax.Array], list[jax.Array]]:
+    """Make one value of what each replica made of a variable, for each of several.
 
     Args:
-        policy: The variable's policy.
-        share: The replica's part of the batch; without rows it leaves the variable as it saw it.
-        view: What the replica saw of the variable (`enter`).
-        after: The replica's value at the end of the step.
+        changes: This replica's.
+        pack_bytes: Largest size of a pack, as in `sum_over_replicas`.
+        others: Arrays to be summed in the same packs.
 
     Returns:
-        A summand, or None where the new value needs no other replica.
+        (the new values, equal on all replicas; the sums of the others).
     """
-    after = share.masked(after, view)
+    own = [_contribution(change) for change in changes]
+    summands = [each for each in own if each is not None]
+    sums = iter(sum_over_replicas([*summands, *others], pack_bytes))
+    merged = [
+        _left(change) if each is None else next(sums).astype(change.value.dtype)
+        for change, each in zip(changes, own, strict=True)
+    ]
+    return merged, list(sums)
+
+
+def _contribution(change: Change) -> jax.Array | None:
+    """Return this replica's summand of the new value; None if that needs no other replica."""
+    policy, share, after = change.policy, change.share, change.share.masked(change.after, change.view)
     if policy is Policy.SUM:
         return after
     if policy is Policy.MEAN:
@@ -110,18 +142,8 @@ def contribution(policy: Policy, share: Share, view: jax.Array, after: jax.Array
     return None
 
 
-def leave(policy: Policy, value: jax.Array, view: jax.Array, after: jax.Array, total: jax.Array | None) -> jax.Array:
-    """Return a variable's value after a step, equal on all replicas.
-
-    Args:
-        policy: The variable's policy.
-        value: The value before the step.
-        view: What this replica saw of it (`enter`).
-        after: What this replica made of it.
-        total: The sum of all replicas' contributions, where the policy has them.
-    """
-    if total is not None:
-        return total.astype(value.dtype)
-    if policy is Policy.SEED:
-        return value + (after - view)
-    return after
+def _left(change: Change) -> jax.Array:
+    """Return the new value where each replica has it."""
+    if change.policy is Policy.SEED:
+        return change.value + (change.after - change.view)
+    return change.after

@@ -31,7 +31,7 @@ _KEEPS_CHAIN: Final = frozenset({"GET_ITER", "COPY", "PUSH_NULL", "CACHE", "NOP"
 
 @dataclass
 class Reads:
-    """What a function and the functions written inside it read.
+    """The names that a function and the functions written inside it read.
 
     Args:
         globals: By global name, what is read of it.
@@ -50,7 +50,7 @@ class Reads:
 
 @functools.lru_cache(maxsize=4096)
 def reads_of(code: CodeType) -> Reads:
-    """Return what the code of a function reads; the same object for the same code.
+    """Return the names that the code of a function reads; the same object for the same code.
 
     Example:
         >>> def step(self, x):
@@ -71,7 +71,7 @@ def reads_of(code: CodeType) -> Reads:
 
 
 def merge(into: Chain, chain: Chain) -> None:
-    """Add to what is read of something."""
+    """Add a chain to another."""
     for name, below in chain.items():
         merge(into.setdefault(name, {}), below)
 

@@ -1,4 +1,4 @@
-"""Programs of functions: which one belongs to a call.
+"""Cache of programs: which one belongs to a call.
 
 A program is looked up by what its function refers to (`program.captured_names`), by the signature of the call, and by
 the numbers and arrays that the function refers to. One of these that is seen to change becomes an input of the program,
@@ -12,100 +12,33 @@ is traced once.
 
 from __future__ import annotations
 
-import contextlib
-import threading
+import functools
 import weakref
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from types import CodeType, FunctionType, MethodType
-from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, NamedTuple
 
 from jax.core import Tracer
 
 from stratagem.core.log import announce_once
 from stratagem.program.call import Call
 from stratagem.program.captured_names import captured_by
-from stratagem.program.guards import Guards, Path, Place, fact_of, is_watched, kind_of, reference_to
+from stratagem.program.guards import CapturedValue, Guards, Path, fact_of, is_watched, kind_of
+from stratagem.program.lru import LastUsed
+from stratagem.program.program import Program
 
 _MOST_FUNCTIONS: Final = 128
-"""How many functions are remembered: a lambda that holds a new object at each step must not pile up."""
+"""Number of functions that are remembered: a lambda that holds a new object at each step must not pile up."""
 
 _MOST_IN_A_ROW: Final = 5
 """After so many calls in a row that each took a tracing, a line says what changes (TensorFlow says it after five)."""
 
 
-class Usable(Protocol):
-    """A program that may come to its end with what it was made of."""
-
-    @property
-    def alive(self) -> bool: ...
-
-
-Program = TypeVar("Program", bound=Usable)
-
-
-class Called(threading.local):
-    """The call that a program is traced for.
-
-    A program keeps neither its function nor what the function refers to. JAX may trace it at any run, and then calls
-    the function of the run, which refers to the same things.
-    """
-
-    def __init__(self) -> None:
-        self._calls: list[tuple[Call, Sequence[Place]]] = []
-
-    @contextlib.contextmanager
-    def by(self, call: Call, inputs: Sequence[Place]) -> Iterator[None]:
-        """Let a call be the one that the program is traced for.
-
-        Args:
-            call: The call.
-            inputs: Where its inputs stand.
-        """
-        self._calls.append((call, inputs))
-        try:
-            yield
-        finally:
-            self._calls.pop()
-
-    @property
-    def call(self) -> Call:
-        """The call."""
-        return self._calls[-1][0]
-
-    def with_inputs(self, values: Sequence[Any]) -> contextlib.AbstractContextManager[None]:
-        """Let values stand where the inputs of the call stand."""
-        return standing_in(self._calls[-1][1], values)
-
-
-class VariableList(Sequence[Any]):
-    """Variables of a program, which it does not keep alive."""
-
-    def __init__(self, variables: Sequence[Any]) -> None:
-        self._references = [reference_to(variable) for variable in variables]
-
-    def __len__(self) -> int:
-        return len(self._references)
-
-    def __getitem__(self, place: Any) -> Any:
-        return self._references[place]()
-
-    def __iter__(self) -> Iterator[Any]:
-        return (reference() for reference in self._references)
-
-    @property
-    def alive(self) -> bool:
-        """Whether all of them are still there."""
-        return all(reference() is not None for reference in self._references)
-
-
 @dataclass
-class _Known(Generic[Program]):
-    """What is known of one function that refers to certain things: its programs, and which of its numbers change."""
+class _Known:
+    """Record of one function that refers to certain things: its programs, and which of its numbers change."""
 
-    identity: tuple[Hashable, ...]
-    paths: list[Path]
     programs: dict[Any, Program] = field(default_factory=dict)
     last: dict[Hashable, Hashable] = field(default_factory=dict)
     changing: set[Hashable] = field(default_factory=set)
@@ -113,7 +46,7 @@ class _Known(Generic[Program]):
     kept: list[Any] = field(default_factory=list)
     alive: bool = True
 
-    def look_at(self, captured: Sequence[Place], arguments: Sequence[Place]) -> None:
+    def look_at(self, captured: Sequence[CapturedValue], arguments: Sequence[CapturedValue]) -> None:
         """Note which numbers and arrays have changed; those among the arguments are expected to."""
         for place in captured:
             if place.key not in self.changing:
@@ -125,13 +58,13 @@ class _Known(Generic[Program]):
         self.changing.update(place.key for place in arguments)
         self.changing -= self.fixed
 
-    def fix(self, places: Sequence[Place]) -> None:
+    def fix(self, places: Sequence[CapturedValue]) -> None:
         """Let these numbers never be inputs again: each value has its program."""
         self.fixed.update(place.key for place in places)
         self.changing -= self.fixed
 
-    def key(self, call: Call, signature: Hashable, places: Sequence[Place]) -> Hashable:
-        """Return what the program of a call is known by."""
+    def key(self, call: Call, signature: Hashable, places: Sequence[CapturedValue]) -> Hashable:
+        """Return the key of a call's program."""
         chosen = [(place.key, place.get()) for place in places]
         constants = tuple([(key, fact_of(value)) for key, value in chosen if key not in self.changing])
         inputs = tuple([(key, kind_of(value)) for key, value in chosen if key in self.changing])
@@ -139,7 +72,7 @@ class _Known(Generic[Program]):
 
 
 @dataclass(frozen=True)
-class Found(Generic[Program]):
+class Found:
     """The program of a call.
 
     Args:
@@ -154,16 +87,16 @@ class Found(Generic[Program]):
     """
 
     program: Program
-    inputs: list[Place]
+    inputs: list[CapturedValue]
     values: list[Any]
     guards: Guards
-    known: _Known[Program]
+    known: _Known
     key: Hashable
     signature: Hashable
     is_new: bool
 
 
-class ProgramStore(Generic[Program]):
+class ProgramStore:
     """Programs of functions, for one strategy or one compiled function.
 
     Args:
@@ -172,13 +105,13 @@ class ProgramStore(Generic[Program]):
 
     def __init__(self, who: str) -> None:
         self._who = who
-        self._functions: OrderedDict[Hashable, _Known[Program]] = OrderedDict()
-        self._latest: OrderedDict[Hashable, tuple[Guards, _Known[Program]]] = OrderedDict()
+        self._functions: LastUsed[_Known] = LastUsed(_MOST_FUNCTIONS)
+        self._latest: LastUsed[tuple[Guards, _Known]] = LastUsed(_MOST_FUNCTIONS)
         self._left_out: weakref.WeakKeyDictionary[Any, set[Path]] = weakref.WeakKeyDictionary()
         self._in_a_row = 0
         self._before: _Sighting | None = None
 
-    def find(self, call: Call, signature: Hashable, make: Callable[[list[Place]], Program]) -> Found[Program]:
+    def find(self, call: Call, signature: Hashable, make: Callable[[list[CapturedValue]], Program]) -> Found:
         """Return the program of a call, made if there is none.
 
         Args:
@@ -204,7 +137,7 @@ class ProgramStore(Generic[Program]):
             make([])  # with plain numbers: if this raises too, no number is to blame
             known.fix(_needed_in_python(make, inputs) or inputs)
 
-    def settle(self, call: Call, found: Found[Program]) -> None:
+    def settle(self, call: Call, found: Found) -> None:
         """Note what a function refers to after a new program has run: tracing the function may have changed that.
 
         It may have made a variable that was missing. Its program is that of a function which refers to what it left
@@ -232,8 +165,8 @@ class ProgramStore(Generic[Program]):
         if before.programs.pop(found.key, None) is not None:
             known.programs[key] = found.program
 
-    def _known(self, call: Call) -> tuple[Guards, _Known[Program]]:
-        """Return what the function of a call refers to, and what is known of it."""
+    def _known(self, call: Call) -> tuple[Guards, _Known]:
+        """Return the guards of a call's function, and the record of it."""
         root = _root(call.fn)
         latest = None if root is None or call.objects else self._latest.get(root)
         if latest is not None and latest[1].alive and latest[0].hold(call.fn):
@@ -242,20 +175,18 @@ class ProgramStore(Generic[Program]):
         left_out = frozenset() if code is None else self._left_out.get(code, frozenset())
         guards = captured_by(call.fn, call.objects, left_out)
         known = self._remembered(guards)
-        _keep_latest(self._latest, root, (guards, known))
-        return guards, known
+        return self._latest.keep(root, (guards, known))
 
-    def _remembered(self, guards: Guards) -> _Known[Program]:
+    def _remembered(self, guards: Guards) -> _Known:
         identity = tuple(guards.identity)
         known = self._functions.get(identity)
         if known is None:
-            known = _Known(identity, guards.paths)
-            forget = _forgetting(weakref.ref(self), identity)
+            known = _Known()
+            forget = functools.partial(_forget, weakref.ref(self), identity)
             # An identity holds ids, which mean something only as long as all of its objects live.
             known.kept = [weakref.ref(value, forget) if is_watched(value) else value for value in guards.objects]
         guards.objects.clear()
-        _keep_latest(self._functions, identity, known)
-        return known
+        return self._functions.keep(identity, known)
 
     def forget(self, identity: Hashable) -> None:
         """Forget a function that referred to an object which is gone, and its programs."""
@@ -305,24 +236,14 @@ class _Sighting(NamedTuple):
         return "its inputs change"
 
 
-def _keep_latest(known: OrderedDict[Hashable, Any], key: Hashable, value: Any) -> None:
-    known[key] = value
-    known.move_to_end(key)
-    while len(known) > _MOST_FUNCTIONS:
-        known.popitem(last=False)
-
-
-def _forgetting(store: weakref.ref[ProgramStore[Any]], identity: Hashable) -> Callable[[Any], None]:
-    def forget(_: Any) -> None:
-        alive = store()
-        if alive is not None:
-            alive.forget(identity)
-
-    return forget
+def _forget(store: weakref.ref[ProgramStore], identity: Hashable, _: Any) -> None:
+    alive = store()
+    if alive is not None:
+        alive.forget(identity)
 
 
 def _root(fn: Any) -> Hashable:
-    """Return what a look at a function is remembered by; None for what cannot be told by its code."""
+    """Return the key for a look at a function; None for a callable that has no code of its own."""
     code = _code_of(fn)
     return (code, id(fn.__self__)) if code is not None and isinstance(fn, MethodType) else code
 
@@ -331,7 +252,7 @@ def _code_of(fn: Any) -> CodeType | None:
     return getattr(fn, "__code__", None) if isinstance(fn, FunctionType | MethodType) else None
 
 
-def _made(make: Callable[[list[Place]], Program], inputs: Sequence[Place]) -> Program | None:
+def _made(make: Callable[[list[CapturedValue]], Program], inputs: Sequence[CapturedValue]) -> Program | None:
     """Return the program with these inputs; None where the function does not stand one of them.
 
     It may say so with any exception: JAX's own for `if step > 10`, a TypeError for `table[step]`, one of
@@ -345,23 +266,12 @@ def _made(make: Callable[[list[Place]], Program], inputs: Sequence[Place]) -> Pr
         return None
 
 
-def _needed_in_python(make: Callable[[list[Place]], Program], places: Sequence[Place]) -> list[Place]:
+def _needed_in_python(
+    make: Callable[[list[CapturedValue]], Program], places: Sequence[CapturedValue]
+) -> list[CapturedValue]:
     """Return which of the numbers, that cannot all be inputs, the function needs as Python values."""
     if len(places) == 1:
         return list(places)
     half = len(places) // 2
     parts = (places[:half], places[half:])
     return [place for part in parts if _made(make, part) is None for place in _needed_in_python(make, part)]
-
-
-@contextlib.contextmanager
-def standing_in(places: Sequence[Place], values: Sequence[Any]) -> Iterator[None]:
-    """Let values stand in the places while a function is traced."""
-    before = [place.get() for place in places]
-    for place, value in zip(places, values, strict=True):
-        place.put(value)
-    try:
-        yield
-    finally:
-        for place, value in zip(places, before, strict=True):
-            place.put(value)

@@ -1,4 +1,4 @@
-"""The call of a traced function: which of its arguments are inputs of a program, and which part of its signature."""
+"""Call of a function that is traced: which arguments are inputs of a program, and which are part of its signature."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jax.core import Tracer
 from stratagem.mesh.mesh import Tree
 from stratagem.mesh.values import DistributedValues
 from stratagem.program.captured_names import is_equal_by_value
-from stratagem.program.guards import Place, is_number
+from stratagem.program.guards import CapturedValue, is_number
 
 
 class Call:
@@ -21,14 +21,14 @@ class Call:
     Attributes:
         arrays: The arrays among the arguments.
         numbers: Where the numbers among them stand.
-        objects: What else is among them and counts by what it is, not by its value: a model, a configuration.
+        objects: Arguments that count by identity, not by value: a model, a configuration.
         plain: All arguments that are no arrays.
 
     Args:
         fn: The function.
         args: Positional arguments.
         kwargs: Keyword arguments.
-        whole: What stands for one array, though JAX would look into it.
+        whole: Whether an object stands for one array, though JAX would look into it.
     """
 
     def __init__(
@@ -45,9 +45,8 @@ class Call:
         self._leaves = [None if _is_array(leaf) else leaf for leaf in leaves]
         self.plain = [leaf for leaf in leaves if not _is_array(leaf)]
         self.arrays = [leaves[i] for i in self._places]
-        self.numbers = [
-            Place((i, self._structure), self._leaves, i) for i, leaf in enumerate(self._leaves) if is_number(leaf)
-        ]
+        numbers = [i for i, leaf in enumerate(self._leaves) if is_number(leaf)]
+        self.numbers = [CapturedValue((i, self._structure), self._leaves, i) for i in numbers]
         self.objects = [leaf for leaf in self.plain if not is_number(leaf) and not is_equal_by_value(leaf)]
 
     @property
@@ -57,7 +56,7 @@ class Call:
 
     @property
     def signature(self) -> Hashable:
-        """What a program depends on, besides the function, objects, and the values of numbers."""
+        """A key for what a program depends on besides the function, objects, and the values of numbers."""
         plain = tuple([_fact(leaf) for leaf in self._leaves])
         arrays = [array.stacked if isinstance(array, DistributedValues) else array for array in self.arrays]
         shapes = tuple([(array.shape, str(array.dtype)) for array in arrays])
@@ -77,5 +76,5 @@ def _is_array(leaf: object) -> bool:
 
 
 def _fact(leaf: Any) -> Hashable:
-    """Return what of a plain argument is part of the signature: its type, and its value where that is what it is."""
+    """Return the part of the signature for a plain argument: its type, and its value if it is compared by value."""
     return (type(leaf), leaf) if not is_number(leaf) and is_equal_by_value(leaf) else type(leaf)

@@ -38,9 +38,9 @@ from stratagem.program.bytecode import ITEM, Chain, merge, reads_of, words
 from stratagem.program.compat import is_keras_object, names_of_settings
 from stratagem.program.guards import (
     MISSING,
+    CapturedValue,
     Guards,
     Path,
-    Place,
     content_of,
     is_hashable,
     is_number,
@@ -127,7 +127,7 @@ class _Look:
         else:
             self.value(value, path, {})
 
-    def _standing(self, place: Place, content: Any, path: Path, chain: Chain) -> None:
+    def _standing(self, place: CapturedValue, content: Any, path: Path, chain: Chain) -> None:
         """Look at the content of a place, which becomes an input where it can be one."""
         if may_be_input(content):
             self.guards.places.append(place)
@@ -156,7 +156,7 @@ class _Look:
         for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
             content = content_of(cell)
             if content is not MISSING:
-                self._standing(Place((name, code), cell), content, (name,), reads.cells.get(name, {}))
+                self._standing(CapturedValue((name, code), cell), content, (name,), reads.cells.get(name, {}))
         for name, chain in reads.globals.items():
             self._name(function.__globals__, name, (name,), chain)
         for name, chain in reads.modules.items():
@@ -177,7 +177,7 @@ class _Look:
             return
         if not may_be_input(content):
             self.guards.saw_name(names, name, content)
-        self._standing(Place((name, id(names)), names, name), content, path, chain)
+        self._standing(CapturedValue((name, id(names)), names, name), content, path, chain)
 
     def _module(self, module: ModuleType, path: Path, chain: Chain) -> None:
         self.guards.note(id(module), path, module)
@@ -204,7 +204,7 @@ class _Look:
         for key, item in items:
             own = (*path[:-1], f"{path[-1]}[{key!r}]")
             if isinstance(container, list | dict):
-                self._standing(Place((key, own), container, key), item, own, chain.get(ITEM, {}))
+                self._standing(CapturedValue((key, own), container, key), item, own, chain.get(ITEM, {}))
             else:
                 self._fixed(item, own)
         self._attributes(container, path, chain)
@@ -289,7 +289,7 @@ class _Look:
             if not may_be_input(content):
                 self.guards.saw_attributes(value, [name], [content])
             holder = weakref.ref(value) if is_watched(value) else held
-            self._standing(Place((name, id(value)), holder, name), content, path, chain)
+            self._standing(CapturedValue((name, id(value)), holder, name), content, path, chain)
             return
         if isinstance(held, dict):
             self.guards.saw_attributes(value, [name], [MISSING])
@@ -319,7 +319,7 @@ class _Look:
                 if value is not None and hasattr(value, name):
                     self._fixed(getattr(value, name), path)
             elif content is not None:
-                self._standing(Place((name, id(owner)), owner, name), content, path, chain)
+                self._standing(CapturedValue((name, id(owner)), owner, name), content, path, chain)
             return True
         return False
 
@@ -345,7 +345,7 @@ class _Look:
     # What is the program's ---------------------------------------------------------------------------
 
     def _is_of_the_program(self, code: CodeType) -> bool:
-        return not _is_in_library(code.co_filename) or self._is_in_package(code.co_filename)
+        return not is_in_library(code.co_filename) or self._is_in_package(code.co_filename)
 
     def _is_in_package(self, file: str) -> bool:
         return bool(self._package) and f"{os.sep}{self._package}{os.sep}" in file
@@ -357,11 +357,12 @@ class _Look:
             file = getattr(sys.modules.get(module), "__file__", None)
             if file is None:  # `__main__` of a notebook; a module made in C
                 return module in sys.builtin_module_names
-        return _is_in_library(file)
+        return is_in_library(file)
 
 
 @functools.lru_cache(maxsize=4096)
-def _is_in_library(file: str) -> bool:
+def is_in_library(file: str) -> bool:
+    """Whether a file is of Python, of an installed package, or ours."""
     return file.startswith((*_LIBRARIES, _OURS, "<frozen"))
 
 
@@ -384,7 +385,7 @@ def is_equal_by_value(value: Any) -> bool:
 
 
 def _read_of_arguments(fn: Any) -> Chain:
-    """Return what a function reads of any of its arguments, and of items in them."""
+    """Return the attributes that a function reads from any of its arguments, and from items in them."""
     while isinstance(fn, functools.partial):
         fn = fn.func
     code = getattr(fn, "__code__", None)

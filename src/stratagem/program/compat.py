@@ -131,11 +131,11 @@ _KEPT_BY_KERAS: Final = (
     "_trainable_variables",
     "_variables",
 )
-"""What Keras's objects keep under names of their own, of what a step depends on."""
+"""Attributes of Keras's objects that a step depends on and that are no arguments of constructors."""
 
 
-_OF_NO_ACCOUNT: Final = ("args", "dtype", "kwargs", "name", "self", "trainable")
-"""Arguments of constructors that are kept elsewhere, or that no step depends on."""
+_IRRELEVANT: Final = ("args", "dtype", "kwargs", "name", "self", "trainable")
+"""Arguments of constructors that are kept under other names, or that no step depends on."""
 
 
 def is_keras_object(value: Any) -> bool:
@@ -154,4 +154,4 @@ def names_of_settings(kind: type) -> tuple[str, ...]:
     for owner in kind.__mro__:
         if owner.__module__.partition(".")[0] == "keras" and "__init__" in vars(owner):
             names.update(dict.fromkeys(inspect.signature(owner.__init__).parameters))
-    return tuple(name for name in names if not name.endswith("initializer") and name not in _OF_NO_ACCOUNT)
+    return tuple(name for name in names if not name.endswith("initializer") and name not in _IRRELEVANT)

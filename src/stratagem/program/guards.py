@@ -1,4 +1,4 @@
-"""Guards of a compiled program: what it was made for, and a quick test whether that still holds.
+"""Guards of a compiled program: the state it was made for, and a quick test whether that still holds.
 
 Nothing here keeps the objects of a program alive: a model that its user has dropped must be freed.
 """
@@ -20,10 +20,10 @@ import numpy as np
 from jax.core import Tracer
 
 Path = tuple[str, ...]
-"""How something is reached from a function: ("self", "model")."""
+"""The names that lead from a function to something: ("self", "model")."""
 
 _NO_SETTINGS: Final = collections.defaultdict(lambda: None)
-"""What an object that is gone has."""
+"""Settings of an object that is gone."""
 
 MISSING: Final = object()
 """Stands for the content of a name that is not there."""
@@ -33,8 +33,8 @@ _MOST_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where something stands that may become an input of a program: a number or an array.
+class CapturedValue:
+    """A number or an array that a function refers to, or gets as an argument: it may become an input of a program.
 
     Args:
         key: Equal for the same place of equal functions. The name comes first: a structure of JAX 0.7 refuses to be
@@ -48,13 +48,13 @@ class Place:
     name: Any = field(compare=False, default=None)
 
     def get(self) -> Any:
-        """Return what stands there now."""
+        """Return its value now."""
         if isinstance(self.holder, CellType):
             return self.holder.cell_contents
         return self._names()[self.name]
 
     def put(self, value: Any) -> None:
-        """Let something else stand there."""
+        """Put another value in its place."""
         if isinstance(self.holder, CellType):
             self.holder.cell_contents = value
         elif isinstance(self.holder, type):
@@ -97,12 +97,12 @@ def may_be_input(value: object) -> bool:
 
 
 def kind_of(value: Any) -> Hashable:
-    """Return what of an input a program depends on: 1 and 1.0 give programs of different dtypes."""
+    """Return the kind of an input, on which a program depends: 1 and 1.0 give programs of different dtypes."""
     return ("array", value.dtype, value.shape) if is_array(value) else type(value)
 
 
 def fact_of(value: Any) -> Hashable:
-    """Return what tells a number or an array apart from others, equal where they are."""
+    """Return a key for a number or an array: equal keys mean equal values."""
     if not is_array(value):
         return type(value), value
     if isinstance(value, jax.Array) or value.nbytes > _MOST_BYTES:
@@ -111,14 +111,13 @@ def fact_of(value: Any) -> Hashable:
 
 
 class Guards:
-    """What a function referred to when it was looked at.
+    """The things that a function referred to when it was looked at.
 
     Attributes:
         identity: Equal for functions with the same code that refer to the same things. Objects stand in it by `id`.
         paths: Where the things of the identity were found, one for each.
         places: Where numbers and arrays stand.
-        objects: The objects that stand in the identity by `id`. Whoever keeps the identity forgets it when one of
-            them is gone.
+        objects: The objects that stand in the identity by `id`. When one of them is gone, the identity means nothing.
         modules: The program's own modules that were met, and the names that are read of each as `module.name`.
 
     Args:
@@ -129,7 +128,7 @@ class Guards:
         self._of = reference_to(getattr(function, "__func__", function))
         self.identity: list[Hashable] = []
         self.paths: list[Path] = []
-        self.places: list[Place] = []
+        self.places: list[CapturedValue] = []
         self.objects: list[Any] = []
         self.modules: dict[str, set[str]] = {}
         self._owners: dict[int, tuple[Callable[[], Any], list[str], list[int]]] = {}
@@ -185,7 +184,7 @@ class Guards:
         return [path for container, contents, path in self._containers if _identities(container) != contents]
 
     def facts(self) -> list[Hashable]:
-        """Return what tells the numbers and arrays that stand in the places now from others."""
+        """Return a key for each number and array as it is now."""
         return [fact_of(place.get()) for place in self.places]
 
     def note(self, token: Hashable, path: Path, *objects: Any) -> None:
@@ -242,7 +241,7 @@ def is_watched(value: Any) -> bool:
 
 
 def content_of(cell: CellType) -> Any:
-    """Return what a cell of a closure holds, `MISSING` if it is not filled yet."""
+    """Return the content of a cell of a closure, `MISSING` if it is not filled yet."""
     try:
         return cell.cell_contents
     except ValueError:
@@ -250,11 +249,11 @@ def content_of(cell: CellType) -> Any:
 
 
 def reference_to(value: Any) -> Callable[[], Any]:
-    """Return what gives an object as long as it lives; for ever where nobody can tell."""
+    """Return a function that returns an object as long as it lives; always if it takes no weak reference."""
     return weakref.ref(value) if is_watched(value) else lambda: value
 
 
-def _standing(place: Place) -> Any:
+def _standing(place: CapturedValue) -> Any:
     try:
         return place.get()
     except (LookupError, ValueError):  # no longer there

@@ -1,22 +1,18 @@
-"""What to say where a function that is being compiled asks Python about a tensor: `if loss > 1:`, `range(n)`."""
+"""Python values in a function that is being compiled: what needs them, and explanations of errors about them."""
 
 from __future__ import annotations
 
 import contextlib
 import linecache
-import sysconfig
 import traceback
 from collections.abc import Iterator
-from pathlib import Path
 from types import TracebackType
 from typing import Final
 
 import jax
 
 from stratagem.core.errors import UsageError
-
-_LIBRARIES: Final = (*{sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), sysconfig.get_path("stdlib")},)
-_OURS: Final = str(Path(__file__).parents[1])
+from stratagem.program.captured_names import is_in_library
 
 _ASKED: Final = {
     jax.errors.TracerBoolConversionError: (
@@ -34,13 +30,25 @@ _ASKED: Final = {
         "Use keras.ops or jax.numpy in place of NumPy, and return what the program should see outside.",
     ),
 }
-"""What the code does, and what to write instead."""
+"""For each error of JAX: what the code does, and what to write instead."""
 
 _OTHERWISE: Final = (
     "needs the value of a tensor",
     "Return the tensor and look at it outside; what the function decides by it, it decides with keras.ops.cond or "
     "keras.ops.where.",
 )
+
+
+class NeedsPython(BaseException):
+    """Leaves a tracing that would unroll a loop over data. Not an `Exception`: user code must not catch it."""
+
+
+class AdvancedByPython:
+    """Base of objects that Python advances at each step; a function that is given one runs uncompiled.
+
+    Traced first, it could meet other uses of Python that no trace can do before it asks for an element:
+    `for _ in tf.range(steps): step(next(iterator))`.
+    """
 
 
 @contextlib.contextmanager
@@ -66,11 +74,7 @@ def _of_jax(error: BaseException | None) -> Exception | None:
     return error
 
 
-_KINDS: Final = (
-    jax.errors.ConcretizationTypeError,
-    jax.errors.TracerArrayConversionError,
-    jax.errors.TracerIntegerConversionError,
-)
+_KINDS: Final[tuple[type[Exception], ...]] = (jax.errors.ConcretizationTypeError, *_ASKED)
 
 
 def _explained(error: Exception) -> UsageError:
@@ -86,6 +90,6 @@ def _line_of_the_program(trace: TracebackType | None) -> str:
     """Return where the innermost line of the program stands: of a file that is no library's and not ours."""
     for frame, number in reversed(list(traceback.walk_tb(trace))):
         file = frame.f_code.co_filename
-        if not file.startswith((*_LIBRARIES, _OURS, "<")):
+        if not file.startswith("<") and not is_in_library(file):
             return f", in {file}:{number}: `{linecache.getline(file, number).strip()}`"
     return ""

@@ -1,4 +1,4 @@
-"""Variables whose values are kept elsewhere, on parameter servers: read and written many at a time.
+"""Values that are kept elsewhere, on parameter servers: read and written many at a time.
 
 A program reads the variables it touches before it runs and assigns them after it. One request for all of them costs a
 round trip; one for each would cost as many as there are variables.
@@ -14,7 +14,7 @@ import numpy as np
 
 
 class Residence(Protocol):
-    """Where variables live. A variable that lives there has it as its attribute `residence`."""
+    """A place where variables live. A variable that lives there has it as its attribute `residence`."""
 
     def read(self, variables: Sequence[Any]) -> list[Any]:
         """Return the values of variables, and of `RowsOf` such, that live here."""
@@ -45,7 +45,7 @@ class RowsOf:
 
 @dataclass(frozen=True)
 class RowChange:
-    """What changes some rows of a variable.
+    """A change of some rows of a variable.
 
     Args:
         ids: Which rows, ascending.

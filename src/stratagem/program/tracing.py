@@ -1,4 +1,4 @@
-"""One tracing of a user's function: which variables it touches, and how to run it again.
+"""Tracing of a user's function: which variables it touches, and how to run it again.
 
 A function given to `run` or `function` looks stateful: it reads and assigns Keras variables. While
 it is traced, a `TracedVariables` scope gives each variable its value and notes reads and
@@ -8,9 +8,8 @@ obtains the function that it differentiates.
 
 from __future__ import annotations
 
-import contextlib
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from typing import Any, Protocol
 
 import jax
@@ -21,7 +20,7 @@ from stratagem.core import patches
 from stratagem.core.errors import UsageError
 from stratagem.core.patches import Extent
 from stratagem.program.compat import enclosing_scope, stored_dtype, stored_value
-from stratagem.program.python_values import explaining_tensors_as_python_values
+from stratagem.program.python_values import NeedsPython, explaining_tensors_as_python_values
 
 
 class ReadHook(Protocol):
@@ -95,33 +94,35 @@ class Replayable:
         self.discovering = discovering
         self.scope = TracedVariables(self.values, discovering=discovering)
         self.again = False
-        """Whether this repeats a tracing that goes on: what a tracing does besides computing is done already."""
+        """Whether this repeats a tracing that goes on, so that side effects of tracing have happened already."""
         self.notes: dict[str, list[Any]] = {}
-        """What users of replays keep for one tracing, in the order in which it happened."""
+        """Notes of those who run the function again, kept for one tracing in the order in which they were made."""
 
     def run(self) -> Any:
         """Trace the function from its start."""
-        with patches.during(Extent.STEP), explaining_tensors_as_python_values(), self.scope, _current(self):
-            return self.body()
+        outer = _innermost.set(self)
+        try:
+            with patches.during(Extent.STEP), explaining_tensors_as_python_values(), self.scope:
+                return self.body()
+        finally:
+            _innermost.reset(outer)
 
 
-_stack = threading.local()
-
-
-@contextlib.contextmanager
-def _current(replayable: Replayable) -> Iterator[None]:
-    stack = _stack.__dict__.setdefault("tracings", [])
-    stack.append(replayable)
-    try:
-        yield
-    finally:
-        stack.pop()
+_innermost: ContextVar[Replayable | None] = ContextVar("innermost tracing", default=None)
 
 
 def current_tracing() -> Replayable | None:
     """Return the innermost function that is being traced, or None outside all."""
-    stack = _stack.__dict__.get("tracings")
-    return stack[-1] if stack else None
+    return _innermost.get()
+
+
+def leave_tracing() -> None:
+    """Leave the function that is being traced, if any: what comes needs Python at each step.
+
+    `stratagem.function` then runs the function as Python, and what it calls is compiled.
+    """
+    if current_tracing() is not None:
+        raise NeedsPython
 
 
 def _made_each_time(variable: Any) -> UsageError:

@@ -11,7 +11,8 @@ import keras
 from stratagem.core.errors import CancelledError, InputError, UsageError
 from stratagem.core.log import announce_once
 from stratagem.program.captured_names import captured_by
-from stratagem.program.untraced import AdvancedByPython, leave_tracing
+from stratagem.program.python_values import AdvancedByPython
+from stratagem.program.tracing import leave_tracing
 from stratagem.ps.coordinator_thread import Crew
 from stratagem.ps.pickling import SharedValue, dumps
 from stratagem.ps.placement import Placement

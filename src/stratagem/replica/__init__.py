@@ -1,4 +1,4 @@
-"""The heart: N replicas of a computation on one mesh, and what crosses between them."""
+"""Replicas of a computation on one mesh: their context, `run`, `reduce`, and batches that do not divide."""
 
 from __future__ import annotations
 

@@ -1,13 +1,14 @@
-"""Where the program stands: which strategy's scope, and whether inside a replica function.
+"""Context of the program: which strategy's scope it is in, and whether inside a replica function.
 
-The functions of this file are `tf.distribute.has_strategy`, `in_cross_replica_context` and
-`experimental_set_strategy`; those that know the default strategy stand in `strategy.default`
+It has `tf.distribute.has_strategy`, `in_cross_replica_context` and `experimental_set_strategy`; functions that
+know the default strategy are in `strategy.default`
 (https://www.tensorflow.org/api_docs/python/tf/distribute).
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
@@ -20,14 +21,14 @@ from stratagem.compression.methods import Compression
 from stratagem.core.errors import UsageError
 from stratagem.core.types import ReduceOp
 from stratagem.mesh.crossings import bounds, checked_axis, gathered, is_floating, linked, own_part
-from stratagem.mesh.exchange import Exchange, Ragged, Share
+from stratagem.mesh.exchange import Crossing, Exchange, Ragged, Share
 from stratagem.mesh.mesh import AXIS, ReplicaMesh, Tree
 from stratagem.mesh.packs import sum_over_replicas
 from stratagem.replica.merge import merged
 
 
 class StrategyLike(Protocol):
-    """What the lower layers need to know of a strategy."""
+    """A strategy, as far as the lower layers know it."""
 
     mesh: ReplicaMesh
     pack_bytes: int | None
@@ -96,7 +97,7 @@ class ReplicaContext:
 
     @property
     def num_replicas_in_sync(self) -> int:
-        """How many replicas run this step."""
+        """Number of replicas that run this step."""
         return self.strategy.num_replicas_in_sync
 
     @property
@@ -125,30 +126,20 @@ class ReplicaContext:
         Args:
             values: Arrays of any shapes, the same on every replica.
         """
-        if self.strategy.mesh.size == 1:
-            return list(values)
-        return self.exchange.call(self._summed, list(values))
+        return list(values) if self.strategy.mesh.size == 1 else self.exchange.call(self._summing, list(values))
 
-    def _summed(self, values: list[jax.Array]) -> list[jax.Array]:
-        present = [self.share.masked(jnp.asarray(value)) for value in values]
-        return sum_over_replicas(present, self.strategy.pack_bytes)
+    @property
+    def _summing(self) -> Crossing:
+        return functools.partial(sum_over_replicas, pack_bytes=self.strategy.pack_bytes, share=self.share)
 
-    def differentiable_sum(self, values: Sequence[jax.Array]) -> list[jax.Array]:
-        """Sum values over replicas where a gradient is taken through the sum.
+    def _pulled(self, _: Any, __: Any, cotangents: Sequence[jax.Array]) -> list[jax.Array]:
+        """Return the derivative of the loss by something that reaches every replica.
 
         The loss that is minimised is the weighted sum of the replicas' losses, so cotangents of the
         others count with their weights, relative to this replica's own.
-
-        Args:
-            values: Arrays, the same shapes on every replica.
         """
-        sums = self.sum([lax.stop_gradient(value) for value in values])
-        return linked(values, sums, lambda _, __, cotangents: self._pulled(cotangents))
-
-    def _pulled(self, cotangents: Sequence[jax.Array]) -> list[jax.Array]:
-        """Return the derivative of the loss by something that reaches every replica."""
         weight = self.share.weight if self.mean_gradients else 1.0
-        summed = self.differentiable_sum([ct * jnp.asarray(weight, ct.dtype) for ct in cotangents])
+        summed = self.all_reduce(ReduceOp.SUM, [ct * jnp.asarray(weight, ct.dtype) for ct in cotangents])
         return [jnp.where(weight > 0, ct / jnp.asarray(weight, ct.dtype), 0) for ct in summed]
 
     def all_reduce(self, reduce_op: ReduceOp | str, value: Tree, options: Any = None) -> Tree:
@@ -175,7 +166,8 @@ class ReplicaContext:
             return structure.unflatten(arrays)
         if op in (ReduceOp.MIN, ReduceOp.MAX):
             return structure.unflatten(self._extremes(op, arrays))
-        combined = self.differentiable_sum(arrays)
+        sums = self.exchange.call(self._summing, [lax.stop_gradient(array) for array in arrays])
+        combined = linked(arrays, sums, self._pulled)
         if op is ReduceOp.MEAN:
             replicas = [self.replicas_counted(array) for array in arrays]
             combined = [
@@ -196,7 +188,7 @@ class ReplicaContext:
 
         def pull(values: list[jax.Array], extremes: list[jax.Array], cotangents: list[jax.Array]) -> list[jax.Array]:
             reached = [(v == e).astype(v.dtype) for v, e in zip(values, extremes, strict=True)]
-            shared = zip(self._pulled(cotangents), reached, self.sum(reached), strict=True)
+            shared = zip(self._pulled(values, extremes, cotangents), reached, self.sum(reached), strict=True)
             return [ct * own / count for ct, own, count in shared]
 
         extremes = self.exchange.call(crossing, [lax.stop_gradient(value) for value in values])
@@ -224,7 +216,7 @@ class ReplicaContext:
         """
         leaves, structure = jax.tree.flatten(value)
         arrays = [jnp.asarray(leaf) for leaf in leaves]
-        axes = [checked_axis(array, axis) for array in arrays]
+        axes = [checked_axis("all_gather", axis, a.ndim, f"a value of shape {a.shape}") for a in arrays]
         if self.strategy.mesh.size == 1:
             return structure.unflatten(arrays)
         wholes: list[Ragged] = self.exchange.call(
@@ -232,8 +224,8 @@ class ReplicaContext:
         )
         floating = [whole for whole, array in zip(wholes, arrays, strict=True) if is_floating(array)]
 
-        def pull(values: list[jax.Array], _: list[jax.Array], cotangents: list[jax.Array]) -> list[jax.Array]:
-            parts = zip(self._pulled(cotangents), values, floating, strict=True)
+        def pull(values: list[jax.Array], whole: list[jax.Array], cotangents: list[jax.Array]) -> list[jax.Array]:
+            parts = zip(self._pulled(values, whole, cotangents), values, floating, strict=True)
             return [own_part(ct, value.shape[whole.axis], whole) for ct, value, whole in parts]
 
         return structure.unflatten(linked(arrays, [whole.value for whole in wholes], pull))
@@ -357,7 +349,6 @@ def experimental_set_strategy(strategy: StrategyLike | None) -> None:
     if _stacks.scopes:
         raise UsageError(
             "experimental_set_strategy was called inside a `with strategy.scope()` block.",
-            "It would be undone, or undo the block, at an unexpected moment.",
             "Call it outside the block, or use only the block.",
         )
     _global_strategy[:] = [] if strategy is None else [strategy]

@@ -1,4 +1,4 @@
-"""A pause of a step in which values of all replicas are combined: what `ReplicaContext.merge_call` does."""
+"""`ReplicaContext.merge_call`: a pause of a step in which values of all replicas are combined."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from stratagem.core.errors import InputError
 from stratagem.mesh.exchange import Exchange
 from stratagem.mesh.mesh import ReplicaMesh, Tree
 from stratagem.mesh.values import Component, DistributedValues
+from stratagem.program.interpret import trace
 from stratagem.program.rules.at_centre import update_at_centre
 from stratagem.program.tracing import TracedVariables, current_tracing, note_updated_alike
 
@@ -85,7 +86,7 @@ def updated(
         plain = jax.tree.map(lambda leaf: leaf.value if isinstance(leaf, keras.Variable) else leaf, result)
         return plain, [scope.get_current_value(v) for v in assigned]
 
-    traced, shapes = jax.make_jaxpr(pure, return_shape=True)(variable.value)
+    traced, structure = trace(pure, [variable.value])
 
     def crossing(value: jax.Array, around: list[Any]) -> list[jax.Array]:
         def update(value: jax.Array, around: list[Any]) -> list[jax.Array]:
@@ -94,7 +95,7 @@ def updated(
         return update_at_centre(mesh, update, value, around)
 
     leaves = exchange.call(crossing, variable.value, list(traced.consts))
-    result, values = jax.tree.structure(shapes).unflatten(leaves)
+    result, values = structure.unflatten(leaves)
     for target, value in zip(assigned, values, strict=True):
         target.assign(value)
     return result

@@ -1,4 +1,4 @@
-"""Combining values of all replicas from outside a step: `Strategy.reduce` and `Strategy.gather`."""
+"""`Strategy.reduce` and `Strategy.gather`: values of all replicas, combined outside a step."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from jax.sharding import PartitionSpec
 
 from stratagem.core.errors import InputError, UsageError
 from stratagem.core.types import ReduceOp
-from stratagem.mesh.crossings import bounds
+from stratagem.mesh.crossings import bounds, checked_axis
 from stratagem.mesh.mesh import AXIS, ReplicaMesh, Tree
 from stratagem.mesh.values import Component, DistributedValues
-from stratagem.program.rules.at_centre import compiled
+from stratagem.program.compile import compiled
 from stratagem.replica.context import merging_context
 
 _REDUCTIONS: Final[dict[ReduceOp, Callable]] = {
@@ -67,7 +67,7 @@ def _reduce_leaf(op: ReduceOp, leaf: Any, axis: int | tuple[int, ...] | None, re
     if not isinstance(leaf, DistributedValues):
         return _reduce_plain(op, leaf, axis, replicas)
     axes = _checked_axes(axis, leaf.stacked.ndim - 1)
-    if leaf.shares is not None and 0 not in axes and len({share for share in leaf.shares if share}) > 1:
+    if 0 not in axes and _differ(leaf.shares):
         raise InputError(
             f"Per-replica values with {leaf.shares} rows were reduced with axis={axis}.",
             "Components of different sizes cannot be combined element by element.",
@@ -84,8 +84,7 @@ def _checked_axes(axis: int | tuple[int, ...] | None, rank: int) -> tuple[int, .
     for a in axes:
         if not -rank <= a < rank:
             raise InputError(
-                f"strategy.reduce was given axis={axis} and per-replica values of rank {rank}.",
-                "There is no such axis to reduce.",
+                f"strategy.reduce was given axis={axis} and per-replica values of rank {rank}: there is no such axis.",
                 "Use axis=None to keep the shape, or an axis of the per-replica value.",
             )
     return tuple(a % rank for a in axes)
@@ -100,7 +99,6 @@ def _merging(value: Component) -> Any:
     if merging_context() is not value.context:
         raise UsageError(
             "A per-replica value of merge_call was combined outside it, or in a function given to extended.update.",
-            "The replicas are not brought together there.",
             "Combine it in the function given to merge_call, before extended.update, and pass the result on.",
         )
     return value.context
@@ -121,6 +119,11 @@ def _reduce_inside(op: ReduceOp, values: Sequence[Component], axis: int | tuple[
     counts = [jnp.asarray(v.size // s.size, jnp.float32) for v, s in zip(own, sums, strict=True)]
     sums, counts = context.all_reduce(ReduceOp.SUM, (sums, counts))
     return [s / count.astype(jnp.result_type(s, jnp.bfloat16)) for s, count in zip(sums, counts, strict=True)]
+
+
+def _differ(shares: Sequence[int] | None) -> bool:
+    """Whether replicas that have rows have different numbers of them."""
+    return shares is not None and len({share for share in shares if share}) > 1
 
 
 @functools.lru_cache(maxsize=256)
@@ -179,20 +182,15 @@ def gather(value: Tree, axis: int) -> Tree:
         if not isinstance(leaf, DistributedValues):
             return jnp.asarray(leaf)
         rank = leaf.stacked.ndim - 1
-        if not -rank <= axis < rank:
-            raise InputError(
-                f"strategy.gather was given axis={axis} and per-replica "
-                f"{f'values of rank {rank}' if rank else 'scalars'}.",
-                "There is no such axis to concatenate along.",
-                "Give values of rank 1 or more, for example `value[None]`, and one of their axes.",
-            )
-        if leaf.shares is not None and axis % rank and len({share for share in leaf.shares if share}) > 1:
+        what = f"per-replica {f'values of rank {rank}' if rank else 'scalars'}"
+        along = checked_axis("strategy.gather", axis, rank, what)
+        if along and _differ(leaf.shares):
             raise InputError(
                 f"Per-replica values with {leaf.shares} rows were gathered along axis={axis}.",
                 "Components of different sizes cannot be put side by side.",
                 "Gather along the batch axis: axis=0.",
             )
-        gathered = _gathering(leaf.mesh, axis % rank, leaf.shares)(leaf.stacked)
+        gathered = _gathering(leaf.mesh, along, leaf.shares)(leaf.stacked)
         leaf.mesh.wait(gathered)
         return gathered
 
@@ -208,11 +206,11 @@ def _gathering(mesh: ReplicaMesh, axis: int, shares: tuple[int, ...] | None) -> 
 
 
 def _of_all(mesh: ReplicaMesh, program: Callable[[jax.Array], jax.Array]) -> Callable[[jax.Array], jax.Array]:
-    """Compile a function of the components of all replicas, whose result all workers have."""
+    """Compile a function of all replicas' components; every worker gets the result."""
     if mesh.memory is None:
         return jax.jit(program, out_shardings=mesh.replicated)
 
     def of_all(own: jax.Array) -> jax.Array:
         return program(lax.all_gather(own, AXIS, tiled=True))
 
-    return compiled(mesh, of_all, (PartitionSpec(AXIS),), PartitionSpec(), donated=False, eager=False)
+    return compiled(mesh, of_all, (PartitionSpec(AXIS),), PartitionSpec())

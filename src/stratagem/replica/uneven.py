@@ -1,12 +1,12 @@
-"""How a batch that does not divide is run.
+"""Steps on a batch that does not divide: each replica runs on exactly its own rows.
 
-Replicas hold different numbers of rows, and each must run the step on exactly its own rows: padding would
-leak into batch statistics, custom losses and metrics. Arrays have one shape on all replicas, so the step is
-traced once for each row count and `lax.switch` picks the branch; what may have another size in each branch is
-`Ragged`, and filled up. A collective inside a branch would deadlock (replicas take different branches), so a
-branch stops at the first exchange and hands out its operands; the exchange runs outside, once, for all
-replicas; then the step is replayed with the result filled in, up to the next exchange. XLA removes what a
-replay does not use. An uneven batch comes once an epoch, so the repeated forward pass does not show.
+Replicas hold different numbers of rows. Padding would leak into batch statistics, custom losses and metrics.
+Arrays have one shape on all replicas, so the step is traced once for each row count and `lax.switch` picks the
+branch; what may have another size in each branch is `Ragged`, and filled up. A collective inside a branch would
+deadlock (replicas take different branches), so a branch stops at the first exchange and hands out its operands;
+the exchange runs outside, once, for all replicas; then the step is replayed with the result filled in, up to the
+next exchange. XLA removes what a replay does not use. An uneven batch comes once an epoch, so the repeated forward
+pass does not show.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from stratagem.core.errors import InputError, UsageError
 from stratagem.mesh.exchange import Crossing, Exchange, Ragged, Share, own_share
 from stratagem.mesh.mesh import AXIS, Tree
 from stratagem.mesh.split import Split
+from stratagem.program.interpret import trace
 
 
 class _Stop(BaseException):
@@ -66,20 +67,17 @@ class _Branch:
 
     @classmethod
     def of(cls, step: Callable[[Exchange, Tree], Tree], rows: int, answers: Sequence[Tree], data: Tree) -> _Branch:
-        reached: list[tuple[Any, _Stop | None]] = []
+        stops: list[_Stop] = []
 
-        def run(block: Tree) -> list[jax.Array]:
-            stop = None
+        def run(block: Tree) -> Tree:
             try:
-                result = step(_Replay(answers), jax.tree.map(lambda array: array[:rows], block))
+                return step(_Replay(answers), jax.tree.map(lambda array: array[:rows], block))
             except _Stop as stopped:
-                stop, result = stopped, stopped.operands
-            leaves, structure = jax.tree.flatten(result)
-            reached.append((structure, stop))
-            return [jnp.asarray(leaf) for leaf in leaves]
+                stops.append(stopped)
+                return stopped.operands
 
-        traced = jax.make_jaxpr(run)(data)
-        return cls(traced, *reached[-1])
+        traced, structure = trace(run, [data])
+        return cls(traced, structure, stops[0] if stops else None)
 
     @property
     def shapes(self) -> list[tuple[int, ...]]:
@@ -93,7 +91,7 @@ class _Branch:
 
     @property
     def ragged(self) -> dict[int, int]:
-        """Which leaves may have another size on other replicas, and along which axis."""
+        """The leaves that may have another size on other replicas, each with the axis."""
         leaves = jax.tree.leaves(self.numbered, is_leaf=_is_ragged)
         return {leaf.value: leaf.axis for leaf in leaves if _is_ragged(leaf)}
 

@@ -9,9 +9,9 @@ from typing import Any, Protocol
 from stratagem.core.types import ReduceOp
 from stratagem.mesh.exchange import Exchange
 from stratagem.mesh.mesh import Tree
+from stratagem.mesh.placing import placed
 from stratagem.replica.context import StrategyLike, merging_context, replica_context
 from stratagem.replica.merge import updated
-from stratagem.replica.placing import placed
 from stratagem.strategy.devices import device_name
 
 
@@ -101,7 +101,7 @@ class StrategyExtended:
         strategy.require_cross_replica("extended.update", "get_replica_context().merge_call")
         context = merging_context()
         if context is None:
-            var.assign(placed(strategy, [var.value], [f"variable {var.path}"])[0])
+            var.assign(placed(strategy, [var.value], [var])[0])
         exchange = Exchange() if context is None else context.exchange
         with replica_context(None):
             result = updated(exchange, strategy.mesh, var, fn, args, kwargs or {})

@@ -24,7 +24,7 @@ from stratagem.feed.workers import WorkerPass, WorkerSource
 from stratagem.fit.compat import build_from_batch
 from stratagem.fit.step_kinds import PREDICT, StepKind
 from stratagem.mesh.mesh import ReplicaMesh, Tree
-from stratagem.program.untraced import leave_tracing
+from stratagem.program.tracing import leave_tracing
 from stratagem.ps.client import Servers
 from stratagem.ps.cluster_terms import Terms
 from stratagem.ps.coordinator import ClusterCoordinator, HasWorkers

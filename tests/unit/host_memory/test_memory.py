@@ -17,7 +17,7 @@ import pytest
 from stratagem.core.errors import PeerError
 from stratagem.host_memory import memory
 from stratagem.host_memory.memory import HostMemory, needed_bytes
-from stratagem.host_memory.plan import ALIGNMENT, LARGE, Part, Plan
+from stratagem.host_memory.plan import ALIGNMENT, LARGE, Plan, PlanPart
 from stratagem.transport.memory import make_file
 
 CAPACITY = 1 << 18
@@ -77,7 +77,7 @@ def on_threads(work: list[Callable[[], object]]) -> list[object]:
     return found
 
 
-def combined(part: Part, arrays: list[np.ndarray]) -> np.ndarray:
+def combined(part: PlanPart, arrays: list[np.ndarray]) -> np.ndarray:
     """What an exchange is to give: elements combined in the order of the workers."""
     if part.operation == "gather":
         return np.stack(arrays)
@@ -89,22 +89,22 @@ def combined(part: Part, arrays: list[np.ndarray]) -> np.ndarray:
 
 
 SMALL = [
-    Part("sum", np.dtype(np.float32), (3, 5)),
-    Part("sum", np.dtype(np.int32), ()),
-    Part("max", np.dtype(np.float64), (7,)),
-    Part("sum", np.dtype(np.float32), (0, 4)),
-    Part("min", np.dtype(np.int8), (2, 2)),
-    Part("gather", np.dtype(np.bool_), (3,)),
-    Part("sum", np.dtype(np.complex64), (2,)),
-    Part("sum", np.dtype(ml_dtypes.bfloat16), (4,)),
-    Part("sum", np.dtype(np.float32), (9,)),
+    PlanPart("sum", np.dtype(np.float32), (3, 5)),
+    PlanPart("sum", np.dtype(np.int32), ()),
+    PlanPart("max", np.dtype(np.float64), (7,)),
+    PlanPart("sum", np.dtype(np.float32), (0, 4)),
+    PlanPart("min", np.dtype(np.int8), (2, 2)),
+    PlanPart("gather", np.dtype(np.bool_), (3,)),
+    PlanPart("sum", np.dtype(np.complex64), (2,)),
+    PlanPart("sum", np.dtype(ml_dtypes.bfloat16), (4,)),
+    PlanPart("sum", np.dtype(np.float32), (9,)),
 ]
-FILLING = [Part("sum", np.dtype(np.float32), (15_000,)) for _ in range(7)]
+FILLING = [PlanPart("sum", np.dtype(np.float32), (15_000,)) for _ in range(7)]
 """Small arrays, more than fit into one round."""
 LARGE_ONES = [
-    Part("sum", np.dtype(np.float32), (CAPACITY // 4 + 1000,)),  # goes on in a second round
-    Part("gather", np.dtype(np.float32), (LARGE // 4,)),
-    Part("max", np.dtype(np.int32), (LARGE // 4 + 3,)),
+    PlanPart("sum", np.dtype(np.float32), (CAPACITY // 4 + 1000,)),  # goes on in a second round
+    PlanPart("gather", np.dtype(np.float32), (LARGE // 4,)),
+    PlanPart("max", np.dtype(np.int32), (LARGE // 4 + 3,)),
 ]
 
 
@@ -198,13 +198,13 @@ def test_signatures_are_the_same_in_every_process_and_differ_in_everything_else(
         Plan("a", SMALL[:1], CAPACITY, 2),
         Plan("b", SMALL[:1], CAPACITY, 2),
         Plan("a", SMALL[:2], CAPACITY, 2),
-        Plan("a", [Part("max", np.dtype(np.float32), (3, 5))], CAPACITY, 2),
-        Plan("a", [Part("sum", np.dtype(np.float32), (5, 3))], CAPACITY, 2),
+        Plan("a", [PlanPart("max", np.dtype(np.float32), (3, 5))], CAPACITY, 2),
+        Plan("a", [PlanPart("sum", np.dtype(np.float32), (5, 3))], CAPACITY, 2),
     ]
     assert len({plan.signature for plan in plans}) == len(plans)
     program = (
-        "import numpy as np; from stratagem.host_memory.plan import Part, Plan;"
-        f"print(Plan('a', [Part('sum', np.dtype('float32'), (3, 5))], {CAPACITY}, 2).signature)"
+        "import numpy as np; from stratagem.host_memory.plan import PlanPart, Plan;"
+        f"print(Plan('a', [PlanPart('sum', np.dtype('float32'), (3, 5))], {CAPACITY}, 2).signature)"
     )
     other = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert int(other.stdout) == plans[0].signature < 2**63
@@ -232,7 +232,7 @@ import sys
 import numpy as np
 from stratagem.core.errors import PeerError
 from stratagem.host_memory.memory import HostMemory, needed_bytes
-from stratagem.host_memory.plan import Part, Plan
+from stratagem.host_memory.plan import PlanPart, Plan
 from stratagem.transport.memory import make_file, open_file
 
 index, size = int(sys.argv[1]), needed_bytes(2)
@@ -247,7 +247,7 @@ else:
     print("here", flush=True)
 sys.stdin.readline()
 own = np.full(1 << 20, index + 1.0, np.float32)
-plan = Plan("a", [Part("sum", own.dtype, own.shape)], view.capacity, 2)
+plan = Plan("a", [PlanPart("sum", own.dtype, own.shape)], view.capacity, 2)
 view.add(plan)
 try:
     while True:

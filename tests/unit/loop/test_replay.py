@@ -14,12 +14,13 @@ import pytest
 
 import stratagem
 from stratagem.loop import replay
+from stratagem.program.lru import LastUsed
 
 
 @pytest.fixture(autouse=True)
 def forgets_programs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replay, "_programs", type(replay._programs)())
-    monkeypatch.setattr(replay, "_seen", type(replay._seen)())
+    monkeypatch.setattr(replay, "_programs", LastUsed(128))
+    monkeypatch.setattr(replay, "_seen", LastUsed(128))
 
 
 def gradient(weight: Any, x: Any, scale: float = 1.0) -> Any:

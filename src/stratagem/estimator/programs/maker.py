@@ -17,7 +17,7 @@ from stratagem.estimator.programs.model_function import ModelFunction, Program
 from stratagem.estimator.run_config import RunConfig
 from stratagem.estimator.spec import ModeKeys
 from stratagem.mesh.mesh import Tree
-from stratagem.program.executables import Executables
+from stratagem.program.compile import Executables
 from stratagem.strategy.default import get_strategy
 
 _ON_WORKERS: Final = "stratagem.estimator.programs.remote"

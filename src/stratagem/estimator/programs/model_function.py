@@ -24,7 +24,7 @@ from stratagem.loop.tape import GradientTape
 from stratagem.mesh.mesh import Tree
 from stratagem.mesh.values import DistributedValues
 from stratagem.mesh.variable_policies import Policy, policy_of
-from stratagem.program.executables import Executables
+from stratagem.program.compile import Executables
 from stratagem.program.tracing import Replayable, current_tracing
 from stratagem.replica.context import current_replica_context
 from stratagem.replica.run import ReplicaRunner

@@ -24,7 +24,7 @@ from stratagem.estimator.programs.model_function import ModelFunction, Program, 
 from stratagem.estimator.updates import install
 from stratagem.mesh.mesh import Tree
 from stratagem.mesh.values import DistributedValues
-from stratagem.program.executables import Executables
+from stratagem.program.compile import Executables
 from stratagem.ps.coordinator import ClusterCoordinator, RemoteValue
 from stratagem.ps.task import WorkerTask, current_task
 

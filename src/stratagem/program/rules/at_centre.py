@@ -1,4 +1,4 @@
-"""Replica functions whose variables lie at one place, the centre, and are updated there.
+"""Steps whose variables lie at one place, the centre, and are updated there.
 
 On an ordinary mesh one program holds everything: the replicas' work, the sum of gradients, the update. With a
 centre it is cut at its updates. The replicas' part runs on the mesh, with copies of the variables that it reads;
@@ -11,19 +11,17 @@ replicas' part is run again with the new values filled in. XLA removes what it d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import jax
-import jax.numpy as jnp
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Var, jaxpr_as_fun
 from jax.sharding import PartitionSpec
 
 from stratagem.mesh.mesh import AXIS, ReplicaMesh, Tree
 from stratagem.program.compat import needed_part, parameters
-from stratagem.program.rules.cpu import suited_to_cpu
-from stratagem.program.rules.through_memory import MemoryProgram
+from stratagem.program.interpret import Values, trace, variables_of
 
 _UPDATE: Final = "update_at_centre"
 _WHOLE: Final = PartitionSpec()
@@ -48,40 +46,33 @@ def update_at_centre(mesh: ReplicaMesh, update: Callable[..., Tree], *operands: 
     return jax.jit(marked)(*operands)
 
 
-def compiled(
-    mesh: ReplicaMesh, function: Callable[..., Tree], in_specs: Tree, out_specs: Tree, *, donated: bool, eager: bool
+def run_around_centre(
+    mesh: ReplicaMesh, function: Callable[..., Tree], in_specs: Tree, out_specs: Tree
 ) -> Callable[..., Tree]:
-    """Return a function of all replicas, given that of one.
+    """Return a function of all replicas that is not compiled, given copies of the variables, which lie at the centre.
 
     Args:
-        mesh: The replicas, and where variables lie.
-        function: Function of one replica's part of the arguments.
-        in_specs: `PartitionSpec(AXIS)` for arguments that replicas share, `PartitionSpec()` for those that all get
-            whole; a prefix of their structure.
-        out_specs: The same for the results. Variables are among those that are whole.
-        donated: Whether buffers of the first argument may be reused.
-        eager: Whether it runs operation by operation.
+        mesh: The replicas, and the centre.
+        function: Function of all replicas.
+        in_specs: Which arguments replicas share, as for `program.compile.compiled`.
+        out_specs: The same for the results.
     """
-    if mesh.devices[0].platform == "cpu" and not eager:
-        function = suited_to_cpu(function)
-    if mesh.memory is not None and not eager:
-        return MemoryProgram(mesh.mesh, function, in_specs, out_specs, mesh.memory, donated=donated)
-    spmd = _spmd(mesh, function, in_specs, out_specs)
-    if not mesh.central:
-        return spmd if eager else jax.jit(spmd, donate_argnums=0 if donated else ())
-    if not eager:
-        return _CentralProgram(mesh, function, in_specs, out_specs, donated=donated)
 
-    def eagerly(*args: Tree) -> Tree:
+    def run(*args: Tree) -> Tree:
         leaves, structure = jax.tree.flatten(args)
-        copies = _on_mesh(mesh, leaves, _of_leaves(in_specs, args))
-        return _at_home(mesh, spmd(*structure.unflatten(copies)), out_specs)
+        results = function(*structure.unflatten(_on_mesh(mesh, leaves, _of_leaves(in_specs, args))))
+        leaves, structure = jax.tree.flatten(results)
+        return structure.unflatten(_at_home(mesh, leaves, _of_leaves(out_specs, results)))
 
-    return eagerly
+    return run
 
 
-class _CentralProgram:
-    """A replica function, cut at its updates when it is first called. The arguments are those of `compiled`."""
+class CentralProgram:
+    """A replica function, cut at its updates when it is first called.
+
+    What is whole is at the centre after a call; what replicas share stays with them. The arguments are those of
+    `program.compile.compiled`.
+    """
 
     def __init__(
         self, mesh: ReplicaMesh, function: Callable[..., Tree], in_specs: Tree, out_specs: Tree, *, donated: bool
@@ -91,47 +82,42 @@ class _CentralProgram:
         self._in_specs = in_specs
         self._out_specs = out_specs
         self._donated = donated
-        self._run: Callable[[list[Any]], list[Any]] | None = None
-        self._structure: Any = None
+        self._run: Callable[..., Tree] | None = None
 
     def __call__(self, *args: Tree) -> Tree:
-        """Run it; what is whole is at the centre afterwards, what replicas share stays with them."""
         if self._run is None:
             self._run = self._traced(args)
-        return _at_home(self._mesh, self._structure.unflatten(self._run(jax.tree.leaves(args))), self._out_specs)
+        return self._run(jax.tree.leaves(args))
 
-    def _traced(self, args: Tree) -> Callable[[list[Any]], list[Any]]:
+    def _traced(self, args: Tree) -> Callable[[list[Any]], Tree]:
         mesh = self._mesh
         leaves, structure = jax.tree.flatten(args)
         in_specs = _of_leaves(self._in_specs, args)
         own = [_own_part(mesh, leaf, spec) for leaf, spec in zip(leaves, in_specs, strict=True)]
-        axes = [(AXIS, mesh.size)] if mesh.size > 1 else None
-        trace = jax.make_jaxpr(self._function, axis_env=axes, return_shape=True)
-        traced, shapes = trace(*structure.unflatten(own))
-        self._structure = jax.tree.structure(shapes)
-        consts, inputs, results = list(traced.consts), list(traced.jaxpr.invars), list(traced.jaxpr.outvars)
-        specs = {r: s for r, s in zip(results, _of_leaves(self._out_specs, shapes), strict=True) if isinstance(r, Var)}
+        traced, result = trace(self._function, structure.unflatten(own), mesh.axes)
+        inputs, results = traced.jaxpr.invars, traced.jaxpr.outvars
+        out_specs = _of_leaves(self._out_specs, result.unflatten(results))
+        specs = {r: s for r, s in zip(results, out_specs, strict=True) if isinstance(r, Var)}
         specs.update(zip(inputs, in_specs, strict=True))  # a result that is an input as well is read as that
-        inputs = [*traced.jaxpr.constvars, *inputs]
-        donated = set(traced.jaxpr.invars[: len(jax.tree.leaves(args[0]))]) if self._donated else set()
-        needed_later = set(_variables(results))
-        parts = []
-        for part in reversed(_cut(traced.jaxpr)):
-            parts.insert(0, (part, part.compiled(mesh, specs, donated - needed_later)))
-            needed_later.update(_variables(part.operands))
+        donated = set(inputs[: len(jax.tree.leaves(args[0]))]) if self._donated else set()
+        needed_later = set(variables_of(results))
+        stages = []
+        for stage in reversed(_cut(traced.jaxpr)):
+            stages.insert(0, (stage, stage.compiled(mesh, specs, donated - needed_later)))
+            needed_later.update(variables_of(stage.operands))
 
-        def run(leaves: list[Any]) -> list[Any]:
-            known = dict(zip(inputs, [*consts, *leaves], strict=True))
-            for part, function in parts:
-                known.update(zip(part.results, function(_read(part.operands, known)), strict=True))
-            return _read(results, known)
+        def run(leaves: list[Any]) -> Tree:
+            values = Values(traced, leaves)
+            for stage, function in stages:
+                values.write(stage.results, function(values.read(stage.operands)))
+            return result.unflatten(_at_home(mesh, values.read(results), out_specs))
 
         return run
 
 
 @dataclass(frozen=True)
-class _Part:
-    """A piece of a program that runs at one place.
+class _Stage:
+    """A part of a program that runs at one place.
 
     Args:
         traced: What it computes.
@@ -162,11 +148,11 @@ class _Part:
             return lambda values: update(*[mesh.keep(value) for value in values])
         in_specs = [specs.get(var, _WHOLE) for var in self.operands]
         out_specs = [specs.get(var, _WHOLE) for var in self.results]
-        step = jax.jit(_spmd(mesh, function, tuple(in_specs), out_specs))
+        step = jax.jit(mesh.spmd(function, tuple(in_specs), out_specs))
         return lambda values: step(*_on_mesh(mesh, values, in_specs))
 
 
-def _cut(program: Jaxpr) -> list[_Part]:
+def _cut(program: Jaxpr) -> list[_Stage]:
     """Cut a program: what replicas do up to the first updates, these, what replicas do then, and so on."""
     inputs, results = [*program.constvars, *program.invars], program.outvars
     eqns = _needed(program, inputs, results, program.eqns)[0].eqns
@@ -174,22 +160,22 @@ def _cut(program: Jaxpr) -> list[_Part]:
     given = dict.fromkeys(inputs)
     made: set[Var] = set()
     parts = []
-    while pending or not made.union(given).issuperset(_variables(results)):
+    while pending or not made.union(given).issuperset(variables_of(results)):
         reached, within = set(given), []
         for eqn in eqns:
-            if not _is_update(eqn) and reached.issuperset(_variables(eqn.invars)):
+            if not _is_update(eqn) and reached.issuperset(variables_of(eqn.invars)):
                 reached.update(eqn.outvars)
                 within.append(eqn)
-        ready = [eqn for eqn in pending if reached.issuperset(_variables(eqn.invars))]
-        asked = dict.fromkeys(_variables([*(operand for eqn in ready for operand in eqn.invars), *results]))
+        ready = [eqn for eqn in pending if reached.issuperset(variables_of(eqn.invars))]
+        asked = dict.fromkeys(variables_of([*(operand for eqn in ready for operand in eqn.invars), *results]))
         wanted = [var for var in asked if var in reached and var not in given and var not in made]
         if wanted:
             piece, used = _needed(program, list(given), wanted, within)
             operands = [var for var, needed in zip(given, used, strict=True) if needed]
-            parts.append(_Part(ClosedJaxpr(piece, ()), operands, wanted, is_update=False))
+            parts.append(_Stage(ClosedJaxpr(piece, ()), operands, wanted, is_update=False))
             made.update(wanted)
         for eqn in ready:
-            parts.append(_Part(parameters(eqn)["jaxpr"], eqn.invars, eqn.outvars, is_update=True))
+            parts.append(_Stage(parameters(eqn)["jaxpr"], eqn.invars, eqn.outvars, is_update=True))
             given.update(dict.fromkeys(eqn.outvars))
         pending = [eqn for eqn in pending if not given.keys() >= set(eqn.outvars)]
     return parts
@@ -203,27 +189,13 @@ def _is_update(eqn: JaxprEqn) -> bool:
 def _needed(
     program: Jaxpr, inputs: Sequence[Var], results: Sequence[Any], eqns: Sequence[JaxprEqn]
 ) -> tuple[Jaxpr, Sequence[bool]]:
-    """Return what some results of a program need, and which inputs that needs."""
+    """Return the part of a program that some results need, and which inputs that part needs."""
     effects = frozenset[Any]().union(*(eqn.effects for eqn in eqns))
     piece = program.replace(constvars=[], invars=inputs, outvars=results, eqns=eqns, effects=effects)
     return needed_part(piece, [True] * len(results))
 
 
-def _variables(atoms: Iterable[Any]) -> list[Var]:
-    return [atom for atom in atoms if isinstance(atom, Var)]
-
-
-def _read(atoms: Sequence[Any], known: Mapping[Var, Any]) -> list[Any]:
-    return [jnp.asarray(atom.val) if isinstance(atom, Literal) else known[atom] for atom in atoms]
-
-
 # Places --------------------------------------------------------------------------------------------
-
-
-def _spmd(mesh: ReplicaMesh, function: Callable, in_specs: Tree, out_specs: Tree) -> Callable:
-    if mesh.size == 1:
-        return function
-    return jax.shard_map(function, mesh=mesh.mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False)
 
 
 def _own_part(mesh: ReplicaMesh, leaf: Any, spec: PartitionSpec) -> Any:
@@ -247,7 +219,5 @@ def _on_mesh(mesh: ReplicaMesh, values: Sequence[Any], specs: Sequence[Partition
     return jax.device_put(list(values), [mesh.sharded if spec == _SHARED else mesh.replicated for spec in specs])
 
 
-def _at_home(mesh: ReplicaMesh, tree: Tree, specs: Tree) -> Tree:
-    leaves, structure = jax.tree.flatten(tree)
-    placed = zip(leaves, _of_leaves(specs, tree), strict=True)
-    return structure.unflatten([leaf if spec == _SHARED else mesh.keep(leaf) for leaf, spec in placed])
+def _at_home(mesh: ReplicaMesh, values: Sequence[Any], specs: Sequence[PartitionSpec]) -> list[jax.Array]:
+    return [value if spec == _SHARED else mesh.keep(value) for value, spec in zip(values, specs, strict=True)]

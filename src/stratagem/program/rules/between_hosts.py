@@ -1,12 +1,12 @@
-"""One exchange of a program that is being traced: through the memory of a host, and between hosts by XLA.
+"""Exchange between all workers, in a program that is being traced: through the memory of hosts, and XLA between them.
 
 On several hosts an exchange has three parts. The workers of each host combine their arrays in its memory, each of them
 a share; those that have the same share of every host combine it by XLA's own collective; and the workers of each host
 put the shares together in its memory. So an array crosses the network once for each host, in as many pieces at a time
-as a host has workers. Whoever combines a share hands out the same bits, so all replicas hold the same.
+as a host has workers. One worker combines a share and gives all the same bits, so all replicas hold the same.
 
-What is not combined but gathered goes by XLA alone. It waits for the first part and the last one waits for it: workers
-that came to the memory and to XLA's collectives in different orders would wait for each other.
+Gathered arrays use XLA only, between the first part and the last: workers that came to the memory and to XLA's
+collectives in different orders would wait for each other.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from jax.extend.core import JaxprEqn
 
 from stratagem.host_memory import ffi
 from stratagem.host_memory.memory import HostMemory
-from stratagem.host_memory.plan import Operation, Part, Plan
+from stratagem.host_memory.plan import Operation, Plan, PlanPart
 from stratagem.mesh.mesh import AXIS
 from stratagem.program.compat import parameters, run_equation
 
@@ -33,7 +33,7 @@ _COLLECTIVES: Final = frozenset({*_OPERATIONS, "all_to_all", "reduce_scatter", "
 _BETWEEN: Final[dict[Operation, Callable[..., Any]]] = {"sum": lax.psum, "min": lax.pmin, "max": lax.pmax}
 _INTEGERS: Final = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 _SHORT: Final = frozenset({"bfloat16", "float16"})
-"""Travel as float32, as XLA sums them: a sum of many is rounded once."""
+"""Sent as float32, as XLA sums them, so that a sum of many is rounded once."""
 
 _DTYPES: Final = _SHORT | {"bool", *_INTEGERS, "float32", "float64", "complex64"}
 
@@ -123,7 +123,7 @@ def _arrays(eqn: JaxprEqn, values: Sequence[Any]) -> list[jax.Array]:
     return [jnp.asarray(value, _dtype(var)) for var, value in zip(eqn.invars, values, strict=True)]
 
 
-def _sent(requests: Sequence[Request]) -> tuple[list[jax.Array], list[Part]]:
+def _sent(requests: Sequence[Request]) -> tuple[list[jax.Array], list[PlanPart]]:
     """Return the arrays that go through memory, and what is to become of each."""
     sent, parts = [], []
     for eqn, values in requests:
@@ -132,12 +132,12 @@ def _sent(requests: Sequence[Request]) -> tuple[list[jax.Array], list[Part]]:
             if array.dtype.name in _SHORT:
                 array = array.astype(jnp.float32)
             sent.append(array)
-            parts.append(Part(operation, np.dtype(array.dtype), array.shape))
+            parts.append(PlanPart(operation, np.dtype(array.dtype), array.shape))
     return sent, parts
 
 
 def _answers(requests: Sequence[Request], combined: Sequence[jax.Array]) -> list[list[jax.Array]]:
-    """Return what came through memory as the program expects it."""
+    """Return the arrays that came through memory in the shapes and dtypes that the program expects."""
     made = iter(combined)
     return [[_shaped(eqn, next(made)).astype(_dtype(var)) for var in eqn.outvars] for eqn, _ in requests]
 

@@ -1,9 +1,8 @@
 """Gradients of max-pooling that XLA:CPU computes quickly.
 
 JAX asks XLA for them with `select_and_scatter_add`. XLA:CPU has no code for it: it makes four arrays of positions, as
-large as the operand, reduces all five together, and scatters number by number. Of the step of a small convolutional
-network that is half and more. Here the same is said with comparisons of shifted arrays, which XLA makes one loop of,
-and the result has the same bits.
+large as the operand, reduces all five together, and scatters number by number. That takes half of the step of a small
+convolutional network, or more. Comparisons of shifted arrays, which XLA compiles to one loop, give the same bits.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _MOST_PLACES: Final = 64
 def quick_gradient(
     params: Mapping[str, Any], operands: Sequence[jax.ShapeDtypeStruct], result: jax.ShapeDtypeStruct
 ) -> Callable[[jax.Array, jax.Array], jax.Array] | None:
-    """Return what computes a gradient of max-pooling with XLA's bits; None for other gradients of pooling.
+    """Return a function for a gradient of max-pooling with XLA's bits, or None for other gradients of pooling.
 
     Args:
         params: Of the equation `select_and_scatter_add`.

@@ -22,8 +22,9 @@ from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from stratagem.core.log import announce_once
 from stratagem.program.compat import needed_part, stored_dtype
+from stratagem.program.interpret import shapes_of, trace
 from stratagem.program.remote_values import RowChange, RowsOf, lives_elsewhere, values_of
-from stratagem.program.rules.row_lookups import Block, Lookups, Unknown, looked_up, opened
+from stratagem.program.rules.row_lookups import Lookups, TableRows, Unknown, looked_up
 
 _LEAST_ROWS: Final = 64
 """A block has so many rows, or twice as many, and so on: each size is compiled once."""
@@ -75,18 +76,17 @@ class RowProgram:
         """Find out which variables are tables, and make the two parts of the program."""
         values = [jax.ShapeDtypeStruct(v.shape, jnp.dtype(stored_dtype(v))) for v in self._variables]
         traced = self._compiled.trace(values, list(arrays), list(numbers))
-        self._program, self._constants = opened(traced.jaxpr)
+        self._traced: ClosedJaxpr = traced.jaxpr
         self._outputs = len(traced.out_info[0])
-        first = len(self._constants)
-        self._tables &= {place - first for place in looked_up(self._program)}
-        if self._program.effects:
+        self._tables &= looked_up(self._traced)
+        if self._traced.effects:
             self._tables.clear()  # they would happen in both parts
-        _, needed = needed_part(self._program, [True] * len(self._program.outvars))
+        _, needed = needed_part(self._traced.jaxpr, [True] * len(self._traced.jaxpr.outvars))
         leaves = jax.tree.leaves((values, list(arrays), list(numbers)))
         while self._tables:
-            inputs = {i: leaf for i, leaf in enumerate(leaves) if needed[first + i] or i in self._tables}
+            inputs = {i: leaf for i, leaf in enumerate(leaves) if needed[i] or i in self._tables}
             self._inputs = list(inputs)
-            """Which values, arrays and numbers, counted through, the program needs."""
+            """The values, arrays and numbers that the program needs, by their place among all of them."""
             try:
                 self._find, self._early = self._ids_program(inputs)
                 break
@@ -110,18 +110,18 @@ class RowProgram:
             self._evaluated(lookups, dict(zip(places, given, strict=True)))
             return [lookups.looked_up[table] for table in tables]
 
-        closed, shapes = jax.make_jaxpr(ids, return_shape=True)([row.get(i, inputs.get(i)) for i in places])
-        program, constants = opened(closed)
+        closed, structure = trace(ids, [[row.get(i, inputs.get(i)) for i in places]])
+        program, constants = closed.jaxpr, closed.consts
+        program = program.replace(constvars=[], invars=[*program.constvars, *program.invars])
         program, needed = needed_part(program, [True] * len(program.outvars))
         needed_inputs = [i for i, is_needed in zip(places, needed[len(constants) :], strict=True) if is_needed]
-        for table, looked_up_ids in zip(tables, shapes, strict=True):
+        for table, looked_up_ids in zip(tables, structure.unflatten(closed.out_avals), strict=True):
             if table in needed_inputs:
                 raise _UsedOtherwise(table, "an id comes of another lookup")
             if not 0 < sum(ids.size for ids in looked_up_ids) < self._variables[table].shape[0]:
                 raise _UsedOtherwise(table, "")
         constants = [value for value, is_needed in zip(constants, needed, strict=False) if is_needed]
         find = jax.jit(jaxpr_as_fun(ClosedJaxpr(program, ())))
-        structure = jax.tree.structure(shapes)
         return lambda given: structure.unflatten(find(*constants, *given)), needed_inputs
 
     def _blocks(self, blocks: Mapping[int, tuple[Any, Any]]) -> dict[int, tuple[tuple[int, ...], Any, Any]]:
@@ -130,16 +130,14 @@ class RowProgram:
     def _evaluated(self, lookups: Lookups, given: Mapping[int, Any]) -> list[Any]:
         """Run the trace; blocks may only come out as new values of what takes rows."""
         known = {**given, **lookups.blocks}
-        inputs = list(self._constants)
-        for place, var in enumerate(self._program.invars[len(inputs) :]):
-            aval: Any = var.aval
-            # Zeros in the place of what no result needs: not even they are made.
-            inputs.append(known[place] if place in known else jnp.zeros(aval.shape, aval.dtype))
-        results = lookups.evaluate(self._program, inputs)
+        shapes = shapes_of(self._traced.jaxpr.invars)
+        # Zeros in the place of what no result needs: not even they are made.
+        inputs = [known[i] if i in known else jnp.zeros(each.shape, each.dtype) for i, each in enumerate(shapes)]
+        results = lookups.evaluate(self._traced, inputs)
         for place, result in enumerate(results):
             if isinstance(result, Unknown):
                 raise _UsedOtherwise(result.table, result.how)
-            if isinstance(result, Block):
+            if isinstance(result, TableRows):
                 changed = place - self._outputs
                 if changed < 0 or not result.others_known or not _takes_rows(self._variables[self._assigned[changed]]):
                     raise _UsedOtherwise(result.table, "it, or its gradient, is a result")
@@ -147,8 +145,8 @@ class RowProgram:
 
     def _rewritten(self, given: dict[int, Any], blocks: dict[int, tuple[Any, Any]]) -> list[Any]:
         results = self._evaluated(Lookups(self._blocks(blocks)), given)
-        self._table_of = {place: each.table for place, each in enumerate(results) if isinstance(each, Block)}
-        return [each.rows if isinstance(each, Block) else jnp.asarray(each) for each in results]
+        self._table_of = {place: each.table for place, each in enumerate(results) if isinstance(each, TableRows)}
+        return [each.rows if isinstance(each, TableRows) else jnp.asarray(each) for each in results]
 
     def _run(self, arrays: Sequence[Any], numbers: Sequence[Any]) -> tuple[list[Any], list[Any]] | None:
         count = len(self._variables)

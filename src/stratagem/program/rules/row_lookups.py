@@ -1,4 +1,4 @@
-"""The trace of a program, run with a few rows of its tables in the place of the tables.
+"""Interpretation of a program with a few rows of its tables in the place of the tables.
 
 A trace knows shapes, so a program can be traced with whole tables in no memory. Where it uses a table for nothing but
 lookups (`keras.layers.Embedding`, `keras.ops.take`, `table[ids]`: each one a gather of rows), the trace can be run with
@@ -17,9 +17,10 @@ from typing import Any, Final
 
 import jax.numpy as jnp
 from jax import lax
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
+from jax.extend.core import ClosedJaxpr, JaxprEqn, Var
 
 from stratagem.program.compat import parameters, run_equation
+from stratagem.program.interpret import interpret
 
 _CALLS: Final = frozenset({"jit", "pjit", "closed_call", "custom_jvp_call"})
 
@@ -34,11 +35,11 @@ _BY_ELEMENT: Final = frozenset(
 """Primitives that make each element of the elements at its place."""
 
 _REDUCTIONS: Final = frozenset({"reduce_sum", "reduce_max", "reduce_min", "reduce_and", "reduce_or"})
-"""All but the sum take no notice of how often a row occurs."""
+"""In all but the sum it does not matter how often a row occurs."""
 
 
 @dataclass(frozen=True)
-class Block:
+class TableRows:
     """Stands for an array with as many rows as a table.
 
     Args:
@@ -56,7 +57,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Unknown:
-    """Stands for what cannot be had of a block, because it takes the whole table; no harm where nothing needs it.
+    """Stands for a value that takes the whole table; no harm if nothing needs it.
 
     Args:
         table: Which table.
@@ -90,33 +91,25 @@ class Lookups:
 
     def __init__(self, tables: Mapping[int, tuple[tuple[int, ...], Any, Any]]) -> None:
         self._ids_of = {table: ids for table, (_, ids, _) in tables.items()}
-        self.blocks = {table: Block(table, shape, rows, False) for table, (shape, _, rows) in tables.items()}
+        self.blocks = {table: TableRows(table, shape, rows, False) for table, (shape, _, rows) in tables.items()}
         self.looked_up: dict[int, list[Any]] = {table: [] for table in tables}
         """The ids that are looked up in each table; one that it does not have is its number of rows."""
         self._rows = {shape[0] for shape, _, _ in tables.values()}
         self._tables_of: dict[tuple[int, tuple[int, ...]], set[int]] = {}
         self._indices: list[Any] = []  # held, so that an identity stays that of one index
 
-    def evaluate(self, program: Jaxpr, inputs: Sequence[Any]) -> list[Any]:
-        """Return the results of a program: arrays, blocks of rows, and `Unknown`."""
-        known: dict[Var, Any] = dict(zip(program.invars, inputs, strict=True))
-
-        def read(atom: Any) -> Any:
-            return atom.val if isinstance(atom, Literal) else known[atom]
-
-        for eqn in program.eqns:
-            known.update(zip(eqn.outvars, self._results(eqn, [read(atom) for atom in eqn.invars]), strict=True))
-        return [_whole(read(atom)) for atom in program.outvars]
+    def evaluate(self, traced: ClosedJaxpr, inputs: Sequence[Any]) -> list[Any]:
+        """Return the results of a program: arrays, rows of tables, and `Unknown`."""
+        return [_whole(result) for result in interpret(traced, inputs, self._results)]
 
     def _results(self, eqn: JaxprEqn, operands: list[Any]) -> Sequence[Any]:
         if eqn.primitive.name in _CALLS:
-            called, constants = opened(_called(eqn))
-            return self.evaluate(called, [*constants, *operands])
+            return self.evaluate(_called(eqn), operands)
         name = eqn.primitive.name
         unknown = next((operand for operand in operands if isinstance(operand, Unknown)), None)
         if unknown is not None:
             return [unknown] * len(eqn.outvars)
-        block = next((operand for operand in operands if isinstance(operand, Block)), None)
+        block = next((operand for operand in operands if isinstance(operand, TableRows)), None)
         if block is None:
             return self._ordinary(name, eqn, operands)
         if name == "gather" and operands[0] is block and _is_lookup(eqn) and not block.others_known:
@@ -138,7 +131,7 @@ class Lookups:
             return [_uniform(results[0], operands[0], parameters(eqn)["broadcast_dimensions"])]
         return results
 
-    def _gathered(self, block: Block, index: Any, eqn: JaxprEqn) -> Any:
+    def _gathered(self, block: TableRows, index: Any, eqn: JaxprEqn) -> Any:
         drops = parameters(eqn)["mode"] == lax.GatherScatterMode.FILL_OR_DROP
         ids = _ids(index, block.shape[0], drops=drops)
         self.looked_up[block.table].append(ids)
@@ -147,7 +140,7 @@ class Lookups:
         positions = self._positions(block.table, ids)
         return eqn.primitive.bind(block.rows, positions, **{**eqn.params, **_ANY_ORDER})
 
-    def _scattered(self, table: int, zeros: _Uniform, added: Sequence[Any], eqn: JaxprEqn) -> Block:
+    def _scattered(self, table: int, zeros: _Uniform, added: Sequence[Any], eqn: JaxprEqn) -> TableRows:
         index, updates = added
         # XLA leaves out what it would add outside the array, also where it was promised that there is no such thing.
         drops = parameters(eqn)["mode"] != lax.GatherScatterMode.CLIP
@@ -155,7 +148,7 @@ class Lookups:
         rows = _repeated(zeros.row, self._ids_of[table].shape[0])
         mode = {"mode": lax.GatherScatterMode.FILL_OR_DROP}
         rows = eqn.primitive.bind(rows, positions, updates, **{**eqn.params, **_ANY_ORDER, **mode})
-        return Block(table, zeros.whole.shape, rows, True)
+        return TableRows(table, zeros.whole.shape, rows, True)
 
     def _positions(self, table: int, ids: Any) -> Any:
         """Return an index of where ids stand in a block; outside it for those that the table does not have."""
@@ -163,40 +156,33 @@ class Lookups:
         found = jnp.searchsorted(inside, ids, method="scan_unrolled").astype(jnp.int32)
         return jnp.where(ids < self.blocks[table].shape[0], found, inside.shape[0])[..., None]
 
-    def _by_element(self, block: Block, eqn: JaxprEqn, operands: list[Any]) -> Any:
+    def _by_element(self, block: TableRows, eqn: JaxprEqn, operands: list[Any]) -> Any:
         rows, others_known = [], True
         for operand in operands:
-            if isinstance(operand, Block) and operand.table == block.table:
+            if isinstance(operand, TableRows) and operand.table == block.table:
                 rows.append(operand.rows)
                 others_known = others_known and operand.others_known
             elif isinstance(operand, _Uniform) and operand.whole.shape[0] == block.shape[0]:
                 rows.append(_repeated(operand.row, block.rows.shape[0]))
-            elif not isinstance(operand, Block) and jnp.shape(_whole(operand))[:1] in ((), (1,)):
+            elif not isinstance(operand, TableRows) and jnp.shape(_whole(operand))[:1] in ((), (1,)):
                 rows.append(_whole(operand))
             else:
                 return Unknown(block.table, eqn.primitive.name)
         (result,) = run_equation(eqn, rows)
-        return Block(block.table, (*block.shape[:1], *result.shape[1:]), result, others_known)
+        return TableRows(block.table, (*block.shape[:1], *result.shape[1:]), result, others_known)
 
 
 _ANY_ORDER: Final[Mapping[str, Any]] = {"indices_are_sorted": False, "unique_indices": False}
 
 
-def opened(closed: ClosedJaxpr) -> tuple[Jaxpr, list[Any]]:
-    """Return a trace whose first inputs are its constants, and these."""
-    program = closed.jaxpr
-    return program.replace(constvars=[], invars=[*program.constvars, *program.invars]), list(closed.consts)
-
-
-def looked_up(program: Jaxpr) -> set[int]:
+def looked_up(traced: ClosedJaxpr) -> set[int]:
     """Return which inputs of a program some lookup takes rows of."""
-    origin = {var: place for place, var in enumerate(program.invars)}
+    origin = {var: place for place, var in enumerate(traced.jaxpr.invars)}
     found: set[int] = set()
-    for eqn in program.eqns:
+    for eqn in traced.jaxpr.eqns:
         places = [origin.get(atom, -1) if isinstance(atom, Var) else -1 for atom in eqn.invars]
         if eqn.primitive.name in _CALLS:
-            called, constants = opened(_called(eqn))
-            found.update([*[-1] * len(constants), *places][place] for place in looked_up(called))
+            found.update(places[place] for place in looked_up(_called(eqn)))
         elif eqn.primitive.name == "gather" and _is_lookup(eqn):
             found.add(places[0])
         elif eqn.primitive.name == "convert_element_type":
@@ -224,7 +210,7 @@ def _is_addition_of_rows(eqn: JaxprEqn) -> bool:
 
 
 def _uniform(whole: Any, operand: Any, dimensions: Sequence[int]) -> Any:
-    """Return what a `broadcast_in_dim` has made, as an array of equal rows where it is one."""
+    """Return the result of a `broadcast_in_dim`, as `_Uniform` if its rows are equal."""
     if 0 in dimensions and jnp.shape(_whole(operand))[dimensions.index(0)] != 1:
         return whole
     return _Uniform(whole, lax.broadcast_in_dim(jnp.asarray(_whole(operand)), (1, *whole.shape[1:]), dimensions))
@@ -248,7 +234,7 @@ def _ids(index: Any, rows: int, *, drops: bool) -> Any:
     return jnp.clip(index, 0, rows - 1).astype(jnp.int32)
 
 
-def _summed(block: Block, eqn: JaxprEqn) -> Any:
+def _summed(block: TableRows, eqn: JaxprEqn) -> Any:
     """Return the sum over all rows: those of the block, and as often as there are others, the row for these."""
     (total,) = run_equation(eqn, [block.rows])
     other = jnp.sum(block.rows[-1], [axis - 1 for axis in parameters(eqn)["axes"] if axis != 0])

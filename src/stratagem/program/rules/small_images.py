@@ -24,7 +24,7 @@ _MOST_PLACES: Final = 64
 def quick_convolution(
     params: Mapping[str, Any], operands: Sequence[jax.ShapeDtypeStruct], result: jax.ShapeDtypeStruct
 ) -> Callable[[jax.Array, jax.Array], jax.Array] | None:
-    """Return what computes a convolution of small images; None for other convolutions.
+    """Return a function for a convolution of small images, or None for other convolutions.
 
     Args:
         params: Of the equation `conv_general_dilated`.

@@ -14,18 +14,19 @@ equations) stays with them, in an order of their own.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 from jax.sharding import Mesh, PartitionSpec
 
 from stratagem.host_memory.memory import HostMemory
 from stratagem.mesh.mesh import Tree
 from stratagem.program.compat import parameters, run_equation, scan_operands, trace_state
+from stratagem.program.interpret import Values, trace
 from stratagem.program.rules.between_hosts import exchange, is_exchanged
 from stratagem.program.tracing import current_tracing
 
@@ -43,10 +44,10 @@ def through_memory(function: Callable[..., Tree], memory: HostMemory) -> Callabl
 
     @functools.wraps(function)
     def rewritten(link: jax.Array, *args: Tree) -> tuple[jax.Array, Tree]:
-        traced, shapes = jax.make_jaxpr(function, return_shape=True)(*args)
+        traced, structure = trace(function, args)
         rewriting = _Rewriting(memory, getattr(function, "__name__", "step"))
         link, results = rewriting.run(traced, link, jax.tree.leaves(args))
-        return link, jax.tree.structure(shapes).unflatten(results)
+        return link, structure.unflatten(results)
 
     return rewritten
 
@@ -129,17 +130,16 @@ class _Rewriting:
         Returns:
             The link for the next exchange, and the results.
         """
-        program = traced.jaxpr
-        known = dict(zip([*program.constvars, *program.invars], [*traced.consts, *args], strict=True))
-        remaining: list[JaxprEqn] = list(program.eqns)
+        values = Values(traced, args)
+        remaining: list[JaxprEqn] = list(traced.jaxpr.eqns)
         while remaining:
-            crossings, nested, remaining = self._advance(remaining, known)
+            crossings, nested, remaining = self._advance(remaining, values)
             if crossings:
-                link = self._exchange(crossings, link, known)
+                link = self._exchange(crossings, link, values)
             for eqn in nested:
-                link, results = self._nested(eqn, link, _read(eqn.invars, known))
-                known.update(zip(eqn.outvars, results, strict=True))
-        return link, _read(program.outvars, known)
+                link, results = self._nested(eqn, link, values.read(eqn.invars))
+                values.write(eqn.outvars, results)
+        return link, values.read(traced.jaxpr.outvars)
 
     def _crosses_inside(self, eqn: JaxprEqn) -> bool:
         """Whether an equation holds programs with collectives, and is of a kind that can be taken apart."""
@@ -155,28 +155,28 @@ class _Rewriting:
         return any(is_exchanged(eqn, self._memory) or self._crosses_inside(eqn) for eqn in program.eqns)
 
     def _advance(
-        self, eqns: Sequence[JaxprEqn], known: dict[Var, Any]
+        self, eqns: Sequence[JaxprEqn], values: Values
     ) -> tuple[list[JaxprEqn], list[JaxprEqn], list[JaxprEqn]]:
         """Run what can be run; return the crossings and the nested programs that come next, and what has to wait."""
         crossings, nested, waiting = [], [], []
         for eqn in eqns:
-            if not all(var in known for var in _variables(eqn.invars)):
+            if not values.know(eqn.invars):
                 waiting.append(eqn)
             elif is_exchanged(eqn, self._memory):
                 crossings.append(eqn)
             elif self._crosses_inside(eqn):
                 nested.append(eqn)
             else:
-                known.update(zip(eqn.outvars, run_equation(eqn, _read(eqn.invars, known)), strict=True))
+                values.write(eqn.outvars, run_equation(eqn, values.read(eqn.invars)))
         return crossings, nested, waiting
 
-    def _exchange(self, eqns: Sequence[JaxprEqn], link: jax.Array, known: dict[Var, Any]) -> jax.Array:
+    def _exchange(self, eqns: Sequence[JaxprEqn], link: jax.Array, values: Values) -> jax.Array:
         """Make one exchange of all values that some collectives ask for, and return its link."""
         self._exchanges += 1
-        requests = [(eqn, _read(eqn.invars, known)) for eqn in eqns]
+        requests = [(eqn, values.read(eqn.invars)) for eqn in eqns]
         answers, link = exchange(requests, self._memory, f"{self._name} {self._exchanges}", link)
         for eqn, results in zip(eqns, answers, strict=True):
-            known.update(zip(eqn.outvars, results, strict=True))
+            values.write(eqn.outvars, results)
         return link
 
     # Programs inside equations -----------------------------------------------------------------------
@@ -185,14 +185,11 @@ class _Rewriting:
         """Run an equation that holds programs with collectives, one after the other."""
         if eqn.primitive.name == "cond":
             index, *operands = values
-            branches = [functools.partial(self._branch, branch) for branch in parameters(eqn)["branches"]]
+            branches = [functools.partial(self.run, branch) for branch in parameters(eqn)["branches"]]
             return lax.switch(index, branches, link, operands)
         if eqn.primitive.name == "scan":
             return self._scan(eqn, link, values)
         return self.run(parameters(eqn)["jaxpr"], link, values)
-
-    def _branch(self, program: ClosedJaxpr, link: jax.Array, values: list[Any]) -> tuple[jax.Array, list[Any]]:
-        return self.run(program, link, values)
 
     def _scan(self, eqn: JaxprEqn, link: jax.Array, values: list[Any]) -> tuple[jax.Array, list[Any]]:
         fixed, carry, rows = scan_operands(eqn, values)
@@ -206,11 +203,3 @@ class _Rewriting:
             body, (link, carry), rows, params["length"], reverse=params["reverse"], unroll=params["unroll"]
         )
         return link, [*last, *stacked]
-
-
-def _variables(atoms: Iterable[Any]) -> list[Var]:
-    return [atom for atom in atoms if isinstance(atom, Var)]
-
-
-def _read(atoms: Sequence[Any], known: dict[Var, Any]) -> list[Any]:
-    return [atom.val if isinstance(atom, Literal) else known[atom] for atom in atoms]

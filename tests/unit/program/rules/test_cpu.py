@@ -15,7 +15,7 @@ from jax.sharding import PartitionSpec
 import stratagem
 from stratagem.core.environment import XLA_AS_IS
 from stratagem.mesh.mesh import ReplicaMesh
-from stratagem.program.rules.at_centre import compiled
+from stratagem.program.compile import compiled
 from stratagem.program.rules.cpu import suited_to_cpu
 
 SLOW = "select_and_scatter"

@@ -1,0 +1,40 @@
+"""Discovery of the variables that a function touches: it is traced once, and only that is kept."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import keras
+
+from stratagem.mesh.mesh import ReplicaMesh
+from stratagem.mesh.variable_policies import Policy, policy_of
+from stratagem.program.tracing import Replayable
+
+
+def discover(run: Callable[..., Replayable], args: Sequence[Any], mesh: ReplicaMesh | None = None) -> Replayable:
+    """Trace a function once. Variables, layers and optimizers that it makes are there afterwards.
+
+    Args:
+        run: Traces the function with arguments like `args`; returns the tracing, which is one that discovers.
+        args: Arrays, or their shapes, in structures.
+        mesh: The replicas, where it is the function of one.
+
+    Returns:
+        The tracing: `scope.touched` has the variables that were read or assigned.
+    """
+    tracings: list[Replayable] = []
+    axes = None if mesh is None else mesh.axes
+    made_at_centre = contextlib.nullcontext() if mesh is None else mesh.making_variables()
+    # Variables that are made inside a scope get their values when the outermost scope ends: outside the trace.
+    with made_at_centre, keras.StatelessScope():
+        jax.make_jaxpr(lambda *given: tracings.append(run(*given)), axis_env=axes)(*args)
+    return tracings[0]
+
+
+def policies_of(tracing: Replayable, variables: Sequence[Any]) -> list[Policy]:
+    """Return what replicas do with each of some variables that a function touches."""
+    alike = {id(variable) for variable in tracing.notes.get("updated alike", ())}
+    return [Policy.SAME if id(variable) in alike else policy_of(variable) for variable in variables]

@@ -1,0 +1,51 @@
+"""Values are put where variables lie, and workers agree on what they put there."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import jax
+import keras
+import numpy as np
+
+from stratagem.mesh.mesh import ReplicaMesh
+from stratagem.mesh.placing import holds_parts, make_whole, placed
+
+
+class Strategy:
+    """As far as placing knows one."""
+
+    def __init__(self) -> None:
+        self.mesh = ReplicaMesh(jax.devices()[:2])
+        self.agreed: list[Any] = []
+
+    def check_agreement(self, name: str, fields: Any) -> None:
+        self.agreed.append((name, dict(fields)))
+
+
+def test_only_what_lies_elsewhere_is_placed() -> None:
+    strategy = Strategy()
+    there, apart = strategy.mesh.replicate(np.ones(2)), strategy.mesh.keep_apart(np.ones((2, 3), np.float32))
+    variables = [SimpleNamespace(path=path) for path in ("a", "b", "c")]
+    values = placed(strategy, [there, apart, np.arange(3, dtype=np.int32)], variables)
+    assert values[0] is there
+    assert values[1] is apart
+    assert strategy.mesh.keeps(values[2])
+    np.testing.assert_array_equal(values[2], [0, 1, 2])
+    assert strategy.agreed == [("values to place", {"variable 2 c": "int32[3]"})]
+
+
+def test_nothing_to_place_asks_nobody() -> None:
+    strategy = Strategy()
+    assert placed(strategy, [], []) == []
+    assert strategy.agreed == []
+
+
+def test_parts_are_put_together_where_a_model_has_them() -> None:
+    model, other = keras.Sequential(), keras.Sequential()
+    seen: list[Any] = []
+    holds_parts(model, seen.append)
+    make_whole(other)
+    make_whole(model)
+    assert seen == [model]
