@@ -83,7 +83,7 @@ def image(name: str, data: Any, step: Any = None, max_outputs: int = 3, descript
     shape = np.shape(data)
     if len(shape) != 4 or not 1 <= shape[-1] <= 4:
         raise InputError(
-            f"tf.summary.image({name!r}) was given an array of shape {shape}.",
+            f"tf.summary.image({name!r}) was given an array of shape {shape}, which is no batch of images.",
             "Give (images, height, width, channels): image[None, ...] makes a batch of one image.",
         )
 
