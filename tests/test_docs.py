@@ -169,3 +169,23 @@ def test_files_named_in_the_architecture_exist() -> None:
     named = re.findall(r"`(?!benchmarks/|tests/)((?:\w+/)+\w+\.py)`", text)
     assert len(named) > 20
     assert [file for file in named if not (ROOT / "src" / "stratagem" / file).is_file()] == []
+
+
+@pytest.mark.parametrize(
+    "file", sorted((ROOT / "src").rglob("*.py")), ids=lambda file: str(file.relative_to(ROOT / "src"))
+)
+def test_module_begins_with_a_noun_or_a_verb(file: Path) -> None:
+    text = ast.get_docstring(ast.parse(file.read_text("utf-8"))) or ""
+    assert text.split(" ")[0] not in (
+        "",
+        "How",
+        "Of",
+        "What",
+        "When",
+        "Where",
+        "Whether",
+        "Which",
+        "Who",
+        "Whoever",
+        "Why",
+    )

@@ -214,6 +214,7 @@ class InputOptions:
         if self.experimental_per_replica_buffer_size < 0:
             raise InputError(
                 f"experimental_per_replica_buffer_size is {self.experimental_per_replica_buffer_size}.",
+                "No number of batches below 0 can be read ahead.",
                 "Write a number of batches, or 0 to read each when it is asked for.",
             )
 

@@ -199,9 +199,14 @@ class _Channel(Generic[T]):
                 raise StopIteration
             place = self._places.popleft()
             self._changed.notify_all()
-            if place.error is not None:
-                raise place.error
-            return place.item  # type: ignore[return-value]
+            error = place.error
+            if error is None:
+                return place.item  # type: ignore[return-value]
+            try:
+                raise error
+            finally:
+                # The error's traceback holds this frame, and by it those that hold the last batch: no circle of them.
+                del place, error
 
     def _has_news(self) -> bool:
         return self._closed or bool(self._places and self._places[0].filled)
