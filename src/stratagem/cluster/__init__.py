@@ -1,0 +1,1 @@
+"""Cluster of tasks: who is in it, which task this one is, how the tasks meet and end."""
