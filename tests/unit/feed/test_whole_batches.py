@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.group import Group
-from tests.unit.feed.kinds.kinds import ALONE, BATCH, KINDS, ROWS, batch
+from tests.unit.feed.kinds.kinds import BATCH, KINDS, ROWS, alone, batch
 
 from stratagem.data.batches import whole
 from stratagem.data.specs import TensorSpec
@@ -24,7 +24,7 @@ LONGEST = 5
 def source_of(value: Any, *, seed: int = 1, rows_of: Any = whole, shuffle: bool = True) -> WholeBatches:
     """Return the source as a program sees it whose chief draws `seed`."""
     batches = input_of(value, lambda _, __: seed, 1, shuffle=shuffle)
-    return WholeBatches(batches, ALONE, rows_of=rows_of, pass_is_epoch=True)
+    return WholeBatches(batches, alone(), rows_of=rows_of, pass_is_epoch=True)
 
 
 def _part(rows: int, workers: int, worker: int) -> slice:

@@ -15,7 +15,6 @@ from stratagem.data.batches import whole
 from stratagem.feed.kinds.choose import input_of
 from stratagem.feed.whole_batches import WholeBatches
 
-ALONE = stratagem.OneDeviceStrategy("cpu:0")
 ROWS = 10
 BATCH = 4
 
@@ -166,6 +165,11 @@ KINDS: dict[str, Callable[[], Any]] = {
 }
 
 
+def alone() -> stratagem.OneDeviceStrategy:
+    """Return a strategy of one replica. Not when this module is imported: workers join their cluster first."""
+    return stratagem.OneDeviceStrategy("cpu:0")
+
+
 def model(**compile_arguments: Any) -> Any:
     """Return a compiled model of two replicas."""
     with stratagem.MirroredStrategy(["cpu:0", "cpu:1"]).scope():
@@ -176,7 +180,7 @@ def model(**compile_arguments: Any) -> Any:
 
 def read(value: Any, *, seed: int = 1, count: int = 9) -> list[list[int]]:
     """Return the targets of some batches, as a worker of two reads them."""
-    source = WholeBatches(input_of(value, lambda _, __: seed, 2), ALONE, rows_of=whole)
+    source = WholeBatches(input_of(value, lambda _, __: seed, 2), alone(), rows_of=whole)
     try:
         return [rows.data[1].tolist() for rows in itertools.islice(source.batches(), count)]
     finally:

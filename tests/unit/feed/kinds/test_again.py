@@ -6,7 +6,7 @@ import itertools
 from typing import Any
 
 import pytest
-from tests.unit.feed.kinds.kinds import ALONE, ROWS, generator, model
+from tests.unit.feed.kinds.kinds import ROWS, alone, generator, model
 
 from stratagem.core.errors import InputError, UsageError
 from stratagem.data.batches import whole
@@ -71,7 +71,7 @@ def test_class_weight_for_a_generator() -> None:
 
 
 def test_a_position_behind_what_was_read_cannot_be_restored() -> None:
-    source = WholeBatches(input_of(generator(), lambda _, seed: seed, 1), ALONE, rows_of=whole)
+    source = WholeBatches(input_of(generator(), lambda _, seed: seed, 1), alone(), rows_of=whole)
     reader = source.batches()
     state = reader.get_state()
     next(reader)

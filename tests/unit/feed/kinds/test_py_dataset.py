@@ -9,11 +9,11 @@ import keras
 import numpy as np
 import pytest
 from tests.unit.feed.kinds.kinds import (
-    ALONE,
     BATCH,
     Endless,
     Rotating,
     Sequence,
+    alone,
     batch,
     model,
     read,
@@ -63,7 +63,7 @@ def test_a_pydataset_cannot_unhear_an_epoch() -> None:
         __len__, __getitem__ = Sequence.__len__, Sequence.__getitem__
 
     for made, unheard in ((Plain(), True), (Sequence(), False)):
-        source = WholeBatches(input_of(made, lambda _, __: 1, 1), ALONE, rows_of=whole, pass_is_epoch=True)
+        source = WholeBatches(input_of(made, lambda _, __: 1, 1), alone(), rows_of=whole, pass_is_epoch=True)
         state = source.position()
         assert [len(rows.data[1]) for rows in source.batches()] == [4, 4, 2]
         if unheard:

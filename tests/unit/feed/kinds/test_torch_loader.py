@@ -6,9 +6,9 @@ from typing import Any, ClassVar
 
 import pytest
 from tests.unit.feed.kinds.kinds import (
-    ALONE,
     BATCH,
     ROWS,
+    alone,
     batch,
     read,
     torch_loader,
@@ -26,7 +26,7 @@ def test_the_order_of_torch_is_the_chiefs_and_another_one_in_each_pass() -> None
     loader = torch_loader(shuffle=True)
     sampler, state = loader.sampler, torch.get_rng_state()
     assert read(loader, seed=3) == read(torch_loader(shuffle=True), seed=3) != read(loader, seed=4)
-    source = WholeBatches(input_of(loader, lambda _, __: 3, 2), ALONE, rows_of=whole)
+    source = WholeBatches(input_of(loader, lambda _, __: 3, 2), alone(), rows_of=whole)
     passes = [[rows.data[1].tolist() for rows in source.batches()] for _ in range(2)]
     assert passes[0] == read(loader, seed=3) != passes[1]
     assert loader.sampler is sampler
@@ -42,7 +42,7 @@ def test_the_order_of_torch_is_the_chiefs_and_another_one_in_each_pass() -> None
 def test_a_generator_of_the_users_gives_torchs_own_order() -> None:
     torch = pytest.importorskip("torch")
     loaders = [torch_loader(shuffle=True, generator=torch.Generator().manual_seed(8)) for _ in range(2)]
-    source = WholeBatches(input_of(loaders[0], lambda _, __: 1, 2), ALONE, rows_of=whole)
+    source = WholeBatches(input_of(loaders[0], lambda _, __: 1, 2), alone(), rows_of=whole)
     for _ in range(2):
         assert [rows.data[1].tolist() for rows in source.batches()] == [y.tolist() for _, y in loaders[1]]
 
@@ -59,7 +59,7 @@ def test_a_resumed_torch_loader_decodes_nothing_twice() -> None:
 
     examples = Noting(batch(row) for row in range(ROWS))
     batches = input_of(data.DataLoader(examples, batch_size=BATCH), lambda _, __: 1, 1)
-    source = WholeBatches(batches, ALONE, rows_of=whole)
+    source = WholeBatches(batches, alone(), rows_of=whole)
     source.resume({"passes": [3, 3], "batches": 2, "seed": 1, "generators": []})
     assert [rows.data[1].tolist() for rows in source.batches()] == [[8, 9]]
     assert examples.read == [8, 9]
