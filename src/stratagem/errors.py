@@ -5,6 +5,7 @@ from __future__ import annotations
 from stratagem.core.errors import (
     BackendError,
     CancelledError,
+    CheckpointError,
     ClusterError,
     InputError,
     OutOfRangeError,
@@ -14,6 +15,7 @@ from stratagem.core.errors import (
     StartupError,
     StratagemError,
     UnavailableError,
+    UnmatchedError,
     UsageError,
     VersionError,
 )
@@ -21,6 +23,7 @@ from stratagem.core.errors import (
 __all__ = [
     "BackendError",
     "CancelledError",
+    "CheckpointError",
     "ClusterError",
     "InputError",
     "OutOfRangeError",
@@ -30,6 +33,7 @@ __all__ = [
     "StartupError",
     "StratagemError",
     "UnavailableError",
+    "UnmatchedError",
     "UsageError",
     "VersionError",
 ]

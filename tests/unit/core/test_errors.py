@@ -1,7 +1,11 @@
+"""Messages of errors, and the names by which errors are caught."""
+
 from __future__ import annotations
 
 import pytest
 
+import stratagem.errors
+from stratagem.core import errors
 from stratagem.core.errors import InputError, explain, name_some
 
 
@@ -28,3 +32,9 @@ def test_only_the_first_of_many_names_are_shown(most: int, named: str) -> None:
 def test_names_are_joined_as_asked() -> None:
     assert name_some(["a", "b"], separator="; ") == "a; b"
     assert name_some(map(str, range(17))).endswith("14, 15 and 1 more")
+
+
+def test_every_class_has_a_public_name() -> None:
+    classes = {name for name, each in vars(errors).items() if isinstance(each, type) and issubclass(each, Exception)}
+    assert set(stratagem.errors.__all__) == classes
+    assert all(getattr(stratagem.errors, name) is getattr(errors, name) for name in classes)
