@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.faults.test_group_end import JAX_ENDS_IT
 
 from stratagem.launch.machine import free_ports
 
@@ -72,6 +73,7 @@ def test_a_run_whose_chief_is_killed_comes_to_its_end(tmp_path: Path) -> None:
     assert "\ngeneration 2, 2 workers: ended well after " in done.stderr
 
 
+@JAX_ENDS_IT
 @pytest.mark.parametrize("killed", ["worker", "launcher"])
 def test_launchers_of_two_machines_go_on_together(killed: str, tmp_path: Path) -> None:
     """Also where the machine of the coordinator fails, and its launcher is started again by whatever starts it."""

@@ -101,8 +101,8 @@ def test_files_that_cannot_be_read_are_named_and_the_others_done(
     good.write_text(OLD)
     done = run("--write", bad, good)
     assert done.exit_code == 2
-    assert f"stratagem: {bad}: {found}" in done.stderr
-    assert repair in done.stderr
+    assert f"stratagem: {bad}: {found}" in done.output
+    assert repair in done.output
     assert good.read_text() == NEW
     assert data is None or bad.read_bytes() == data
 

@@ -62,8 +62,8 @@ def test_widest_table_has_100_columns() -> None:
 def test_mistakes_are_explained(arguments: tuple[str, ...], found: str) -> None:
     result = planned(*arguments)
     assert result.exit_code == 2
-    assert result.stderr.startswith(f"stratagem: {found}")
-    assert "What to do: " in result.stderr
+    assert result.output.startswith(f"stratagem: {found}")
+    assert "What to do: " in result.output
 
 
 def test_a_model_is_measured(tmp_path: Path) -> None:
