@@ -64,7 +64,7 @@ class Estimator:
         >>> def model_fn(features, labels, mode):
         ...     prediction = keras.layers.Dense(1, kernel_initializer="zeros")(features)
         ...     loss = keras.losses.MeanSquaredError()(labels, prediction)
-        ...     train_op = keras.optimizers.SGD(0.1).minimize(loss)
+        ...     train_op = keras.optimizers.SGD(0.1, name="sgd").minimize(loss)
         ...     return EstimatorSpec(mode, loss=loss, train_op=train_op, predictions=prediction)
         >>> def input_fn():
         ...     return stratagem.data.Dataset.from_tensor_slices(([[1.0], [2.0]], [[3.0], [6.0]])).repeat().batch(2)
