@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -40,7 +41,7 @@ class Job:
     receiver: Receiver
 
 
-class Work:
+class Work(ABC):
     """Closures that the program has scheduled. Any thread may call a method whose name has no underscore.
 
     A subclass sends closures to workers, and calls `_handle` with what becomes of them.
@@ -165,6 +166,6 @@ class Work:
             else:
                 self._carry_out(instruction)
 
+    @abstractmethod
     def _carry_out(self, instruction: Send | Commit) -> None:
         """Let the cluster do what the machine says."""
-        raise NotImplementedError

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import threading
 import traceback
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -78,6 +80,32 @@ def test_error_comes_in_its_place_with_its_traceback() -> None:
     assert "break_at_three" in {frame.name for frame in traceback.extract_tb(caught.tb)}
     assert list(batches) == [], "an error ends the iterator"
     assert batches.get_state()["batches"] == 3
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_ends_a_pass_keeps_nothing_of_who_asked(fails: bool) -> None:
+    """An error's traceback holds the frames that it passed, and these the last batch."""
+
+    class Batch:
+        pass
+
+    def items() -> Iterator[int]:
+        yield 1
+        if fails:
+            raise KeyError("gone")
+
+    def consume() -> weakref.ref[Batch]:
+        batch, prefetcher = Batch(), reading(items(), 1)
+        with contextlib.suppress(StopIteration, KeyError):
+            while True:
+                next(prefetcher)
+        return weakref.ref(batch)
+
+    gc.disable()
+    try:
+        assert consume()() is None
+    finally:
+        gc.enable()
 
 
 def test_close_ends_a_thread_that_waits_for_room() -> None:
