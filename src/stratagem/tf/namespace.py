@@ -15,7 +15,7 @@ from stratagem.tf.names import ROOT, has_table, names_of
 
 _KERAS: Final = f"{ROOT}.keras"
 _SERVER: Final = "Server"
-"""What a worker starts, whose program may ask for nothing else: it runs the models of its chief, of `tf.keras`."""
+"""Name that a worker's program may ask for alone, though it runs models of its chief, which are of `tf.keras`."""
 
 
 class Namespace:

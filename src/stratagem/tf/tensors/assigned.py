@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import keras
 
-from stratagem.core.errors import InputError, UsageError
+from stratagem.core.errors import InputError, UnsupportedError
 from stratagem.core.types import ReduceOp
 from stratagem.replica.context import ReplicaContext, current_replica_context
 from stratagem.replica.on_read import OnReadVariable
@@ -28,10 +28,6 @@ _COMBINED_CHANGES: Final = ("add", "sub", "mul", "div")
 
 Change = Callable[[Any, Any, Any], Any]
 """Function of a tensor, indices and updates that returns the changed tensor."""
-
-
-class NotCombinedError(UsageError, NotImplementedError):
-    """What the replicas assign cannot be combined."""
 
 
 def _assignment(method: str) -> Callable[..., Any]:
@@ -86,7 +82,7 @@ class _Combined(keras.Variable):
         """Change slices by those of all replicas; see `TensorVariable`.
 
         Raises:
-            NotCombinedError: No sum or mean over replicas is defined for this change.
+            UnsupportedError: No sum or mean over replicas is defined for this change.
         """
         context = current_replica_context()
         if context is None or self._combines == _NONE:
@@ -94,7 +90,7 @@ class _Combined(keras.Variable):
         if self._combines == _FIRST:
             return super().assign(_of_first_replica(context, change(self.value, indices, updates)))
         if method.rpartition("_")[2] not in _COMBINED_CHANGES:
-            raise NotCombinedError(
+            raise UnsupportedError(
                 f"{method} was called in strategy.run on {self.path!r}, of aggregation {self._combines.upper()}.",
                 "It is not defined what the slices of several replicas make together.",
                 "Write aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA, or call it outside strategy.run.",

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import stratagem.tf as tf
-from stratagem.core.errors import InputError, UsageError
+from stratagem.core.errors import InputError, UnsupportedError
 
 
 def strategy_of_two() -> Any:
@@ -92,7 +92,7 @@ def test_replicas_change_slices_at_indices_of_several_axes(place: Callable[[Any]
     several = len(place(0)) == 2
     expected = [2.0, 8.0, 3.0] if several else [2.0, 7.0, 2.0]
     assert parts_of(strategy, strategy.run(changed)) == [expected, expected]
-    with pytest.raises(UsageError, match="scatter_nd_update"):
+    with pytest.raises(UnsupportedError, match="scatter_nd_update"):
         strategy.run(lambda: v.scatter_nd_update([[0]], [1.0]))
 
 
