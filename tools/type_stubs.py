@@ -20,7 +20,7 @@ def __getattr__(name: str) -> Any: ...
 
 def tables() -> set[str]:
     """Return the modules that have a table, by their paths below `stratagem.tf`; the package is not imported."""
-    parts = {"general": "GENERAL", "compat_v1": "COMPAT_V1", "keras": "KERAS"}
+    parts = {"general": "GENERAL", "compat_v1": "COMPAT_V1", "keras": "KERAS", "private": "PRIVATE"}
     return {path for file, name in parts.items() for path in runpy.run_path(str(_TF / "names" / f"{file}.py"))[name]}
 
 

@@ -218,3 +218,27 @@ def test_unlike_shapes(devices: int) -> None:
         assert worker["inside"] == [[ids]] * devices
         assert worker["total"] == [2 * sum(ids)] * devices
         assert worker["sum"] == [sum(ids)]
+
+
+def ragged_rows() -> list[Any]:
+    import stratagem.tf as tf
+    from stratagem.data import Dataset
+
+    strategy = _strategy()
+    lengths = np.arange(7) % 4
+    ragged = tf.RaggedTensor.from_row_lengths(np.repeat(np.arange(7.0), lengths), lengths)
+    dataset = Dataset.from_tensor_slices({"ragged": ragged, "sparse": ragged.to_sparse()}).batch(4)
+    found = []
+    for batch in strategy.experimental_distribute_dataset(dataset):
+        local = strategy.experimental_local_results(batch["ragged"])
+        sums = [strategy.run(tf.reduce_sum, args=(values,)) for values in (batch["ragged"], batch["sparse"].values)]
+        totals = [float(strategy.reduce("SUM", each, axis=None)) for each in sums]
+        found.append(([part.to_list() for part in local], totals))
+    return found
+
+
+def test_ragged_rows_are_shared() -> None:
+    """Each worker's part has other sizes, of which the workers tell each other."""
+    first, second = (result.value for result in run_workers(ragged_rows, 2))
+    assert first == [([[[], [1.0]]], [14.0, 14.0]), ([[[], [5.0]]], [17.0, 17.0])]
+    assert second == [([[[2.0, 2.0], [3.0, 3.0, 3.0]]], [14.0, 14.0]), ([[[6.0, 6.0]]], [17.0, 17.0])]

@@ -73,6 +73,7 @@ def test_replicas_of_two_workers() -> None:
 
 def plain_and_captured() -> dict[str, Any]:
     import stratagem
+    import stratagem.tf as tf
 
     strategy = stratagem.MultiWorkerMirroredStrategy()
     own = strategy.cluster_resolver.task_id + 1
@@ -81,6 +82,16 @@ def plain_and_captured() -> dict[str, Any]:
     @stratagem.function
     def total() -> Any:
         return strategy.reduce("SUM", value, axis=None), strategy.gather(strategy.run(lambda v: v[None], (value,)), 0)
+
+    @stratagem.function
+    def made_inside() -> Any:
+        own = strategy.experimental_distribute_values_from_function(
+            lambda c: np.float32(c.replica_id_in_sync_group + 2)
+        )
+        return strategy.reduce("SUM", strategy.run(lambda x: x * x, args=(own,)), axis=None)
+
+    def slices_of() -> Any:
+        return tf.IndexedSlices(values=tf.constant([own, 1.0]), indices=tf.constant([0, 0]), dense_shape=[2])
 
     summed, gathered = total()
     (component,) = stratagem.function(lambda: strategy.experimental_local_results(strategy.run(lambda: value + 1.0)))()
@@ -91,6 +102,8 @@ def plain_and_captured() -> dict[str, Any]:
         refused = str(error)
     return {
         "captured": [float(summed), gathered.tolist()],
+        "made inside": float(made_inside()),
+        "slices": np.asarray(tf.convert_to_tensor(strategy.run(slices_of))).tolist(),
         "one of its own": [
             value.numpy().tolist(),
             float(value),
@@ -112,6 +125,8 @@ def test_values_where_each_worker_has_one_replica() -> None:
     """In TensorFlow these are plain tensors, of which each worker has its own."""
     for number, result in enumerate(run_workers(plain_and_captured, 2), 1):
         assert result.value["captured"] == [3.0, [1.0, 2.0]]
+        assert result.value["made inside"] == 2.0**2 + 3.0**2
+        assert result.value["slices"] == [number + 1, 0]
         assert result.value["one of its own"] == [number, number, number, f"{number}.0", number]
         assert result.value["of each worker"] == [3.0, 1.5, [1, 2, 2]]
         assert result.value["of a function"] == number + 1

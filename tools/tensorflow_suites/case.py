@@ -43,6 +43,7 @@ from tools.tensorflow_suites.verdicts import (
 )
 
 from stratagem import keras
+from stratagem.errors import UsageError
 
 SECONDS: Final = 120
 """Longest time of a case."""
@@ -142,6 +143,8 @@ def _need(error: BaseException | None) -> str:
             return f"{ATTRIBUTES[error.name]}: {error.name}"
         if isinstance(error, AttributeError) and error.name == "graph" and callable(error.obj):
             return f"{GRAPHS}: the graph of a function"
+        if isinstance(error, UsageError) and "was called outside a model_fn" in str(error):
+            return f"{GRAPHS}: {str(error).partition(' ')[0]} of tf.compat.v1"
         if asks_for_an_accelerator(error):
             return HARDWARE
         removed = _removed(error)
@@ -154,14 +157,21 @@ def _need(error: BaseException | None) -> str:
 def _removed(error: BaseException) -> str:
     """Return the method or argument of Keras 2 that an error of Keras 3 says it has no more."""
     if isinstance(error, NotImplementedError):
-        if "`add_metric()` method is deprecated" in str(error):
-            return "add_metric"
-        frame = traceback.extract_tb(error.__traceback__)[-1]
-        return "add_loss of a functional model" if frame.name == "add_loss" and "keras" in frame.filename else ""
+        return "add_metric" if "`add_metric()` method is deprecated" in str(error) else ""
     if isinstance(error, AttributeError) and isinstance(error.obj, keras.Layer):
-        return error.name if error.name in ("get_input_at", "get_output_at") else ""
+        return error.name if error.name in ("get_input_at", "get_output_at", "train_tf_function") else ""
+    if "To call stateless_call, " in str(error) and "__call__" in _own_names_of_models(error):
+        return "a model that overrides __call__"
     refused = "Argument(s) not recognized: {'gradient_transformers'"
     return "gradient_transformers" if isinstance(error, ValueError) and str(error).startswith(refused) else ""
+
+
+def _own_names_of_models(error: BaseException) -> set[str]:
+    """Return what the classes of a program's own define of the models that an error went through."""
+    found = (value for frame, _ in traceback.walk_tb(error.__traceback__) for value in frame.f_locals.values())
+    models = (value for value in found if isinstance(value, keras.Model))
+    kinds = (kind for model in models for kind in type(model).__mro__ if not kind.__module__.startswith("keras."))
+    return {name for kind in kinds for name in vars(kind)}
 
 
 def cases_of(module: types.ModuleType) -> Iterator[unittest.TestCase]:
@@ -238,6 +248,9 @@ def main(file: str, results: str, *suites: str) -> None:
     # A suite, not its cases: it makes what a class's cases share.
     left = [case for case in cases_of(module) if case.id() not in journal.known]
     unittest.TestSuite(case for case in left if workers() == 1 or MARK in case.id()).run(journal)
+    if workers() == 1:  # At their end strategies would wait for the servers that tests have killed.
+        sys.stdout.flush()
+        os._exit(0)
 
 
 if __name__ == "__main__":

@@ -49,7 +49,8 @@ _ABSENT: Final = {
     "keras.experimental.LinearModel": REMOVED,
     "keras.experimental.WideDeepModel": REMOVED,
     "distribute.cluster_resolver.GCEClusterResolver": SERVICES,
-    "distribute.experimental.rpc": PROTOCOLS,
+    "train.ClusterDef": PROTOCOLS,
+    "train.ServerDef": PROTOCOLS,
     "test.create_local_cluster": PROTOCOLS,
 }
 """Public names of TensorFlow that Stratagem leaves out by design, and what they need."""
@@ -158,7 +159,7 @@ def _reason_for_absence(name: str, *, is_of_version_1: bool) -> str:
     """Return why a public name of TensorFlow is left out by design, or nothing."""
     if is_of_version_1 or name == "Graph":
         return GRAPHS
-    if name.startswith((_SERVICE, "experimental.dtensor.")):
+    if name.startswith((_SERVICE, "experimental.dtensor.", "distribute.experimental.rpc.")):
         return PROTOCOLS
     return _ABSENT.get(name, "")
 
@@ -289,3 +290,9 @@ def install(folders: Sequence[Path]) -> None:
     if importlib.import_module("keras.src.utils.module_utils").tensorflow.available:
         raise RuntimeError("TensorFlow is installed here, and Keras would use it. Run the suites where it is not.")
     sys.meta_path.insert(0, Names(folders))
+    sys.modules["dill"] = importlib.import_module("tools.tensorflow_suites.shims.pickles")
+
+
+def folders() -> list[Path]:
+    """Return the suites that `install` was given."""
+    return [folder for finder in sys.meta_path if isinstance(finder, Names) for folder in finder.folders]

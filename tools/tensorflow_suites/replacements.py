@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from absl import logging
+from tools.tensorflow_suites.shims.listening import check_alive
 from tools.tensorflow_suites.verdicts import GRAPHS, PRIVATE, NotApplicable
 
 import stratagem.tf as tf
@@ -129,9 +130,12 @@ replacements: Final[Mapping[str, Any]] = {
     "tf_keras.saving.legacy.save.load_model": tf.keras.models.load_model,
     "tf_keras.saving.legacy.save.save_model": tf.keras.models.save_model,
     "tf_keras.distribute.distributed_training_utils.global_batch_size_supported": _true,
+    "tensorflow.python.framework.sparse_tensor.is_sparse": tf.keras.backend.is_sparse,
     "tf_keras.backend.is_tpu_strategy": _is_tpu_strategy,
     "tf_keras.optimizers.adam_legacy": tf.keras.optimizers.legacy,
     "tensorflow.python.eager.context.num_gpus": _num_gpus,
+    "tensorflow.python.eager.context.check_alive": check_alive,
+    "tensorflow.python.eager.context.async_wait": _nothing,
     **{f"{_LOGGING}.{name}": getattr(logging, name) for name in ("info", "warning", "debug")},
     "tensorflow.python.distribute.sharded_variable.ShardedVariable": _ShardedVariable,
     "tensorflow.python.distribute.cluster_resolver.sagemaker_cluster_resolver.SageMakerClusterResolver": (

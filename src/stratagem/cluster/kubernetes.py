@@ -96,7 +96,7 @@ class KubernetesClusterResolver(ClusterResolver):
         for pod in pods:
             if pod.status.phase != "Running" or not pod.status.pod_ip:
                 raise StartupError(
-                    f"Pod {pod.metadata.name} of job {job!r} is {pod.status.phase}.",
+                    f'Pod "{pod.metadata.name}" is not running; phase: "{pod.status.phase}". It is of job {job!r}.',
                     "It has no address that the others could use.",
                     "Start the program when all pods run, for instance with one gang-scheduled Job.",
                 )

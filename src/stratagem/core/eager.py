@@ -106,9 +106,33 @@ class EagerText(np.bytes_):
 class EagerArray(np.ndarray):
     """A NumPy array with `.numpy()`, for programs written for eager tensors.
 
-    Results of arithmetic are plain NumPy. Training code never meets this class. Elements of an array of text are
-    `EagerText`, and comparisons and sums take a str for its bytes.
+    Results of arithmetic are plain NumPy, and lie in the memory of the host. Training code never meets this class.
+    Elements of an array of text are `EagerText`, and comparisons and sums take a str for its bytes.
     """
+
+    _copy_of: str | None = None
+
+    @classmethod
+    def of_device(cls, array: np.ndarray, device: str) -> EagerArray:
+        """Return an array that says that it lies on a device, of which it is a copy.
+
+        Args:
+            array: What was copied.
+            device: The device's name.
+        """
+        made = np.asarray(array).view(cls)
+        made._copy_of = device
+        return made
+
+    @property
+    def device(self) -> Any:
+        """The device that it lies on (`tf.Tensor.device`): the memory of the host, or where a replica computed it."""
+        return self._copy_of or "/job:localhost/replica:0/task:0/device:CPU:0"
+
+    @property
+    def backing_device(self) -> str:
+        """The same (`tf.Tensor.backing_device`)."""
+        return self.device
 
     def numpy(self) -> Any:
         """Return the plain array, or the NumPy scalar when there is no axis (`tf.Tensor.numpy`)."""

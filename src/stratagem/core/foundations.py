@@ -155,6 +155,11 @@ FOUNDATIONS: Final = (
         ("jax._src.hardware_utils:num_available_tpu_chips_and_device_id",),
     ),
     Foundation(
+        "stratagem.tf.keras.layers.compat",
+        "add_loss of a functional model of tf.keras",
+        ("keras.src.models.functional:Functional",),
+    ),
+    Foundation(
         "stratagem.tf.keras.compat",
         "what tf.keras adds to Keras's classes",
         (
@@ -199,7 +204,7 @@ ATTRIBUTES: Final[Mapping[str, tuple[str, ...]]] = {
         *("_aggregation", "_autocast", "_constraint", "_convert_to_tensor", "_deferred_initialize", "_dtype"),
         *("_initializer", "_name", "_ndim", "_path", "_regularizer", "_shape", "_trainable", "_value"),
     ),
-    "keras:Layer": ("_loss_ids", "_losses"),
+    "keras:Layer": ("_loss_ids", "_losses", "_losses_override", "_tracker"),
     "keras:Model": (
         *("_compile_config", "_compile_loss", "_compile_metrics", "_dtype_policy", "_flatten_layers"),
         *("_initial_epoch", "_jax_state", "_jax_state_synced", "_layers", "_loss_tracker", "_metrics"),
@@ -208,14 +213,18 @@ ATTRIBUTES: Final[Mapping[str, tuple[str, ...]]] = {
     "keras:optimizers.Optimizer": (
         *("_accumulated_gradients", "_clip_gradients", "_exclude_from_weight_decay"),
         *("_exclude_from_weight_decay_pattern", "_get_variable_index", "_iterations", "_learning_rate"),
-        *("_trainable_variables", "_variables"),
+        *("_trainable_variables", "_trainable_variables_indices", "_variables"),
     ),
-    "keras.src.ops.function:Function": ("_operations",),
+    "keras.src.ops.function:Function": (
+        *("_inputs_struct", "_nodes", "_nodes_by_depth", "_operations", "_operations_by_depth", "_outputs"),
+        "_outputs_struct",
+    ),
     "keras:StatelessScope": ("original_scope", "state_mapping"),
     "keras.src.trainers.epoch_iterator:EpochIterator": ("_steps_seen",),
     "keras.src.trainers.data_adapters.array_data_adapter:ArrayDataAdapter": ("_inputs",),
     "keras:callbacks.ProgbarLogger": ("_maybe_init_progbar",),
     "jax._src.core:Tracer": ("_trace",),
+    "jax._src.interpreters.partial_eval:DynamicJaxprTracer": ("parent", "val"),
 }
 """Attributes of Keras's and JAX's objects: methods, or what some method of the class sets."""
 

@@ -159,8 +159,8 @@ _TABLE: Final[Mapping[tuple[str, Extent], Mapping[str, Sequence[str]]]] = {
         "Constant([1.0, 2.0]): the numbers fill the weights in order": ("keras:initializers.Constant __call__",),
         "arguments, file names and attributes that models had in Keras 2": (
             f"{_BASE_TRAINER} compile",
-            "keras:Model __bases__ < compiled_loss compiled_metrics compute_loss compute_metrics distribute_strategy "
-            "evaluate evaluate_generator fit fit_generator predict predict_generator",
+            "keras:Model __bases__ < __call__ __new__ compiled_loss compiled_metrics compute_loss compute_metrics "
+            "distribute_strategy evaluate evaluate_generator fit fit_generator losses predict predict_generator",
             "keras:Model build save save_weights load_weights",
         ),
     },
@@ -175,10 +175,10 @@ _TABLE: Final[Mapping[tuple[str, Extent], Mapping[str, Sequence[str]]]] = {
     ("stratagem.tf.eager.compat", Extent.PROCESS): {
         "methods of tf.Tensor and tf.Variable: tensor.numpy(), get_shape(), set_shape(), variable.read_value()": (
             *(f"{_ARRAY} __getattr__", f"{_TRACER} __getattr__", "keras:KerasTensor __getattr__"),
-            "keras:Variable __bases__ < __iter__ __pow__ __rpow__ device dtype experimental_ref gather_nd get_shape "
-            "initialized_value initializer is_initialized numpy read_value ref scatter_add scatter_div scatter_max "
-            "scatter_min scatter_mul scatter_nd_add scatter_nd_sub scatter_nd_update scatter_sub scatter_update "
-            "set_shape sparse_read",
+            "keras:Variable __bases__ < __array_priority__ __bool__ __iter__ __pow__ __rpow__ device dtype "
+            "experimental_ref gather_nd get_shape initialized_value initializer is_initialized numpy read_value ref "
+            "scatter_add scatter_div scatter_max scatter_min scatter_mul scatter_nd_add scatter_nd_sub "
+            "scatter_nd_update scatter_sub scatter_update set_shape sparse_read",
         ),
         "x[5] of five elements is refused, where JAX takes the last one": ("jax._src.numpy.indexing: rewriting_take",),
     },
@@ -291,7 +291,10 @@ class _Replacement:
             self._owner.__new__ = _PLAIN_NEW
 
     def _makes_objects(self) -> bool:
-        return isinstance(self._given, type) and "__new__" in vars(self._given)
+        """Whether a `__new__` comes by the base, and the class has none of its own."""
+        if not isinstance(self._given, type) or "__new__" not in vars(self._given):
+            return False
+        return vars(self._owner).get("__new__") in (None, _PLAIN_NEW)
 
     def _found(self) -> Any:
         if isinstance(self._given, Entry):

@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from stratagem.core.advancing import AdvancedByPython, becomes_constant
 from stratagem.core.errors import InputError
 from stratagem.data.blocks import Block, join
 from stratagem.data.nodes import Node, Seeded, Stream, rewrite, walk
@@ -61,7 +62,7 @@ def with_random_seeds(node: Node, seeds: list[int]) -> Node:
 Item = TypeVar("Item")
 
 
-class DatasetIterator(Generic[Item]):
+class DatasetIterator(AdvancedByPython, Generic[Item]):
     """Iterates over one pass of a dataset. Made by `iter(dataset)`, `as_numpy_iterator` and `batches`.
 
     Which elements come, and in which order, depends on the dataset, its seeds and the iteration only. `get_state`
@@ -73,12 +74,21 @@ class DatasetIterator(Generic[Item]):
         node: The last step of the pipeline.
         read: Given a stream, and the number of its next element in the pass, returns the items.
         iteration: Which pass it is.
+        is_constant: Whether it is made in a function that is being compiled, and its elements are constants of that.
     """
 
-    def __init__(self, node: Node, read: Callable[[Stream, int], Iterator[Item]], iteration: int) -> None:
+    def __init__(
+        self,
+        node: Node,
+        read: Callable[[Stream, int], Iterator[Item]],
+        iteration: int,
+        *,
+        is_constant: bool = False,
+    ) -> None:
         self._node = node
         self._read = read
         self._iteration = iteration
+        self._is_constant = is_constant
         self._consumed = 0
         self._items: Iterator[Item] | None = None
         self._closed = False
@@ -87,6 +97,8 @@ class DatasetIterator(Generic[Item]):
         return self
 
     def __next__(self) -> Item:
+        if not self._is_constant:
+            becomes_constant(False)
         if self._closed:
             raise StopIteration
         if self._items is None:

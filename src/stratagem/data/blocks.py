@@ -21,6 +21,8 @@ from stratagem.data.structure import (
     Tree,
     by_part,
     common_length,
+    flatten,
+    is_composite,
     joined,
     map_leaves,
     objects,
@@ -398,6 +400,8 @@ class JoinedBlock(Block):
         starts = np.cumsum([0, *(len(piece) for piece in self._parts[:-1])])
         index = starts[self._part] + self._place
         columns = [piece.gather() for piece in self._parts]
+        if any(map(is_composite, flatten(columns[0])[0])):
+            return super().gather()
         try:
             return map_leaves(lambda *leaves: np.concatenate(leaves)[index], *columns)
         except ValueError:

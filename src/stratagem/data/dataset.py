@@ -13,6 +13,7 @@ from typing import Any, Self, cast
 
 import numpy as np
 
+from stratagem.core.advancing import becomes_constant
 from stratagem.core.cores import available_cores
 from stratagem.core.errors import InputError, explain
 from stratagem.data import batches as _batches
@@ -885,8 +886,9 @@ class Dataset(Storing, Composite):
     ) -> _batches.DatasetIterator[Any]:
         if iteration is not None:
             self._iterations = check.integer("iteration", iteration, 0, "Write the number of the pass, from 0.")
+        constant = becomes_constant(all(step.repeats_itself for step in walk(self._node)))
         self._iterations += 1
-        return _batches.DatasetIterator(self._node, read, self._iterations - 1)
+        return _batches.DatasetIterator(self._node, read, self._iterations - 1, is_constant=constant)
 
     def next_pass(self) -> _batches.State:
         """Return the state of `batches()` as it would be now, without beginning that pass.

@@ -235,6 +235,9 @@ class Node(ABC):
     reads_single_rows = False
     """Whether it reads the rows that a worker needs and no others, beside other reads."""
 
+    repeats_itself = True
+    """Whether the step, apart from its inputs, gives each pass the same elements in the same order."""
+
     row_function: object = None
     """The function of the user that makes each row; its `str` says its name. None for other steps."""
 
@@ -278,6 +281,8 @@ class Seeded(Node):
         inputs: The steps that it reads from.
         seed: Any integer; None draws one now from Python's `random`, which `keras.utils.set_random_seed` seeds.
     """
+
+    repeats_itself = False
 
     def __init__(self, inputs: Sequence[Node], seed: int | None) -> None:
         super().__init__(inputs)

@@ -17,7 +17,7 @@ from stratagem.core.errors import InputError
 from stratagem.data import check
 from stratagem.data.buckets import Buckets
 from stratagem.data.nodes import Node
-from stratagem.data.ragged import RaggedBatched
+from stratagem.data.ragged_batch import RaggedBatched
 from stratagem.data.stateful import Counted, IgnoreErrors, Resample, Scan, TakeWhile, Unique, shares
 from stratagem.data.structure import Tree, eager
 from stratagem.data.transforms import Batched, Unbatch, in_element_function

@@ -22,7 +22,7 @@ from stratagem.data.nodes import Node, walk
 from stratagem.data.options import AutoShardPolicy
 from stratagem.data.sharding.digests import row_digests
 from stratagem.data.sources import Indexed
-from stratagem.data.structure import flatten
+from stratagem.data.structure import flatten, is_composite
 from stratagem.data.transforms import name_of
 
 _NOT_PLANNED: Final = frozenset(
@@ -55,7 +55,8 @@ def _facts(step: Node) -> Iterator[str]:
         yield f"{len(step.source)} elements"
         if step.source.in_memory and len(step.source):
             columns, _ = flatten(step.source.take(np.array([0, len(step.source) - 1])))
-            yield f"of {_hash(f'{digest:016x}' for digest in row_digests(list(map(np.asarray, columns))))}"
+            arrays = [column.dense() if is_composite(column) else np.asarray(column) for column in columns]
+            yield f"of {_hash(f'{digest:016x}' for digest in row_digests(arrays))}"
     yield from _settings(step)
 
 

@@ -1,228 +1,364 @@
-"""Rows of different lengths in one batch (`tf.RaggedTensor`), as far as programs need them that then make it dense."""
+"""Rows of different lengths in one value (`tf.RaggedTensor`): values one after another, and where each row ends.
+
+Its parts are arrays of NumPy in datasets and at the top of a program, and arrays of JAX in what is compiled.
+
+Source of the semantics: https://www.tensorflow.org/guide/ragged_tensor
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Self
 
 import numpy as np
 
 from stratagem.core.eager import EagerArray
 from stratagem.core.errors import InputError
-from stratagem.data.blocks import BatchBlock, Block, HeldBlock
-from stratagem.data.nodes import DerivedStream, Key, Node, Stream, walk
-from stratagem.data.specs import TensorSpec
-from stratagem.data.structure import Composite, Tree, flatten, map_leaves, stack
-from stratagem.data.transforms import Map
+from stratagem.data.ragged_making import MadeOfRows, eager, known, library, places_of_rows
+from stratagem.data.sparse import SparseTensor, reorder
+from stratagem.data.specs import RaggedTensorSpec
+from stratagem.data.structure import Composite, objects
 
 
-class Ragged(Composite):
-    """Rows that differ in their first size.
+def joined(parts: Sequence[Any]) -> Any:
+    """Return arrays, or ragged tensors, one after another."""
+    first = parts[0]
+    return first.joined(parts) if isinstance(first, RaggedTensor) else library(first).concatenate(parts)
+
+
+def _value_by_value(compute: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """Return an operator of ragged tensors that works on their values as one of two arrays does."""
+
+    def compute_values(self: RaggedTensor, other: Any) -> RaggedTensor:
+        return self._with(other, compute)
+
+    return compute_values
+
+
+def _both_ways(compute: Callable[[Any, Any], Any]) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Return such an operator, and the one with its sides exchanged."""
+    return _value_by_value(compute), _value_by_value(lambda own, its: compute(its, own))
+
+
+class RaggedTensor(MadeOfRows):
+    """Rows that differ in length (`tf.RaggedTensor`).
+
+    Make one with `tf.ragged.constant`, with the methods whose names begin with `from_`, or with `Dataset.ragged_batch`.
 
     Args:
-        rows: At least one array; all have the same dtype, and the same sizes but for the first.
-
-    Raises:
-        InputError: They differ otherwise.
+        values: The values of all rows, one row after another: an array, or a ragged tensor.
+        row_splits: Where each row begins among `values`, and where the last ends. Neither is checked.
 
     Example:
-        >>> rows = Ragged([np.array([1, 2]), np.array([3])])
-        >>> rows.to_tensor().tolist(), rows.row_lengths().tolist(), rows.to_list()
-        ([[1, 2], [3, 0]], [2, 1], [[1, 2], [3]])
+        >>> rows = RaggedTensor.from_row_splits([1, 2, 3], [0, 2, 3])
+        >>> rows, rows.to_tensor().tolist(), rows.row_lengths().tolist(), rows.shape
+        (<tf.RaggedTensor [[1, 2], [3]]>, [[1, 2], [3, 0]], [2, 1], (2, None))
     """
 
-    def __init__(self, rows: Sequence[np.ndarray]) -> None:
-        if len({row.shape[1:] for row in rows}) > 1:
+    @classmethod
+    def joined(cls, parts: Sequence[RaggedTensor]) -> RaggedTensor:
+        """Return the rows of ragged tensors one after another."""
+        lengths = library(parts[0].row_splits).concatenate([part.row_lengths() for part in parts])
+        return RaggedTensor.from_row_lengths(joined([part.values for part in parts]), lengths, validate=False)
+
+    @classmethod
+    def stacked(cls, elements: Sequence[Any]) -> RaggedTensor:
+        values = [element.values if isinstance(element, SingleRow) else element for element in elements]
+        lengths = np.array([len(value) for value in values], np.int64)
+        if len({value.shape[1:] for value in values if not isinstance(value, RaggedTensor)}) > 1:
             raise InputError(
-                f"Rows of shapes {' and '.join(sorted({str(row.shape) for row in rows}))} were to make a ragged batch.",
+                f"Rows of shapes {' and '.join(sorted({str(value.shape) for value in values}))} were to make a ragged "
+                "batch.",
                 "Here rows may differ in their first size only: pad the others with map, or write padded_batch.",
             )
-        self._rows = list(rows)
+        return cls.from_row_lengths(joined(values), lengths, validate=False)
+
+    @property
+    def flat_values(self) -> Any:
+        """The values of the innermost rows, an array."""
+        return self.values.flat_values if isinstance(self.values, RaggedTensor) else self.values
+
+    @property
+    def nested_row_splits(self) -> tuple[Any, ...]:
+        """The `row_splits` of all axes that may differ, the outermost first."""
+        inner = self.values.nested_row_splits if isinstance(self.values, RaggedTensor) else ()
+        return (self.row_splits, *inner)
+
+    def nested_row_lengths(self, name: str | None = None) -> tuple[Any, ...]:
+        """Return the `row_lengths` of all axes that may differ, the outermost first."""
+        return tuple(splits[1:] - splits[:-1] for splits in self.nested_row_splits)
+
+    @property
+    def ragged_rank(self) -> int:
+        """How many axes, behind the first, may differ."""
+        return len(self.nested_row_splits)
 
     @property
     def shape(self) -> tuple[int | None, ...]:
-        """Its shape, with None for the size that differs."""
-        return (len(self._rows), None, *self._rows[0].shape[1:])
+        """Its shape, with None for sizes that differ."""
+        return (self.row_splits.shape[0] - 1, None, *self.values.shape[1:])
 
     @property
     def dtype(self) -> np.dtype:
         """The dtype of the values."""
-        return self._rows[0].dtype
+        return self.flat_values.dtype
 
-    @property
-    def values(self) -> EagerArray:
-        """The values of all rows, one row after another."""
-        return np.concatenate(self._rows).view(EagerArray)
+    def nrows(self, out_type: Any = None, name: str | None = None) -> Any:
+        """Return the number of rows."""
+        return eager(np.int64(self.row_splits.shape[0] - 1)).astype(_dtype(out_type, self.row_splits.dtype))
 
-    flat_values = values
+    def row_lengths(self, axis: int = 1, name: str | None = None) -> Any:
+        """Return the length of each row; with a higher axis, of the rows in the rows, as a ragged tensor."""
+        if axis > 1:
+            return self.with_values(self.values.row_lengths(axis - 1))
+        return self.row_splits[1:] - self.row_splits[:-1]
 
-    @property
-    def row_splits(self) -> EagerArray:
-        """Where each row begins among `values`, and where the last ends."""
-        return np.cumsum([0, *map(len, self._rows)]).view(EagerArray)
+    def row_starts(self, name: str | None = None) -> Any:
+        """Return where each row begins among `values`."""
+        return self.row_splits[:-1]
 
-    def row_lengths(self) -> EagerArray:
-        """Return the length of each row."""
-        return np.array([len(row) for row in self._rows]).view(EagerArray)
+    def row_limits(self, name: str | None = None) -> Any:
+        """Return where each row ends among `values`."""
+        return self.row_splits[1:]
 
-    def to_tensor(self, default_value: Any = None, name: str | None = None, shape: Any = None) -> EagerArray:
+    def value_rowids(self, name: str | None = None) -> Any:
+        """Return the row of each of `values`."""
+        places = library(self.row_splits).arange(self.values.shape[0])
+        rows = library(self.row_splits).searchsorted(self.row_splits[1:], places, side="right")
+        return rows.astype(self.row_splits.dtype)
+
+    def bounding_shape(self, axis: int | None = None, name: str | None = None, out_type: Any = None) -> Any:
+        """Return the sizes of the smallest dense tensor that holds all.
+
+        Args:
+            axis: The axis whose size is wanted; None for all.
+            name: Accepted as in TensorFlow.
+            out_type: The dtype of the result.
+        """
+        lengths = [known(length, "bounding_shape()") for length in self.nested_row_lengths()]
+        sizes = [self.shape[0], *(max(length, default=0) for length in lengths), *self.flat_values.shape[1:]]
+        kind = _dtype(out_type, self.row_splits.dtype)
+        return np.array(sizes if axis is None else sizes[axis], kind).view(EagerArray)
+
+    def with_values(self, new_values: Any) -> RaggedTensor:
+        """Return a ragged tensor with the same rows of other values."""
+        return RaggedTensor(eager(new_values), self.row_splits)
+
+    def with_flat_values(self, new_values: Any) -> RaggedTensor:
+        """Return a ragged tensor with the same rows of other innermost values."""
+        nested = isinstance(self.values, RaggedTensor)
+        return self.with_values(self.values.with_flat_values(new_values) if nested else new_values)
+
+    def to_tensor(self, default_value: Any = None, name: str | None = None, shape: Any = None) -> Any:
         """Return the rows filled up to one length.
 
         Args:
             default_value: What to fill up with; None for zero, b"" and False.
             name: Accepted as in TensorFlow.
             shape: The shape of the result, None in it for the longest; longer rows are cut off.
+
+        Raises:
+            InputError: The lengths are not known, in a function that is compiled, and `shape` does not say the width.
         """
-        sizes = [*shape] if shape is not None else [None] * (self._rows[0].ndim + 1)
-        known = (len(self._rows), max(map(len, self._rows)), *self._rows[0].shape[1:])
-        full = [most if size in (None, -1) else int(size) for size, most in zip(sizes, known, strict=True)]
-        blank = b"" if self.dtype.hasobject else np.zeros((), self.dtype)
+        sizes = [None if size in (None, -1) else int(size) for size in shape or ()]
+        values = self.values
+        if isinstance(values, RaggedTensor):
+            values = values.to_tensor(default_value, shape=[None, *sizes[2:]] if sizes else None)
+        xp, lengths = library(values), self.row_lengths()
+        if sizes and sizes[1] is not None:
+            width = sizes[1]
+        else:
+            width = int(max(known(lengths, "to_tensor() without shape=[None, width]"), default=0))
+        blank = b"" if values.dtype.hasobject else np.zeros((), values.dtype)
         fill = blank if default_value is None else default_value
-        dense = np.full(full, fill.encode() if isinstance(fill, str) else fill, self.dtype)
-        for place, row in enumerate(self._rows[: full[0]]):
-            kept = row[tuple(slice(size) for size in full[1:])]
-            dense[(place, *(slice(size) for size in kept.shape))] = kept
-        return dense.view(EagerArray)
+        fill = fill.encode() if isinstance(fill, str) else fill
+        rest = values.shape[1:]
+        if values.shape[0]:
+            places = xp.minimum(self.row_splits[:-1, None] + np.arange(width), values.shape[0] - 1)
+            valid = (np.arange(width) < lengths[:, None]).reshape(*places.shape, *(1 for _ in rest))
+            dense = xp.where(valid, values[places], fill).astype(values.dtype)
+        else:
+            dense = xp.full((lengths.shape[0], width, *rest), fill, values.dtype)
+        return eager(_fitted(dense, sizes, fill) if sizes else dense)
+
+    dense = to_tensor
+
+    def to_sparse(self, name: str | None = None) -> SparseTensor:
+        """Return the values as those of a sparse tensor."""
+        values, lengths = self.values, known(self.row_lengths(), "to_sparse()")
+        if not isinstance(values, RaggedTensor) and values.ndim > 1:
+            values = RaggedTensor.from_tensor(values, ragged_rank=values.ndim - 1)
+        rows = np.repeat(np.arange(len(lengths)), lengths)
+        indices = np.stack([rows, np.arange(len(rows)) - np.asarray(self.row_splits)[rows]], axis=1)
+        sizes = [len(lengths), max(lengths, default=0)]
+        if isinstance(values, RaggedTensor):
+            inner = values.to_sparse()
+            indices = np.concatenate([indices[inner.indices[:, 0]], inner.indices[:, 1:]], axis=1)
+            values, sizes = inner.values, [*sizes, *inner.dense_shape[1:]]
+        return SparseTensor(indices, values, sizes)
+
+    @classmethod
+    def from_sparse(cls, st_input: SparseTensor, name: str | None = None, row_splits_dtype: Any = np.int64) -> Self:
+        """Return the values of each row of a sparse tensor of two axes.
+
+        Raises:
+            InputError: A row has gaps, or there are other than two axes.
+        """
+        in_order = reorder(st_input)
+        rows = cls.from_value_rowids(in_order.values, in_order.indices[:, 0], len(st_input))
+        whole = len(st_input.shape) == 2 and np.array_equal(rows.to_sparse().indices, in_order.indices)
+        if not whole:
+            raise InputError(
+                f"RaggedTensor.from_sparse was given a sparse tensor of shape {st_input.shape} that has gaps.",
+                "Where in its row a value was would be lost.",
+                "Give one of two axes whose rows begin at 0 and have no gaps; or write tf.sparse.to_dense.",
+            )
+        return rows
 
     def to_list(self) -> list[Any]:
         """Return the rows as lists."""
-        return [row.tolist() for row in self._rows]
+        return [row.to_list() if isinstance(row, RaggedTensor) else np.asarray(row).tolist() for row in self]
+
+    def numpy(self) -> np.ndarray:
+        """Return the rows as an array of NumPy; of arrays where they differ in length."""
+        rows = [row.numpy() if isinstance(row, RaggedTensor) else np.asarray(row) for row in self]
+        return np.stack(rows) if len({row.shape for row in rows}) == 1 else objects(rows)
+
+    def take(self, index: Any, axis: int = 0) -> RaggedTensor:
+        """Return the rows with these numbers, as `numpy.ndarray.take` does along its first axis."""
+        places, lengths = places_of_rows(np.asarray(self.row_splits), index)
+        values = self.values.take(places) if isinstance(self.values, RaggedTensor) else self.values[places]
+        return RaggedTensor.from_row_lengths(values, lengths, validate=False)
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return self.row_splits.shape[0] - 1
 
     def __getitem__(self, key: Any) -> Any:
-        return Ragged(self._rows[key]) if isinstance(key, slice) else self._rows[key].view(EagerArray)
+        row, *rest = key if isinstance(key, tuple) else (key,)
+        if isinstance(row, slice):
+            rows = self.take(np.arange(len(self))[row])
+            return rows if not rest else _of_each_row(rows, tuple(rest))
+        if np.ndim(row):
+            return self.take(row)
+        splits = known(self.row_splits, "A row of a ragged tensor")
+        place = operator.index(row) + (len(self) if operator.index(row) < 0 else 0)
+        if not 0 <= place < len(self):
+            raise IndexError(f"Row {row} was asked of a ragged tensor that has {len(self)} rows.")
+        found = self.values[splits[place] : splits[place + 1]]
+        return found[tuple(rest)] if rest else found
 
-    def __iter__(self) -> Iterator[EagerArray]:
-        return (row.view(EagerArray) for row in self._rows)
+    def __iter__(self) -> Iterator[Any]:
+        for row in (self[place] for place in range(len(self))):
+            yield row.view(SingleRow) if isinstance(row, np.ndarray) else row
+
+    def check_rows(self, other: RaggedTensor) -> None:
+        """Make sure that another ragged tensor has rows of the same lengths, as far as these are known.
+
+        Raises:
+            InputError: It has not.
+        """
+        for own, its in zip(self.nested_row_splits, other.nested_row_splits, strict=False):
+            are_known = isinstance(own, np.ndarray) and isinstance(its, np.ndarray)
+            if own.shape != its.shape or (are_known and not np.array_equal(own, its)):
+                raise InputError(
+                    f"Ragged tensors of shapes {self.shape} and {other.shape} have rows of other lengths.",
+                    "Their values cannot be paired.",
+                    "Compute with ragged tensors that have the same row_splits.",
+                )
+
+    def _with(self, other: Any, compute: Callable[[Any, Any], Any]) -> RaggedTensor:
+        """Return what a function of two arrays makes of the innermost values, and of those of another such tensor."""
+        if isinstance(other, RaggedTensor):
+            self.check_rows(other)
+            return self.with_flat_values(compute(self.flat_values, other.flat_values))
+        if np.ndim(other):
+            raise self.refused_in_batch()
+        return self.with_flat_values(compute(self.flat_values, other))
+
+    __add__, __radd__ = _both_ways(operator.add)
+    __sub__, __rsub__ = _both_ways(operator.sub)
+    __mul__, __rmul__ = _both_ways(operator.mul)
+    __truediv__, __rtruediv__ = _both_ways(operator.truediv)
+    __floordiv__, __rfloordiv__ = _both_ways(operator.floordiv)
+    __mod__, __rmod__ = _both_ways(operator.mod)
+    __pow__, __rpow__ = _both_ways(operator.pow)
+    __eq__ = _value_by_value(operator.eq)
+    __ne__ = _value_by_value(operator.ne)
+    __lt__ = _value_by_value(operator.lt)
+    __le__ = _value_by_value(operator.le)
+    __gt__ = _value_by_value(operator.gt)
+    __ge__ = _value_by_value(operator.ge)
+    __hash__ = object.__hash__
+
+    def __neg__(self) -> RaggedTensor:
+        return self.with_flat_values(-self.flat_values)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        if len({row.shape for row in self._rows}) > 1:
+        rows = self.numpy()
+        if rows.dtype.hasobject and not self.dtype.hasobject:
             raise self.refused_in_batch()
-        return np.stack(self._rows).astype(dtype or self.dtype)
+        return rows.astype(dtype or self.dtype)
 
     def __repr__(self) -> str:
-        return f"Ragged({self.to_list()})"
+        try:
+            return f"<tf.RaggedTensor {self.to_list()}>"
+        except Exception:  # its parts are not known yet, or there is one for each replica
+            return f"tf.RaggedTensor({self.values!r}, {self.row_splits!r})"
 
     @property
-    def component_spec(self) -> TensorSpec:
+    def component_spec(self) -> RaggedTensorSpec:
         """Its shape and dtype."""
-        return TensorSpec(self.shape, self.dtype)
+        return RaggedTensorSpec(self.shape, self.dtype, self.ragged_rank, self.row_splits.dtype)
 
     def refused_in_batch(self) -> InputError:
         return InputError(
-            f"Rows of lengths {self.row_lengths().tolist()[:9]} were used as one array.",
-            "Neither a batch nor a device has rows of different lengths.",
-            "Write dataset.map(lambda batch: batch.to_tensor()), or padded_batch in place of ragged_batch.",
+            f"Rows of unlike lengths, a ragged tensor of shape {self.shape}, were used as one array.",
+            "A dense tensor, and a batch of fit, has rows of one length.",
+            "Write ragged.to_tensor(), in a dataset dataset.map(lambda batch: batch.to_tensor()); or padded_batch in "
+            "place of ragged_batch.",
         )
 
 
-class RaggedBatched(Node):
-    """Batches whose rows may differ in their first size. Every worker reads all rows.
+class SingleRow(EagerArray, Composite):
+    """Row of a ragged tensor: an array, of which a batch makes a ragged tensor again."""
 
-    Args:
-        batches: The batches, as `Batched` makes them.
-    """
-
-    in_memory = False
-
-    def __init__(self, batches: Node) -> None:
-        super().__init__([batches])
-
-    def stream(self, key: Key) -> Stream:
-        return DerivedStream(self.inputs[0].stream(key), self._joined)
-
-    def _joined(self, batches: Block) -> Block:
-        assert isinstance(batches, BatchBlock)
-        return HeldBlock.of([self._batch(batch.elements()) for batch in batches.parts])
-
-    def _batch(self, rows: Sequence[Tree]) -> Tree:
-        first, structure = flatten(rows[0])
-        flat = [flatten(row) for row in rows]
-        if any(other != structure for _, other in flat):
-            return stack(rows)  # says how they differ
-        columns = zip(*(leaves for leaves, _ in flat), strict=True)
-        specs = flatten(self.inputs[0].inputs[0].spec)[0]
-        return structure.unflatten(
-            [
-                Ragged(column) if np.ndim(leaf) and self._varies(spec) else stack(column)
-                for leaf, spec, column in zip(first, specs, columns, strict=True)
-            ]
-        )
-
-    def _varies(self, spec: TensorSpec) -> bool:
-        # What a function returns is known from the first element only: the next may be longer.
-        made = any(isinstance(step, Map) for step in walk(self))
-        return made or spec.shape is None or None in spec.shape
-
-    def _make_spec(self) -> Tree:
-        return map_leaves(self._spec_of_rows, self.inputs[0].spec)
-
-    def _spec_of_rows(self, spec: TensorSpec) -> TensorSpec:
-        if spec.shape is None or len(spec.shape) < 2 or not self._varies(spec.row()):
-            return spec
-        return TensorSpec((spec.shape[0], None, *spec.shape[2:]), spec.dtype)
-
-
-class VariableLength(EagerArray):
-    """Result of `VarLenFeature`: the values of one example, or a vector with those of each example of a batch.
-
-    It has the parts of a `tf.SparseTensor` besides, in the function that parses: further on it is an array.
-
-    Example:
-        >>> np.array([7, 8]).view(VariableLength).values.tolist()
-        [7, 8]
-    """
+    @classmethod
+    def stacked(cls, elements: Sequence[Any]) -> RaggedTensor:
+        return RaggedTensor.stacked(elements)
 
     @property
     def values(self) -> EagerArray:
-        """The values, those of a batch one example after another."""
-        return np.concatenate(self._rows).view(EagerArray)
+        """The row as a plain array."""
+        return self.view(EagerArray)
 
     @property
-    def indices(self) -> EagerArray:
-        """Places of `values`: in the example, or the example and the place in it."""
-        places = [(example, place) for example, row in enumerate(self._rows) for place in range(len(row))]
-        whole = np.array(places, np.int64).reshape(-1, 2)
-        return (whole if self._is_batch else whole[:, 1:]).view(EagerArray)
-
-    @property
-    def dense_shape(self) -> EagerArray:
-        """The shape that holds all: the longest row gives the last size."""
-        longest = max(map(len, self._rows))
-        return np.array([len(self), longest] if self._is_batch else [longest], np.int64).view(EagerArray)
-
-    @property
-    def _is_batch(self) -> bool:
-        return self.dtype.hasobject and any(isinstance(item, np.ndarray) for item in self.view(np.ndarray))
-
-    @property
-    def _rows(self) -> list[np.ndarray]:
-        plain = self.view(np.ndarray)
-        return list(plain) if self._is_batch else [plain]
+    def component_spec(self) -> RaggedTensorSpec:
+        """Its shape and dtype."""
+        return RaggedTensorSpec((None, *self.shape[1:]), self.dtype, 0)
 
 
-def to_dense(sp_input: Any, default_value: Any = None, validate_indices: bool = True, name: str | None = None) -> Any:
-    """Return what `VarLenFeature` reads as one array (`tf.sparse.to_dense`).
+def _dtype(asked: Any, otherwise: np.dtype) -> np.dtype:
+    return otherwise if asked is None else np.dtype(getattr(asked, "as_numpy_dtype", asked))
 
-    There the values of one example are an array already, and those of a batch a vector of arrays.
 
-    Args:
-        sp_input: What `parse_single_example` or `parse_example` returned for a `VarLenFeature`.
-        default_value: What shorter rows are filled up with; None for zero and b"".
-        validate_indices: Accepted as in TensorFlow.
-        name: Accepted as in TensorFlow.
+def _of_each_row(rows: RaggedTensor, key: tuple[Any, ...]) -> RaggedTensor:
+    if not isinstance(key[0], slice):
+        raise InputError(
+            f"The element {key[0]!r} of each row of a ragged tensor was asked for.",
+            "Some rows may be too short; TensorFlow refuses it too.",
+            "Write a slice, ragged[:, :1], or ragged.to_tensor()[:, 0].",
+        )
+    parts = [row[key] for row in rows]
+    if not parts:
+        return rows
+    return RaggedTensor.stacked(parts)
 
-    Example:
-        >>> rows = np.empty(2, object)
-        >>> rows[:] = [np.array([1, 2]), np.array([3])]
-        >>> to_dense(rows, default_value=-1).tolist()
-        [[1, 2], [3, -1]]
-    """
-    if isinstance(sp_input, Ragged):
-        return sp_input.to_tensor(default_value)
-    array = np.asarray(sp_input)
-    if array.dtype.hasobject and array.ndim == 1 and len(array) and isinstance(array[0], np.ndarray):
-        return Ragged(array.tolist()).to_tensor(default_value)
-    return array.view(EagerArray)
+
+def _fitted(dense: Any, sizes: Sequence[int | None], fill: Any) -> Any:
+    """Return an array cut off or filled up to a shape, where it says a size."""
+    cut = dense[tuple(slice(size) for size in sizes)]
+    missing = [(0, 0 if size is None else size - have) for size, have in zip(sizes, cut.shape, strict=True)]
+    if not any(after for _, after in missing):
+        return cut
+    return library(cut).pad(cut, missing, constant_values=fill)

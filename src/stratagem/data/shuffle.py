@@ -55,6 +55,7 @@ class Shuffle(Seeded):
         super().__init__([inner], seed)
         self._buffer_size = buffer_size
         self._reshuffle = reshuffle
+        self.repeats_itself = not reshuffle
 
     def stream(self, key: Key) -> Stream:
         inner = self._whole_input(key)

@@ -6,6 +6,7 @@ Objects read by position are Hugging Face datasets, map-style datasets of torch 
 from __future__ import annotations
 
 import functools
+import operator
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -32,6 +33,7 @@ from stratagem.data.structure import (
     component_names,
     encoded,
     flatten,
+    is_composite,
     is_sparse,
     map_leaves,
     objects,
@@ -70,7 +72,7 @@ class ArraySource:
 
     def __init__(self, columns: Tree, *, lends: bool = False) -> None:
         leaves, self._structure = flatten(as_arrays(columns))
-        self._leaves = [_SparseRows(leaf) if is_sparse(leaf) else np.asarray(leaf) for leaf in leaves]
+        self._leaves = [_rows_of(leaf) for leaf in leaves]
         self._length = common_length(
             self._structure.unflatten(self._leaves),
             "The arrays differ in their first dimension, or have none",
@@ -92,7 +94,13 @@ class ArraySource:
     @property
     def spec(self) -> Tree:
         """Spec of one row."""
-        return map_leaves(TensorSpec.row, spec_of(self._structure.unflatten(self._leaves)))
+        return map_leaves(operator.methodcaller("row"), spec_of(self._structure.unflatten(self._leaves)))
+
+
+def _rows_of(leaf: Any) -> Any:
+    if is_composite(leaf):
+        return leaf
+    return _SparseRows(leaf) if is_sparse(leaf) else np.asarray(leaf)
 
 
 def _view(rows: np.ndarray, first: int, count: int) -> np.ndarray:
@@ -261,6 +269,8 @@ class Generated(InOrder):
         signature: Tree of `TensorSpec`, or None to take the first element's.
     """
 
+    repeats_itself = False
+
     def __init__(self, function: Callable[..., Iterable[Any]], args: tuple[Any, ...], signature: Tree | None) -> None:
         super().__init__()
         self._function = function
@@ -286,7 +296,11 @@ class Generated(InOrder):
 
 def _own(element: Any) -> Tree:
     # Copies, as tf.data makes: generators like to fill one buffer again and again.
-    return map_leaves(lambda leaf: leaf if isinstance(leaf, bytes) else np.array(leaf)[()], as_arrays(element))
+    return map_leaves(_copied, as_arrays(element))
+
+
+def _copied(leaf: Any) -> Any:
+    return leaf if isinstance(leaf, bytes) or is_composite(leaf) else np.array(leaf)[()]
 
 
 class _Check:
@@ -310,6 +324,8 @@ class _Check:
 
     def _convert(self, k: int, value: Any) -> np.ndarray:
         spec = self._specs[k]
+        if is_composite(value):
+            return value
         try:
             array = np.array(encoded(value) if spec.dtype.hasobject else value, spec.dtype)
         except (TypeError, ValueError) as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -59,11 +59,11 @@ class TensorSpec:
 
     def batched(self, size: int | None) -> TensorSpec:
         """Return the spec of `size` such components joined along a new leading axis."""
-        return TensorSpec(None if self.shape is None else (size, *self.shape), self.dtype, self.name)
+        return replace(self, shape=None if self.shape is None else (size, *self.shape))
 
     def row(self) -> TensorSpec:
         """Return the spec without its leading axis."""
-        return TensorSpec(None if self.shape is None else self.shape[1:], self.dtype, self.name)
+        return replace(self, shape=None if self.shape is None else self.shape[1:])
 
     def merged(self, other: TensorSpec) -> TensorSpec:
         """Return the spec that admits what either admits; the dtype and the name are this one's.
@@ -73,9 +73,9 @@ class TensorSpec:
             (None, 3)
         """
         if self.shape is None or other.shape is None or len(self.shape) != len(other.shape):
-            return TensorSpec(None, self.dtype, self.name)
+            return replace(self, shape=None)
         sizes = zip(self.shape, other.shape, strict=True)
-        return TensorSpec(tuple(a if a == b else None for a, b in sizes), self.dtype, self.name)
+        return replace(self, shape=tuple(a if a == b else None for a, b in sizes))
 
     def admits(self, shape: tuple[int, ...]) -> bool:
         """Whether an array of this shape fits."""
@@ -84,6 +84,57 @@ class TensorSpec:
         return len(shape) == len(self.shape) and all(
             want is None or want == have for want, have in zip(self.shape, shape, strict=True)
         )
+
+
+@dataclass(frozen=True, init=False)
+class RaggedTensorSpec(TensorSpec):
+    """Shape and dtype of a ragged tensor (`tf.RaggedTensorSpec`).
+
+    Args:
+        shape: As of a `TensorSpec`; None for sizes that differ.
+        dtype: The dtype of the values.
+        ragged_rank: How many axes, behind the first, may differ; None for all but the first. 0 is one row.
+        row_splits_dtype: The dtype of `row_splits`.
+        name: A name for people.
+
+    Example:
+        >>> RaggedTensorSpec((None, None), "int32").row().ragged_rank
+        0
+    """
+
+    ragged_rank: int = 1
+    row_splits_dtype: Any = np.int64
+
+    def __init__(
+        self,
+        shape: Shape | None = None,
+        dtype: Any = np.float32,
+        ragged_rank: int | None = None,
+        row_splits_dtype: Any = np.int64,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(shape, dtype, name)
+        rank = ragged_rank if ragged_rank is not None else 1 if shape is None else len(shape) - 1
+        kind = np.dtype(getattr(row_splits_dtype, "as_numpy_dtype", row_splits_dtype))
+        object.__setattr__(self, "ragged_rank", rank)
+        object.__setattr__(self, "row_splits_dtype", kind)
+
+    def batched(self, size: int | None) -> TensorSpec:
+        return replace(super().batched(size), ragged_rank=self.ragged_rank + 1)
+
+    def row(self) -> TensorSpec:
+        row = super().row()
+        return replace(row, ragged_rank=self.ragged_rank - 1) if self.ragged_rank else TensorSpec(row.shape, row.dtype)
+
+
+@dataclass(frozen=True)
+class SparseTensorSpec(TensorSpec):
+    """Shape and dtype of a sparse tensor (`tf.SparseTensorSpec`).
+
+    Example:
+        >>> SparseTensorSpec((None, 3), "int32").row().shape
+        (3,)
+    """
 
 
 @dataclass(frozen=True)

@@ -24,15 +24,33 @@ Bytes stay Python's own objects, in columns of dtype `object`: NumPy's byte stri
 
 
 class Composite:
-    """A component that is no array: a dataset in a window. It stays what it is on its way through a pipeline."""
+    """A component that is no plain array: a dataset in a window, a ragged or sparse tensor.
+
+    It stays what it is on its way through a pipeline. One with rows answers `shape`, `take`, `[rows]` and `iter` as
+    arrays do.
+    """
 
     @property
     def component_spec(self) -> Any:
         """What stands for it in a tree of `TensorSpec`."""
         raise NotImplementedError
 
+    @classmethod
+    def stacked(cls, elements: Sequence[Any]) -> Any:
+        """Return such components (at least one) joined along a new leading axis."""
+        raise elements[0].refused_in_batch()
+
+    @classmethod
+    def joined(cls, parts: Sequence[Any]) -> Any:
+        """Return the rows of such components (at least one) one after another."""
+        raise parts[0].refused_in_batch()
+
+    def dense(self, default_value: Any = None) -> Any:
+        """Return one array that holds all, and a value elsewhere; None for zero and b""."""
+        raise self.refused_in_batch()
+
     def refused_in_batch(self) -> InputError:
-        """Return the error for a batch of such components."""
+        """Return the error for a use as an array."""
         raise NotImplementedError
 
 
@@ -161,7 +179,8 @@ def stack(elements: Sequence[Tree]) -> Tree:
             columns.append(objects(column))
             continue
         if isinstance(column[0], Composite):
-            raise column[0].refused_in_batch()
+            columns.append(column[0].stacked(column))
+            continue
         shapes = {array.shape for array in column}
         if len(shapes) > 1:
             raise InputError(
@@ -264,7 +283,7 @@ def common_length(columns: Tree, found: str, remedy: str) -> int:
     """
     leaves = flatten(columns)[0]
     for leaf in leaves:
-        if isinstance(leaf, Composite):
+        if isinstance(leaf, Composite) and not hasattr(leaf, "shape"):
             raise leaf.refused_in_batch()
     shapes = [leaf.shape for leaf in leaves]
     if len({shape[:1] for shape in shapes}) == 1 and shapes[0]:
@@ -275,4 +294,20 @@ def common_length(columns: Tree, found: str, remedy: str) -> int:
 
 def without_rows(columns: Tree) -> Tree:
     """Return columns of the same shapes and dtypes with no row."""
-    return map_leaves(lambda array: np.empty((0, *array.shape[1:]), array.dtype), columns)
+    return map_leaves(no_rows_of, columns)
+
+
+def no_rows_of(leaf: Any) -> Any:
+    """Return an array, or a component with rows, that is like another and has no row."""
+    return leaf[:0] if is_composite(leaf) else np.empty((0, *leaf.shape[1:]), leaf.dtype)
+
+
+def joined_rows(*leaves: Any) -> Any:
+    """Return the rows of arrays, or of components with rows, one after another."""
+    first = leaves[0]
+    return first.joined(leaves) if isinstance(first, Composite) else np.concatenate(leaves)
+
+
+def is_composite(leaf: object) -> bool:
+    """Whether a component is no plain array."""
+    return isinstance(leaf, Composite)

@@ -2,7 +2,8 @@
 
 Keras's `StringLookup`, `IntegerLookup` and `TextVectorization` compute through TensorFlow on every backend. These take
 the same arguments and give the same numbers, on NumPy arrays: call them in `Dataset.map`, or on arrays before
-`predict`. They are not layers: a model that JAX compiles cannot contain text.
+`predict`. They are not layers: a model that JAX compiles cannot contain text. Those of `tf.keras.layers` take inputs of
+models, which compute on the host then (`stratagem.tf.keras.text_inputs`).
 Source of the semantics: https://keras.io/api/layers/preprocessing_layers/
 """
 
@@ -19,6 +20,7 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
+from stratagem.core.eager import EagerArray
 from stratagem.core.errors import InputError, UsageError
 from stratagem.data.structure import encoded
 
@@ -186,6 +188,19 @@ class Lookup:
 
     # Looking up ----------------------------------------------------------------------------------
 
+    def output_spec(self, shape: Sequence[int | None]) -> tuple[tuple[int | None, ...], str]:
+        """Return the shape and the dtype of what a call returns for inputs of a shape.
+
+        Args:
+            shape: Sizes; None where one is not known.
+        """
+        shape = tuple(shape)
+        if self.invert or self.output_mode == "int":
+            return shape, "string" if self.invert else "int64"
+        if self.output_mode == "one_hot":
+            return (*(shape[:-1] if len(shape) > 1 and shape[-1] == 1 else shape), self._width), "float32"
+        return (*shape[:-1], self._width), "float32"
+
     def __call__(self, inputs: Any) -> np.ndarray:
         """Return the numbers of tokens, or the tokens of numbers.
 
@@ -207,10 +222,10 @@ class Lookup:
             )
         array = np.asarray(inputs)
         if self.invert:
-            return self._inverted(array)
+            return self._inverted(array).view(EagerArray)
         numbers = np.array([self._number(self._plain(token)) for token in array.reshape(-1)], np.int64)
         numbers = numbers.reshape(array.shape)
-        return numbers if self.output_mode == "int" else self._encoded(numbers)
+        return (numbers if self.output_mode == "int" else self._encoded(numbers)).view(EagerArray)
 
     def _number(self, token: Any) -> int:
         number = self._numbers.get(token)
@@ -233,18 +248,22 @@ class Lookup:
 
     def _encoded(self, numbers: np.ndarray) -> np.ndarray:
         """Return vectors for numbers (`output_mode`)."""
-        width = self.max_tokens if self._pads and self.max_tokens is not None else self.vocabulary_size()
         if self.output_mode == "one_hot":
             numbers = numbers[..., 0] if numbers.ndim > 1 and numbers.shape[-1] == 1 else numbers
-            return (numbers[..., np.newaxis] == np.arange(width)).astype(np.float32)
+            return (numbers[..., np.newaxis] == np.arange(self._width)).astype(np.float32)
         rows = _rows(np.atleast_1d(numbers))
-        counts = np.zeros((len(rows), width), np.float32)
+        counts = np.zeros((len(rows), self._width), np.float32)
         np.add.at(counts, (np.nonzero(rows >= 0)[0], rows[rows >= 0]), 1)
         if self.output_mode == "multi_hot":
             counts = (counts > 0).astype(np.float32)
         if self._weights is not None:
             counts[:, : len(self._weights)] *= self._weights
-        return counts.reshape(*numbers.shape[:-1], width)
+        return counts.reshape(*numbers.shape[:-1], self._width)
+
+    @property
+    def _width(self) -> int:
+        """How many numbers a vector has (`output_mode`)."""
+        return self.max_tokens if self._pads and self.max_tokens is not None else self.vocabulary_size()
 
     def _plain(self, token: Any) -> Any:
         return self._cast(token.item() if isinstance(token, np.generic | np.ndarray) else token)
@@ -329,6 +348,13 @@ def _check_values(lookup: Any, inputs: Any) -> None:
             "It looks up tokens in Python, and these have no values there.",
             "Call it in the dataset: dataset.map(lambda x, y: (lookup(x), y)). The model begins with numbers.",
         )
+
+
+def plain(kind: type[Lookup], state: dict[str, Any]) -> Lookup:
+    """Return a lookup of a class with the attributes of another one: what a process gets that needs no Keras."""
+    made = kind.__new__(kind)
+    vars(made).update(state)
+    return made
 
 
 def _check(lookup: Any, output_mode: str, sparse: bool, invert: bool, unknown: int) -> None:
@@ -446,8 +472,16 @@ class TextVectorization(Lookup):
             padded = [[*words[:length], *[""] * (length - len(words))] for words in texts]
             rows = look_up(np.array(padded, object).reshape(len(texts), length))
         else:
-            rows = np.concatenate([look_up(np.array([words], object)) for words in texts])
+            rows = np.concatenate([look_up(np.array([words], object)) for words in texts]).view(EagerArray)
         return rows[0] if alone else rows
+
+    def output_spec(self, shape: Sequence[int | None]) -> tuple[tuple[int | None, ...], str]:
+        """Return the shape and the dtype of what a call returns for texts of a shape; see `Lookup.output_spec`."""
+        if self.output_mode != "int":
+            return (*shape[:1], self._width), "float32"
+        if self._split is None and self._length is None:
+            return tuple(shape), "int64"
+        return (*shape[:1], self._length), "int64"
 
     def _words(self, texts: Any) -> tuple[list[list[str]], bool]:
         """Return the tokens of each text, and whether there is only one text, not a batch."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -237,7 +238,7 @@ class Unbatch(Node):
         return UNKNOWN_CARDINALITY if size is None else elements * size
 
     def _make_spec(self) -> Tree:
-        return map_leaves(TensorSpec.row, self.inputs[0].spec)
+        return map_leaves(operator.methodcaller("row"), self.inputs[0].spec)
 
 
 class _UnbatchStream(Consecutive):

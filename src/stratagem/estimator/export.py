@@ -25,6 +25,7 @@ from stratagem.data.specs import TensorSpec
 from stratagem.estimator.checks import check_callable
 from stratagem.estimator.programs.model_function import Program
 from stratagem.estimator.text import Names, is_text
+from stratagem.loop.exporting import PLATFORMS
 from stratagem.mesh.mesh import Tree
 
 PROGRAM: Final = "predict.jax_export"
@@ -32,8 +33,6 @@ PROGRAM: Final = "predict.jax_export"
 
 SIGNATURE: Final = "signature.json"
 """The file that describes, for people, the input and output of the program."""
-
-PLATFORMS: Final = ("cpu", "cuda", "tpu")
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,10 @@ import keras
 import numpy as np
 
 from stratagem.core.errors import InputError
-from stratagem.data.specs import TensorSpec
+from stratagem.data.ragged import RaggedTensor
+from stratagem.data.sparse import SparseTensor
+from stratagem.data.specs import RaggedTensorSpec, SparseTensorSpec, TensorSpec
+from stratagem.data.structure import Composite, is_composite, no_rows_of
 from stratagem.feed import compat
 from stratagem.mesh.blocks import in_blocks
 from stratagem.mesh.mesh import ReplicaMesh, Tree
@@ -93,7 +96,8 @@ def _stacked(leaves: Sequence[Any]) -> np.ndarray:
 
 
 def _shapes(local: Tree) -> list[tuple[int, ...]]:
-    return [np.shape(leaf) for leaf in jax.tree.leaves(local)]
+    leaves = jax.tree.leaves(local, is_leaf=is_composite)
+    return [leaf.shape if is_composite(leaf) else np.shape(leaf) for leaf in leaves]
 
 
 def valid_rows(split: Split) -> np.ndarray:
@@ -121,6 +125,8 @@ def _as_numpy(leaf: Any) -> Any:
         return np.asarray(leaf.todense())
     if hasattr(leaf, "row_splits"):  # tf.RaggedTensor: filled up with zeros, as Keras does
         return leaf.to_tensor().numpy()
+    if isinstance(leaf, Composite):
+        return np.asarray(leaf.dense())
     if hasattr(leaf, "dense_shape"):  # tf.SparseTensor
         return sys.modules["tensorflow"].sparse.to_dense(leaf).numpy()
     return _from_torch(leaf) if hasattr(leaf, "detach") else np.asarray(leaf)
@@ -196,6 +202,12 @@ def check_numbers(name: str, data: Tree) -> None:
         InputError: An array holds text, bytes, dates or Python objects.
     """
     for path, leaf in keras.tree.flatten_with_path(data):
+        if isinstance(leaf, RaggedTensor | SparseTensor | RaggedTensorSpec | SparseTensorSpec):
+            raise InputError(
+                f"{name} holds a ragged or sparse tensor of shape {leaf.shape}.",
+                "A model computes with dense tensors.",
+                "Write dataset.map(...) with batch.to_tensor(), or tf.sparse.to_dense(batch), in its function.",
+            )
         dtype = getattr(leaf, "dtype", None)
         held = _NO_NUMBERS.get(dtype.kind) if isinstance(dtype, np.dtype) else None
         if held == _NO_NUMBERS["O"] and _is_text(leaf):
@@ -217,9 +229,15 @@ def example_of(element_spec: Tree, rows: int = 1) -> Tree:
         rows: The first size where it is not known; other sizes that are not known are 1.
     """
 
-    def zeros(spec: TensorSpec) -> np.ndarray:
+    def zeros(spec: TensorSpec) -> Any:
         sizes = [rows, *[1] * len(spec.shape or ())]
         shape = [other if size is None else size for size, other in zip(spec.shape or (), sizes, strict=False)]
+        if isinstance(spec, SparseTensorSpec):
+            return SparseTensor(np.zeros((0, len(shape))), np.zeros(0, spec.dtype), shape)
+        if isinstance(spec, RaggedTensorSpec):
+            lengths = [np.zeros(count, np.int64) for count in (rows, *[0] * (spec.ragged_rank - 1))]
+            values = np.zeros((0, *shape[spec.ragged_rank + 1 :]), spec.dtype)
+            return RaggedTensor.from_nested_row_lengths(values, lengths)
         return np.zeros(shape, spec.dtype)
 
     return jax.tree.map(zeros, element_spec, is_leaf=lambda leaf: hasattr(leaf, "shape"))
@@ -232,7 +250,7 @@ def batch_spec_of(batch: Tree) -> Tree:
 
 def no_rows(batch: Tree) -> Tree:
     """Return arrays like those of a batch with no rows."""
-    return jax.tree.map(lambda leaf: np.empty((0, *leaf.shape[1:]), leaf.dtype), batch)
+    return jax.tree.map(no_rows_of, batch, is_leaf=is_composite)
 
 
 def weighing(class_weight: dict[int, float] | None) -> Adapt:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from typing import Any
 
 import jax
 import numpy as np
@@ -13,6 +14,7 @@ from stratagem.data.dataset import Dataset
 from stratagem.data.nodes import UNKNOWN_CARDINALITY
 from stratagem.data.options import AutoShardPolicy
 from stratagem.data.sharding.autoshard import choose_policy
+from stratagem.data.structure import Composite, is_composite
 from stratagem.feed.batch import Adapt, as_it_is, count_rows, example_of, no_rows
 from stratagem.feed.source import READ_AHEAD, Reader, Source, read_pieces, read_together, split_of_pieces
 from stratagem.mesh.mesh import Tree
@@ -101,7 +103,7 @@ class DatasetSource(Source):
         if not known or self.dataset.in_memory:
             batch = next(self._whole.take(1).batches((lambda rows: slice(0)) if known else whole), None)
         if batch is not None and not known:
-            element = jax.tree.map(np.zeros_like, batch.data)
+            element = jax.tree.map(_zeros_like, batch.data, is_leaf=is_composite)
         else:
             # As many rows as there will be: a layer may keep a state for each.
             element = example_of(self.element_spec, 1 if batch is None else batch.rows)
@@ -131,6 +133,10 @@ class DatasetSource(Source):
 
     def advice(self) -> str:
         return self.dataset.faster()
+
+
+def _zeros_like(leaf: Any) -> Any:
+    return leaf if isinstance(leaf, Composite) else np.zeros_like(leaf)
 
 
 def resumed(dataset: Dataset, state: State) -> Dataset:

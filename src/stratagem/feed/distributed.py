@@ -5,6 +5,7 @@ Source of the semantics: https://www.tensorflow.org/tutorials/distribute/input
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from typing import Any
 
 import jax
 
+from stratagem.core.advancing import AdvancedByPython
 from stratagem.core.errors import InputError, UsageError, explain
 from stratagem.core.types import InputOptions, InputReplicationMode
 from stratagem.data.batches import RowsOf, State
@@ -25,8 +27,7 @@ from stratagem.feed.kinds.choose import input_of
 from stratagem.feed.source import Source
 from stratagem.feed.whole_batches import WholeBatches
 from stratagem.mesh.blocks import per_replica
-from stratagem.mesh.mesh import ReplicaMesh, Tree
-from stratagem.program.python_values import AdvancedByPython
+from stratagem.mesh.mesh import Tree
 from stratagem.program.tracing import leave_tracing
 from stratagem.replica.context import StrategyLike, inside_step
 
@@ -45,7 +46,7 @@ class DistributedDataset(AdvancedByPython):
     replica exactly its rows. All workers iterate together: no more transformations, and no pass of one alone.
 
     Args:
-        mesh: Where elements go.
+        strategy: Whose replicas get the elements.
         source: Where they come from.
         one_each: Whether a replica's batch is one element of a dataset that was not batched, and is handed out as that.
 
@@ -57,8 +58,9 @@ class DistributedDataset(AdvancedByPython):
         [[0, 1], [2, 3], [4]]
     """
 
-    def __init__(self, mesh: ReplicaMesh, source: Source, *, one_each: bool = False) -> None:
-        self.mesh = mesh
+    def __init__(self, strategy: StrategyLike, source: Source, *, one_each: bool = False) -> None:
+        self.mesh = strategy.mesh
+        self._strategy = strategy
         self.source = source
         self._one_each = one_each
         on_replica = functools.partial(_on_replica, one_each=one_each)
@@ -68,7 +70,7 @@ class DistributedDataset(AdvancedByPython):
     def __iter__(self) -> DistributedIterator:
         _refuse_on_a_replica()
         leave_tracing()  # a loop over data would be unrolled
-        return DistributedIterator(self.mesh, self._element_spec, self.source, one_each=self._one_each)
+        return DistributedIterator(self._strategy, self._element_spec, self.source, one_each=self._one_each)
 
     @property
     def element_spec(self) -> Tree:
@@ -126,8 +128,8 @@ class DistributedIterator(AdvancedByPython):
         ([0, 1], [2], None)
     """
 
-    def __init__(self, mesh: ReplicaMesh, element_spec: Tree, source: Source, *, one_each: bool = False) -> None:
-        self._mesh = mesh
+    def __init__(self, strategy: StrategyLike, element_spec: Tree, source: Source, *, one_each: bool = False) -> None:
+        self._strategy = strategy
         self._one_each = one_each
         self._element_spec = element_spec
         self._source = source
@@ -143,7 +145,8 @@ class DistributedIterator(AdvancedByPython):
         if self._one_each and 0 in shares:  # there is no part of an element; TensorFlow ends the pass too
             self._reader.close()
             raise StopIteration
-        return per_replica(self._mesh, shares, local, one_each=self._one_each)
+        from_all = self._strategy.from_all
+        return per_replica(self._strategy.mesh, shares, local, from_all=from_all, one_each=self._one_each)
 
     def get_next(self) -> Tree:
         """Return the next element.
@@ -234,7 +237,7 @@ def _on_replica(spec: TensorSpec, *, one_each: bool) -> TensorSpec:
     """Return what is left of a batch's spec on a replica: any number of rows, or none, in a dtype that JAX has."""
     shape = None if spec.shape is None else spec.shape[1:] if one_each else (None, *spec.shape[1:])
     dtype = spec.dtype if spec.dtype.hasobject else jax.dtypes.canonicalize_dtype(spec.dtype)
-    return TensorSpec(shape, dtype, spec.name)
+    return dataclasses.replace(spec, shape=shape, dtype=dtype)
 
 
 def shared_dataset(strategy: StrategyLike, dataset: Any, options: InputOptions | None) -> DistributedDataset:
@@ -257,7 +260,7 @@ def shared_dataset(strategy: StrategyLike, dataset: Any, options: InputOptions |
         source = whole_batches(dataset, strategy, strategy.worker_count)
         count, plan = source.cardinality, {}
     strategy.check_agreement("distributed dataset", {**kinds(source.element_spec), "batches": count, **plan})
-    return DistributedDataset(strategy.mesh, source, one_each=one_each)
+    return DistributedDataset(strategy, source, one_each=one_each)
 
 
 def kinds(spec: Tree) -> dict[str, str | int]:

@@ -50,7 +50,7 @@ def datasets_from_function(
         return dataset
 
     source = FunctionSource(strategy, with_rows, options)
-    return DistributedDataset(strategy.mesh, source, one_each=made[0])
+    return DistributedDataset(strategy, source, one_each=made[0])
 
 
 class FunctionSource(Source):
@@ -259,10 +259,13 @@ def creator_among(arguments: dict[str, Any]) -> DatasetCreator | None:
     check_alone(x, arguments.get("y"), arguments.get("sample_weight"))
     if arguments.get("steps_per_epoch") is None:
         raise InputError(
-            "A DatasetCreator, or a function, was given as the input, and how many steps to run is not said.",
+            # As tf.keras says it, for programs that look for it.
+            "When using a `tf.keras.utils.experimental.DatasetCreator`, `steps_per_epoch`, `validation_steps`, "
+            "`steps`, or `pss_evaluation_shards` argument must be provided in `Model.fit`, `Model.evaluate`, or "
+            "`Model.predict`.",
             "Each worker has a dataset of its own, so nobody knows where an epoch ends.",
             "Write steps_per_epoch=... in fit, validation_steps=... for its validation_data, steps=... in evaluate "
-            "and predict.",
+            "and predict, also where a function was given; pss_evaluation_shards of compile has no effect here.",
         )
     return x
 

@@ -11,16 +11,17 @@ import itertools
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import jax
-import numpy as np
 
 from stratagem.core.errors import InputError, PeerError
 from stratagem.data.batches import Batch, State
 from stratagem.data.nodes import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
+from stratagem.data.structure import is_composite, joined_rows
 from stratagem.feed.batch import Adapt, batch_spec_of, no_rows
 from stratagem.feed.kinds.base import Passes
+from stratagem.mesh.blocks import Unlike
 from stratagem.mesh.mesh import Tree
 from stratagem.mesh.split import Split
 from stratagem.replica.context import StrategyLike
@@ -242,7 +243,7 @@ def read_pieces(
             return [_ENDED] * replicas, None
         piece = slice(pieces.start(number), pieces.start(number + 1))
         shares = Split(pieces.shares[number], replicas).shares
-        return shares, adapt(jax.tree.map(lambda leaf: leaf[piece], current.data))
+        return shares, adapt(jax.tree.map(lambda leaf: leaf[piece], current.data, is_leaf=is_composite))
 
     def get_state() -> State:
         number, part = divmod(taken, parts)
@@ -331,12 +332,15 @@ def _told_by_all(strategy: StrategyLike, counts: Sequence[int], local: Tree) -> 
 def _joined(batches: Sequence[Tree]) -> Tree:
     if len(batches) == 1:
         return batches[0]
+    return jax.tree.map(_joined_or_unlike, *batches, is_leaf=is_composite)
+
+
+def _joined_or_unlike(*leaves: Any) -> Any:
     try:
-        return jax.tree.map(lambda *leaves: np.concatenate(leaves), *batches)
+        return joined_rows(*leaves)
     except ValueError as error:
-        raise InputError(
-            f"The batches of two replicas differ in more than their number of rows: {error}.", *_PAD
-        ) from None
+        found = f"The batches of two replicas differ in more than their number of rows: {error}."
+        return Unlike(leaves, InputError(found, *_PAD))
 
 
 def _checked_part(state: State, parts: int) -> int:

@@ -67,6 +67,28 @@ def applied_to(optimizer: Any, trainable_variables: Sequence[Any] | None = None)
     return trainable_variables
 
 
+def build_further(optimizer: Any, variables: Sequence[Any]) -> None:
+    """Let an optimizer that is built take those of some variables that it does not know.
+
+    Args:
+        optimizer: A Keras optimizer.
+        variables: What it is to be applied to.
+    """
+    places = optimizer._trainable_variables_indices
+    further = [variable for variable in variables if id(variable) not in places]
+    if not optimizer.built or not further:
+        return
+    known, lists = len(places), {name: value for name, value in vars(optimizer).items() if isinstance(value, list)}
+    optimizer.built = False  # Keras builds once
+    with keras.name_scope(optimizer.name, caller=optimizer):
+        optimizer.build(further)
+    places.update({id(variable): place for place, variable in enumerate(further, known)})
+    for name, before in lists.items():
+        after = vars(optimizer)[name]
+        if after is not before:  # slots of each variable, in the order of the variables
+            object.__setattr__(optimizer, name, [*before, *after])
+
+
 def add_slot(optimizer: Any, variable: Any, name: str, shape: Sequence[int]) -> Any:
     """Give an optimizer a variable of its own, of float32 zeros.
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MethodType
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from stratagem.core.advancing import AdvancedByPython
 from stratagem.core.errors import InputError, OutOfRangeError
+from stratagem.data.transforms import in_element_function
+from stratagem.loop.seen import Arguments, SeenArguments
 from stratagem.loop.signature import InputSignature, arguments_in_order
 from stratagem.mesh.mesh import Tree
 from stratagem.mesh.placing import placed
@@ -21,7 +24,7 @@ from stratagem.program.call import Call
 from stratagem.program.compared import ComparedProgram
 from stratagem.program.guards import CapturedValue, is_array
 from stratagem.program.program import Program
-from stratagem.program.python_values import AdvancedByPython, NeedsPython
+from stratagem.program.python_values import NeedsPython
 from stratagem.program.remote_values import values_of
 from stratagem.program.rules.row_changes import RowProgram
 from stratagem.program.tracing import current_tracing
@@ -97,6 +100,7 @@ class Function:
         self._signature = signature
         self._programs = ProgramStore("stratagem.function")
         self._runs_as_python = False
+        self._seen = SeenArguments()
 
     def __reduce__(self) -> Any:
         specs = None if self._signature is None else self._signature.specs
@@ -117,15 +121,34 @@ class Function:
             args: A `TensorSpec` for each argument, or a structure of such; or tensors, whose shapes and dtypes count.
             kwargs: The same, by name.
         """
+        self.see(args, kwargs)
         if not args and not kwargs:
             return self
         return function(self._fn, arguments_in_order(self._fn, args, kwargs), self._autograph)
+
+    @property
+    def has_signature(self) -> bool:
+        """Whether an `input_signature` restricts its arguments."""
+        return self._signature is not None
+
+    def see(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """Note arguments for `seen_arguments`, `TensorSpec`s in the place of tensors."""
+        self._seen.add(args, kwargs)
+
+    def seen_arguments(self, owner: Any = None) -> list[Arguments]:
+        """Return the arguments that programs were asked for, or those that `input_signature` restricts it to.
+
+        Args:
+            owner: The object whose method it is; None for a function.
+        """
+        return self._seen.of(owner) if self._signature is None else [(tuple(self._signature.specs), {})]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the program for arguments like these; make it first where there is none."""
         if self._signature is not None:
             args, kwargs = tuple(self._signature.fitted(args, kwargs)), {}
-        if current_tracing() is not None:
+        if current_tracing() is not None or in_element_function():  # of a dataset, whose values NumPy computes
+            self.see(args, kwargs)
             return self._fn(*args, **kwargs)
         if self._runs_as_python:
             return self._as_python(args, kwargs)
@@ -136,10 +159,15 @@ class Function:
         arrays = [array if isinstance(array, jax.Array) else jnp.asarray(array) for array in call.arrays]
         try:
             with contextlib.nullcontext() if self._autograph else without_rewriting():
-                return self._programs.run(call, (), lambda inputs: _CompiledFunction(call, arrays, inputs), arrays)
+                return self._programs.run(call, (), lambda inputs: self._compiled(call, arrays, inputs), arrays)
         except NeedsPython:
             self._runs_as_python = True
             return self._as_python(args, kwargs)
+
+    def _compiled(self, call: Call, arrays: Sequence[jax.Array], inputs: Sequence[CapturedValue]) -> _CompiledFunction:
+        compiled = _CompiledFunction(call, arrays, inputs)
+        self.see(*call.given)
+        return compiled
 
     def _as_python(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the function, which asks an iterator for elements, as Python.
@@ -174,9 +202,27 @@ class _Method(functools.partial):
             args: As of a function; not the object.
             kwargs: The same, by name.
         """
+        compiled: Any = self.func
+        compiled.see((*self.args, *args), kwargs)
         if not args and not kwargs:
             return self
         return function(self.python_function).get_concrete_function(*args, **kwargs)
+
+    @property
+    def has_signature(self) -> bool:
+        """Whether an `input_signature` restricts its arguments."""
+        compiled: Any = self.func
+        return compiled.has_signature
+
+    def seen_arguments(self) -> list[Arguments]:
+        """Return the arguments that programs were asked for, as of a function; not the object."""
+        compiled: Any = self.func
+        return compiled.seen_arguments(*self.args)
+
+
+def is_compiled(value: Any) -> bool:
+    """Return whether `stratagem.function` has made a value: a compiled function, or such a method of an object."""
+    return isinstance(value, Function | _Method)
 
 
 class _CompiledFunction(Program):

@@ -15,12 +15,52 @@ import numpy as np
 
 from stratagem.core.eager import EagerArray
 from stratagem.core.errors import InputError
+from stratagem.data.ragged import RaggedTensor
+from stratagem.data.sparse import SparseTensor
+from stratagem.data.structure import Composite, is_composite
 from stratagem.mesh.mesh import ReplicaMesh, Tree
 from stratagem.mesh.shapes import Shape, block_shape, filled
 from stratagem.mesh.values import DistributedValues, PerReplica, PerReplicaText
 
 _NOT_COMPUTABLE: Final = "OSUTMm"
 """Kinds of NumPy dtypes that no device holds: objects, bytes, text, dates, durations."""
+
+
+FromAll = Callable[[str, Any], list[Any]]
+"""Tells all workers a value, and returns those of all; see `StrategyLike.from_all`."""
+
+jax.tree_util.register_pytree_node(
+    RaggedTensor, lambda ragged: ((ragged.values, ragged.row_splits), None), lambda _, parts: RaggedTensor(*parts)
+)
+jax.tree_util.register_pytree_node(
+    SparseTensor,
+    lambda sparse: ((sparse.indices, sparse.values, sparse.dense_shape), None),
+    lambda _, parts: SparseTensor.of_parts(*parts),
+)
+
+
+class Unlike(Composite):
+    """Rows of the local replicas that differ in more than their number, and so cannot stand one after another.
+
+    Args:
+        of_replicas: The rows of each.
+        refusal: The error for a use as one array.
+    """
+
+    def __init__(self, of_replicas: Sequence[np.ndarray], refusal: InputError) -> None:
+        self.of_replicas = of_replicas
+        self.shape = (sum(map(len, of_replicas)), *(None for _ in of_replicas[0].shape[1:]))
+        self.dtype = of_replicas[0].dtype
+        self._refusal = refusal
+
+    def refused_in_batch(self) -> InputError:
+        return self._refusal
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        raise self._refusal
+
+    def __getitem__(self, rows: slice) -> Any:
+        return self.of_replicas[0][rows]  # none, like those of the first
 
 
 def in_blocks(shares: Sequence[int], block: int) -> Callable[[Any], np.ndarray]:
@@ -49,27 +89,34 @@ def _gathered(rows: np.ndarray, numbers: np.ndarray) -> np.ndarray:
     return rows[numbers]
 
 
-def per_replica(mesh: ReplicaMesh, shares: Sequence[int], local: Tree, *, one_each: bool = False) -> Tree:
+def per_replica(
+    mesh: ReplicaMesh, shares: Sequence[int], local: Tree, *, from_all: FromAll, one_each: bool = False
+) -> Tree:
     """Put this worker's rows of a batch on its devices as per-replica values.
 
     Args:
         mesh: Where to.
         shares: Rows of each replica of all workers.
         local: Structure of NumPy arrays that hold the rows of this worker's replicas one after another.
+        from_all: Tells the workers the sizes of each replica's part of a ragged or sparse tensor.
         one_each: Whether each replica has one row, which becomes its value, without the axis of rows.
 
     Returns:
-        A structure of `PerReplica` values; with one replica, of arrays. Text stays on the host.
+        A structure of `PerReplica` values; with one replica, of arrays. Text stays on the host. A ragged or sparse
+        tensor has a `PerReplica` in the place of each of its parts.
 
     Raises:
         InputError: An array holds objects or dates.
     """
 
-    def value_of(rows: np.ndarray) -> np.ndarray:
+    def value_of(rows: Any) -> Any:
+        if is_composite(rows):
+            return rows[0] if one_each else rows
         return rows.reshape(rows.shape[1:]) if one_each else rows
 
     if mesh.size == 1:
-        return jax.tree.map(lambda leaf: _on_only_device(mesh, value_of(np.asarray(leaf))), local)
+        own = jax.tree.map(value_of, local, is_leaf=is_composite)
+        return jax.tree.map(lambda leaf: _on_only_device(mesh, np.asarray(leaf)), own)
     block = max(1, *shares)
     uneven = tuple(shares) if any(share != block for share in shares) else None
     arranged = in_blocks([shares[replica] for replica in mesh.local_replicas], block)
@@ -77,6 +124,11 @@ def per_replica(mesh: ReplicaMesh, shares: Sequence[int], local: Tree, *, one_ea
     ends = list(itertools.accumulate(shares[replica] for replica in mesh.local_replicas))
 
     def placed(leaf: Any) -> DistributedValues:
+        if isinstance(leaf, Unlike):
+            return _of_parts(mesh, leaf.of_replicas, shares, from_all)
+        if is_composite(leaf):
+            parts = [value_of(leaf[end - shares[i] : end]) for i, end in zip(mesh.local_replicas, ends, strict=True)]
+            return _of_parts(mesh, parts, shares, from_all)
         if _is_text(leaf):
             return PerReplicaText([value_of(part) for part in np.split(leaf, ends[:-1])], mesh)
         rows = arranged(leaf)
@@ -85,7 +137,19 @@ def per_replica(mesh: ReplicaMesh, shares: Sequence[int], local: Tree, *, one_ea
         shapes = None if uneven is None else tuple([(share, *rows.shape[1:]) for share in uneven])
         return stacked(mesh, rows.reshape(len(mesh.local_replicas), block, *rows.shape[1:]), shapes)
 
-    return jax.tree.map(placed, local)
+    return jax.tree.map(placed, local, is_leaf=is_composite)
+
+
+def _of_parts(mesh: ReplicaMesh, parts: Sequence[Tree], shares: Sequence[int], from_all: FromAll) -> Tree:
+    """Put a structure of arrays for each of this worker's replicas on its devices; the sizes may differ."""
+    structure = jax.tree.structure(parts[0])
+    columns = [jax.tree.leaves(part) for part in parts]
+    own = [[list(leaf.shape) for leaf in leaves] for leaves in columns]
+    told = from_all("sizes of ragged rows", own) if mesh.multi_process else [own]
+    shapes = [[tuple(shape) for shape in sizes] for worker in told for sizes in worker]
+    by_leaf = zip(zip(*columns, strict=True), zip(*shapes, strict=True), strict=True)
+    rows = tuple(shares)
+    return structure.unflatten([of_components(mesh, leaves, sizes, rows) for leaves, sizes in by_leaf])
 
 
 def _is_text(leaf: np.ndarray) -> bool:
@@ -96,13 +160,16 @@ def _on_only_device(mesh: ReplicaMesh, leaf: np.ndarray) -> Any:
     return leaf.view(EagerArray) if _is_text(leaf) else jax.device_put(_computable(leaf), mesh.replicated)
 
 
-def of_components(mesh: ReplicaMesh, components: Sequence[np.ndarray], shapes: Sequence[Shape]) -> DistributedValues:
+def of_components(
+    mesh: ReplicaMesh, components: Sequence[np.ndarray], shapes: Sequence[Shape], rows: tuple[int, ...] | None = None
+) -> DistributedValues:
     """Put one array for each of this worker's replicas on its devices as one per-replica value. Text stays on the host.
 
     Args:
         mesh: Where to.
         components: The arrays.
         shapes: The shapes on all replicas of all workers.
+        rows: See `DistributedValues`.
 
     Raises:
         InputError: The arrays hold objects or dates.
@@ -111,22 +178,28 @@ def of_components(mesh: ReplicaMesh, components: Sequence[np.ndarray], shapes: S
         return PerReplicaText(components, mesh)
     block = block_shape(shapes)
     blocks = np.stack([filled(component, block) for component in components])
-    return stacked(mesh, blocks, tuple(shapes) if len(set(shapes)) > 1 else None)
+    return stacked(mesh, blocks, tuple(shapes) if len(set(shapes)) > 1 else None, rows)
 
 
-def stacked(mesh: ReplicaMesh, components: np.ndarray, shapes: tuple[Shape, ...] | None = None) -> PerReplica:
+def stacked(
+    mesh: ReplicaMesh,
+    components: np.ndarray,
+    shapes: tuple[Shape, ...] | None = None,
+    rows: tuple[int, ...] | None = None,
+) -> PerReplica:
     """Put the components of this worker's replicas on its devices as one per-replica value.
 
     Args:
         mesh: Where to.
         components: Array whose first axis is the local replica.
         shapes: The shape of each replica's component where they differ.
+        rows: See `DistributedValues`.
 
     Raises:
         InputError: The array holds text or objects.
     """
     # Only on a mesh of one replica do blocks stay on the host, and there values are plain arrays.
-    return PerReplica(cast(jax.Array, mesh.shard_blocks(_computable(components))), mesh, shapes)
+    return PerReplica(cast(jax.Array, mesh.shard_blocks(_computable(components))), mesh, shapes, rows=rows)
 
 
 def _computable(leaf: np.ndarray) -> np.ndarray:

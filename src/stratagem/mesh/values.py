@@ -15,6 +15,7 @@ from jax.core import Tracer
 from stratagem.core.eager import EagerArray
 from stratagem.core.errors import InputError, UsageError
 from stratagem.core.types import ReduceOp
+from stratagem.mesh.device_names import device_of_task
 from stratagem.mesh.mesh import ReplicaMesh, Tree
 from stratagem.mesh.shapes import Shape, cut
 
@@ -30,6 +31,8 @@ class DistributedValues:
         shapes: The shape of each component where they differ, else None.
         empty: Which replicas had no rows of the batch that it was computed from; None where all had some. NaN of
             such a replica, a mean over no rows for example, does not count where components are combined.
+        rows: How many rows of a batch each component is a part of, where its own first axis does not count them: the
+            values of a ragged tensor.
     """
 
     def __init__(
@@ -38,16 +41,20 @@ class DistributedValues:
         mesh: ReplicaMesh,
         shapes: tuple[Shape, ...] | None = None,
         empty: tuple[bool, ...] | None = None,
+        rows: tuple[int, ...] | None = None,
     ) -> None:
         self.stacked = stacked
         self.mesh = mesh
         self.shapes = shapes
         self.empty = empty
+        self.rows = rows
 
     @property
     def shares(self) -> tuple[int, ...] | None:
         """Rows of each component where they differ, else None."""
-        rows = None if self.shapes is None else tuple([shape[0] if shape else 1 for shape in self.shapes])
+        rows = self.rows
+        if rows is None and self.shapes is not None:
+            rows = tuple([shape[0] if shape else 1 for shape in self.shapes])
         return rows if rows is not None and len(set(rows)) > 1 else None
 
     @property
@@ -62,7 +69,8 @@ class DistributedValues:
                 cut(component, self.shapes[replica])
                 for component, replica in zip(components, self.mesh.local_replicas, strict=True)
             ]
-        return tuple(np.asarray(component).view(EagerArray) for component in components)
+        names = [device_of_task(piece.device) for piece in pieces]
+        return tuple(EagerArray.of_device(*each) for each in zip(components, names, strict=True))
 
     def _traced_values(self) -> tuple[Any, ...]:
         """Return the components in a function that is being compiled: one program, the same for all workers."""
@@ -87,8 +95,8 @@ class DistributedValues:
         return "\n".join([f"{type(self).__name__}:{{", *lines, "}"])
 
 
-class SingleValueError(UsageError, AttributeError, TypeError):
-    """A per-replica value has no one value. An AttributeError, so that `hasattr` answers no."""
+class SingleValueError(UsageError, AttributeError, TypeError, ValueError):
+    """A per-replica value has no one value. An AttributeError, so that `hasattr` answers no; a ValueError as there."""
 
 
 class PerReplica(DistributedValues):
@@ -135,8 +143,8 @@ class PerReplica(DistributedValues):
         """
         if len(self.mesh.local_replicas) > 1:
             raise SingleValueError(
-                f"{what} was asked of a per-replica value: this worker has {len(self.mesh.local_replicas)} replicas, "
-                "and each has a component.",
+                f"{what} was asked of a per-replica value, not inside a replica context: this worker has "
+                f"{len(self.mesh.local_replicas)} replicas, and each has a component.",
                 "They may differ, and none of them is the value of all.",
                 'Combine them, strategy.reduce("MEAN", value, axis=None); or take them one by one: '
                 "strategy.experimental_local_results(value).",
@@ -183,7 +191,7 @@ for _name in _BINARY:
 
 jax.tree_util.register_pytree_node(
     PerReplica,
-    lambda value: ((value.stacked,), (value.mesh, value.shapes, value.empty)),
+    lambda value: ((value.stacked,), (value.mesh, value.shapes, value.empty, value.rows)),
     lambda facts, children: PerReplica(children[0], *facts),
 )
 

@@ -63,6 +63,12 @@ FUNCTIONS: Final = {
 }
 """Functions and classes, by their full names."""
 
+_COUNTS: Final = {
+    r"tf\.keras\.layers\.(Dense|GRU|LSTM|SimpleRNN)": "units",
+    r"tf\.keras\.layers\.(Separable)?Conv\w+": "filters",
+}
+"""Functions whose first argument was a number of any kind, and is a whole one."""
+
 _SHAPE: Final = "Keras 3's layers take no batch size: put `keras.Input(batch_shape=...)` before the layer."
 _WEIGHTS: Final = "Keras 3's layers do not take weights: call `layer.set_weights(...)` when the model is built."
 
@@ -115,6 +121,20 @@ def gone_argument(function: str, keyword: str) -> str | None:
         if keyword == gone and re.fullmatch(pattern, function):
             return what
     return None
+
+
+def counting_argument(call: cst.Call, function: str) -> cst.Arg | None:
+    """Return the argument of a call that Keras 2 made a whole number, None if there is none.
+
+    Example:
+        >>> call = cst.parse_expression("Dense(width / 2, use_bias=False)")
+        >>> cst.Module([]).code_for_node(counting_argument(call, "tf.keras.layers.Dense").value)
+        'width / 2'
+    """
+    name = next((name for pattern, name in _COUNTS.items() if re.fullmatch(pattern, function)), None)
+    named = [argument for argument in call.args if argument.keyword is not None and argument.keyword.value == name]
+    first = [argument for argument in call.args[:1] if argument.keyword is None and not argument.star]
+    return None if name is None else next(iter(named or first), None)
 
 
 def changed(call: cst.Call, change: Change) -> cst.Call:

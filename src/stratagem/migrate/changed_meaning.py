@@ -9,7 +9,7 @@ _SAVED: Final = (
 )
 
 _NAMES: Final = {
-    "An `if` or loop on a tensor is rewritten only without `break`, `continue` and `raise` in it.": "tf.autograph",
+    "An `if` or loop on a tensor is rewritten only without `raise` in it.": "tf.autograph",
     "Changes nothing: functions are compiled, the rest runs at once.": """
         tf.compat.v1.disable_eager_execution tf.compat.v1.disable_v2_behavior tf.compat.v1.enable_eager_execution
     """,

@@ -1,7 +1,7 @@
 """Python's `if`, `while` and `for` on the values of tensors that stay Python's, in functions that are compiled.
 
-TensorFlow's AutoGraph turns them into operations of the graph; `program.rewriting` does so where they have no `break`,
-`continue` or `raise`, no `return` in a loop, and assign neither attributes nor items. Which expression is a tensor is a
+TensorFlow's AutoGraph turns them into operations of the graph; `program.rewriting` does so where they have no `raise`
+and assign neither attributes nor items. Which expression is a tensor is a
 guess: what functions of TensorFlow return, what is computed from it, and the arguments of the compiled function.
 """
 
@@ -27,7 +27,7 @@ _COMPILERS: Final = {"run", "experimental_run_v2", "schedule"}
 _STEPS: Final = {"call", "train_step", "test_step", "predict_step"}
 """Methods that `fit`, `evaluate` and `predict` compile."""
 _KEPT: Final = (
-    *(m.Break(), m.Continue(), m.Raise()),
+    m.Raise(),
     *(m.AssignTarget(m.Attribute()), m.AssignTarget(m.Subscript())),
     *(m.AugAssign(m.Attribute()), m.AugAssign(m.Subscript())),
 )
@@ -91,8 +91,8 @@ def advice(statement: cst.CSTNode, condition: str) -> str:
             form = f"values = tf.while_loop(lambda *values: {condition}, lambda *values: ..., values)"
     asks = "counts to" if isinstance(statement, cst.For) else "is"
     return (
-        f"If `{condition}` {asks} a tensor, this cannot be compiled, for the break, continue, return in a loop, raise "
-        f"or assignment to an attribute or item in it. Write it without these, or:\n    {form}"
+        f"If `{condition}` {asks} a tensor, this cannot be compiled, for the raise or assignment to an "
+        f"attribute or item in it. Write it without these, or:\n    {form}"
     )
 
 
@@ -105,7 +105,6 @@ class _Tests(cst.CSTVisitor):
         parameters = [*function.params.posonly_params, *function.params.params, *function.params.kwonly_params]
         self._tensors = {p.name.value for p in parameters if p.default is None} - {"self", "cls", "training", "mode"}
         self._flags: set[str] = set()
-        self._loops = 0
         self.tests: list[tuple[cst.CSTNode, cst.BaseExpression]] = []
 
     def visit_Assign(self, node: cst.Assign) -> None:
@@ -124,17 +123,10 @@ class _Tests(cst.CSTVisitor):
             case cst.Call(func=function, args=arguments) if any(self._is_tensor(a.value) for a in arguments):
                 if "tf.range" in map(canonical, self._scope.full_names(function)):
                     self._note(node, node.iter)
-        self._loops += 1
 
     def visit_While(self, node: cst.While) -> None:
         if self._is_condition(node.test):
             self._note(node, node.test)
-        self._loops += 1
-
-    def _leave_loop(self, original_node: cst.CSTNode) -> None:
-        self._loops -= 1
-
-    leave_For = leave_While = _leave_loop
 
     def visit_If(self, node: cst.If) -> None:
         if self._is_condition(node.test):
@@ -142,8 +134,7 @@ class _Tests(cst.CSTVisitor):
 
     def _note(self, node: cst.If | cst.While | cst.For, test: cst.BaseExpression) -> None:
         """Note a statement, unless it is rewritten."""
-        kept = _KEPT if self._loops == 0 and isinstance(node, cst.If) else (*_KEPT, m.Return())
-        if any(m.findall(node, each) for each in kept):
+        if any(m.findall(node, each) for each in _KEPT):
             self.tests.append((node, test))
 
     def _is_condition(self, node: cst.BaseExpression) -> bool:

@@ -1,7 +1,8 @@
-"""Guesses what an expression is (a dataset, a model) from how the program made it."""
+"""Guesses what an expression is (a dataset, a model, a quotient) from how the program made it."""
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Final
 
 import libcst as cst
@@ -75,6 +76,37 @@ def is_model(expression: cst.BaseExpression) -> bool:
         (True, False)
     """
     return "model" in dotted(expression).rpartition(".")[2].lower()
+
+
+def is_quotient(
+    expression: cst.BaseExpression, scope: Scope, attributes: Container[str], seen: frozenset[str] = frozenset()
+) -> bool:
+    """Return whether an expression is computed by `/`, which gives no whole number.
+
+    Args:
+        expression: The expression.
+        scope: Where it stands.
+        attributes: Attributes that the program has assigned a quotient: `proj_dim` after `self.proj_dim = n / 2`.
+        seen: Names that are being followed already.
+
+    Example:
+        >>> from stratagem.migrate.scopes import scopes_of
+        >>> program = cst.parse_module("width = 64; half = width / 2")
+        >>> scope = scopes_of(program)[program]
+        >>> [is_quotient(cst.parse_expression(text), scope, ()) for text in ("half * 3", "width", "int(half)")]
+        [True, False, False]
+    """
+    match expression:
+        case cst.BinaryOperation(operator=cst.Divide()):
+            return True
+        case cst.BinaryOperation(left=left, operator=cst.Add() | cst.Subtract() | cst.Multiply(), right=right):
+            return any(is_quotient(part, scope, attributes, seen) for part in (left, right))
+        case cst.Name(value=name) if name not in seen:
+            value = scope.value_of(name)
+            return value is not None and is_quotient(value, scope, attributes, seen | {name})
+        case cst.Attribute(attr=cst.Name(value=name)):
+            return name in attributes
+    return False
 
 
 def _names_in(expression: cst.BaseExpression) -> set[str]:

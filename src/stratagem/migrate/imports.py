@@ -37,7 +37,7 @@ def new_module(module: str) -> str | None:
     """Return the module to import in place of one of TensorFlow or Keras, None where the import is to stay.
 
     Example:
-        >>> new_module("tensorflow.keras.layers"), new_module("tensorflow.python.ops"), new_module("numpy")
+        >>> new_module("tensorflow.keras.layers"), new_module("tensorflow.lite"), new_module("numpy")
         ('stratagem.tf.keras.layers', None, None)
     """
     name = canonical(module)

@@ -59,6 +59,16 @@ def canonical(name: str) -> str | None:
     return None if root is None else _ROOTS[root] + name.removeprefix(root)
 
 
+def without_version(name: str) -> str:
+    """Return a name as it stands in the tables of what has changed: `tf.compat.v2` is `tf`.
+
+    Example:
+        >>> without_version("tf.compat.v2.keras.layers.Dense")
+        'tf.keras.layers.Dense'
+    """
+    return re.sub(r"^tf\.compat\.v2\b", "tf", name)
+
+
 def is_there(name: str) -> Presence:
     """Return whether `stratagem.tf` has a name.
 

@@ -13,7 +13,7 @@ from libcst.metadata import MetadataWrapper, PositionProvider
 
 from stratagem.migrate import calls, changed_meaning, control_flow, imports, names
 from stratagem.migrate.findings import Finding, Kind, Place
-from stratagem.migrate.guesses import is_dataset, is_model
+from stratagem.migrate.guesses import is_dataset, is_model, is_quotient
 from stratagem.migrate.modules import Presence, public_names
 from stratagem.migrate.scopes import ScopedVisitor, dotted, scopes_of
 
@@ -82,6 +82,7 @@ class _Reader(ScopedVisitor):
         self._has_imported = False
         self._all_of: list[tuple[cst.ImportFrom, str]] = []
         self._free: set[str] = set()
+        self._quotients: set[str] = set()
         self._compiled: set[str | None] = set()
         self._places: dict[tuple[Kind, str, str], list[Place]] = {}
 
@@ -133,7 +134,7 @@ class _Reader(ScopedVisitor):
     def visit_Call(self, node: cst.Call) -> None:
         if not self.has_tensorflow:
             return
-        function = next(iter(self._canonical(node.func)), None)
+        function = next(map(names.without_version, self._canonical(node.func)), None)
         method = node.func.attr.value if isinstance(node.func, cst.Attribute) and function is None else ""
         self._look_at_arguments(node, function, method)
         if isinstance(node.func, cst.Attribute) and method:
@@ -143,6 +144,8 @@ class _Reader(ScopedVisitor):
 
     def visit_Assign(self, node: cst.Assign) -> None:
         target = node.targets[0].target
+        if isinstance(target, cst.Attribute) and is_quotient(node.value, self.scope, self._quotients):
+            self._quotients.add(target.attr.value)
         if self.has_tensorflow and isinstance(target, cst.Subscript) and dotted(target.value).endswith("environ"):
             index = target.slice[0].slice
             if isinstance(index, cst.Index):
@@ -211,8 +214,8 @@ class _Reader(ScopedVisitor):
     def _note_name(self, name: str, node: cst.CSTNode) -> None:
         if names.is_there(name) is Presence.ABSENT:
             self._note(Kind.MISSING, name, names.repair(name), node)
-        elif name in changed_meaning.MEANINGS:
-            self._note(Kind.MEANING, name, changed_meaning.MEANINGS[name], node)
+        elif (meaning := changed_meaning.MEANINGS.get(names.without_version(name))) is not None:
+            self._note(Kind.MEANING, name, meaning, node)
         else:
             self._note(Kind.WORKS, name, "", node)
 
@@ -222,6 +225,10 @@ class _Reader(ScopedVisitor):
         if change is not None and (new := calls.changed(node, change)) is not node:
             self.edits[node] = lambda updated: calls.changed(updated, change)
             self._note(Kind.REWRITE, calls.difference(node, new), change.why, node)
+        count = None if function is None else calls.counting_argument(node, function)
+        if count is not None and is_quotient(count.value, self.scope, self._quotients):
+            self._rewrite(count.value, _whole(count.value), "Keras 3 takes whole numbers alone.")
+            self.edits[count.value] = _whole
         for argument in node.args:
             keyword = "" if argument.keyword is None else argument.keyword.value
             if function is not None and (text := calls.gone_argument(function, keyword)) is not None:
@@ -289,6 +296,11 @@ class _Reader(ScopedVisitor):
         places = self._places.setdefault((kind, what, text), [])
         if place not in places:
             places.append(place)
+
+
+def _whole(value: cst.BaseExpression) -> cst.Call:
+    """Return `int(value)`."""
+    return cst.Call(cst.Name("int"), [cst.Arg(value)])
 
 
 class _Editor(cst.CSTTransformer):

@@ -58,6 +58,11 @@ class Call:
         return getattr(self.fn, "__qualname__", None) or type(self.fn).__name__
 
     @property
+    def given(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """All arguments, by position and by name."""
+        return self._with(self.arrays)
+
+    @property
     def signature(self) -> Hashable:
         """A key for what a program depends on besides the function, objects, and the values of numbers."""
         plain = tuple([_fact(leaf) for leaf in self._leaves])
@@ -67,11 +72,14 @@ class Call:
 
     def on(self, arrays: Sequence[jax.Array]) -> Tree:
         """Call the function with `arrays` in their places."""
+        args, kwargs = self._with(arrays)
+        return self.fn(*args, **kwargs)
+
+    def _with(self, arrays: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         leaves = list(self._leaves)
         for place, array in zip(self._places, arrays, strict=True):
             leaves[place] = array
-        args, kwargs = self._structure.unflatten(leaves)
-        return self.fn(*args, **kwargs)
+        return self._structure.unflatten(leaves)
 
 
 def _check_numeric(fn: Callable[..., Tree], leaf: object) -> None:

@@ -11,7 +11,9 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+import jax
 import keras
+from jax.core import Tracer
 from jax.extend import source_info_util
 from jax.interpreters.partial_eval import dce_jaxpr
 from keras.src.backend.common.stateless_scope import get_stateless_scope
@@ -60,6 +62,38 @@ def run_equation(equation: Any, values: Sequence[Any]) -> Sequence[Any]:
     with source_info_util.user_context(equation.source_info.traceback), equation.ctx.manager:
         results = equation.primitive.bind(*functions, *values, **parameters)
     return results if equation.primitive.multiple_results else [results]
+
+
+def value_of_constants(tensor: Any) -> Any:
+    """Return the value of a tensor that is being traced, where it is computed from constants; else None.
+
+    What is drawn counts as unknown: the next draw outside the trace would give the same numbers.
+
+    Args:
+        tensor: The tensor.
+    """
+    known: dict[Any, Any] = {}
+
+    def find(operand: Any) -> Any:
+        value = operand.full_lower() if isinstance(operand, Tracer) else operand
+        if not isinstance(value, Tracer):
+            return value
+        equation = getattr(value, "parent", None)  # an argument of the traced function has none
+        if equation is None or any(word in f"{equation.primitive} {equation.params}" for word in _DRAWS):
+            return None
+        if value.val not in known:
+            operands = [find(each) for each in equation.in_tracers]
+            if any(each is None for each in operands):
+                return None
+            known.update(zip(equation.outvars, run_equation(equation, operands), strict=True))
+        return known[value.val]
+
+    with jax.ensure_compile_time_eval():
+        return find(tensor)
+
+
+_DRAWS: Final = ("random_", "threefry", "rng_")
+"""Beginnings of the names of JAX's primitives that draw random numbers."""
 
 
 def line_of(equation: Any) -> str:

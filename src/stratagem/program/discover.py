@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import jax
 import keras
@@ -12,7 +12,9 @@ import keras
 from stratagem.mesh.mesh import ReplicaMesh
 from stratagem.mesh.variable_policies import Policy, policy_of
 from stratagem.program.autograph import tracing_anew
-from stratagem.program.tracing import Replayable
+from stratagem.program.tracing import Replayable, current_tracing
+
+_STATEFUL: Final = "stateful"
 
 
 def discover(run: Callable[..., Replayable], args: Sequence[Any], mesh: ReplicaMesh | None = None) -> Replayable:
@@ -36,7 +38,23 @@ def discover(run: Callable[..., Replayable], args: Sequence[Any], mesh: ReplicaM
 
     # Variables that are made inside a scope get their values when the outermost scope ends: outside the trace.
     with made_at_centre, keras.StatelessScope():
-        return tracing_anew(trace)
+        tracing = tracing_anew(trace)
+        kept = [become_variable() for become_variable in tracing.notes.get(_STATEFUL, ())]
+        if any(kept):
+            tracing = tracing_anew(trace)  # the function finds them, and does not make them again
+        return tracing
+
+
+def note_stateful(become_variable: Callable[[], bool]) -> None:
+    """Note that the function that is being traced makes something with a state of its own, if it is being discovered.
+
+    Args:
+        become_variable: Called behind the tracing. Where the program keeps what was made, it gets a variable, which
+            keeps its state between calls, and True is returned.
+    """
+    tracing = current_tracing()
+    if tracing is not None and tracing.discovering:
+        tracing.notes.setdefault(_STATEFUL, []).append(become_variable)
 
 
 def policies_of(tracing: Replayable, variables: Sequence[Any]) -> list[Policy]:

@@ -175,17 +175,21 @@ class Program(abc.ABC):
         self.assigned = [i for i, variable in enumerate(touched) if id(variable) in tracing.scope.assigned]
         return tracing
 
-    def traced(self, body: Callable[[], Tree], values: Sequence[jax.Array]) -> tuple[list[jax.Array], list[jax.Array]]:
+    def traced(
+        self, body: Callable[[], Tree], values: Sequence[jax.Array], *, again: bool = False
+    ) -> tuple[list[jax.Array], list[jax.Array]]:
         """Trace the function with values in the place of the variables.
 
         Args:
             body: The function, with its arguments filled in.
             values: One for each variable.
+            again: Whether to leave out what a program tells its own process (`Replayable.again`).
 
         Returns:
             (its outputs, the new values of the variables that it assigns).
         """
         tracing = Replayable(_valued(body), list(zip(self.variables, values, strict=True)))
+        tracing.again = again
         leaves, self.structure = jax.tree.flatten(tracing.run())
         new = [tracing.scope.get_current_value(self.variables[i]) for i in self.assigned]
         return [as_number(f"What {self.called.call.name} returned", leaf) for leaf in leaves], new

@@ -57,14 +57,6 @@ class NeedsValue(Exception):
         self.what, self.instead = what, instead
 
 
-class AdvancedByPython:
-    """Base of objects that Python advances at each step; a function that is given one runs uncompiled.
-
-    Traced first, it could meet other uses of Python that no trace can do before it asks for an element:
-    `for _ in tf.range(steps): step(next(iterator))`.
-    """
-
-
 @contextlib.contextmanager
 def explaining_tensors_as_python_values() -> Iterator[None]:
     """Explain errors of JAX about values that are not known yet, with the line of the program that needs one.

@@ -2,12 +2,12 @@
 
 A function is rewritten when the tracing of it has failed at a condition or a loop on a computed value, and the tracing
 begins anew; what never fails is never touched. The source of the function becomes a syntax tree, in which `if`,
-`while`, `for`, `and`, `or`, `not`, conditional expressions and `assert` call `program.control`, which decides at run
-time: Python values keep Python's control flow, computed ones become JAX's. Line numbers stay. The new code takes the
-place of the function's own only while something is traced (`program.autograph`).
+`while`, `for`, `and`, `or`, `not`, conditional expressions and `assert` call `program.control` and `program.loops`,
+which decide at run time: Python values keep Python's control flow, computed ones become JAX's. Line numbers stay. The
+new code takes the place of the function's own only while something is traced (`program.autograph`).
 
-What a branch or a loop cannot be when its condition is computed is said by the error: `break`, `continue`, `return`
-inside a loop, assignments to attributes and items.
+`break`, `continue` and `return` in a loop become conditions (`program.jumps`). What a branch or a loop cannot be when
+its condition is computed is said by the error: assignments to attributes and items, `raise`.
 Source of the semantics: https://www.tensorflow.org/guide/function#autograph_transformations
 """
 
@@ -21,10 +21,14 @@ from collections.abc import Iterator, Sequence
 from types import CodeType
 from typing import Any, Final, TypeVar, cast
 
+from stratagem.program import jumps
+from stratagem.program.jumps import Flags
+
 _Node = TypeVar("_Node", bound=ast.AST)
 
 _CONTROL: Final = "stratagem_control"
-"""The name of `program.control` in a rewritten function."""
+_LOOPING: Final = "stratagem_loops"
+"""The names of `program.control` and `program.loops` in a rewritten function."""
 
 _SCOPES: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _LOOPS: Final = (ast.For, ast.AsyncFor, ast.While)
@@ -55,7 +59,8 @@ def rewritten(code: CodeType) -> CodeType:
     ast.increment_lineno(tree, code.co_firstlineno - 1)
     _FunctionRewriter(function).rewrite()
     first = 1 if ast.get_docstring(function) is not None else 0
-    imported = ast.parse(f"from stratagem.program import control as {_CONTROL}").body[0]
+    names = f"control as {_CONTROL}, loops as {_LOOPING}"
+    imported = ast.parse(f"from stratagem.program import {names}").body[0]
     function.body.insert(first, _at(function, imported))
     module = ast.fix_missing_locations(_in_its_place(function, code))
     made = compile(module, code.co_filename, "exec", flags=code.co_flags & _FUTURE, dont_inherit=True)
@@ -120,16 +125,20 @@ def _ends(body: Sequence[ast.stmt]) -> bool:
 
 def _refusal(nodes: Sequence[ast.AST]) -> str:
     """Return what statements do that they cannot where the condition is computed; nothing if all is well."""
+    own = _assigned(nodes)
     for node in _at_own_level(nodes):
         if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
             return f"assigns `{ast.unparse(node)}`"
         if isinstance(node, ast.Raise):
             return "raises an error (write tf.debugging.Assert)"
+        match node:
+            case ast.Expr(ast.Call(ast.Attribute(ast.Name(id=name), "append" | "extend"))) if name not in own:
+                return f"appends to the list `{name}`"
     return ""
 
 
-def _call(name: str, *arguments: ast.expr) -> ast.Call:
-    return ast.Call(ast.Attribute(ast.Name(_CONTROL, ast.Load()), name, ast.Load()), list(arguments), [])
+def _call(name: str, *arguments: ast.expr, of: str = _CONTROL) -> ast.Call:
+    return ast.Call(ast.Attribute(ast.Name(of, ast.Load()), name, ast.Load()), list(arguments), [])
 
 
 def _lambda(body: ast.expr) -> ast.Lambda:
@@ -230,11 +239,20 @@ class _FunctionRewriter:
             ends_function: Whether the function returns where they end.
         """
         made: list[ast.stmt] = []
-        for place, statement in enumerate(body):
-            returns = isinstance(statement, ast.If) and ends_function and _has([statement], (ast.Return,))
-            if returns and not self._obstacle([statement], loops=False, returns=True):
-                return made + self._returning(cast("ast.If", statement), body[place + 1 :])
-            made += [_at(statement, each) for each in self._statement(statement)]
+        rest = list(body)
+        while rest:
+            statement = rest.pop(0)
+            is_loop = isinstance(statement, ast.For | ast.While)
+            returns = ends_function and isinstance(statement, ast.If | ast.For | ast.While) and jumps.returns(statement)
+            if not returns or self._obstacle([statement], loops=is_loop, returns=True):
+                made += [_at(statement, each) for each in self._statement(statement)]
+            elif isinstance(statement, ast.If):
+                return made + self._returning(statement, rest)
+            else:
+                awaited = _call("awaited", of=_LOOPING)
+                loop = cast("ast.For", statement)
+                behind = jumps.returning_behind(loop, self._new("returns"), self._new("value"), awaited)
+                rest[:0] = [_at(statement, each) for each in behind]
         return made
 
     def _statement(self, node: ast.stmt) -> list[ast.stmt]:
@@ -277,13 +295,13 @@ class _FunctionRewriter:
             returns: Whether the function ends with them.
         """
         inside = [child for node in nodes for child in ast.iter_child_nodes(node)] if loops else nodes
-        if _has(inside, (ast.Break, ast.Continue), (*_SCOPES, *_LOOPS)):
+        if not loops and _has(inside, jumps.JUMPS, (*_SCOPES, *_LOOPS)):
             return "a `break` or `continue`"
         if not returns and _has(nodes, (ast.Return,)):
             return "a `return` that not all its paths end with"
-        holders = (node for node in _at_own_level(nodes) if isinstance(node, (*_LOOPS, *_HOLDERS)))
-        if any(_has([holder], (ast.Return,)) for holder in holders):
-            return "a `return` in a loop, a `with` or a `try`"
+        holders = [node for node in _at_own_level(nodes) if isinstance(node, _HOLDERS)]
+        if _has(holders, (ast.Return,)) or (loops and any(map(jumps.leaves, holders))):
+            return "a `break`, `continue` or `return` in a `with` or a `try`"
         if _has(nodes, (ast.Yield, ast.YieldFrom, ast.Await, ast.Delete)):
             return "a `yield`, `await` or `del`"
         if self._outside.intersection(_assigned(nodes)):
@@ -333,40 +351,61 @@ class _FunctionRewriter:
         return [_at(node, each) for each in made]
 
     def _while(self, node: ast.While) -> list[ast.stmt]:
-        obstacle = self._obstacle([node], loops=True) or ("an `else`" if node.orelse else "")
-        obstacle = obstacle or ("a `:=`" if _has([node.test], (ast.NamedExpr,)) else "")
+        obstacle = self._obstacle([node], loops=True) or ("a `:=`" if _has([node.test], (ast.NamedExpr,)) else "")
         if obstacle:
             node.test = self._test(node, obstacle)
             node.body, node.orelse = self._block(node.body), self._block(node.orelse)
             return [node]
+        flags = self._flags(node)
+        if flags is not None:
+            node.test = ast.BoolOp(ast.And(), [jumps.go_on(flags), node.test])
         names = _assigned(node.body)
         test, body = self._new("test"), self._new("body")
         refusal = ast.Constant(_refusal(node.body))
-        return [
+        made = [
             _function(test, names, [ast.Return(self._expressions.visit(node.test))]),
             _function(body, names, [*self._block(node.body), ast.Return(_names(names, ast.Load()))]),
-            _store(names, _call("while_", *_load(test, body), *_scope(names), refusal)),
+            _store(names, _call("while_", *_load(test, body), *_scope(names), refusal, of=_LOOPING)),
         ]
+        return self._with_flags(flags, made, node.orelse)
 
     def _for(self, node: ast.For) -> list[ast.stmt]:
         match node.iter:
             case ast.Call(func=ast.Name(id="range") as counting):
-                node.iter.func = ast.copy_location(_call("counting", counting), counting)
+                node.iter.func = ast.copy_location(_call("counting", counting, of=_LOOPING), counting)
         elements = self._expressions.visit(node.iter)
-        obstacle = self._obstacle([node], loops=True) or ("an `else`" if node.orelse else "")
+        obstacle = self._obstacle([node], loops=True)
         if obstacle:
-            node.iter = _call("elements", elements, ast.Constant(obstacle))
+            node.iter = _call("elements", elements, ast.Constant(obstacle), of=_LOOPING)
             node.body, node.orelse = self._block(node.body), self._block(node.orelse)
             return [node]
+        flags = self._flags(node)
         names = _assigned([node.target, *node.body])
         item, body = self._new("item"), self._new("body")
         taken = ast.Assign([node.target], ast.Name(item, ast.Load()))
         result = ast.Return(_names(names, ast.Load()))
         refusal = ast.Constant(_refusal([node.target, *node.body]))
-        return [
+        stop = ast.Constant(flags.stop if flags is not None and flags.stop in names else "")
+        made = [
             _function(body, [item, *names], [_at(node, taken), *self._block(node.body), result]),
-            _store(names, _call("for_", elements, *_load(body), *_scope(names), refusal)),
+            _store(names, _call("for_", elements, *_load(body), stop, *_scope(names), refusal, of=_LOOPING)),
         ]
+        return self._with_flags(flags, made, node.orelse)
+
+    def _flags(self, node: ast.For | ast.While) -> Flags | None:
+        """Write the body of a loop without `break` and `continue`; return the variables that take their place."""
+        if not any(map(jumps.leaves, node.body)):
+            return None
+        flags = Flags(self._new("stop"), self._new("skip"))
+        node.body = [_at(node, each) for each in jumps.under_flags(node.body, flags)]
+        return flags
+
+    def _with_flags(self, flags: Flags | None, made: list[ast.stmt], otherwise: Sequence[ast.stmt]) -> list[ast.stmt]:
+        """Return a loop that has been rewritten, with what comes before and behind it."""
+        if flags is None:
+            return [*made, *self._block(otherwise)]
+        behind = self._block([_at(made[0], ast.If(jumps.go_on(flags), list(otherwise), []))]) if otherwise else []
+        return [jumps.stays(flags), *made, *behind]
 
 
 def _load(*names: str) -> list[ast.expr]:

@@ -128,8 +128,13 @@ def leave_tracing() -> None:
         raise NeedsPython
 
 
-def _made_each_time(variable: Any) -> UsageError:
-    return UsageError(
+class MadeEachTimeError(UsageError):
+    """A function that is being compiled makes a variable each time it is traced."""
+
+
+def _made_each_time(variable: Any) -> MadeEachTimeError:
+    # Built here: Keras raises an error that leaves a layer again, made of its text.
+    return MadeEachTimeError(
         f"A function that is being compiled makes a variable each time it runs: {variable.path!r}, of shape "
         f"{tuple(variable.shape)}.",
         "A compiled function runs without Python: the variable would not be made anew, and has no value yet.",

@@ -10,11 +10,11 @@ from typing import Any, Final
 import jax.numpy as jnp
 import keras
 
+from stratagem.core.advancing import AdvancedByPython
 from stratagem.core.errors import CancelledError, InputError, UsageError
 from stratagem.core.log import announce_once
 from stratagem.data.dataset import Dataset
 from stratagem.program.captured_names import captured_by
-from stratagem.program.python_values import AdvancedByPython
 from stratagem.program.tracing import leave_tracing
 from stratagem.ps.coordinator_thread import Workers
 from stratagem.ps.pickling import SharedValue, dumps
@@ -84,7 +84,14 @@ class RemoteValue:
 
 
 class _CoordinatorElsewhere:
-    """Stand-in for the coordinator on a worker: a function that travels may refer to it (`self.coordinator`)."""
+    """Stand-in for the coordinator on a worker: a function that travels may refer to it (`self.coordinator`).
+
+    Args:
+        strategy: The worker's own.
+    """
+
+    def __init__(self, strategy: Any) -> None:
+        self.strategy = strategy
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -208,7 +215,7 @@ class ClusterCoordinator:
         return strategy.coordinator
 
     def __reduce__(self) -> Any:
-        return _CoordinatorElsewhere, ()
+        return _CoordinatorElsewhere, (self.strategy,)
 
     def _begin(self, strategy: HasWorkers) -> None:
         self.strategy = strategy

@@ -20,6 +20,7 @@ from jax.core import Tracer
 
 from stratagem.compression.methods import Compression
 from stratagem.core import patches
+from stratagem.core.advancing import ask_before_reading
 from stratagem.core.errors import InputError, UsageError
 from stratagem.core.patches import Extent
 from stratagem.core.types import ReduceOp
@@ -28,7 +29,9 @@ from stratagem.mesh.exchange import Crossing, Exchange, Ragged, Share
 from stratagem.mesh.mesh import AXIS, ReplicaMesh, Tree
 from stratagem.mesh.packs import sum_over_replicas
 from stratagem.mesh.values import CombinedItself
-from stratagem.replica.merge import merged
+from stratagem.program.compat import trace_state
+from stratagem.program.tracing import current_tracing, leave_tracing
+from stratagem.replica.merge import merged, resumed
 
 
 class StrategyLike(Protocol):
@@ -98,6 +101,7 @@ class ReplicaContext:
         self.applying_gradients = False
         self.gradients_are_combined = False
         self._alike: list[jax.Array] = []
+        self._trace = trace_state()
 
     def note_alike(self, value: Tree) -> Tree:
         """Note that the arrays of a structure are equal on all replicas, and return it."""
@@ -289,7 +293,8 @@ class ReplicaContext:
             What `merge_fn` returns; of a per-replica value, this replica's component.
 
         Raises:
-            UsageError: Called outside the step that this is the context of, or in a `merge_fn`.
+            UsageError: Called outside the step that this is the context of, in a `merge_fn`, or in a loop or branch on
+                tensors.
             InputError: `merge_fn` cannot be called, or `args` is no tuple or list.
 
         Example:
@@ -317,8 +322,19 @@ class ReplicaContext:
                 "The replicas are not running there, or have been brought together already.",
                 "Call it in the function given to strategy.run, on stratagem.get_replica_context().",
             )
+        if trace_state() != self._trace and inside_step():
+            raise UsageError(
+                "`merge_call` called while defining a new graph: in a loop or branch on tensors, or under jax.jit.",
+                "Replicas that go through it another number of times would wait for each other without end.",
+                "Call it before or behind the loop; a loop over range(n), with a number of Python, may hold it.",
+            )
         with strategy_scope(self.strategy), replica_context(None):
             return merged(self, merge_fn, args, kwargs or {})
+
+    def run(self, fn: Callable[..., Tree], args: Sequence[Tree], kwargs: Mapping[str, Tree]) -> Tree:
+        """Run a function on the replicas from their `merge_call`, as `strategy.run` does there."""
+        with replica_context(self):
+            return resumed(self, fn, args, kwargs)
 
 
 @contextlib.contextmanager
@@ -415,3 +431,25 @@ def experimental_set_strategy(strategy: StrategyLike | None) -> None:
     _global_scope.close()
     if strategy is not None:
         _global_scope.enter_context(patches.during(Extent.SCOPE))
+
+
+def _before_reading(repeats: bool) -> bool:
+    """Return whether data read now becomes constants of a replica's program; leave a function that is being traced.
+
+    Args:
+        repeats: Whether each pass over the data has the same elements.
+    """
+    if current_tracing() is None:
+        return False
+    if not inside_step():
+        leave_tracing()
+    if not repeats:
+        raise UsageError(
+            "An iterator, or a dataset whose passes differ, was read inside a function that strategy.run is running.",
+            "The function is compiled, once: each of its calls would get the elements of the first.",
+            "Give the replica its element: strategy.run(replica_fn, args=(next(iterator),)).",
+        )
+    return True
+
+
+ask_before_reading(_before_reading)

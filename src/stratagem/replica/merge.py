@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import jax
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
@@ -31,13 +31,53 @@ def merged(context: Any, merge_fn: Callable[..., Tree], args: Sequence[Tree], kw
     """
     tracing = current_tracing()
     before = set(tracing.scope.assigned) if tracing is not None else set()
-    spread = (tuple(args), dict(kwargs))
-    if context.strategy.mesh.size > 1:
-        spread = jax.tree.map(lambda leaf: Component(leaf, context) if isinstance(leaf, jax.Array) else leaf, spread)
+    spread = _spread((tuple(args), dict(kwargs)), context)
     result = merge_fn(context.strategy, *spread[0], **spread[1])
     if tracing is not None:  # what is assigned here is one value for all replicas, not each one's part
+        before.update(map(id, tracing.notes.get(_BY_REPLICAS, ())))
         note_updated_alike([v for key, v in tracing.scope.assigned.items() if key not in before])
-    return jax.tree.map(lambda leaf: leaf.own if isinstance(leaf, Component) else leaf, result)
+    return _own(result)
+
+
+def resumed(context: Any, fn: Callable[..., Tree], args: Sequence[Tree], kwargs: Mapping[str, Tree]) -> Tree:
+    """Run a function of one replica's values on all replicas, from a function that `merged` calls.
+
+    Args:
+        context: The replica context that merges.
+        fn: The function.
+        args: Its arguments; each replica gets its own component.
+        kwargs: The same, by name.
+
+    Returns:
+        What `fn` returns; each array stands for those of all replicas.
+    """
+    args, kwargs = _own((tuple(args), dict(kwargs)))
+    tracing = current_tracing()
+    if tracing is None:
+        return _spread(fn(*args, **kwargs), context)
+    scope, before = tracing.scope, tracing.scope.assigned
+    scope.assigned = {}
+    try:
+        result = read(fn(*args, **kwargs))
+        tracing.notes.setdefault(_BY_REPLICAS, []).extend(scope.assigned.values())
+    finally:
+        scope.assigned = {**before, **scope.assigned}
+    return _spread(result, context)
+
+
+_BY_REPLICAS: Final = "assigned by replicas in the midst of merging"
+
+
+def _spread(tree: Tree, context: Any) -> Tree:
+    """Return a structure with each array as this replica's component of a per-replica value."""
+    if context.strategy.mesh.size == 1:
+        return tree
+    return jax.tree.map(lambda leaf: Component(leaf, context) if isinstance(leaf, jax.Array) else leaf, tree)
+
+
+def _own(tree: Tree) -> Tree:
+    """Return a structure with this replica's component of each per-replica value."""
+    return jax.tree.map(lambda leaf: leaf.own if isinstance(leaf, Component) else leaf, tree)
 
 
 def updated(

@@ -18,7 +18,9 @@ import jax.numpy as jnp
 from jax.core import Tracer
 from jax.sharding import PartitionSpec
 
+from stratagem.core.advancing import AdvancedByPython
 from stratagem.core.errors import InputError, UsageError
+from stratagem.core.log import announce_once
 from stratagem.mesh.exchange import Exchange, Ragged, Share, even_share, own_share
 from stratagem.mesh.mesh import AXIS, ReplicaMesh, Tree
 from stratagem.mesh.placing import placed
@@ -31,12 +33,13 @@ from stratagem.program.call import Call
 from stratagem.program.compile import Executables, compiled
 from stratagem.program.discover import policies_of
 from stratagem.program.guards import CapturedValue, is_array
+from stratagem.program.made import MadeVariables, unmarked
 from stratagem.program.program import Program
-from stratagem.program.python_values import AdvancedByPython, NeedsPython
+from stratagem.program.python_values import NeedsPython
 from stratagem.program.remote_values import assign_all, lives_elsewhere, values_of
 from stratagem.program.rules.row_changes import RowProgram
-from stratagem.program.tracing import Replayable, current_tracing, leave_tracing
-from stratagem.replica.context import ReplicaContext, StrategyLike, inside_step, replica_context
+from stratagem.program.tracing import MadeEachTimeError, Replayable, current_tracing, leave_tracing
+from stratagem.replica.context import ReplicaContext, StrategyLike, inside_step, merging_context, replica_context
 from stratagem.replica.on_read import has_parts
 from stratagem.replica.uneven import run_uneven
 
@@ -70,6 +73,9 @@ class ReplicaRunner:
         Returns:
             `fn`'s result: each array a `PerReplica`, or the array itself with one replica.
         """
+        merging = merging_context()
+        if merging is not None:
+            return merging.run(fn, args, kwargs)
         if inside_step():
             raise UsageError(
                 "strategy.run was called inside a function that strategy.run is running.",
@@ -90,7 +96,7 @@ class ReplicaRunner:
         except NeedsPython:
             if tracing is not None:
                 raise
-            raise _advanced_inside("runs a function that iterates over a distributed dataset") from None
+            raise _advanced_inside("runs a function that iterates over a dataset") from None
 
     def prepare(self, fn: Callable[..., Tree], args: Sequence[Tree]) -> None:
         """Trace a function without running it: the variables that it makes are there afterwards.
@@ -111,7 +117,17 @@ class ReplicaRunner:
         def make(inputs: Sequence[CapturedValue]) -> Program:
             return _ReplicaProgram(self, call, inputs, arrays, shares)
 
-        return self._programs.run(call, shares.signature, make, None if prepare else arrays)
+        try:
+            return self._programs.run(call, shares.signature, make, None if prepare else arrays)
+        except MadeEachTimeError:
+            if current_tracing() is not None:
+                raise
+        result = _ReplicaProgram(self, call, (), arrays, shares, MadeVariables()).step(call, (), arrays)
+        announce_once(
+            f"{call.name} makes a variable each time strategy.run calls it, so it is compiled at each call. Make the "
+            "variable outside, or keep it where the next call finds it."
+        )
+        return result
 
 
 class _ReplicaProgram(Program):
@@ -123,6 +139,7 @@ class _ReplicaProgram(Program):
         inputs: The numbers and arrays that are inputs.
         arrays: The arrays of the call.
         shares: Which of them the replicas share.
+        made: Keeps the variables that the function makes at each call; None where it makes none.
     """
 
     def __init__(
@@ -132,8 +149,10 @@ class _ReplicaProgram(Program):
         inputs: Sequence[CapturedValue],
         arrays: Sequence[jax.Array],
         shares: _Shares,
+        made: MadeVariables | None = None,
     ) -> None:
         super().__init__()
+        self._made = made
         self.strategy = runner.strategy
         self.mesh = runner.mesh
         self.progress = self.mesh.progress
@@ -161,7 +180,10 @@ class _ReplicaProgram(Program):
             exchange.begin()
             context = ReplicaContext(self.strategy, share, exchange, mean_gradients=self._mean_gradients)
             with replica_context(context):
-                return self.called.call.on(own)
+                if self._made is None:
+                    return self.called.call.on(own)
+                with self._made.from_start():
+                    return self._made.marked(self.called.call.on(own))
 
         return body
 
@@ -242,13 +264,15 @@ class _ReplicaProgram(Program):
         outputs, apart = outputs[: len(outputs) - len(moved)], outputs[len(outputs) - len(moved) :]
         assign_all(moved, apart)
         if self.mesh.size == 1:
-            return self.structure.unflatten([output[0] for output in outputs] if self._stacks else outputs)
-        return self.structure.unflatten(
-            [
-                PerReplica(output, self.mesh, shapes, self._shares.empty)
-                for output, shapes in zip(outputs, self._output_shapes, strict=True)
-            ]
-        )
+            result = self.structure.unflatten([output[0] for output in outputs] if self._stacks else outputs)
+        else:
+            result = self.structure.unflatten(
+                [
+                    PerReplica(output, self.mesh, shapes, self._shares.empty)
+                    for output, shapes in zip(outputs, self._output_shapes, strict=True)
+                ]
+            )
+        return result if self._made is None else unmarked(result)
 
     def _executed(self, *args: Any) -> tuple[list[jax.Array], list[jax.Array]]:
         """Run the compiled program with the variables' values where they are kept."""

@@ -170,7 +170,7 @@ class Strategy:
 
         Raises:
             InputError: `fn` cannot be called, `args` is no tuple or list, or holds a dataset; `fn` returns no numbers.
-            UsageError: Called inside `run`.
+            UsageError: Called inside `run`, outside `merge_call`.
 
         Example:
             >>> import stratagem

@@ -9,9 +9,10 @@ import jax
 from stratagem.cluster.detect import count_workers
 from stratagem.core.errors import UsageError
 from stratagem.core.log import announce
+from stratagem.mesh.device_names import device_name
 from stratagem.mesh.mesh import Device, ReplicaMesh
 from stratagem.strategy.base import Strategy
-from stratagem.strategy.devices import chosen_devices, device_name, device_names, named_device
+from stratagem.strategy.devices import chosen_devices, device_names, named_device
 
 
 class CentralStorageStrategy(Strategy):
@@ -39,7 +40,7 @@ class CentralStorageStrategy(Strategy):
         >>> import stratagem
         >>> strategy = stratagem.CentralStorageStrategy(["cpu:0"])
         >>> strategy.extended.parameter_devices
-        ('CPU:0',)
+        ('/job:localhost/replica:0/task:0/device:CPU:0',)
     """
 
     def __init__(

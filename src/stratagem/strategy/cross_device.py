@@ -7,6 +7,11 @@ Source: https://www.tensorflow.org/api_docs/python/tf/distribute/CrossDeviceOps
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, Final
+
+from stratagem.core.errors import UnsupportedError
+
 
 class CrossDeviceOps:
     """How values of several devices are combined. XLA does it; this only carries the choice's name."""
@@ -39,7 +44,23 @@ class ReductionToOneDevice(CrossDeviceOps):
 
     Args:
         reduce_to_device: Accepted as in TensorFlow; no device is singled out.
+        accumulation_fn: Function of a list that adds, as `tf.add_n`; None for that.
+
+    Raises:
+        UnsupportedError: `accumulation_fn` does not add.
     """
 
-    def __init__(self, reduce_to_device: str | None = None) -> None:
+    def __init__(
+        self, reduce_to_device: str | None = None, accumulation_fn: Callable[[list[float]], Any] | None = None
+    ) -> None:
+        if accumulation_fn is not None and float(accumulation_fn([2.0, 3.0, 5.0])) != _SUM:
+            raise UnsupportedError(
+                f"ReductionToOneDevice was given accumulation_fn={accumulation_fn!r}, which does not add.",
+                "XLA combines the values of the replicas, and adds them.",
+                "Gather them in replica context, replica_context.all_gather(value[None], axis=0), and combine them.",
+            )
         self.reduce_to_device = reduce_to_device
+
+
+_SUM: Final = 10.0
+"""The sum of what an accumulation function is tried on."""

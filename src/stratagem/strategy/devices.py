@@ -13,6 +13,7 @@ import jax
 from stratagem.core import patches
 from stratagem.core.environment import JAX_PLATFORMS
 from stratagem.core.errors import InputError, UsageError
+from stratagem.mesh.device_names import device_name
 from stratagem.mesh.mesh import Device
 
 _NAME = re.compile(r"(?:.*/)?(?:device:)?(?P<kind>[a-z]+):(?P<index>\d+)", re.IGNORECASE)
@@ -106,11 +107,6 @@ def chosen_devices(devices: Sequence[str | Device] | None) -> list[Device]:
             'Name each device once, for example devices=["GPU:0", "GPU:1"], or leave the argument out.',
         )
     return found
-
-
-def device_name(device: Device) -> str:
-    """Return the name of a device: `CPU:1`."""
-    return f"{device.platform.upper()}:{device.local_hardware_id or 0}"
 
 
 def device_names(devices: Sequence[Device]) -> str:

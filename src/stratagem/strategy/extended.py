@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from stratagem.core.types import ReduceOp
+from stratagem.mesh.device_names import device_of_task
 from stratagem.mesh.exchange import Exchange
 from stratagem.mesh.mesh import Tree
 from stratagem.mesh.placing import placed
 from stratagem.replica.context import StrategyLike, merging_context, replica_context
 from stratagem.replica.merge import updated
-from stratagem.strategy.devices import device_name
 
 
 class Reducing(StrategyLike, Protocol):
@@ -132,12 +132,12 @@ class StrategyExtended:
 
     @property
     def worker_devices(self) -> tuple[str, ...]:
-        """Names of this worker's devices that replicas run on."""
+        """Names of this worker's devices that replicas run on, as tensors give them (`tf.Tensor.device`)."""
         devices = self._strategy.mesh.devices
-        return tuple(device_name(devices[replica]) for replica in self._strategy.mesh.local_replicas)
+        return tuple(device_of_task(devices[replica]) for replica in self._strategy.mesh.local_replicas)
 
     @property
     def parameter_devices(self) -> tuple[str, ...]:
         """Names of this worker's devices that hold variables: all of them, or the one at the centre."""
         centre = self._strategy.mesh.centre
-        return self.worker_devices if centre is None else (device_name(centre),)
+        return self.worker_devices if centre is None else (device_of_task(centre),)

@@ -13,7 +13,7 @@ from stratagem.core.types import ValueContext
 from stratagem.mesh.blocks import of_components, per_replica
 from stratagem.mesh.mesh import Tree
 from stratagem.mesh.values import DistributedValues
-from stratagem.program.tracing import current_tracing
+from stratagem.program.tracing import current_tracing, leave_tracing
 from stratagem.replica.context import StrategyLike
 
 
@@ -25,6 +25,8 @@ def values_from_function(strategy: StrategyLike, value_fn: Callable[[ValueContex
             "Give it a function of a ValueContext: lambda context: values[context.replica_id_in_sync_group].",
         )
     mesh = strategy.mesh
+    if mesh.multi_process:
+        leave_tracing()  # a program takes what lies on several workers as an argument, and holds none of it
     made = [value_fn(ValueContext(replica, mesh.size)) for replica in mesh.local_replicas]
     structure = jax.tree.structure(made[0])
     if any(jax.tree.structure(value) != structure for value in made):
@@ -64,5 +66,5 @@ def _value(strategy: StrategyLike, leaves: Sequence[np.ndarray]) -> Any:
             "Return arrays of one dtype for every replica.",
         )
     if strategy.mesh.size == 1:
-        return per_replica(strategy.mesh, (), leaves[0])
+        return per_replica(strategy.mesh, (), leaves[0], from_all=strategy.from_all)
     return of_components(strategy.mesh, leaves, [tuple(shape) for _, shape in kinds])

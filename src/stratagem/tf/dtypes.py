@@ -163,7 +163,7 @@ def as_dtype(type_value: Any) -> DType:
         return type_value
     if isinstance(type_value, str):
         name = _NAMES.get(type_value, type_value)
-    elif type_value in (float, int, str, bytes):
+    elif isinstance(type_value, type) and type_value in (float, int, str, bytes):  # np.dtype("int64") == int, too
         name = {float: "float32", int: "int32"}.get(type_value, "string")
     else:
         name = _of_numpy(type_value)

@@ -24,7 +24,8 @@ _VARIABLES: Final = (
     "(docs/estimator.md)."
 )
 _DENSE: Final = (
-    "Use a dense tensor: Dataset.padded_batch pads rows to one length, tf.one_hot and tf.gather work by index, and "
+    "Use what docs/tensorflow.md names under 'Ragged and sparse tensors', or a dense tensor: "
+    "Dataset.padded_batch pads rows to one length, tf.one_hot and tf.gather work by index, and "
     "tf.io.FixedLenFeature reads a feature of a known shape. XLA compiles for known shapes."
 )
 _IN_DATASET: Final = (
@@ -74,7 +75,7 @@ _TABLE: Final = {
         "saves by itself."
     ),
     "tf.train.init_from_checkpoint tf.train.warm_start": "Write tf.estimator.Estimator(..., warm_start_from=folder).",
-    """tf.train.Coordinator tf.train.LooperThread tf.train.QueueRunner tf.train.add_queue_runner tf.train.queue_runner
+    """tf.train.LooperThread tf.train.QueueRunner tf.train.add_queue_runner tf.train.queue_runner
     tf.train.start_queue_runners tf.train.batch tf.train.batch_join tf.train.maybe_batch tf.train.maybe_batch_join
     tf.train.maybe_shuffle_batch tf.train.maybe_shuffle_batch_join tf.train.shuffle_batch tf.train.shuffle_batch_join
     tf.train.input_producer tf.train.range_input_producer tf.train.slice_input_producer
@@ -120,7 +121,7 @@ _TABLE: Final = {
         "Write tf.compat.v1 before it, as in TensorFlow 2; absl.flags and absl.app are the same; files are tf.io.gfile."
     ),
     """tf.AttrValue tf.Event tf.GraphDef tf.HistogramProto tf.LogMessage tf.MetaGraphDef tf.NameAttrList tf.NodeDef
-    tf.SessionLog tf.Summary tf.SummaryMetadata tf.TensorInfo tf.make_ndarray tf.make_tensor_proto tf.train.ServerDef
+    tf.SessionLog tf.Summary tf.SummaryMetadata tf.TensorInfo tf.make_tensor_proto tf.train.ServerDef
     tf.train.ClusterDef tf.train.JobDef tf.train.SequenceExample tf.train.FeatureList tf.train.FeatureLists
     tf.io.decode_proto tf.io.encode_proto tf.io.decode_json_example tf.decode_json_example tf.io.parse_sequence_example
     tf.io.parse_single_sequence_example tf.io.write_graph""": _PROTO,
@@ -130,18 +131,16 @@ _TABLE: Final = {
     tf.qint8 tf.qint16 tf.qint32 tf.quint8 tf.quint16 tf.QUANTIZED_DTYPES tf.dtypes.QUANTIZED_DTYPES
     tf.fake_quant_with_min_max_vars tf.fake_quant_with_min_max_args_gradient tf.fake_quant_with_min_max_vars_gradient
     tf.fake_quant_with_min_max_vars_per_channel tf.fake_quant_with_min_max_vars_per_channel_gradient""": _QUANTIZE,
-    """tf.RaggedTensor tf.RaggedTensorSpec tf.ragged tf.SparseTensor tf.SparseTensorSpec tf.SparseTensorValue tf.sparse
-    tf.IndexedSlicesSpec tf.io.SparseFeature tf.SparseFeature tf.io.serialize_sparse
-    tf.io.serialize_many_sparse tf.io.deserialize_many_sparse tf.ragged_fill_empty_rows
+    """tf.ragged tf.SparseTensorValue tf.sparse tf.IndexedSlicesSpec tf.io.SparseFeature tf.SparseFeature
+    tf.io.serialize_sparse tf.io.serialize_many_sparse tf.io.deserialize_many_sparse tf.ragged_fill_empty_rows
     tf.ragged_fill_empty_rows_grad tf.edit_distance tf.experimental.DynamicRaggedShape tf.experimental.RowPartition
-    tf.experimental.StructuredTensor tf.strings.split tf.sets tf.sparse_tensor_to_dense
+    tf.experimental.StructuredTensor tf.sets tf.sparse_tensor_to_dense
     tf.sparse_to_dense tf.sparse_add tf.sparse_concat tf.sparse_fill_empty_rows tf.sparse_mask tf.sparse_matmul
     tf.sparse_maximum tf.sparse_merge tf.sparse_minimum tf.sparse_reduce_max tf.sparse_reduce_max_sparse
     tf.sparse_reduce_sum tf.sparse_reduce_sum_sparse tf.sparse_reorder tf.sparse_reset_shape tf.sparse_reshape
     tf.sparse_retain tf.sparse_segment_mean tf.sparse_segment_sqrt_n tf.sparse_segment_sum tf.sparse_slice
     tf.sparse_softmax tf.sparse_split tf.sparse_tensor_dense_matmul tf.sparse_to_indicator tf.sparse_transpose
     tf.serialize_sparse tf.serialize_many_sparse tf.deserialize_many_sparse""": _DENSE,
-    "tf.lookup tf.feature_column.categorical_column_with_vocabulary_file": _IN_DATASET,
     "tf.dtensor tf.experimental.dtensor": _DTENSOR,
     "tf.raw_ops": _RAW,
     "tf.load_library tf.load_op_library tf.sysconfig tf.experimental.register_filesystem_plugin": _LIBRARY,
@@ -157,10 +156,6 @@ _TABLE: Final = {
     "tf.experimental.numpy": "Write numpy or jax.numpy, which it follows.",
     "tf.experimental.dlpack": "Write jax.dlpack.from_dlpack(x); JAX's arrays have __dlpack__.",
     "tf.experimental.enable_strict_mode tf.experimental.function_executor_type": _ENGINE,
-    "tf.TensorArray": (
-        "Collect values in a list and tf.stack it; inside a compiled loop write tf.scan, tf.map_fn or "
-        "keras.ops.fori_loop with array.at[i].set(value)."
-    ),
     "tf.CriticalSection": "Leave it out: a compiled step runs on its own, and variables are assigned in order.",
     "tf.hessians": "Write tf.GradientTape, or jax.grad, jax.hessian.",
     "tf.autodiff": "Write jax.jvp for tangents forward, tf.GradientTape for gradients.",
@@ -177,8 +172,6 @@ _TABLE: Final = {
         "Write Keras's preprocessing layers (Normalization, Discretization, CategoryEncoding, HashedCrossing), or see "
         "docs/estimator.md for feature columns of Estimators."
     ),
-    "tf.DeviceSpec tf.device": "Name devices as text, to a strategy: MirroredStrategy(['GPU:0', 'GPU:1']).",
-    "tf.variable_creator_scope": "Variables follow the strategy in whose scope() they are made; leave it out.",
     # Names of Keras 2 that Keras 3 dropped.
     "tf.keras.applications": (
         "Write a model of tf.keras.applications that is there (ResNet, EfficientNetV2, ConvNeXt), or keras_hub."
@@ -190,7 +183,6 @@ _TABLE: Final = {
     "tf.keras.callbacks.BaseLogger": "Leave it out: fit shows mean values by itself.",
     "tf.keras.callbacks.SidecarEvaluatorModelExport": "Write tf.keras.callbacks.ModelCheckpoint.",
     "tf.keras.dtensor": "Write a strategy, or keras.distribution.",
-    "tf.keras.estimator.model_to_estimator": "Write tf.estimator.model_to_estimator, or stratagem.estimator's.",
     "tf.keras.experimental.LinearModel tf.keras.experimental.WideDeepModel": (
         "Write a model with keras.Input and Dense layers, or tf.estimator.DNNLinearCombinedClassifier."
     ),
@@ -222,7 +214,7 @@ _TABLE: Final = {
     "tf.keras.utils.to_ordinal": "Write (labels[:, None] > numpy.arange(classes - 1)).astype('float32').",
     "tf.keras.utils.warmstart_embedding_matrix": "Write embedding.set_weights with the rows of the old matrix.",
     "tf.keras.wrappers.scikit_learn": "Write keras.wrappers.SKLearnClassifier or SKLearnRegressor, or scikeras.",
-    "tf.keras.preprocessing.text tf.keras.preprocessing.text_dataset_from_directory": (
+    "tf.keras.preprocessing.text": (
         "Write the tokens in Python: ids = {word: i for i, word in enumerate(words)}; keras.utils.pad_sequences."
     ),
     # Around training: `tf.distribute`, `tf.data`, `tf.io`, `tf.train`.
@@ -286,7 +278,6 @@ _TABLE: Final = {
         "Write jax.debug.print, jax.debug.breakpoint, or jax.config.update('jax_debug_nans', True)."
     ),
     # Operations.
-    "tf.parallel_stack": "Write tf.stack.",
     "tf.check_pinned": "Write tf.identity, or nothing.",
     "tf.conv tf.conv2d_backprop_filter_v2 tf.conv2d_backprop_input_v2": "Write tf.nn.conv2d, keras.ops.conv.",
     "tf.fftnd tf.ifftnd tf.irfftnd tf.rfftnd": "Write jax.numpy.fft.fftn, ifftn, irfftn, rfftn.",
@@ -294,7 +285,6 @@ _TABLE: Final = {
     "tf.fingerprint": "Write hashlib in a function given to Dataset.map.",
     "tf.resource tf.variant": "Such dtypes hold TensorFlow's own objects; hold Python objects in Python.",
     "tf.is_symbolic_tensor": "Write isinstance(x, jax.core.Tracer).",
-    "tf.get_static_value": "Write the value itself, or isinstance(x, jax.core.Tracer) to tell whether it is known.",
     "tf.random_index_shuffle": "Write jax.random.permutation(key, n)[index].",
     "tf.extract_volume_patches": "Write keras.ops.image.extract_patches_3d.",
     "tf.required_space_to_batch_paddings tf.nn.with_space_to_batch": (
@@ -323,9 +313,10 @@ _TABLE: Final = {
     ),
     "tf.math.special": "Write jax.scipy.special: dawsn, fresnel and others; bessel_jn for the first kind.",
     "tf.math.sobol_sample": "Write scipy.stats.qmc.Sobol.",
-    "tf.signal tf.spectral tf.fft2d tf.fft3d tf.ifft tf.ifft2d tf.ifft3d": (
-        "Write jax.numpy.fft, jax.scipy.signal, or keras.ops.stft, istft, fft, rfft."
+    "tf.signal.fftnd tf.signal.ifftnd tf.signal.rfftnd tf.signal.irfftnd": (
+        "Write jax.numpy.fft.fftn, ifftn, rfftn, irfftn."
     ),
+    "tf.spectral tf.fft tf.fft2d tf.fft3d tf.ifft tf.ifft2d tf.ifft3d": "Write tf.signal: fft, rfft, dct and others.",
     "tf.image.non_max_suppression tf.image.non_max_suppression_overlaps tf.image.non_max_suppression_padded "
     "tf.image.non_max_suppression_with_scores tf.image.combined_non_max_suppression "
     "tf.image.generate_bounding_box_proposals": (
@@ -335,14 +326,10 @@ _TABLE: Final = {
         "Write keras.ops.image.crop_images and resize, or keras.ops.image.affine_transform."
     ),
     "tf.image.decode_and_crop_jpeg": "Write tf.io.decode_jpeg(contents)[top:top + height, left:left + width].",
-    "tf.image.extract_jpeg_shape tf.image.is_jpeg": "Write tf.io by that name.",
     """tf.image.adjust_jpeg_quality tf.image.random_jpeg_quality tf.image.stateless_random_jpeg_quality""": (
         "Write tf.io.decode_jpeg(tf.io.encode_jpeg(image, quality=quality)) in a function given to Dataset.map."
     ),
     "tf.image.draw_bounding_boxes": "Write keras.visualization.draw_bounding_boxes.",
-    "tf.image.sample_distorted_bounding_box tf.image.stateless_sample_distorted_bounding_box": (
-        "Write keras.layers.RandomCrop, or tf.image.random_crop."
-    ),
     "tf.image.ssim tf.image.ssim_multiscale": "Write it with tf.nn.avg_pool2d of means and products, or use a metric.",
     "tf.image.extract_image_patches tf.extract_image_patches": "Write tf.image.extract_patches.",
     """tf.nn.all_candidate_sampler tf.nn.compute_accidental_hits tf.nn.fixed_unigram_candidate_sampler
@@ -371,18 +358,14 @@ _TABLE: Final = {
     ),
     "tf.strings tf.string_split tf.string_to_hash_bucket tf.string_to_hash_bucket_fast "
     "tf.string_to_hash_bucket_strong": (
-        "Write Python in a function given to Dataset.map, where text is bytes: hashlib for buckets, str.split."
+        "Write tf.strings.to_hash_bucket_fast for buckets, tf.strings.split for words; or Python in a function given "
+        "to Dataset.map, where text is bytes."
     ),
     "tf.debugging.assert_proper_iterable tf.assert_proper_iterable": "Write isinstance(x, (list, tuple)).",
     "tf.debugging.assert_same_float_dtype tf.assert_same_float_dtype tf.debugging.assert_integer tf.assert_integer": (
         "Write tf.debugging.assert_type(x, dtype)."
     ),
-    """tf.debugging.disable_traceback_filtering tf.debugging.enable_traceback_filtering
-    tf.debugging.is_traceback_filtering_enabled""": (
-        "Write jax.config.update('jax_traceback_filtering', 'off'), keras.config.disable_traceback_filtering()."
-    ),
     "tf.verify_tensor_all_finite": "Write tf.debugging.assert_all_finite(x, message).",
-    "tf.dtypes.cast tf.dtypes.complex tf.dtypes.saturate_cast": "Write tf by that name: tf.cast.",
     "tf.dtypes.experimental": "Write the dtype's name, as ml_dtypes has it: 'float8_e4m3fn', 'int4'.",
     "tf.dtypes": "Write the dtype's name: 'float32'.",
     """tf.errors.ABORTED tf.errors.ALREADY_EXISTS tf.errors.CANCELLED tf.errors.DATA_LOSS tf.errors.DEADLINE_EXCEEDED

@@ -12,6 +12,7 @@ from typing import Any, Final
 import jax
 import numpy as np
 
+from stratagem.mesh.values import PerReplica
 from stratagem.tf.config.devices import drives_gpus, list_physical_devices
 from stratagem.tf.dtypes import as_dtype
 from stratagem.tf.namespace import explaining
@@ -61,6 +62,10 @@ def main() -> None:
     unittest.main()
 
 
+def _evaluated(value: Any) -> Any:
+    return tuple(map(np.asarray, value.values)) if isinstance(value, PerReplica) else np.asarray(value)
+
+
 class TestCase(unittest.TestCase):
     """A test case that compares arrays (`tf.test.TestCase`).
 
@@ -76,8 +81,8 @@ class TestCase(unittest.TestCase):
         set_seed(_SEED)
 
     def evaluate(self, tensors: Any) -> Any:
-        """Return values as NumPy arrays, in a structure as it is."""
-        return jax.tree.map(np.asarray, tensors, is_leaf=lambda each: not isinstance(each, dict | list | tuple))
+        """Return values as NumPy arrays, in a structure as it is; of a per-replica value a tuple of its components."""
+        return jax.tree.map(_evaluated, tensors, is_leaf=lambda each: not isinstance(each, dict | list | tuple))
 
     def get_temp_dir(self) -> str:
         """Return a folder of this test, which is deleted after it."""

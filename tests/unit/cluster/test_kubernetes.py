@@ -51,7 +51,7 @@ def test_a_host_that_is_no_single_pod_is_no_task_until_told(hostname: str) -> No
 
 def test_pods_that_do_not_run_are_named() -> None:
     client = FakeClient(tensorflow=[pod("a-0", "10.0.0.1"), pod("a-1", None, "Pending")])
-    with pytest.raises(StartupError, match="Pod a-1 of job 'worker' is Pending"):
+    with pytest.raises(StartupError, match=r'Pod "a-1" is not running; phase: "Pending"\. It is of job .worker'):
         KubernetesClusterResolver(override_client=client).cluster_spec()
 
 

@@ -34,3 +34,10 @@ def test_text_equals_its_characters() -> None:
     assert (texts == "eel").tolist() == [True, False]
     assert (texts != "eel").tolist() == [False, True]
     assert (texts + "s").tolist() == [b"eels", b"cods"]
+
+
+def test_device_of_a_copy() -> None:
+    """A copy of what lies on a device names it; what is computed of the copy lies on the host."""
+    copy = EagerArray.of_device(np.arange(3), "/job:localhost/replica:0/task:0/device:GPU:1")
+    assert copy.device == copy.backing_device == "/job:localhost/replica:0/task:0/device:GPU:1"
+    assert copy[1:].device == "/job:localhost/replica:0/task:0/device:CPU:0"

@@ -120,7 +120,6 @@ def test_reader_processes_read_the_same(make: Callable[[], Dataset]) -> None:
         (lambda d: d.bucket_by_sequence_length(lambda x: x, [3, 2], [1, 1, 1]), "increasing boundaries"),
         (lambda d: d.rebatch([2, 0]), "batch_size is 0"),
         (lambda d: d.get_single_element(), "several elements"),
-        (lambda d: next(d.map(_of_words).ragged_batch(2).batches()), "to_tensor"),
     ],
 )
 def test_what_is_refused(refused: Callable[[Dataset], Any], words: str) -> None:

@@ -331,3 +331,12 @@ def test_text_stays_on_the_host(replicas: int) -> None:
                 use()
     expected = [[[b"a", b"b"], [b"c"]], [[b"d"], [b"e"]]]
     assert found == (expected if replicas == 2 else [[flat(parts)] for parts in expected])
+
+
+def test_components_name_their_devices() -> None:
+    strategy = mirrored(2)
+    (element,) = strategy.experimental_distribute_dataset(Dataset.range(4).batch(4))
+    for value in (element, strategy.run(lambda x: x + 1, args=(element,))):
+        parts = strategy.experimental_local_results(value)
+        assert tuple(part.backing_device for part in parts) == strategy.extended.worker_devices
+        assert tuple(part.device for part in parts) == strategy.extended.worker_devices

@@ -160,6 +160,12 @@ def test_rows_of_different_kinds_are_an_error() -> None:
             next(read_streams([batches], worker, as_it_is, EMPTY))
 
     Group(2).run(read)
-    ragged = [Numbers(2), iter([Batch(1, np.zeros((1, 3)))])]
+
+
+def test_rows_of_unlike_shapes_stay_with_their_replicas() -> None:
+    unlike = [Numbers(2), iter([Batch(1, np.zeros((1, 3)))])]
+    read: list[Any] = []
+    Group(1, replicas_each=2).run(lambda worker: read.append(next(read_streams(unlike, worker, as_it_is, EMPTY))))
+    assert [leaf.shape for leaf in read[0].local.of_replicas] == [(2,), (1, 3)]
     with pytest.raises(InputError, match=r"batches of two replicas differ(.|\n)*Pad the examples"):
-        Group(1, replicas_each=2).run(lambda worker: next(read_streams(ragged, worker, as_it_is, EMPTY)))
+        np.asarray(read[0].local)

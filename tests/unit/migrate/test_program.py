@@ -55,6 +55,12 @@ def test_names_follow_assignments_and_scopes(line: str, name: str | None) -> Non
     assert [what for what, _ in found(f"import tensorflow as tf\n{line}\n", Kind.MISSING)] == ([name] if name else [])
 
 
+def test_names_of_version_2_change_as_those_of_tf() -> None:
+    program = "import tensorflow.compat.v2 as tf\ntf.keras.layers.Dense(3 / 2), tf.int64\n"
+    assert "tf.keras.layers.Dense(int(3 / 2))" in migrate(program).text
+    assert [what for what, _ in found(program, Kind.MEANING)] == ["tf.compat.v2.int64"]
+
+
 def test_a_name_is_missing_only_if_all_imports_of_its_module_lack_it() -> None:
     program = """\
 try:
@@ -78,6 +84,17 @@ tf.GradientTape, tf.nonsense
         ("model.evaluate_generator(g, 10)", "model.evaluate(g, steps=10)"),
         ("model.predict_generator(\n    g,\n    5,  # all\n)", "model.predict(\n    g,\n    steps=5,  # all\n)"),
         ("strategy.experimental_run_v2(step, args=(x,))", "strategy.run(step, args=(x,))"),
+        ("tf.keras.layers.Dense(width / 2, use_bias=False)", "tf.keras.layers.Dense(int(width / 2), use_bias=False)"),
+        (
+            "half = n / 2\ntf.keras.layers.LSTM(units=half * 3)",
+            "half = n / 2\ntf.keras.layers.LSTM(units=int(half * 3))",
+        ),
+        (
+            "self.dim = 128 / 2\ntf.keras.layers.Conv2D(self.dim, 3)",
+            "self.dim = 128 / 2\ntf.keras.layers.Conv2D(int(self.dim), 3)",
+        ),
+        ("n = n + 1\ntf.keras.layers.Dense(n // 2 + n)", "n = n + 1\ntf.keras.layers.Dense(n // 2 + n)"),
+        ("tf.keras.layers.Dropout(1 / 10)", "tf.keras.layers.Dropout(1 / 10)"),
         ("model.fit(x, nb_epoch=2)", "model.fit(x, epochs=2)"),
         ("m.compile(\n    'sgd',\n    sample_weight_mode=None,\n)", "m.compile(\n    'sgd',\n)"),
         ("m.compile(sample_weight_mode=None, loss='mse')", "m.compile(loss='mse')"),
@@ -162,7 +179,7 @@ def compiled(x, n, training, axis=0):
     if training and axis == 0: pass
     if x is None or isinstance(x, list) or n == "text": pass
     if x.shape[0] > 3 or len(x) > 3 or x.dtype == tf.int32: pass
-    while n < 10: break
+    while n < 10: raise ValueError
     big = tf.reduce_sum(x) > 3
     if not big: x.y = 1
     assert tf.reduce_all(x == x)
@@ -176,7 +193,7 @@ def replica_step(batch):
 
     for i in tf.range(10): pass
     for i in tf.range(batch):
-        if loss > i: return i
+        if loss > i: x.y = i
 
 def plain(x):
     if x > 0: pass
@@ -208,6 +225,6 @@ def test_control_flow_on_tensors_of_compiled_functions() -> None:
     ]
     texts = [f.text for f in migrate(CONTROL_FLOW).findings if f.kind is Kind.UNKNOWN]
     assert texts[0].startswith(
-        "If `x > 0` is a tensor, this cannot be compiled, for the break, continue, return in a loop"
+        "If `x > 0` is a tensor, this cannot be compiled, for the raise or assignment to an attribute"
     )
     assert texts[0].endswith("or:\n    value = tf.cond(x > 0, lambda: ..., lambda: ...)")

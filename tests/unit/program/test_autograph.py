@@ -109,6 +109,131 @@ def test_the_numbers_are_tensorflows(
         np.testing.assert_array_equal(compiled(tf.constant(argument)), result)
 
 
+def broken(n: Any) -> Any:
+    total, last = 0, -1
+    for i in tf.range(n):
+        if i == 3:
+            continue
+        total += i
+        if total > 10:
+            last = i
+            break
+        total += 1
+    else:
+        last = 100
+    return total, last
+
+
+def found(n: Any) -> Any:
+    for i in tf.range(n):
+        if i * i > 10:
+            return i * 100
+    return -1
+
+
+def found_in_rows(n: Any) -> Any:
+    for row in tf.stack([n, n * 2, n * 3]):
+        if row > 10:
+            return row, True
+    return n - n, False
+
+
+def forever(n: Any) -> Any:
+    steps = 0
+    while True:
+        n = n // 2
+        if n < 3:
+            break
+        steps += 1
+    return n, steps
+
+
+def leaving_two_loops(n: Any) -> Any:
+    total = 0
+    for i in tf.range(n):
+        j = 0
+        while j < i:
+            j += 1
+            if (i + j) % 3 == 0:
+                continue
+            if j > 4:
+                break
+            if total > 40:
+                return total * 1000
+            total += j
+        if total > 30:
+            total += 7
+    return total
+
+
+def of_known_length(n: Any) -> Any:
+    total, i = 0, -1
+    for i in tf.range(6):
+        if i > n:
+            break
+        total = total * 2 + i
+    for a, b in zip([1, 2, 3], [4, 5, 6], strict=True):
+        if a == 2:
+            continue
+        if total > 3:
+            total += b
+    return total, i
+
+
+def in_a_branch(n: Any) -> Any:
+    y = n
+    if n > 2:
+        for i in tf.range(n):
+            y += i
+            if y > 20:
+                return y, i
+        y = y * 2
+    return y, 0
+
+
+def with_else(n: Any) -> Any:
+    while n > 10:
+        n -= 3
+        if n == 8:
+            break
+    else:
+        n += 1000
+    return n
+
+
+@pytest.mark.parametrize(
+    "function",
+    [broken, found, found_in_rows, forever, leaving_two_loops, of_known_length, in_a_branch, with_else],
+)
+def test_a_loop_is_left_as_python_leaves_it(function: Callable[..., Any]) -> None:
+    compiled = tf.function(function)
+    for n in (0, 1, 3, 5, 9, 20):
+        eager = [int(value) for value in tf.nest.flatten(function(tf.constant(n)))]
+        assert [int(value) for value in tf.nest.flatten(compiled(tf.constant(n)))] == eager
+
+
+def test_gradients_go_through_loops_of_computed_length() -> None:
+    w = tf.Variable([0.5, 2.0])
+
+    @tf.function
+    def slope(x: Any, n: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = x
+            for i in tf.range(n):
+                if i > 5:
+                    break
+                y = y * w
+            loss = tf.reduce_sum(y)
+        return tape.gradient(loss, [x, w])
+
+    # y is x * w ** m, for m of min(n, 6).
+    for n, m in ((0, 0), (1, 1), (4, 4), (9, 6)):
+        by_x, by_w = slope(tf.constant([1.0, 3.0]), tf.constant(n))
+        np.testing.assert_allclose(by_x, np.array([0.5, 2.0]) ** m, rtol=1e-6)
+        np.testing.assert_allclose(by_w, np.array([1.0, 3.0]) * m * np.array([0.5, 2.0]) ** max(m - 1, 0), rtol=1e-6)
+
+
 def test_branches_and_loops_assign_variables() -> None:
     v = tf.Variable(1.0)
 
@@ -260,9 +385,35 @@ def growing(x: Any) -> Any:
 
 
 def breaking(x: Any) -> Any:
-    for i in tf.range(tf.cast(x, tf.int32)):
-        if i > 3:
+    for kind in iter(["a", "b"]):
+        if x > 3.0:
             break
+        x = x + len(kind)
+    return x
+
+
+def of_words(x: Any) -> Any:
+    for word in ["a", "b", "c"]:
+        if x > 3.0:
+            break
+        x = x + len(word)
+    return x
+
+
+def appending(x: Any) -> Any:
+    found = []
+    while x < 3.0:
+        found.append(x)
+        x = x + 1.0
+    return tf.stack(found)
+
+
+def in_try(x: Any) -> Any:
+    while x < 3.0:
+        try:
+            break
+        finally:
+            x = x + 1.0
     return x
 
 
@@ -304,7 +455,10 @@ def as_written(x: Any) -> Any:
         (unassigned, UsageError, "`q` is not assigned where the condition is false"),
         (of_two_shapes, UsageError, r"is float32\[3\] where the condition is true, else float32\[\]"),
         (lambda x: growing(x[None]), InputError, r"changes `x` from float32\[1\] to float32\[2\]"),
-        (breaking, UsageError, "in a loop with a `break` or `continue`, in .*for i in tf.range"),
+        (breaking, UsageError, "leaves a loop over a list_iterator by a `break`"),
+        (of_words, UsageError, "leaves a loop over things unlike each other \\('b', 'c'\\) by a `break`"),
+        (appending, UsageError, "appends to the list `found` in a loop whose condition is a tensor"),
+        (in_try, UsageError, "in a statement with a `break`, `continue` or `return` in a `with` or a `try`"),
         (raising, UsageError, "raises an error .* in a branch whose condition is a tensor"),
         (changing, UsageError, r"assigns `found\['x'\]` in a branch"),
         (of_rows, InputError, r"A condition is a tensor of shape \(2,\)"),

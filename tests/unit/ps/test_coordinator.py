@@ -370,12 +370,16 @@ class Trainer:
     def asks(self) -> Any:
         return self.coordinator.done()
 
+    def asks_for_its_strategy(self) -> Any:
+        return type(self.coordinator.strategy).__name__, self.coordinator.strategy.num_replicas_in_sync
+
 
 def test_a_function_may_refer_to_the_coordinator_and_not_use_it(coordinator: ClusterCoordinator) -> None:
     trainer = Trainer(coordinator)
     result = coordinator.schedule(trainer.step, args=(2.0,))
     coordinator.join()
     assert (float(result.fetch()), float(trainer.total.value)) == (3.0, 3.0)
+    assert coordinator.schedule(trainer.asks_for_its_strategy).fetch() == ("WorkerStrategy", 1)
     coordinator.schedule(trainer.asks)
     with pytest.raises(UsageError, match=r"coordinator\.done was asked for in a function that a worker runs"):
         coordinator.join()

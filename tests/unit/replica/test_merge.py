@@ -131,6 +131,40 @@ def test_a_gradient_through_merge_call() -> None:
     assert [float(slope) for slope in slopes] == [2 * 2 * 21 * 3, 2 * 2 * 21 * 4]
 
 
+@pytest.mark.parametrize(("replicas", "rows"), [(1, [1, 2, 4]), (2, [1, 2, 3, 4]), (2, [1, 2, 4])])
+def test_run_in_merge_call(replicas: int, rows: list[int]) -> None:
+    """The replicas go on from there, each with its own values; what they assign is combined as in `run`."""
+    strategy = strategy_of(replicas)
+    with strategy.scope():
+        seen = keras.metrics.Sum()
+        alike = keras.Variable(0.0, trainable=False, aggregation="sum")
+
+    def inner(own: Any, scale: float) -> Any:
+        context = stratagem.get_replica_context()
+        assert context is not None
+        seen.update_state(own)
+        return {"scaled": own * scale, "sum": context.all_reduce("SUM", own), "text": "a"}
+
+    def merge_fn(strategy: Any, own: Any) -> Any:
+        result = strategy.run(inner, args=(own,), kwargs={"scale": 10.0})
+        assert result["text"] == "a"
+        assert stratagem.in_cross_replica_context()
+        alike.assign_add(1.0)
+        return strategy.reduce("SUM", result["scaled"], axis=None), result["scaled"], result["sum"]
+
+    def step(x: Any) -> Any:
+        return merge(merge_fn, keras.ops.sum(x))
+
+    total, scaled, again = strategy.run(step, args=(batch_of(strategy, rows),))
+    first = [float(strategy.experimental_local_results(value)[0]) for value in (total, again)]
+    assert first == [10 * sum(rows), sum(rows)]
+    half = (len(rows) + 1) // 2
+    sums = [sum(rows)] if replicas == 1 else [sum(rows[:half]), sum(rows[half:])]
+    assert [float(value) for value in strategy.experimental_local_results(scaled)] == [10 * each for each in sums]
+    assert float(seen.result()) == sum(rows)
+    assert float(alike.value) == 1.0
+
+
 def test_outside_every_scope_merge_call_calls() -> None:
     assert merge(lambda strategy, value: (strategy.num_replicas_in_sync, value * 2), 3.0) == (1, 6.0)
 
@@ -151,7 +185,9 @@ def test_extended_outside_run(replicas: int) -> None:
     assert [value.tolist() for value in each] == [[2.0 + 4 * replicas, 4.0 + 40 * replicas]] * replicas
     with strategy.extended.colocate_vars_with(variable):
         assert keras.Variable(1.0).shape == ()
-    assert strategy.extended.worker_devices == tuple(f"CPU:{i}" for i in range(replicas))
+    assert strategy.extended.worker_devices == tuple(
+        f"/job:localhost/replica:0/task:0/device:CPU:{i}" for i in range(replicas)
+    )
     assert strategy.extended.parameter_devices == strategy.extended.worker_devices
 
 
@@ -169,7 +205,10 @@ def test_misuse_is_explained() -> None:
         with pytest.raises(error, match=match):
             strategy.run(step, args=(lambda strategy, value, variable: body(strategy, value, variable),))
 
-    refused("A replica cannot start all replicas again", lambda s, value, v: s.run(lambda: 1.0))
+    refused(
+        "A replica cannot start all replicas again",
+        lambda s, value, v: s.extended.update(v, lambda v: s.run(lambda: 1.0)),
+    )
     refused("merge_call was called in cross-replica", lambda s, value, v: kept[0].merge_call(lambda s: 1.0))
     refused("used as one array inside merge_call", lambda s, value, v: keras.ops.sin(value))
     refused(
@@ -254,4 +293,19 @@ def test_what_is_computed_from_them_is_not_known_to_be_equal() -> None:
         merge(lambda strategy, x: strategy.extended.update(w, lambda v, x: v.assign(x), args=(x,)), total)
 
     with pytest.raises(InputError, match="A result of all_reduce may be given as it is"):
+        strategy.run(step)
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_a_loop_on_tensors_cannot_merge(replicas: int) -> None:
+    """TensorFlow refuses it with these words."""
+    strategy = strategy_of(replicas)
+
+    def step() -> Any:
+        def body(i: Any) -> Any:
+            return (merge(lambda strategy, value: strategy.reduce("SUM", value, axis=None), i + 1),)
+
+        return keras.ops.while_loop(lambda i: i < 2, body, (jnp.zeros((), "int32"),))
+
+    with pytest.raises(RuntimeError, match="`merge_call` called while defining a new graph"):
         strategy.run(step)

@@ -138,3 +138,14 @@ def test_no_synchronization_is_refused() -> None:
     with strategy_of_two().scope(), pytest.raises(InputError, match="synchronization=NONE in the scope of a strategy"):
         tf.Variable(1.0, synchronization=tf.VariableSynchronization.NONE)
     assert float(tf.Variable(1.0, synchronization=tf.VariableSynchronization.NONE).numpy()) == 1.0
+
+
+def test_what_replicas_hold_of_a_variable() -> None:
+    strategy = strategy_of_two()
+    own, outside = variable_of(strategy, "SUM"), tf.Variable(1.0)
+    with strategy.scope():
+        mirrored = tf.Variable(3.0)
+    strategy.run(lambda: own.assign(number()))
+    assert [float(value) for value in own.values] == [0.0, 1.0]
+    assert [float(each.read_value()) for each in mirrored.values] == [3.0, 3.0]
+    assert not hasattr(outside, "values")

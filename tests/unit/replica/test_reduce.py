@@ -23,6 +23,10 @@ def mesh() -> ReplicaMesh:
     return ReplicaMesh(jax.devices()[:2])
 
 
+def told(name: str, value: Any) -> list[Any]:
+    return [value]
+
+
 def reduced(value: Any, axis: Any) -> list[Any]:
     return [np.asarray(reduce(op, value, axis, 2)).tolist() for op in OPS]
 
@@ -35,7 +39,7 @@ def test_element_by_element(mesh: ReplicaMesh) -> None:
 
 
 def test_padding_does_not_count(mesh: ReplicaMesh) -> None:
-    value = per_replica(mesh, (2, 1), np.array([[1.0, 2], [3, 4], [5, 9]], np.float32))
+    value = per_replica(mesh, (2, 1), np.array([[1.0, 2], [3, 4], [5, 9]], np.float32), from_all=told)
     assert value.shares == (2, 1)
     assert reduced(value, 0) == [[9, 15], [3, 5], [1, 2], [5, 9]]
     assert reduced(value, (0, 1)) == [24, 4, 1, 9]
@@ -43,7 +47,7 @@ def test_padding_does_not_count(mesh: ReplicaMesh) -> None:
 
 
 def test_a_replica_without_rows_adds_nothing(mesh: ReplicaMesh) -> None:
-    value = per_replica(mesh, (2, 0), np.array([3, 4], np.float32))
+    value = per_replica(mesh, (2, 0), np.array([3, 4], np.float32), from_all=told)
     assert reduced(value, None) == [[3, 4]] * 4
     assert reduced(value, 0) == [7, 3.5, 3, 4]
     assert gather(value, 0).tolist() == [3, 4]
@@ -80,6 +84,6 @@ def test_structures_and_plain_values(mesh: ReplicaMesh) -> None:
 )
 def test_what_cannot_be_combined(mesh: ReplicaMesh, call: Any, match: str) -> None:
     value = stacked(mesh, np.ones((2, 1), np.float32))
-    uneven = per_replica(mesh, (2, 1), np.ones((3, 2), np.float32))
+    uneven = per_replica(mesh, (2, 1), np.ones((3, 2), np.float32), from_all=told)
     with pytest.raises(InputError, match=match):
         call(value, uneven)

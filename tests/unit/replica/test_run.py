@@ -23,7 +23,7 @@ def components(strategy: Any, value: Any) -> list[Any]:
 
 
 def batch(strategy: Any, *shares: int) -> Any:
-    return per_replica(strategy.mesh, shares, np.arange(sum(shares), dtype=np.float32))
+    return per_replica(strategy.mesh, shares, np.arange(sum(shares), dtype=np.float32), from_all=strategy.from_all)
 
 
 def test_components_in_and_out(strategy: Any) -> None:

@@ -257,9 +257,10 @@ def test_checkpoints_are_those_of_other_strategies(trained: Trained, tmp_path: P
 def test_devices_are_those_of_tensorflow() -> None:
     strategy = stratagem.experimental.CentralStorageStrategy(COMPUTE)
     assert isinstance(strategy, stratagem.CentralStorageStrategy)
-    assert strategy.extended.worker_devices == ("CPU:0", "CPU:1", "CPU:2")
-    assert strategy.extended.parameter_devices == ("CPU:0",)
-    assert at_centre().extended.parameter_devices == ("CPU:3",)
+    task = "/job:localhost/replica:0/task:0/device:"
+    assert strategy.extended.worker_devices == tuple(f"{task}CPU:{i}" for i in range(3))
+    assert strategy.extended.parameter_devices == (f"{task}CPU:0",)
+    assert at_centre().extended.parameter_devices == (f"{task}CPU:3",)
     assert stratagem.CentralStorageStrategy().num_replicas_in_sync == len(jax.devices())
     with pytest.raises(InputError, match=r"virtual_devices"):
         stratagem.CentralStorageStrategy(COMPUTE, "cpu:9")

@@ -316,7 +316,7 @@ def test_two_workers_see_each_example_once(capsys: pytest.CaptureFixture[str], t
     assert counts["updates"] == 50 * len(model.trainable_variables)
     assert 0 <= counts["staleness"] <= counts["updates"] * counts["max staleness"]
     assert counts["bytes sent"] > sent
-    with pytest.raises(InputError, match="how many steps to run is not said"):
+    with pytest.raises(InputError, match="`steps`, or `pss_evaluation_shards` argument must be provided"):
         model.fit(once)
     with pytest.raises(InputError, match="`y` was given too"):
         model.fit(once, Y, steps_per_epoch=1)

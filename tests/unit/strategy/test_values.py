@@ -62,6 +62,8 @@ def test_a_value_of_several_replicas_is_no_single_one(two: Any) -> None:
     for single in (value.numpy, lambda: float(value), lambda: int(value), lambda: np.asarray(value)):
         with pytest.raises(UsageError, match="this worker has 2 replicas"):
             single()
+    with pytest.raises(ValueError, match="not inside a replica context"):  # as TensorFlow says
+        np.asarray(value)
     assert f"{value}".startswith("PerReplica:{")
 
 

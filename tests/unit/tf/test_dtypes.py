@@ -20,6 +20,8 @@ from stratagem.tf.dtypes import DType, as_dtype
         ("half", "float16"),
         (np.dtype("S3"), "string"),
         (np.int8, "int8"),
+        (np.dtype("int64"), "int64"),  # equal to `int`, as float64 is to `float`
+        (np.dtype("float64"), "float64"),
         (jnp.bfloat16, "bfloat16"),
         (tf.uint16, "uint16"),
     ],

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
+import stratagem.tf as tf
 from stratagem.tf.missing import DEFAULT, repair
+from stratagem.tf.repairs import INSTEAD
 
 NAMES = {
     area: names.split()
@@ -32,6 +36,18 @@ def unanswered(area: str) -> list[str]:
 
 def test_every_name_is_there_or_has_a_repair() -> None:
     assert {area: names for area in NAMES if (names := unanswered(area))} == {}
+
+
+def test_what_is_there_has_no_repair() -> None:
+    there = []
+    for name in INSTEAD:
+        try:
+            found = functools.reduce(getattr, name.split(".")[1:], tf)
+        except AttributeError:
+            continue
+        if not isinstance(found, ModuleType):  # a namespace has the repair of what it lacks
+            there.append(name)
+    assert there == []
 
 
 @pytest.mark.parametrize(

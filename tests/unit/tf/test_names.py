@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import stratagem.tf as tf
 from stratagem.tf import names
 from stratagem.tf.names import TABLES, has_table, names_of
 
@@ -22,7 +23,8 @@ STUBS = runpy.run_path(str(Path(__file__).parents[3] / "tools" / "type_stubs.py"
         ("stratagem.tf", "math", "stratagem.tf.math"),
         ("stratagem.tf", "version", "stratagem.tf.version"),
         ("stratagem.tf", "losses", "stratagem.tf.keras.losses"),
-        ("stratagem.tf.compat", "v2", "stratagem.tf"),
+        ("stratagem.tf.compat.v2", "enable_v2_behavior", "stratagem.tf.compat.v1.switches:enable_v2_behavior"),
+        ("stratagem.tf.python.client", "device_lib", "stratagem.tf.python.client.device_lib"),
         ("stratagem.tf.compat.v1", "arg_max", "stratagem.tf:argmax"),
         ("stratagem.tf.compat.v1.gfile", "Open", "stratagem.tf.io.gfile:GFile"),
         ("stratagem.tf.config", "threading", "stratagem.tf.config.threading"),
@@ -40,13 +42,31 @@ def test_home_of_a_name(module: str, name: str, home: str) -> None:
     [
         ("stratagem.tf", None),
         ("stratagem.tf.compat.v1", "stratagem.tf"),
+        ("stratagem.tf.compat.v2", "stratagem.tf"),
         ("stratagem.tf.keras.layers.experimental.preprocessing", "stratagem.tf.keras.layers"),
         ("stratagem.tf.keras.losses", "keras.losses"),
         ("stratagem.tf.keras.ops", "keras.ops"),
+        ("stratagem.tf.python.distribute.distribute_lib", "stratagem.tf.distribute"),
     ],
 )
 def test_module_behind_another(module: str, behind: str | None) -> None:
     assert names_of(module).behind == behind
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "public"),
+    [
+        ("ops.array_ops", "zeros", tf.zeros),
+        ("ops.math_ops", "log", tf.math.log),
+        ("framework.ops", "convert_to_tensor", tf.convert_to_tensor),
+        ("framework.dtypes", "int32", tf.int32),
+        ("distribute.distribute_lib", "get_strategy", tf.distribute.get_strategy),
+        ("util.nest", "flatten", tf.nest.flatten),
+    ],
+)
+def test_private_modules_have_the_public_names(module: str, name: str, public: object) -> None:
+    """`from tensorflow.python.ops import array_ops` stands in many programs of TensorFlow 2."""
+    assert getattr(importlib.import_module(f"stratagem.tf.python.{module}"), name) is public
 
 
 def test_a_module_without_a_table_has_no_names() -> None:

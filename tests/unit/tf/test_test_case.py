@@ -72,6 +72,12 @@ def test_values_of_a_structure() -> None:
     assert [each.tolist() for each in several] == [1, [2, 3]]
 
 
+def test_values_of_replicas() -> None:
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    ids = strategy.run(lambda: tf.distribute.get_replica_context().replica_id_in_sync_group)
+    assert CASE.evaluate({"ids": ids}) == {"ids": (0, 1)}
+
+
 @pytest.mark.parametrize("shape", [4, np.int64(4), (4,)])
 def test_an_input_of_one_number(shape: Any) -> None:
     assert tuple(tf.keras.Input(shape=shape).shape) == tuple(tf.keras.layers.Input(shape).shape) == (None, 4)

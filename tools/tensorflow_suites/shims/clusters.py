@@ -7,6 +7,7 @@ import os
 import socket
 from typing import Any
 
+from tools.tensorflow_suites.shims.server_processes import ProcessCluster
 from tools.tensorflow_suites.verdicts import PROTOCOLS, NotApplicable
 
 import stratagem.tf as tf
@@ -60,7 +61,13 @@ class Cluster:
     start_task = kill_task
 
 
-create_multi_process_cluster = Cluster
+def create_multi_process_cluster(
+    num_workers: int, num_ps: int, stream_output: bool = False, **_: Any
+) -> Cluster | ProcessCluster:
+    """Start a cluster: with a process for each server where a test, as it reads their output, may kill them."""
+    if stream_output:
+        return ProcessCluster(create_cluster_spec(num_workers=num_workers, num_ps=num_ps))
+    return Cluster(num_workers, num_ps)
 
 
 def _task() -> dict[str, Any]:

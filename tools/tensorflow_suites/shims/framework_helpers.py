@@ -26,7 +26,7 @@ def _eager(test: Any = None, **_: Any) -> Any:
 
 
 run_in_graph_and_eager_modes = run_all_in_graph_and_eager_modes = with_eager_op_as_function = _eager
-run_v2_only = disable_tfrt = disable_xla = _eager
+run_v2_only = disable_tfrt = disable_xla = disable_mlir_bridge = _eager
 
 
 def _graphs(test: Test | str | None = None, *_: Any) -> Any:

@@ -13,7 +13,7 @@ def _as_it_is(target: Any = None, *_: Any, **__: Any) -> Any:
     return target if callable(target) else _as_it_is
 
 
-run_v2_only = disable_mlir_bridge = _as_it_is
+run_v2_only = disable_mlir_bridge = enable_v2_dtype_behavior = _as_it_is
 
 
 def run_all_without_tensor_float_32(_: str = "") -> Callable[[Any], Any]:
@@ -24,10 +24,6 @@ def run_all_without_tensor_float_32(_: str = "") -> Callable[[Any], Any]:
 def is_xla_enabled() -> bool:
     """Return whether TensorFlow compiles with XLA by default."""
     return False
-
-
-def enable_v2_dtype_behavior() -> None:
-    """Do nothing: it is on."""
 
 
 def get_test_data(

@@ -12,8 +12,8 @@ import numpy as np
 from stratagem.core import optional
 from stratagem.core.errors import InputError
 from stratagem.core.example import message
-from stratagem.data.ragged import VariableLength
 from stratagem.data.structure import encoded, objects
+from stratagem.data.variable_length import VariableLength
 
 
 class _Kind(NamedTuple):

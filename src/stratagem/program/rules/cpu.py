@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import jax
@@ -18,14 +18,23 @@ from stratagem.core.environment import XLA_AS_IS
 from stratagem.mesh.mesh import Tree
 from stratagem.program.compat import parameters
 from stratagem.program.interpret import replaced, shapes_of, trace
-from stratagem.program.rules import max_pool, small_images
+from stratagem.program.rules import depthwise, grouped, max_pool, small_images, transposed
 
-_RULES: Final[Mapping[Any, Callable[..., Callable[..., jax.Array] | None]]] = {
-    lax.select_and_scatter_add_p: max_pool.quick_gradient,
-    lax.conv_general_dilated_p: small_images.quick_convolution,
+_Rule = Callable[..., Callable[..., jax.Array] | None]
+"""Function of an equation's (parameters, shapes of the operands, shape of the result).
+
+It returns a faster function, or None where XLA is fast."""
+
+_RULES: Final[Mapping[Any, Sequence[_Rule]]] = {
+    lax.select_and_scatter_add_p: [max_pool.quick_gradient],
+    lax.conv_general_dilated_p: [
+        small_images.quick_convolution,
+        depthwise.quick_convolution,
+        grouped.quick_convolution,
+        transposed.quick_convolution,
+    ],
 }
-"""By primitive: a function of an equation's (parameters, shapes of the operands, shape of the result) that returns a
-faster function, or None where XLA is fast."""
+"""Rules by primitive; the first that gives a function is taken."""
 
 
 def suited_to_cpu(function: Callable[..., Tree]) -> Callable[..., Tree]:
@@ -47,5 +56,6 @@ def suited_to_cpu(function: Callable[..., Tree]) -> Callable[..., Tree]:
 
 
 def _quick(eqn: JaxprEqn) -> Callable[..., jax.Array] | None:
-    rule = _RULES.get(eqn.primitive)
-    return None if rule is None else rule(parameters(eqn), shapes_of(eqn.invars), *shapes_of(eqn.outvars))
+    shapes = shapes_of(eqn.invars), *shapes_of(eqn.outvars)
+    functions = (rule(parameters(eqn), *shapes) for rule in _RULES.get(eqn.primitive, ()))
+    return next((function for function in functions if function is not None), None)

@@ -8,17 +8,15 @@ product of matrices they are as quick as any convolution. Sums are added up in a
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-_MOST_PLACES: Final = 64
-"""Each place of a window is an equation of its own; a window with more stays with XLA."""
+from stratagem.program.rules.windows import MOST_PLACES, channels_last, in_layout, padded, under_window
 
 
 def quick_convolution(
@@ -35,7 +33,7 @@ def quick_convolution(
     images, kernel = operands
     window = [kernel.shape[i] for i in kernel_dims[2:]]
     smaller = any(images.shape[i] < size for i, size in zip(image_dims[2:], window, strict=True))
-    if not smaller or math.prod(window) > _MOST_PLACES or math.prod(result.shape) == 0:
+    if not smaller or math.prod(window) > MOST_PLACES or math.prod(result.shape) == 0:
         return None
     in_groups = params["feature_group_count"] != 1 or params["batch_group_count"] != 1
     if in_groups or result.dtype.name not in ("float32", "float64"):
@@ -52,18 +50,9 @@ def as_product(images: jax.Array, kernel: jax.Array, size: Sequence[int], params
         size: Of the resulting images.
         params: Of the equation `conv_general_dilated`, which say the rest.
     """
-    image_dims, kernel_dims, result_dims = params["dimension_numbers"]
-    images = images.transpose(image_dims[0], *image_dims[2:], image_dims[1])
-    kernel = kernel.transpose(*kernel_dims[2:], kernel_dims[1], kernel_dims[0])
-    spread = [(*around, d - 1) for around, d in zip(params["padding"], params["lhs_dilation"], strict=True)]
-    padded = lax.pad(images, jnp.zeros((), images.dtype), [(0, 0, 0), *spread, (0, 0, 0)])
-    strides, dilation = params["window_strides"], params["rhs_dilation"]
-    under = []
-    for place in itertools.product(*map(range, kernel.shape[:-2])):
-        start = [p * d for p, d in zip(place, dilation, strict=True)]
-        end = [first + (n - 1) * stride + 1 for first, n, stride in zip(start, size, strides, strict=True)]
-        whole = padded.shape[0], *end, padded.shape[-1]
-        under.append(lax.slice(padded, (0, *start, 0), whole, (1, *strides, 1)))
+    images, kernel = channels_last(images, kernel, params)
+    window, strides = kernel.shape[:-2], params["window_strides"]
+    under = under_window(padded(images, params), window, params["rhs_dilation"], size, strides)
     result = lax.dot_general(
         jnp.concatenate(under, -1),
         kernel.reshape(-1, kernel.shape[-1]),
@@ -71,5 +60,4 @@ def as_product(images: jax.Array, kernel: jax.Array, size: Sequence[int], params
         precision=params["precision"],
         preferred_element_type=params["preferred_element_type"],
     )
-    place_of = {result_dims[0]: 0, result_dims[1]: len(size) + 1, **{d: i for i, d in enumerate(result_dims[2:], 1)}}
-    return result.transpose([place_of[d] for d in range(result.ndim)])
+    return in_layout(result, params)

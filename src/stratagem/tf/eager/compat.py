@@ -7,8 +7,8 @@ start JAX's devices: a strategy of several workers must come before that. Checke
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from types import MethodType
+from collections.abc import Callable, Mapping
+from types import MappingProxyType, MethodType
 from typing import Any, Final
 
 import jax
@@ -23,18 +23,25 @@ from stratagem.core.errors import explain
 from stratagem.core.patches import Extent
 from stratagem.program.tracing import is_traced
 from stratagem.tf import derivatives
-from stratagem.tf.eager.variables import Reference, TensorVariable, get_shape, numpy_of, set_shape
+from stratagem.tf.eager.variables import Reference, TensorVariable, backing_device_of, get_shape, numpy_of, set_shape
+from stratagem.tf.tensors import ragged
 
 _OF_SHAPES: Final = {"get_shape": get_shape, "set_shape": set_shape}
 _OF_TENSORS: Final = {**_OF_SHAPES, "experimental_ref": Reference, "numpy": numpy_of, "ref": Reference}
 
 
-def _answering_to(methods: dict[str, Callable[..., Any]], original: Callable[..., Any] | None) -> Callable[..., Any]:
+def _answering_to(
+    methods: dict[str, Callable[..., Any]],
+    original: Callable[..., Any] | None,
+    properties: Mapping[str, Callable[[Any], Any]] = MappingProxyType({}),
+) -> Callable[..., Any]:
     """Wrap `__getattr__`, which Python calls for names that an object does not have."""
 
     def __getattr__(self: Any, name: str) -> Any:
         if name in methods:
             return MethodType(methods[name], self)
+        if name in properties:
+            return properties[name](self)
         if original is not None:
             return original(self, name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
@@ -122,7 +129,11 @@ def _rpow(x: Any, y: Any) -> Any:
 
 
 def install() -> None:
-    """Give arrays and variables what `core.patches` lists. A second call does nothing."""
+    """Give arrays and variables what `core.patches` lists, and operations their ragged ones.
+
+    A second call does nothing.
+    """
+    ragged.install()
     for own in (EagerArray, EagerText):
         kind: Any = own
         kind.get_shape, kind.set_shape = get_shape, set_shape
@@ -134,7 +145,9 @@ def install() -> None:
     patches.install(
         __name__,
         {
-            "ArrayImpl.__getattr__": functools.partial(_answering_to, _OF_TENSORS),
+            "ArrayImpl.__getattr__": functools.partial(
+                _answering_to, _OF_TENSORS, properties={"backing_device": backing_device_of}
+            ),
             "Tracer.__getattr__": functools.partial(_answering_to, _OF_TENSORS),
             "KerasTensor.__getattr__": functools.partial(_answering_to, _OF_SHAPES),
             "Variable.__bases__": TensorVariable,

@@ -13,9 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from stratagem.core.errors import UsageError
+from stratagem.mesh.device_names import device_of_task
 from stratagem.program.compat import stored_value
 from stratagem.program.tracing import is_traced
-from stratagem.strategy.devices import device_name
 from stratagem.tf.dtypes import DType
 from stratagem.tf.tensors import indexing
 from stratagem.tf.tensors.creation import ensure_shape, own_tensor
@@ -36,6 +36,11 @@ def numpy_of(array: Any) -> Any:
             "Return the tensor and call .numpy() outside, or print it with tf.print(tensor).",
         )
     return np.asarray(array)[()]
+
+
+def backing_device_of(array: Any) -> str:
+    """Return the device that holds an array, this worker's first of several (`tf.Tensor.backing_device`)."""
+    return device_of_task(array.addressable_shards[0].device)
 
 
 def get_shape(array: Any) -> TensorShape:
@@ -105,6 +110,8 @@ class TensorVariable:
     """A base of Keras's variables, with methods of `tf.Variable`."""
 
     value: Any
+    __array_priority__ = 100
+    """Lets `array + variable` ask the variable, whose value a compiled function has not yet; NumPy would convert it."""
     get_shape, set_shape, numpy = get_shape, set_shape, numpy_of
 
     @property
@@ -125,8 +132,7 @@ class TensorVariable:
             return f"/job:ps/replica:0/task:{parts[0].server}/device:CPU:0"
         value = stored_value(self)
         own = value.addressable_shards[0].device if isinstance(value, jax.Array) else jax.local_devices()[0]
-        job = "worker" if jax.process_count() > 1 else "localhost"
-        return f"/job:{job}/replica:0/task:{own.process_index}/device:{device_name(own)}"
+        return device_of_task(own)
 
     def ref(self) -> Reference:
         """Return a key for this variable, which dictionaries and sets take (`tf.Variable.ref`)."""
@@ -178,6 +184,9 @@ class TensorVariable:
     scatter_nd_add = _scattering_nd("scatter_nd_add", indexing.tensor_scatter_nd_add)
     scatter_nd_sub = _scattering_nd("scatter_nd_sub", indexing.tensor_scatter_nd_sub)
     scatter_nd_update = _scattering_nd("scatter_nd_update", indexing.tensor_scatter_nd_update)
+
+    def __bool__(self) -> bool:
+        return bool(self.value)
 
     def __iter__(self) -> Iterator[Any]:
         """Return its rows, one after the other (`for row in tf.Variable(...)`).

@@ -152,7 +152,8 @@ def _classes_of_program(file: str) -> dict[str, type]:
         described = json.loads(archive.read("config.json"))
     found: dict[str, set[type]] = {}
     for description in _descriptions(described):
-        module, name = str(description["module"]), str(description["class_name"])
+        # Keras writes no module for classes of the program that runs.
+        module, name = str(description["module"] or "__main__"), str(description["class_name"])
         kind = getattr(sys.modules.get(module), name, None)
         if module.partition(".")[0] != "keras" and isinstance(kind, type) and issubclass(kind, _OF_MODELS):
             found.setdefault(description.get("registered_name") or name, set()).add(kind)

@@ -18,6 +18,8 @@ import numpy as np
 from keras import ops
 
 from stratagem.core.errors import UsageError
+from stratagem.data.sparse import SparseTensor
+from stratagem.tf.keras import learning_phase as phase
 from stratagem.tf.tensors import reductions
 
 
@@ -109,6 +111,11 @@ def batch_flatten(x: Any) -> Any:
 def get_value(x: Any) -> Any:
     """Return the value of a variable or tensor as NumPy's (`K.get_value`)."""
     return np.asarray(ops.convert_to_tensor(x))[()]
+
+
+def eval(x: Any) -> Any:
+    """Return the value of a variable or tensor as NumPy's (`K.eval`)."""
+    return get_value(x)
 
 
 def batch_get_value(tensors: Sequence[Any]) -> list[Any]:
@@ -280,8 +287,8 @@ def in_top_k(predictions: Any, targets: Any, k: int) -> Any:
 
 
 def is_sparse(tensor: Any) -> bool:
-    """Return False: there are no sparse tensors here."""
-    return False
+    """Return whether a tensor is a sparse one."""
+    return isinstance(tensor, SparseTensor)
 
 
 def one_hot(indices: Any, num_classes: int) -> Any:
@@ -345,16 +352,24 @@ def learning_phase() -> Any:
 
 
 def set_learning_phase(value: Any) -> None:
-    """Refuse: a layer is told by an argument whether it trains.
+    """Let models that are called without `training` train, or not (`K.set_learning_phase`).
 
-    Raises:
-        UsageError: Always.
+    `fit`, `evaluate` and `predict` say themselves whether they train. A layer that is called by itself, outside a
+    model, is told by its argument alone.
+
+    Args:
+        value: Whether models train.
+
+    Example:
+        >>> model = keras.Sequential([keras.Input((1,)), keras.layers.Dropout(0.999, seed=1)])
+        >>> x = np.ones((1, 1), np.float32)
+        >>> before = model(x).tolist()
+        >>> set_learning_phase(1)
+        >>> before, model(x).tolist(), model(x, training=False).tolist()
+        ([[1.0]], [[0.0]], [[1.0]])
+        >>> set_learning_phase(0)
     """
-    raise UsageError(
-        f"set_learning_phase({value!r}) was called.",
-        "There is no global phase in Keras 3: Dropout and BatchNormalization would not hear of it.",
-        "Write model(x, training=True), or layer.trainable = False.",
-    )
+    phase.choose(value)
 
 
 def manual_variable_initialization(value: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import math
 from collections.abc import Callable
 from typing import Any, Final
@@ -15,6 +16,8 @@ from stratagem.core.errors import InputError
 from stratagem.fit.records import strategy_of
 from stratagem.strategy.base import one_replica
 from stratagem.strategy.default import get_strategy
+from stratagem.tf.keras import learning_phase, text_inputs
+from stratagem.tf.keras.layers import added
 
 
 def _compiled_loss(
@@ -92,6 +95,12 @@ class OldModel:
     """
 
     loss: Any
+    call: Any
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        model: Any = super().__new__(cls, *args, **kwargs)
+        added.give_method(model)
+        return model
 
     @property
     def compiled_loss(self) -> Callable[..., Any]:
@@ -109,22 +118,40 @@ class OldModel:
         """The strategy that the model belongs to; the default one if it belongs to none."""
         return strategy_of(self) or one_replica()
 
+    @property
+    def losses(self) -> list[Any]:
+        """The losses of layers, of regularisers, and of what `add_loss` was given."""
+        model: Any = super()
+        return added.with_functions(self, model.losses)
+
     def compute_loss(
         self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
     ) -> Any:
         """Return the loss that `compile` was given (`Model.compute_loss`), of targets that are broadcast as in Keras 2.
 
         Targets of shape (n,) are a column there: beside outputs of shape (n, 10) a mean squared error, for example,
-        compares each with all ten.
+        compares each with all ten. Targets that are classes have one for each row of outputs, in whatever shape.
         """
         trainer: Any = super()
-        y = _broadcast(self.loss, y, y_pred)
+        y = _as_in_keras_2(self.loss, y, y_pred)
         return trainer.compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, training=training)
 
     def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> Any:
         """Return the results of the metrics, of the targets that the loss is computed of."""
         trainer: Any = super()
-        return trainer.compute_metrics(x, _broadcast(self.loss, y, y_pred), y_pred, sample_weight)
+        return trainer.compute_metrics(x, _as_in_keras_2(self.loss, y, y_pred), y_pred, sample_weight)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the model: `model(x, True)`, and without `training` in the phase that `K.set_learning_phase` chose."""
+        layer: Any = super()
+        if any(isinstance(each, bool) for each in args):  # Keras 3 takes tensors alone by position
+            names = list(inspect.signature(self.call).parameters)
+            kwargs |= dict(zip(names[1 : len(args)], args[1:], strict=False))
+            args = args[:1]
+        if text_inputs.takes_text(self) and not text_inputs.are_symbols(args):
+            return text_inputs.of_text(self, *args)
+        with learning_phase.of_call(kwargs) as missing:
+            return layer.__call__(*args, **kwargs, **missing)
 
     fit = _taking_old_arguments("fit")
     evaluate = _taking_old_arguments("evaluate")
@@ -146,20 +173,33 @@ _ELEMENTWISE: Final = (
 """Losses that compare targets with outputs number by number."""
 
 
-def _broadcast(loss: Any, y: Any, y_pred: Any) -> Any:
-    """Return targets of one number for each row as columns, where outputs have several and the loss compares all.
+def _as_in_keras_2(loss: Any, y: Any, y_pred: Any) -> Any:
+    """Return targets in the shape that Keras 2 compared with outputs, which Keras 3 refuses or takes otherwise.
+
+    Targets of one number for each row are columns, where outputs have several and the loss compares all. Classes lie
+    as the outputs' rows do, where there are as many: (n, 1) or (n,) beside outputs of shape (n, 1, 1, 10).
 
     Args:
         loss: What `compile` was given.
         y: Targets.
         y_pred: Outputs.
     """
-    shapes = [tuple(getattr(each, "shape", ())) for each in (y, y_pred)]
-    if len(shapes[0]) != 1 or len(shapes[1]) != 2 or shapes[1][1] == 1:
+    shapes: list[tuple[Any, ...]] = [tuple(getattr(each, "shape", ())) for each in (y, y_pred)]
+    targets, outputs = shapes
+    if not targets or len(outputs) < 2:
         return y
     if isinstance(loss, str):
         loss = keras.losses.get(loss)
     function = getattr(loss, "fn", loss)
+    if function is keras.losses.sparse_categorical_crossentropy:
+        rows = outputs[:-1]
+        known = int(None in (targets[0], rows[0]))  # the first axis that has a size
+        sizes = (*targets[known:], *rows[known:])
+        if targets in (rows, (*rows, 1)) or None in sizes or math.prod(targets[known:]) != math.prod(rows[known:]):
+            return y
+        return keras.ops.reshape(y, (-1, *rows[1:]))
+    if len(targets) != 1 or len(outputs) != 2 or outputs[1] == 1:
+        return y
     is_elementwise = any(function is getattr(keras.losses, name) for name in _ELEMENTWISE)
     return keras.ops.expand_dims(y, -1) if is_elementwise else y
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 import keras
 
 from stratagem.core.errors import InputError
+from stratagem.fit.compat import build_further
 from stratagem.loop.tape import GradientTape
 from stratagem.mesh.mesh import Tree
 
@@ -172,12 +173,15 @@ class OldOptimizer:
     def apply_gradients(self, grads_and_vars: Tree, *args: Any, **kwargs: Any) -> Any:
         """Apply gradients; a LossScaleOptimizer divides them by the scale, so those without one are scaled again.
 
+        The variables may be others than before, as with `tf.keras.optimizers.legacy`: they get slots of zeros.
         The scale is a power of two, so that times it and divided by it a number is what it was.
         """
         keras_optimizer: Any = super()
         grads_and_vars = list(grads_and_vars)
         if not grads_and_vars:  # nothing to train
             return self.iterations
+        if not isinstance(self, keras.optimizers.LossScaleOptimizer):  # it applies the other to all of its variables
+            build_further(self, [variable for gradient, variable in grads_and_vars if gradient is not None])
         if self.__dict__.pop(_UNSCALED, False):
             scale = self.loss_scale
             grads_and_vars = [

@@ -15,10 +15,11 @@ from typing import Final, NamedTuple
 from stratagem.tf.names.compat_v1 import COMPAT_V1
 from stratagem.tf.names.general import GENERAL
 from stratagem.tf.names.keras import KERAS
+from stratagem.tf.names.private import PRIVATE
 
 ROOT: Final = "stratagem.tf"
 
-TABLES: Final = {**GENERAL, **COMPAT_V1, **KERAS}
+TABLES: Final = {**GENERAL, **COMPAT_V1, **KERAS, **PRIVATE}
 """The table of each module, by its path below `stratagem.tf`."""
 
 

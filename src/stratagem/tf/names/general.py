@@ -16,6 +16,7 @@ GENERAL: Final[dict[str, dict[str, str]]] = {
             zeros_initializer=Zeros
         """,
         ".compat.v1.logging": "get_logger",
+        ".device_spec": "DeviceSpec",
         ".dtypes": """
             DType as_dtype bfloat16 bool complex128 complex64 double float16 float32 float64 half int16 int32 int64
             int8 string uint16 uint32 uint64 uint8
@@ -24,6 +25,7 @@ GENERAL: Final[dict[str, dict[str, str]]] = {
         ".tensors.variables": """
             IndexedSlices Module Tensor TypeSpec Variable VariableAggregation VariableSynchronization is_tensor
         """,
+        ".tensors.creators": "variable_creator_scope",
         ".tensors.creation": """
             bitcast cast constant convert_to_tensor ensure_shape eye fill get_static_value guarantee_const
             identity identity_n linspace make_ndarray one_hot ones ones_like range rank saturate_cast shape
@@ -31,6 +33,9 @@ GENERAL: Final[dict[str, dict[str, str]]] = {
         """,
         ".tensors.shapes": "TensorShape",
         "stratagem.data": "TensorSpec",
+        "stratagem.data.ragged": "RaggedTensor",
+        "stratagem.data.sparse": "SparseTensor",
+        "stratagem.data.specs": "RaggedTensorSpec SparseTensorSpec",
         ".tensors.elementwise": """
             abs acos acosh add add_n asin asinh atan atan2 atanh clip_by_value complex cos cosh divide equal exp floor
             greater greater_equal less less_equal logical_and logical_not logical_or maximum minimum multiply negative
@@ -52,6 +57,7 @@ GENERAL: Final[dict[str, dict[str, str]]] = {
             tensor_scatter_nd_add tensor_scatter_nd_max tensor_scatter_nd_min tensor_scatter_nd_sub
             tensor_scatter_nd_update unique unique_with_counts unravel_index where
         """,
+        ".tensors.arrays": "TensorArray",
         ".tensors.control": "case cond foldl foldr map_fn scan switch_case vectorized_map while_loop",
         ".tensors.norms": "clip_by_global_norm clip_by_norm norm",
         ".tensors.control_and_debug": """
@@ -77,7 +83,11 @@ GENERAL: Final[dict[str, dict[str, str]]] = {
             as_bytes as_str as_str_any as_text bytes_or_text_types complex_types dimension_at_index dimension_value
             integral_types path_to_str real_types
         """,
-        "": "v2=.",
+    },
+    # What has no other meaning there is `tf`'s.
+    "compat.v2": {
+        ".": "*",
+        ".compat.v1.switches": "enable_v2_behavior",
     },
     # Which devices there are and which are used; switches of TensorFlow's runtime.
     "config": {
@@ -138,13 +148,22 @@ GENERAL: Final[dict[str, dict[str, str]]] = {
         """,
     },
     # What parsed examples become.
-    "sparse": {"stratagem.data.ragged": "to_dense"},
+    "ragged": {
+        ".tensors.ragged": """
+            constant map_flat_values range row_splits_to_segment_ids segment_ids_to_row_splits stack
+        """,
+    },
+    "sparse": {
+        "stratagem.data.sparse": "SparseTensor from_dense reorder",
+        "stratagem.data.variable_length": "to_dense",
+    },
     "debugging": {
         ".tensors.checks": """
             Assert assert_all_finite assert_equal assert_greater assert_greater_equal assert_less assert_less_equal
             assert_near assert_negative assert_non_negative assert_non_positive assert_none_equal assert_positive
             assert_rank assert_rank_at_least assert_rank_in assert_scalar assert_shapes assert_type check_numerics
-            disable_check_numerics enable_check_numerics is_numeric_tensor set_log_device_placement
+            disable_check_numerics disable_traceback_filtering enable_check_numerics enable_traceback_filtering
+            is_numeric_tensor is_traceback_filtering_enabled set_log_device_placement
         """,
     },
     "dtypes": {".": "cast complex saturate_cast"},
@@ -214,7 +233,9 @@ GENERAL: Final[dict[str, dict[str, str]]] = {
             rgb_to_grayscale rgb_to_hsv rgb_to_yiq rgb_to_yuv stateless_random_brightness stateless_random_contrast
             stateless_random_hue stateless_random_saturation yiq_to_rgb yuv_to_rgb
         """,
+        ".tensors.distorted_boxes": "sample_distorted_bounding_box stateless_sample_distorted_bounding_box",
         "stratagem.io": "decode_image decode_jpeg decode_png",
+        ".io.images": "decode_bmp decode_gif encode_jpeg encode_png extract_jpeg_shape is_jpeg",
     },
     # Record files, what is in them, files.
     "io": {
@@ -238,6 +259,12 @@ GENERAL: Final[dict[str, dict[str, str]]] = {
             lu lu_matrix_inverse lu_reconstruct lu_solve matrix_rank tridiagonal_matmul tridiagonal_solve
         """,
     },
+    # Tables from keys to values.
+    "lookup": {
+        ".lookup.initializers": "KeyValueTensorInitializer TextFileIndex TextFileInitializer",
+        ".lookup.tables": "StaticHashTable StaticVocabularyTable",
+    },
+    "lookup.experimental": {".lookup.changing": "DenseHashTable MutableHashTable"},
     # Functions of numbers.
     "math": {
         ".tensors.elementwise": """
@@ -295,10 +322,6 @@ GENERAL: Final[dict[str, dict[str, str]]] = {
     # The profiler of JAX, whose traces TensorBoard shows.
     "profiler": {},
     "profiler.experimental": {".profiling": "Profile ProfilerOptions Trace start stop"},
-    # Private in TensorFlow, and nevertheless how older programs count their GPUs.
-    "python": {},
-    "python.client": {},
-    "python.client.device_lib": {".config.devices": "list_local_devices"},
     "random": {
         ".tensors.draws": """
             Generator categorical fold_in=stateless_fold_in gamma get_global_generator normal poisson
@@ -308,10 +331,23 @@ GENERAL: Final[dict[str, dict[str, str]]] = {
         ".tensors.seeds": "set_seed",
         "": "experimental=.tensors.draws",
     },
+    # Transforms of Fourier, frames of sound and their spectra.
+    "signal": {
+        ".tensors.fourier": """
+            fft fft2d fft3d fftshift ifft ifft2d ifft3d ifftshift irfft irfft2d irfft3d rfft rfft2d rfft3d
+        """,
+        ".tensors.frames": """
+            frame hamming_window hann_window inverse_stft inverse_stft_window_fn kaiser_bessel_derived_window
+            kaiser_window overlap_and_add stft vorbis_window
+        """,
+        ".tensors.spectra": """
+            dct idct inverse_mdct linear_to_mel_weight_matrix mdct mfccs_from_log_mel_spectrograms
+        """,
+    },
     "strings": {
         ".tensors.texts": """
             as_string bytes_split format join length lower reduce_join regex_full_match regex_replace split strip
-            substr to_number unicode_decode unicode_split upper
+            substr to_hash_bucket_fast to_number unicode_decode unicode_split upper
         """,
     },
     # Event files for TensorBoard.
@@ -332,6 +368,7 @@ GENERAL: Final[dict[str, dict[str, str]]] = {
     "train": {
         "stratagem.train": "*",
         ".moving_average": "ExponentialMovingAverage",
+        ".threads": "Coordinator",
         ".checkpoints": "get_checkpoint_state list_variables load_checkpoint load_variable",
     },
 }

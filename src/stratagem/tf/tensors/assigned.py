@@ -47,6 +47,14 @@ class _Assignments:
 
     assign, assign_add, assign_sub = map(_assignment, ("assign", "assign_add", "assign_sub"))
 
+    @property
+    def values(self) -> tuple[Any, ...]:
+        """What this worker's replicas hold of it, where a strategy made it (`experimental_local_results`)."""
+        strategy: Any = getattr(self, "distribute_strategy", None)
+        if strategy is None:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute 'values'", name="values", obj=self)
+        return strategy.experimental_local_results(self)
+
 
 class SyncOnReadVariable(_Assignments, OnReadVariable):
     """A variable with a value for each replica, combined when it is read."""
@@ -68,6 +76,11 @@ class _Combined(keras.Variable):
         self._combines = aggregation
         # To the step a combined variable is one value, equal on all replicas.
         super().__init__(initializer, aggregation=aggregation if aggregation == _NONE else _FIRST, **kwargs)
+
+    @property
+    def combines(self) -> str:
+        """How the values that replicas assign combine: the aggregation that it was made with."""
+        return self._combines
 
     def assign(self, value: Any) -> Any:
         return super().assign(self._combined(value))

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import jax
 import jax.numpy as jnp
+import keras
 import numpy as np
 
 from stratagem.core.errors import InputError
@@ -172,6 +173,23 @@ def enable_check_numerics(stack_height_limit: int = 30, path_length_limit: int =
 def disable_check_numerics() -> None:
     """Undo `enable_check_numerics` (`tf.debugging.disable_check_numerics`)."""
     jax.config.update("jax_debug_nans", False)
+
+
+def disable_traceback_filtering() -> None:
+    """Let tracebacks of errors have the frames of JAX and Keras too (`tf.debugging.disable_traceback_filtering`)."""
+    jax.config.update("jax_traceback_filtering", "off")
+    keras.config.disable_traceback_filtering()
+
+
+def enable_traceback_filtering() -> None:
+    """Leave the frames of JAX and Keras out of tracebacks, as they are from the start."""
+    jax.config.update("jax_traceback_filtering", "auto")
+    keras.config.enable_traceback_filtering()
+
+
+def is_traceback_filtering_enabled() -> bool:
+    """Return whether tracebacks leave the frames of JAX and Keras out."""
+    return bool(keras.config.is_traceback_filtering_enabled())
 
 
 def _shape(x: Any) -> tuple[int, ...]:

@@ -15,7 +15,9 @@ import jax.numpy as jnp
 import keras
 import numpy as np
 
-from stratagem.program.branches import Branches, Results
+from stratagem.program.branches import Branches
+from stratagem.program.control import choose
+from stratagem.program.loops import looped
 from stratagem.program.tracing import is_traced
 from stratagem.tf.tensors.operation import held, hosted, on_host, tensor
 
@@ -46,10 +48,7 @@ def cond(pred: Any, true_fn: Callable[[], Any], false_fn: Callable[[], Any], nam
     pred = tensor(pred)
     if not is_traced(pred):
         return jax.tree.map(tensor, true_fn() if bool(pred) else false_fn(), is_leaf=_is_variable)
-    branches = Branches([_in_tensors(true_fn), _in_tensors(false_fn)])
-    values = branches.values()
-    chosen = jax.lax.cond(pred, lambda v: branches.run(0, v), lambda v: branches.run(1, v), values)
-    return branches.leave(chosen)
+    return choose(pred, _in_tensors(true_fn), _in_tensors(false_fn))
 
 
 def switch_case(
@@ -127,8 +126,9 @@ def while_loop(
         parallel_iterations: No effect.
         back_prop: No effect.
         swap_memory: No effect.
-        maximum_iterations: The most times. In a compiled function, a loop that a gradient goes through needs it:
-            JAX keeps the values of each time, and must know how many there are.
+        maximum_iterations: The most times. In a compiled function, gradients through the loop are quicker with it, and
+            take more memory: JAX keeps the values of each time, which it computes again where it does not know how many
+            there are.
         name: No effect.
 
     Returns:
@@ -148,26 +148,10 @@ def while_loop(
     if not is_traced(first):
         result = _looped(cond, step, start, maximum_iterations)
     else:
-        branches = Branches([_in_tensors(step)], start)
-        state = (start, branches.values())
-
-        def goes_on(state: Results) -> Any:
-            with branches.holding(state[1]):
-                return jnp.asarray(cond(*state[0]), bool).reshape(())
-
-        def turn(state: Results) -> Results:
-            result, values = branches.run(0, state[1], *state[0])
-            return jax.tree.map(lambda new, old: jnp.asarray(new, old.dtype), (result, values), state)
-
-        if maximum_iterations is None:
-            last = jax.lax.while_loop(goes_on, turn, state)
-        else:
-            last, _ = jax.lax.scan(
-                lambda s, _: (jax.lax.cond(goes_on(s), turn, lambda same: same, s), None),
-                state,
-                length=int(maximum_iterations),
-            )
-        result = branches.leave(last)
+        most = None if maximum_iterations is None else int(maximum_iterations)
+        names = [f"loop_vars[{place}]" for place in range(len(start))]
+        turn = _in_tensors(step)
+        result = looped(lambda values: cond(*values), lambda values: turn(*values), names, start, most=most)
     return list(result) if isinstance(loop_vars, list) else result
 
 

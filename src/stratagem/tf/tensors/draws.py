@@ -6,6 +6,7 @@ Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/random
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,11 +19,13 @@ from jax.experimental import io_callback
 from stratagem.checkpoint.objects import Holder
 from stratagem.core.errors import InputError
 from stratagem.data.transforms import in_element_function
+from stratagem.program.discover import note_stateful
+from stratagem.program.tracing import current_tracing
 from stratagem.tf.dtypes import as_dtype
 from stratagem.tf.tensors.compat import lost_draw
 from stratagem.tf.tensors.marks import Sizes
 from stratagem.tf.tensors.operation import held, hosted, integers, on_host, operation, tensor
-from stratagem.tf.tensors.seeds import drawing, drawing_on_host, next_run
+from stratagem.tf.tensors.seeds import SeedsOfOneCall, drawing, drawing_on_host, next_run
 
 Draw = Callable[[Any], Any]
 
@@ -53,7 +56,7 @@ def _next_key(seed: int | None) -> jax.Array:
     return _key_of(generator)
 
 
-def _key_of(generator: keras.random.SeedGenerator) -> jax.Array:
+def _key_of(generator: keras.random.SeedGenerator | SeedsOfOneCall) -> jax.Array:
     """Return the next key of a generator."""
     state = jnp.asarray(generator.next())
     return jax.random.fold_in(jax.random.key(state[0].astype(jnp.uint32)), state[1].astype(jnp.uint32))
@@ -256,10 +259,27 @@ def stateless_fold_in(seed: Any, data: Any, alg: str = "auto_select") -> Any:
     return _stateless(lambda key: jax.random.randint(jax.random.fold_in(key, data), (2,), 0, 2**31 - 1), seed)
 
 
+def _kept_by_program(made: weakref.ref[Generator], seed: int) -> bool:
+    """Give a generator that a compiled function made, and the program keeps, a state that lasts.
+
+    A program writes `if g is None: g = tf.random.Generator.from_seed(1)`.
+
+    Args:
+        made: The generator.
+        seed: Its seed.
+    """
+    generator = made()
+    if generator is None:
+        return False
+    generator.keep_state(seed)
+    return True
+
+
 class Generator(Holder):
     """A stream of draws with a state of its own (`tf.random.Generator`).
 
-    In a compiled function it goes on from call to call; inside `strategy.run` each replica draws its own numbers.
+    In a compiled function it goes on from call to call; inside `strategy.run` each replica draws its own numbers. One
+    that is made in a compiled function begins anew at each call.
 
     Args:
         generator: The seed generator that it draws from.
@@ -270,18 +290,27 @@ class Generator(Holder):
         True
     """
 
-    def __init__(self, generator: keras.random.SeedGenerator) -> None:
+    def __init__(self, generator: keras.random.SeedGenerator | SeedsOfOneCall) -> None:
         self._generator = generator
 
     @classmethod
     def from_seed(cls, seed: int, alg: Any = None) -> Generator:
         """Return the stream of a seed."""
-        return cls(keras.random.SeedGenerator(int(seed) % 2**31))
+        if current_tracing() is None:
+            return cls(keras.random.SeedGenerator(int(seed) % 2**31))
+        made = cls(SeedsOfOneCall(seed & (2**31 - 1)))
+        if not isinstance(seed, jax.Array):
+            note_stateful(functools.partial(_kept_by_program, weakref.ref(made), int(seed)))
+        return made
 
     @classmethod
     def from_non_deterministic_state(cls, alg: Any = None) -> Generator:
         """Return a stream with a random seed."""
-        return cls.from_seed(int(np.random.SeedSequence().generate_state(1)[0]))
+        return cls(keras.random.SeedGenerator(int(np.random.SeedSequence().generate_state(1)[0]) % 2**31))
+
+    def keep_state(self, seed: int) -> None:
+        """Begin the stream of a seed in a variable of its own."""
+        self._generator = keras.random.SeedGenerator(seed % 2**31)
 
     def checkpoint_parts(self) -> dict[str, Any]:
         """Return what a checkpoint saves of it: the position of the stream."""
@@ -302,7 +331,7 @@ class Generator(Holder):
 
     def split(self, count: int = 1) -> list[Generator]:
         """Return further streams."""
-        return [Generator.from_seed(int(seed)) for seed in self.make_seeds(count)[0]]
+        return [Generator.from_seed(seed) for seed in self.make_seeds(count)[0]]
 
     def normal(
         self, shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = "float32", name: str | None = None

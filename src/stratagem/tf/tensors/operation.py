@@ -19,6 +19,7 @@ import numpy as np
 
 from stratagem.core.eager import EagerArray, EagerText
 from stratagem.core.errors import InputError
+from stratagem.data.ragged import RaggedTensor
 from stratagem.data.structure import as_array, encoded
 from stratagem.data.transforms import in_element_function
 from stratagem.program.tracing import is_traced
@@ -238,6 +239,45 @@ def _is_symbolic(values: Sequence[Any]) -> bool:
     )
 
 
+_of_ragged: Final[dict[str, Callable[..., Any]]] = {}
+"""Operations on ragged tensors, by where the one on tensors is defined; see `of_ragged`."""
+
+
+def of_ragged(operation: Callable[..., Any], function: Callable[..., Any]) -> None:
+    """Let an operation on tensors do this where one of its arguments is a ragged tensor.
+
+    Args:
+        operation: The operation.
+        function: Takes the same arguments.
+    """
+    _of_ragged[f"{operation.__module__}:{operation.__qualname__}"] = function
+
+
+def _first_ragged(values: Sequence[Any]) -> RaggedTensor | None:
+    for value in values:
+        if isinstance(value, RaggedTensor):
+            return value
+        found = _first_ragged(value) if isinstance(value, list | tuple) else None
+        if found is not None:
+            return found
+    return None
+
+
+def _on_rows(home: str, ragged: RaggedTensor) -> Callable[..., Any]:
+    """Return the operation on ragged tensors.
+
+    Raises:
+        InputError: There is none.
+    """
+    if home not in _of_ragged:
+        raise InputError(
+            f"{home.rpartition(':')[2]} was given a ragged tensor of shape {ragged.shape}.",
+            "It computes with rows of one length.",
+            "Write ragged.to_tensor(); or tf.ragged.map_flat_values(function, ragged) for each value by itself.",
+        )
+    return _of_ragged[home]
+
+
 _MARKS: Final[dict[str, Callable[[Any], Any]]] = {
     "Tensor": tensor,
     "Array": lambda value: jnp.asarray(tensor(value)),
@@ -307,6 +347,9 @@ def operation(function: Callable[P, Any], name: str | None = None, text: str | N
         if takes_no_name:
             kwargs.pop("name", None)
             args = args[:-1] if len(args) == len(parameters) + 1 else args
+        ragged = _first_ragged([*args, *kwargs.values()])
+        if ragged is not None:
+            return _on_rows(home, ragged)(*args, **kwargs)
         if _is_symbolic(args) or _is_symbolic(tuple(kwargs.values())):
             return TensorFunction(home)(*args, **kwargs)
         if not in_element_function() or any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves((args, kwargs))):

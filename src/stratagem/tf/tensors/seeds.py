@@ -11,8 +11,13 @@ import random
 import threading
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import keras
 import numpy as np
+
+from stratagem.mesh.variable_policies import Policy, enter
+from stratagem.replica.context import current_replica_context
 
 _generators: dict[int | None, keras.random.SeedGenerator] = {}
 _host: dict[int | None, np.random.Generator] = {}
@@ -96,3 +101,33 @@ def next_run(seed: int | None, draw: int) -> np.ndarray:
         run = _runs[seed, draw]
         _runs[seed, draw] += 1
     return np.random.SeedSequence([_starts[seed], draw, run]).generate_state(2)
+
+
+class SeedsOfOneCall:
+    """A generator of seeds that is made in a compiled function: its state is a value of the call, and no variable.
+
+    Args:
+        seed: The seed; each replica draws its own numbers.
+    """
+
+    def __init__(self, seed: Any) -> None:
+        self.dtype = np.dtype("uint32")
+        self.value = jnp.stack([jnp.asarray(seed, self.dtype), jnp.zeros((), self.dtype)])
+        context = current_replica_context()
+        if context is not None and context.strategy.mesh.size > 1:
+            (self.value,) = enter([Policy.SEED], [self.value])
+
+    @property
+    def state(self) -> Any:
+        """What holds the position: this."""
+        return self
+
+    def assign(self, value: Any) -> Any:
+        """Go to a position."""
+        self.value = jnp.asarray(value, self.dtype)
+        return self.value
+
+    def next(self) -> jax.Array:
+        """Return the position, and go on."""
+        position, self.value = self.value, self.value + jnp.asarray([0, 1], self.dtype)
+        return position

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from stratagem.data.structure import encoded
+from stratagem.tf.tensors.fingerprints import fingerprint
 from stratagem.tf.tensors.operation import held, hosted, is_text, operation, refusal, tensor
 
 
@@ -70,6 +71,26 @@ def substr(input: Any, pos: Any, len: Any, unit: str = "BYTE", name: str | None 
         return part if unit == "BYTE" else part.encode()
 
     return _each(input, cut, object, np.asarray(pos), np.asarray(len))
+
+
+def to_hash_bucket_fast(input: Any, num_buckets: int, name: str | None = None) -> Any:
+    """Return for each text a number below `num_buckets`, the same as in TensorFlow (`tf.strings.to_hash_bucket_fast`).
+
+    Args:
+        input: Texts.
+        num_buckets: How many numbers there are.
+        name: No effect.
+
+    Raises:
+        InputError: There is no bucket.
+
+    Example:
+        >>> to_hash_bucket_fast(["foo", "bar"], 1000003).tolist()
+        [403268, 120966]
+    """
+    if num_buckets < 1:
+        raise refusal(f"to_hash_bucket_fast was given {num_buckets} buckets.", "Write 1 or more.")
+    return _each(input, lambda text: fingerprint(text) % num_buckets, np.int64)
 
 
 def regex_replace(input: Any, pattern: str, rewrite: str, replace_global: bool = True, name: str | None = None) -> Any:

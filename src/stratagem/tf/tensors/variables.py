@@ -20,10 +20,12 @@ from stratagem.core.errors import InputError, UsageError
 from stratagem.core.types import ReduceOp
 from stratagem.data.specs import TensorSpec
 from stratagem.mesh.values import CombinedItself
-from stratagem.program.compat import innermost_scope
+from stratagem.program.compat import innermost_scope, value_of_constants
+from stratagem.program.made import made_once
 from stratagem.program.tracing import is_traced
 from stratagem.replica.context import ReplicaContext, current_strategy
 from stratagem.tf.tensors import assigned
+from stratagem.tf.tensors.creators import created
 from stratagem.tf.tensors.operation import held, tensor
 
 
@@ -73,7 +75,8 @@ class IndexedSlices(CombinedItself):
                 "Write tf.IndexedSlices(values, indices, dense_shape).",
             )
         shape = tuple(int(size) for size in self.dense_shape)
-        return jnp.zeros(shape, self.values.dtype).at[self.indices].add(self.values)
+        indices, values = tensor(self.indices), tensor(self.values)  # where each worker has one replica, its own
+        return jnp.zeros(shape, values.dtype).at[indices].add(values)
 
     def all_reduced(self, context: ReplicaContext, op: ReduceOp) -> IndexedSlices:
         if op not in (ReduceOp.SUM, ReduceOp.MEAN):
@@ -140,6 +143,81 @@ def _called(initial_value: Callable[[], Any], dtype: Any) -> Any:
     return tensor(initial_value(), dtype)
 
 
+def _first_value(initial_value: Any, dtype: Any) -> tuple[Any, Any, Callable[..., Any]]:
+    """Return the shape and the dtype of the first value, and the function that Keras asks for it."""
+    if callable(initial_value) and innermost_scope() is None:
+        initial_value = initial_value()
+    if callable(initial_value):  # Keras makes its variables when the step is traced; they begin behind it.
+        first = functools.partial(_called, initial_value, dtype)
+        with keras.StatelessScope():  # which takes away the traced state of generators that it draws from
+            spec = jax.eval_shape(first)
+        once = functools.cache(first)
+        return spec.shape, spec.dtype, lambda shape, dtype=None: once()
+    value = None if initial_value is None else tensor(initial_value, dtype)
+    if is_traced(value):  # as in a layer's `build`, which a model calls while it is traced
+        value = value_of_constants(value)
+    if value is None:
+        raise UsageError(
+            "The initial_value of tf.Variable is missing."
+            if initial_value is None
+            else "The initial_value of tf.Variable is computed in the function that is being compiled, "
+            "from its arguments, variables or random numbers.",
+            "A variable needs a first value that is known when it is made.",
+            "Write tf.Variable(0.0), or give a function: tf.Variable(lambda: tf.zeros([2])).",
+        )
+    return value.shape, value.dtype, lambda shape, dtype=None: value
+
+
+def _made(
+    *,
+    initial_value: Any,
+    trainable: bool | None = None,
+    name: str | None = None,
+    dtype: Any = None,
+    constraint: Callable[[Any], Any] | None = None,
+    synchronization: str | None = None,
+    aggregation: str | None = None,
+    **_: Any,
+) -> Any:
+    """Make a variable."""
+    strategy = current_strategy()
+    aggregation = aggregation or VariableAggregation.NONE
+    synchronization = synchronization or VariableSynchronization.AUTO
+    _check_mode("aggregation", aggregation, VariableAggregation, name)
+    _check_mode("synchronization", synchronization, VariableSynchronization, name)
+    if synchronization == VariableSynchronization.NONE and strategy is not None:
+        raise InputError(
+            f"`NONE` variable synchronization mode is not supported with {type(strategy).__name__}: tf.Variable "
+            "was given synchronization=NONE in the scope of a strategy.",
+            "Replicas would each assign a value of their own, of which nobody knows when to combine it.",
+            "Leave synchronization out, or write tf.VariableSynchronization.ON_READ with an aggregation.",
+        )
+    shape, kind, start = _first_value(initial_value, dtype)
+    facts: dict[str, Any] = {
+        "shape": shape,
+        "dtype": str(held(kind)),
+        "autocast": False,
+        "aggregation": aggregation,
+        "name": None if name is None else re.sub(r"[/:]", "_", name),
+    }
+    on_read = synchronization == VariableSynchronization.ON_READ
+    trains = not on_read if trainable is None else bool(trainable)
+
+    def make() -> Any:
+        if on_read and strategy is not None and strategy.mesh.size > 1:
+            made: Any = assigned.SyncOnReadVariable(start, mesh=strategy.mesh, trainable=trains, **facts)
+        else:
+            made = assigned.Variable(start, trainable=trains, synchronization=synchronization, **facts)
+        made.constraint = constraint
+        if strategy is not None and not strategy.is_default:
+            made.distribute_strategy = strategy
+        if strategy is not None:
+            strategy.take_variable(made)
+        return made
+
+    return made_once(tuple(facts.values()), make)
+
+
 class _VariableKind(type):
     def __call__(
         cls,
@@ -157,61 +235,22 @@ class _VariableKind(type):
         shape: Any = None,
         experimental_enable_variable_lifting: bool = True,
     ) -> Any:
-        strategy = current_strategy()
-        aggregation = aggregation or VariableAggregation.NONE
-        synchronization = synchronization or VariableSynchronization.AUTO
-        _check_mode("aggregation", aggregation, VariableAggregation, name)
-        _check_mode("synchronization", synchronization, VariableSynchronization, name)
-        if synchronization == VariableSynchronization.NONE and strategy is not None:
-            raise InputError(
-                f"`NONE` variable synchronization mode is not supported with {type(strategy).__name__}: tf.Variable "
-                "was given synchronization=NONE in the scope of a strategy.",
-                "Replicas would each assign a value of their own, of which nobody knows when to combine it.",
-                "Leave synchronization out, or write tf.VariableSynchronization.ON_READ with an aggregation.",
-            )
-        if callable(initial_value) and innermost_scope() is None:
-            initial_value = initial_value()
-        if callable(initial_value):  # Keras makes its variables when the step is traced; they begin behind it.
-            first = functools.partial(_called, initial_value, dtype)
-            with keras.StatelessScope():  # which takes away the traced state of generators that it draws from
-                spec = jax.eval_shape(first)
-            shape, kind, once = spec.shape, spec.dtype, functools.cache(first)
-
-            def start(shape: Any, dtype: Any = None) -> Any:
-                return once()
-        else:
-            value = None if initial_value is None else tensor(initial_value, dtype)
-            if value is None or is_traced(value):
-                raise UsageError(
-                    f"The initial_value of tf.Variable is {'missing' if value is None else 'computed'} "
-                    f"{'' if value is None else 'in the function that is being compiled'}.",
-                    "A variable needs a first value that is known when it is made.",
-                    "Write tf.Variable(0.0), or give a function: tf.Variable(lambda: tf.zeros([2])).",
-                )
-            shape, kind = value.shape, value.dtype
-
-            def start(shape: Any, dtype: Any = None) -> Any:
-                return value
-
-        facts: dict[str, Any] = {
-            "shape": shape,
-            "dtype": str(held(kind)),
-            "autocast": False,
-            "aggregation": aggregation,
-            "name": None if name is None else re.sub(r"[/:]", "_", name),
-        }
-        on_read = synchronization == VariableSynchronization.ON_READ
-        trains = not on_read if trainable is None else bool(trainable)
-        if on_read and strategy is not None and strategy.mesh.size > 1:
-            made: Any = assigned.SyncOnReadVariable(start, mesh=strategy.mesh, trainable=trains, **facts)
-        else:
-            made = assigned.Variable(start, trainable=trains, synchronization=synchronization, **facts)
-        made.constraint = constraint
-        if strategy is not None and not strategy.is_default:
-            made.distribute_strategy = strategy
-        if strategy is not None:
-            strategy.take_variable(made)
-        return made
+        return created(
+            _made,
+            initial_value=initial_value,
+            trainable=trainable,
+            validate_shape=validate_shape,
+            caching_device=caching_device,
+            name=name,
+            variable_def=variable_def,
+            dtype=dtype,
+            import_scope=import_scope,
+            constraint=constraint,
+            synchronization=synchronization,
+            aggregation=aggregation,
+            shape=shape,
+            experimental_enable_variable_lifting=experimental_enable_variable_lifting,
+        )
 
     def __instancecheck__(cls, instance: object) -> bool:
         return isinstance(instance, keras.Variable)
@@ -241,7 +280,7 @@ class Variable(metaclass=_VariableKind):
 
     Raises:
         InputError: `aggregation` or `synchronization` is none of them, or the latter NONE in the scope of a strategy.
-        UsageError: The first value is computed in a compiled function, or there is none.
+        UsageError: The first value is computed in a compiled function, not from constants alone; or there is none.
 
     Example:
         >>> v = Variable([1.0, 2.0])

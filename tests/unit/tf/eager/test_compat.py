@@ -157,3 +157,7 @@ def test_slices_of_several_axes_and_what_gradients_are_not() -> None:
     assert not isinstance(tape.gradient(loss, v), tf.IndexedSlices)
     assert isinstance(tf.TensorSpec([1]), tf.TypeSpec)
     assert not isinstance(v, tf.TypeSpec)
+
+
+def test_backing_device() -> None:
+    assert tf.ones(2).backing_device == "/job:localhost/replica:0/task:0/device:CPU:0"

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import stratagem.tf as tf
+from stratagem.core.errors import UsageError
 
 keras = tf.keras
 
@@ -90,3 +92,48 @@ def test_what_a_call_with_shapes_cannot_build_warns() -> None:
     model = Looks()
     with pytest.warns(UserWarning, match="it looks like it has unbuilt state"):
         model.build((None, 3))
+
+
+class Scaled(keras.layers.Layer):
+    def build(self, input_shape: Any) -> None:
+        self.scale = tf.Variable(tf.ones([input_shape[-1]]) * 2.0)
+        self.shift = tf.Variable(tf.cast(tf.range(input_shape[-1]), "float32"), trainable=False)
+
+    def call(self, x: Any) -> Any:
+        return x * self.scale + self.shift
+
+
+class Wrapping(keras.Model):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = Scaled()
+
+    def call(self, x: Any) -> Any:
+        return self.inner(x)
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_first_values_that_build_computes(replicas: int) -> None:
+    """`fit` builds the inner layer while the model is traced; TensorFlow calls `build` outside of its graph."""
+    with tf.distribute.MirroredStrategy([f"CPU:{i}" for i in range(replicas)]).scope():
+        model = Wrapping()
+        model.compile(keras.optimizers.SGD(0.0), "mse")
+    x = np.ones((4, 3), "float32")
+    assert model.fit(x, x, batch_size=4, verbose=0).history["loss"] == pytest.approx([(1 + 4 + 9) / 3])
+    assert model.inner.scale.numpy().tolist() == [2.0, 2.0, 2.0]
+    assert model.inner.shift.numpy().tolist() == [0.0, 1.0, 2.0]
+
+
+def test_first_values_that_depend_on_more_than_constants() -> None:
+    refused = set()
+
+    @tf.function
+    def make(x: Any) -> Any:
+        for name, value in {"argument": x * 2.0, "draw": tf.random.normal([2])}.items():
+            with pytest.raises(UsageError, match="from its arguments, variables or random numbers"):
+                tf.Variable(value)
+            refused.add(name)
+        return x
+
+    make(tf.ones([2]))
+    assert refused == {"argument", "draw"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -10,6 +11,7 @@ import pytest
 
 import stratagem.tf as tf
 from stratagem.core.errors import InputError
+from stratagem.tf.keras import learning_phase
 
 X = np.ones((4, 3), "float32")
 
@@ -47,6 +49,56 @@ def test_targets_that_are_classes_stay_as_they_are() -> None:
     assert dense(10, sparse, metrics=["accuracy"]).evaluate(X, y, verbose=0) == pytest.approx([np.log(10), 0.25])
     assert dense(10, own).evaluate(X, y, verbose=0) == pytest.approx(9.0)
     assert set(shapes) == {(4,)}
+
+
+def test_classes_in_any_shape() -> None:
+    """Keras 2 flattens them, and the outputs with them: here outputs of shape (4, 1, 2), targets of shape (4,)."""
+    model = tf.keras.Sequential(
+        [
+            tf.keras.layers.Input((3,)),
+            tf.keras.layers.Dense(2, kernel_initializer="zeros", bias_initializer=tf.constant_initializer([0.0, 1.0])),
+            tf.keras.layers.Reshape((1, 2)),
+        ]
+    )
+    loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile("sgd", loss, metrics=["sparse_categorical_accuracy"])
+    expected = [np.log1p(np.e) - 0.75, 0.75]
+    for shape in [(4,), (4, 1), (4, 1, 1)]:
+        assert model.evaluate(X, np.array([0, 1, 1, 1]).reshape(shape), verbose=0) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("shape", [(4, 2), (4, 2, 1), (4, 1, 2, 1)])
+def test_classes_lie_as_the_rows_of_outputs(replicas: int, shape: tuple[int, ...]) -> None:
+    """A network without pooling has outputs of shape (n, 1, 1, classes), and classes are a column."""
+    x = (np.arange(24) % 7 / 7).astype("float32").reshape(4, 1, 2, 3)
+    kernel = (np.arange(15) % 4 - 1.5).astype("float32").reshape(3, 5)
+    y = np.array([0, 1, 2, 3, 4, 0, 1, 2]).reshape(shape)
+    with tf.distribute.MirroredStrategy([f"CPU:{i}" for i in range(replicas)]).scope():
+        model = tf.keras.Sequential([tf.keras.layers.Input((1, 2, 3)), tf.keras.layers.Dense(5)])
+        model.set_weights([kernel, np.zeros(5)])
+        model.compile(
+            tf.keras.optimizers.SGD(0.1), tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True), ["accuracy"]
+        )
+    assert model.evaluate(x, y, batch_size=4, verbose=0)[0] == pytest.approx(1.7125201, rel=1e-6)
+    model.fit(x, y, batch_size=4, verbose=0)
+    np.testing.assert_allclose(
+        model.get_weights()[0][0], [-1.5007868, -0.4997804, 0.4993291, 1.494882, -1.493644], rtol=1e-5
+    )
+
+
+def test_the_learning_phase_is_that_of_models_called_without_training() -> None:
+    one = np.ones((1, 1), "float32")
+    model = tf.keras.Sequential([tf.keras.layers.Input((1,)), tf.keras.layers.Dropout(0.999, seed=1)])
+    assert float(model(one)[0, 0]) == 1
+    tf.keras.backend.set_learning_phase(True)
+    try:
+        given = [model(one), model(one, training=False), model(one, False), model.predict(one, verbose=0)]
+        # A model within a model does what that does.
+        given.append(tf.keras.Sequential([model])(one, training=False))
+        assert [float(each[0, 0]) for each in given] == [0, 1, 1, 1, 1]
+    finally:
+        learning_phase.choose(None)
 
 
 def test_methods_for_generators() -> None:
@@ -113,3 +165,72 @@ def test_a_batch_size_that_replicas_cannot_share(make: Any) -> None:
         with pytest.raises(InputError, match=r"argument \(5\) must be divisible by the number of replicas \(2\)"):
             make((3,), batch_size=5)
     assert make((3,), 5).shape == (5, 3)
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_an_optimizer_for_variables_that_come_later(replicas: int) -> None:
+    """Adam of Keras 2 (`legacy`): slots of zeros, and the bias correction of the optimizer's own second step."""
+    strategy = tf.distribute.MirroredStrategy([f"CPU:{i}" for i in range(replicas)])
+    with strategy.scope():
+        first, second = tf.Variable(1.0), tf.Variable([2.0, 2.0])
+        optimizer = tf.keras.optimizers.legacy.Adam(0.1, epsilon=0.0)
+
+    @tf.function
+    def step(variable: Any) -> None:
+        def apply() -> None:
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(variable * 3.0) / replicas
+            optimizer.apply_gradients(zip(tape.gradient(loss, [variable]), [variable], strict=True))
+
+        strategy.run(apply)
+
+    step(first)
+    step(second)
+    assert first.numpy() == pytest.approx(0.9)
+    late = 0.1 * np.sqrt(1 - 0.999**2) / (1 - 0.9**2) * 0.1 / np.sqrt(0.001)
+    np.testing.assert_allclose(second.numpy(), np.full(2, 2 - late), rtol=1e-5)
+    step(first)  # whose slots are those of the first step
+    third = 0.1 * np.sqrt(1 - 0.999**3) / (1 - 0.9**3) * (0.1 + 0.9 * 0.1) / np.sqrt(0.001 + 0.999 * 0.001)
+    assert first.numpy() == pytest.approx(0.9 - third, rel=1e-5)
+    assert len(optimizer.variables) == 2 + 2 * 2
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_a_loss_of_a_symbolic_tensor(replicas: int, tmp_path: Path) -> None:
+    """Numbers of Keras 2: the loss is in training, in evaluation and in `losses`, and the output is what it was."""
+    with tf.distribute.MirroredStrategy([f"CPU:{i}" for i in range(replicas)]).scope():
+        inputs = tf.keras.Input((3,))
+        hidden = tf.keras.layers.Dense(2, kernel_initializer="ones", name="hidden")(inputs)
+        output = tf.keras.layers.Dense(1, kernel_initializer="ones", name="out")(hidden)
+        model = tf.keras.Model(inputs, output)
+        model.add_loss(tf.reduce_mean(tf.square(hidden)))
+        model.compile(tf.keras.optimizers.SGD(0.1), {"out": "mse"})
+    y = np.full((4, 1), 6, "float32")
+    assert model.evaluate(X, y, verbose=0) == pytest.approx(9.0)
+    model.save(tmp_path / "model.keras")
+    clone = keras.models.clone_model(model)
+    clone.set_weights(model.get_weights())
+    for other in (keras.models.load_model(tmp_path / "model.keras"), clone):
+        other.compile("sgd", "mse")
+        assert other.evaluate(X, y, verbose=0) == pytest.approx(9.0)
+    assert model.fit(X, y, batch_size=4, verbose=0).history["loss"] == pytest.approx([9.0])
+    np.testing.assert_allclose(model.get_layer("hidden").kernel.numpy(), np.full((3, 2), 1 - 0.1 * 3.0), rtol=1e-6)
+    assert model.predict(X, verbose=0)[0] == pytest.approx(2 * (3 * 0.7 - 0.3), rel=1e-5)
+
+
+def test_a_loss_that_comes_after_training() -> None:
+    inputs = tf.keras.Input((3,))
+    model = tf.keras.Model(inputs, tf.keras.layers.Dense(1, kernel_initializer="ones")(inputs))
+    model.compile(tf.keras.optimizers.SGD(0.0), "mse")
+    y = np.full((4, 1), 3, "float32")
+    assert model.fit(X, y, verbose=0).history["loss"] == pytest.approx([0.0])
+    model.add_loss(tf.reduce_sum(model.output, axis=-1) / 2)  # a vector counts by its sum
+    assert model.fit(X, y, verbose=0).history["loss"] == pytest.approx([6.0])
+    kernel = model.layers[1].kernel
+    model.add_loss(lambda: tf.reduce_sum(kernel))
+    assert float(model.losses[-1]) == 3.0
+    model.compile(tf.keras.optimizers.SGD(0.1), "mse")
+    assert model.fit(X, y, batch_size=4, verbose=0).history["loss"] == pytest.approx([9.0])
+    np.testing.assert_allclose(kernel.numpy(), np.full((3, 1), 1 - 0.1 * (4 / 2 + 1)), rtol=1e-6)
+    with pytest.raises(InputError, match=r"add_loss of a functional model was given 1\.0, of type float"):
+        model.add_loss(1.0)

@@ -191,7 +191,7 @@ def given(case: Case, dtype: str) -> dict[str, np.ndarray]:
 
 
 _NAMESPACES: Final = """
-    tf tf.math tf.math.special tf.nn tf.linalg tf.bitwise tf.image tf.strings tf.random tf.debugging
+    tf tf.math tf.math.special tf.nn tf.linalg tf.bitwise tf.image tf.strings tf.random tf.debugging tf.signal
     tf.keras.activations tf.keras.losses tf.keras.regularizers tf.keras.constraints tf.keras.initializers
     tf.keras.backend tf.compat.v1
 """

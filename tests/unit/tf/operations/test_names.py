@@ -25,7 +25,8 @@ EXCEPTIONS: Final = {
         tf.compat.v1.*_initializer tf.compat.v1.random_* tf.compat.v1.truncated_normal tf.compat.v1.set_random_seed""",
     "It differentiates in compiled functions; every case does so by a tape.": "tf.gradients",
     "It is a class, a switch or a scope, and no operation.": """
-        tf.IndexedSlices tf.TypeSpec
+        tf.IndexedSlices tf.RaggedTensor* tf.SparseTensor* tf.TensorArray tf.TypeSpec tf.DeviceSpec
+        tf.variable_creator_scope tf.debugging.is_traceback_filtering_enabled
         tf.DType tf.Module tf.TensorSpec tf.UnconnectedGradients tf.Variable* tf.device tf.executing_eagerly
         tf.get_logger tf.init_scope tf.inside_function tf.name_scope tf.control_dependencies tf.GradientTape
         tf.function tf.image.ResizeMethod tf.debugging.disable_* tf.debugging.enable_* tf.debugging.set_*
@@ -36,10 +37,14 @@ EXCEPTIONS: Final = {
         tf.keras.backend.is_int_dtype tf.keras.backend.is_keras_tensor tf.keras.backend.*learning_phase
         tf.keras.backend.manual_variable_initialization tf.keras.backend.result_type
         tf.keras.backend.standardize_dtype""",
+    "It hashes text; tests/unit/tf/tensors/test_fingerprints.py has it.": "tf.strings.to_hash_bucket_fast",
     "It has an effect, and returns nothing that could differ.": """
         tf.print tf.keras.backend.print_tensor tf.keras.backend.batch_*_value tf.keras.backend.*_value
         tf.keras.backend.update* tf.keras.backend.variable""",
-    "It reads files' bytes; tests/unit/tf/io has it.": "tf.image.decode_*",
+    "It reads what another operation gave; tests/unit/tf/keras/test_names.py has it.": "tf.keras.backend.eval",
+    "It reads files' bytes; tests/unit/tf/io has it.": """
+        tf.image.decode_* tf.image.encode_* tf.image.extract_jpeg_shape tf.image.is_jpeg""",
+    "It draws sizes; tests/unit/tf/tensors/test_distorted_boxes.py has it.": "tf.image.*sample_distorted_bounding_box",
     "TensorFlow computes it under XLA alone.": "tf.math.approx_min_k tf.nn.approx_min_k",
     "Keras 3 alone has it, and its numbers.": """
         tf.keras.losses.CTC tf.keras.losses.ctc tf.keras.losses.circle

@@ -137,3 +137,26 @@ def test_a_function_that_jax_compiles_by_itself_fails_too() -> None:
 
     with pytest.raises(jax.errors.JaxRuntimeError, match="widths"):
         run()
+
+
+def test_frames_in_tracebacks() -> None:
+    """The frames between the program and the layer's error are those of Keras."""
+
+    class Refused(keras.layers.Layer):
+        def call(self, x: Any) -> Any:
+            raise ValueError("refused")
+
+    def frames() -> int:
+        with pytest.raises(ValueError, match="refused") as error:
+            Refused()(np.ones(1))
+        return len(error.traceback)
+
+    few = frames()
+    tf.debugging.disable_traceback_filtering()
+    try:
+        assert (tf.debugging.is_traceback_filtering_enabled(), jax.config.jax_traceback_filtering) == (False, "off")
+        assert frames() > few
+    finally:
+        tf.debugging.enable_traceback_filtering()
+    assert (tf.debugging.is_traceback_filtering_enabled(), jax.config.jax_traceback_filtering) == (True, "auto")
+    assert frames() == few

@@ -17,7 +17,7 @@ from stratagem.core.errors import UsageError
 def leaves(x: Any) -> Any:
     while True:
         if tf.reduce_sum(x) > 100.0:
-            break
+            raise ValueError
         x = x * 2
     return x
 
@@ -26,7 +26,7 @@ def counts(x: Any) -> Any:
     for _ in range(tf.cast(tf.reduce_sum(x), tf.int32)):
         x = x + 1
         if tf.reduce_sum(x) > 100.0:
-            break
+            raise ValueError
     return x
 
 

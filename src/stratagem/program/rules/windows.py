@@ -1,0 +1,85 @@
+"""Layouts and windows of convolutions, for the rules that write them in another way."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+MOST_PLACES: Final = 64
+"""Places of a window that become one equation each; a larger window is left to XLA."""
+
+
+def channels_last(images: jax.Array, kernel: jax.Array, params: Mapping[str, Any]) -> tuple[jax.Array, jax.Array]:
+    """Return images of (rows, *size, channels) and a kernel of (*window, channels, filters).
+
+    Args:
+        images: First operand of the equation `conv_general_dilated`.
+        kernel: Its second operand.
+        params: Its parameters.
+    """
+    image_dims, kernel_dims, _ = params["dimension_numbers"]
+    images = images.transpose(image_dims[0], *image_dims[2:], image_dims[1])
+    return images, kernel.transpose(*kernel_dims[2:], kernel_dims[1], kernel_dims[0])
+
+
+def in_layout(result: jax.Array, params: Mapping[str, Any]) -> jax.Array:
+    """Return images of (rows, *size, channels) in the layout of an equation's result.
+
+    Args:
+        result: The images.
+        params: Parameters of the equation `conv_general_dilated`.
+    """
+    _, _, result_dims = params["dimension_numbers"]
+    place_of = {result_dims[0]: 0, result_dims[1]: result.ndim - 1, **{d: i for i, d in enumerate(result_dims[2:], 1)}}
+    return result.transpose([place_of[d] for d in range(result.ndim)])
+
+
+def padded(images: jax.Array, params: Mapping[str, Any]) -> jax.Array:
+    """Return images of (rows, *size, channels), spread and surrounded by zeros as an equation says.
+
+    Args:
+        images: The images.
+        params: Parameters of the equation `conv_general_dilated`.
+    """
+    spread = [(*around, d - 1) for around, d in zip(params["padding"], params["lhs_dilation"], strict=True)]
+    return lax.pad(images, jnp.zeros((), images.dtype), [(0, 0, 0), *spread, (0, 0, 0)])
+
+
+def under_window(
+    images: jax.Array, window: Sequence[int], dilation: Sequence[int], size: Sequence[int], strides: Sequence[int]
+) -> list[jax.Array]:
+    """Return what lies under each place of a window, in the order of the places.
+
+    Args:
+        images: Padded images of (rows, *size, channels).
+        window: Places of the window in each direction.
+        dilation: Pixels from one place of the window to the next.
+        size: Positions of the window in each direction, which is the size of what is returned.
+        strides: Pixels from one position to the next.
+    """
+    under = []
+    for place in itertools.product(*map(range, window)):
+        start = [p * d for p, d in zip(place, dilation, strict=True)]
+        end = [first + (n - 1) * stride + 1 for first, n, stride in zip(start, size, strides, strict=True)]
+        whole = images.shape[0], *end, images.shape[-1]
+        under.append(lax.slice(images, (0, *start, 0), whole, (1, *strides, 1)))
+    return under
+
+
+def convolution(images: jax.Array, kernel: jax.Array, params: Mapping[str, Any], **changed: Any) -> jax.Array:
+    """Return the convolution that an equation makes, in one group.
+
+    Args:
+        images: The images.
+        kernel: The kernel.
+        params: Parameters of the equation `conv_general_dilated`.
+        changed: Those that have other values.
+    """
+    names = ("window_strides", "padding", "lhs_dilation", "rhs_dilation", "dimension_numbers", "precision")
+    how = {name: params[name] for name in (*names, "preferred_element_type")} | changed
+    return lax.conv_general_dilated(images, kernel, **how)

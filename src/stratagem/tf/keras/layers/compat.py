@@ -1,0 +1,44 @@
+"""The only file of this folder that touches private parts of Keras: the graph of a functional model, and its losses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import keras
+from keras.src.models.functional import Functional
+
+_GRAPH: Final = ("_nodes", "_nodes_by_depth", "_operations", "_operations_by_depth", "_outputs", "_outputs_struct")
+"""What a functional model knows of its graph behind its inputs."""
+
+
+def is_functional(model: Any) -> bool:
+    """Return whether a model is one of inputs and outputs."""
+    return isinstance(model, Functional)
+
+
+def outputs_of(model: Any) -> Any:
+    """Return the structure of symbolic outputs that a functional model was made of."""
+    return model._outputs_struct
+
+
+def has_losses_of_call(model: Any) -> bool:
+    """Return whether a model's losses are those that Keras has read in a call, as while it computes the whole loss."""
+    return bool(model._losses_override)
+
+
+def extend(model: Any, layer: Callable[[Any], Any]) -> None:
+    """Put a layer behind the first output of a functional model.
+
+    Args:
+        model: The model.
+        layer: Function of the symbolic output that returns the one in its place.
+    """
+    first, *others = model.outputs
+    outputs = keras.tree.pack_sequence_as(model._outputs_struct, [layer(first), *others])
+    extended = Functional(model._inputs_struct, outputs)
+    for name in _GRAPH:
+        object.__setattr__(model, name, getattr(extended, name))
+    for each in extended.layers:
+        model._tracker.track(each)
+    model.train_function = model.test_function = model.predict_function = None  # of the graph as it was

@@ -1,0 +1,160 @@
+"""`tf.saved_model`: models and modules in folders, and what is loaded of them.
+
+A Keras model is saved as by `model.save(folder)`: the folder holds `model.keras` (`stratagem.tf.keras.folders`). The
+folder of anything else holds `saved_model.safetensors` (`stratagem.tf.saved_model.writing`): variables, and the
+programs of functions, which run without the Python that they were made of. TensorFlow Serving reads neither.
+Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/saved_model
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any, Final
+
+import keras
+
+from stratagem.core.errors import InputError
+from stratagem.tf import keras as tf_keras
+from stratagem.tf.keras.folders import FILE
+from stratagem.tf.namespace import explaining
+from stratagem.tf.saved_model import loading, writing
+from stratagem.tf.saved_model.models import DEFAULT_SERVING_SIGNATURE_DEF_KEY, LoadedModel
+
+__all__ = [
+    "DEFAULT_SERVING_SIGNATURE_DEF_KEY",
+    "SERVING",
+    "LoadOptions",
+    "LoadedModel",
+    "SaveOptions",
+    "contains_saved_model",
+    "load",
+    "save",
+]
+
+SERVING: Final = "serve"
+"""A tag, which is passed over."""
+
+
+@dataclass(frozen=True)
+class SaveOptions:
+    """Accepted as in TensorFlow (`tf.saved_model.SaveOptions`), and without effect.
+
+    Args:
+        experimental_io_device: The device that writes.
+        namespace_whitelist: Namespaces of operations.
+        save_debug_info: Whether to save traces of calls.
+        function_aliases: Names of functions.
+        experimental_custom_gradients: Whether to save gradients of the program's own.
+    """
+
+    experimental_io_device: str | None = None
+    namespace_whitelist: Any = None
+    save_debug_info: bool = False
+    function_aliases: Any = None
+    experimental_custom_gradients: bool = True
+
+
+@dataclass(frozen=True)
+class LoadOptions:
+    """Accepted as in TensorFlow (`tf.saved_model.LoadOptions`), and without effect.
+
+    Args:
+        allow_partial_checkpoint: Whether values may be missing.
+        experimental_io_device: The device that reads.
+        experimental_skip_checkpoint: Whether to leave values out.
+    """
+
+    allow_partial_checkpoint: bool = False
+    experimental_io_device: str | None = None
+    experimental_skip_checkpoint: bool = False
+
+
+def save(obj: Any, export_dir: str | os.PathLike[str], signatures: Any = None, options: Any = None) -> None:
+    """Save a Keras model, or a module with its variables and functions, to a folder (`tf.saved_model.save`).
+
+    Of a module each `tf.function` is saved that has an `input_signature` or has been called, for the shapes that it was
+    called with; a size may be None. It is saved as if there were no strategy; one that calls `strategy.run` is left
+    out. Assertions are left out too. Values are saved whole. On several workers all call it: the chief writes, and a
+    worker with a folder of its own.
+
+    Args:
+        obj: A Keras model, `tf.Module`, `tf.train.Checkpoint`, variable, or what `load` returned.
+        export_dir: The folder.
+        signatures: A function with an `input_signature`, or what `get_concrete_function` returned, or several by name;
+            None for the one function of a module that has an `input_signature`. A Keras model has one, its call.
+        options: Accepted as in TensorFlow.
+
+    Raises:
+        CheckpointError: The file cannot be written, here or on another worker.
+        InputError: It is nothing that can be saved; or a signature is no such function, or cannot be saved.
+
+    Example:
+        >>> import stratagem.tf as tf
+        >>> class Times(tf.Module):
+        ...     def __init__(self):
+        ...         self.factor = tf.Variable(3.0)
+        ...     @tf.function(input_signature=[tf.TensorSpec([None])])
+        ...     def __call__(self, x):
+        ...         return self.factor * x
+        >>> folder = getfixture("tmp_path") / "times"
+        >>> save(Times(), folder)
+        >>> load(folder)(tf.constant([1.0, 2.0])).tolist()
+        [3.0, 6.0]
+    """
+    folder = os.fspath(export_dir)
+    if isinstance(obj, LoadedModel):
+        obj = obj.model
+    if isinstance(obj, keras.Model):
+        if signatures is not None:
+            raise InputError(
+                "tf.saved_model.save was given a Keras model, and signatures.",
+                "A model is saved by its layers, and has one signature: its call.",
+                "Save a tf.Module that has the model as an attribute, and the functions: "
+                "module.model = model; tf.saved_model.save(module, folder, signatures=module.serve).",
+            )
+        tf_keras.models.save_model(obj, folder)
+        writing.remove(folder)
+        return
+    writing.write(obj, folder, signatures)
+
+
+def load(export_dir: str | os.PathLike[str], tags: Any = None, options: Any = None) -> Any:
+    """Load what `save` or `model.save` has put into a folder (`tf.saved_model.load`).
+
+    Variables are made anew, in the scope of the strategy that is open. On several workers all call it.
+
+    Args:
+        export_dir: The folder.
+        tags: Accepted as in TensorFlow.
+        options: Accepted as in TensorFlow.
+
+    Returns:
+        Of a Keras model a `LoadedModel`, to predict with. Of a variable a variable. Of anything else an object with the
+        attributes that hold variables and functions, and `signatures`; functions take what they were saved for.
+
+    Raises:
+        CheckpointError: The file is damaged.
+        InputError: The folder holds no model, or one of TensorFlow's.
+
+    Example:
+        >>> folder = getfixture("tmp_path") / "model"
+        >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1, kernel_initializer="ones", name="sum")])
+        >>> save(model, folder)
+        >>> predict = load(folder).signatures["serving_default"]
+        >>> {name: value.tolist() for name, value in predict(keras.ops.ones((1, 2))).items()}
+        {'sum': [[2.0]]}
+    """
+    folder = os.fspath(export_dir)
+    if writing.is_in(folder):
+        return loading.load(folder)
+    return LoadedModel(tf_keras.models.load_model(folder, compile=False))
+
+
+def contains_saved_model(export_dir: str | os.PathLike[str]) -> bool:
+    """Return whether a folder holds what `load` takes."""
+    folder = os.fspath(export_dir)
+    return os.path.exists(os.path.join(folder, FILE)) or writing.is_in(folder)
+
+
+__getattr__ = explaining(__name__)

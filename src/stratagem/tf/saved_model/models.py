@@ -1,0 +1,60 @@
+"""Keras models that were loaded to predict with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import keras
+
+from stratagem.loop.function import function
+from stratagem.mesh.mesh import Tree
+
+DEFAULT_SERVING_SIGNATURE_DEF_KEY: Final = "serving_default"
+"""The name of the signature that a model has by itself."""
+
+
+class LoadedModel:
+    """A model that was loaded to predict with. A program that trains it loads it with `tf.keras.models.load_model`.
+
+    Attributes:
+        model: The Keras model.
+        signatures: Its call under the name "serving_default": a function of the inputs, in order or by name, that
+            returns the outputs by name, as in Keras 2: the layers that they come from, or "output_1" and so on.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self._call = function(lambda inputs, training=False: model(inputs, training=training))
+        self.signatures: Mapping[str, Any] = {DEFAULT_SERVING_SIGNATURE_DEF_KEY: self._by_name}
+
+    def __call__(self, inputs: Tree, training: bool = False) -> Tree:
+        """Return the model's outputs."""
+        return self._call(inputs, training=training)
+
+    @property
+    def variables(self) -> list[Any]:
+        """The model's variables."""
+        return self.model.variables
+
+    @property
+    def trainable_variables(self) -> list[Any]:
+        """Those that training changes."""
+        return self.model.trainable_variables
+
+    def _by_name(self, *inputs: Any, **named: Any) -> dict[str, Any]:
+        given: Any = named or (inputs[0] if len(inputs) == 1 else list(inputs))
+        if named and not isinstance(getattr(self.model, "input", None), dict):
+            given = next(iter(named.values())) if len(named) == 1 else list(named.values())
+        outputs = self._call(given)
+        if isinstance(outputs, dict):
+            return outputs
+        leaves = keras.tree.flatten(outputs)
+        return dict(zip(_names_of_outputs(self.model, len(leaves)), leaves, strict=True))
+
+
+def _names_of_outputs(model: Any, count: int) -> list[str]:
+    """Return the names of the layers that outputs come from, where it is known; as in Keras 2, also where not."""
+    if isinstance(model, keras.Sequential):
+        return [model.layers[-1].name]
+    return getattr(model, "output_names", None) or [f"output_{number}" for number in range(1, count + 1)]
