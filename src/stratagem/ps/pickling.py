@@ -34,6 +34,7 @@ import jax.numpy as jnp
 import keras
 import numpy as np
 
+from stratagem.core import by_value
 from stratagem.core.errors import UsageError
 from stratagem.program.captured_names import captured_by
 from stratagem.ps import compat
@@ -69,11 +70,11 @@ class SharedValue:
     shared: Shared
 
 
-class _Pickler(cloudpickle.Pickler):
+class _Pickler(by_value.Pickler):
     """Pickles for workers; notes which shared values it refers to."""
 
     def __init__(self, file: io.BytesIO, placement: Placement, modules: Mapping[str, set[str]]) -> None:
-        super().__init__(file, protocol=pickle.HIGHEST_PROTOCOL)
+        super().__init__(file)
         self._placement = placement
         self._modules = modules
         self.needs: set[Shared] = set()
@@ -82,8 +83,8 @@ class _Pickler(cloudpickle.Pickler):
         if isinstance(obj, type | types.FunctionType):
             reduced = super().reducer_override(obj)
             # A class that travels by value: cloudpickle looks it up by a name of its own, the last argument but one.
-            by_value = isinstance(obj, type) and isinstance(reduced, tuple) and len(reduced) > _BY_NAME
-            return (_class_of_worker, (reduced[0], *reduced[1]), *reduced[2:]) if by_value else reduced
+            travels = isinstance(obj, type) and isinstance(reduced, tuple) and len(reduced) > _BY_NAME
+            return (_class_of_worker, (reduced[0], *reduced[1]), *reduced[2:]) if travels else reduced
         if isinstance(obj, types.ModuleType) and obj.__name__ in self._modules:
             read = self._modules[obj.__name__]
             return _Module, (obj.__name__,), {name: value for name, value in vars(obj).items() if name in read}

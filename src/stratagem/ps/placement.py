@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-import cloudpickle
 import jax.numpy as jnp
 import keras
 import numpy as np
 
+from stratagem.core import by_value
 from stratagem.core.errors import UsageError
 from stratagem.core.split import even_sizes
 from stratagem.ps.changes import SLOT, Change, Location, divided
@@ -220,7 +220,7 @@ class Placement:
 
 def _pickled(value: Any) -> np.ndarray:
     """Return something pickled, as the array that a message carries."""
-    return np.frombuffer(cloudpickle.dumps(value), np.uint8)
+    return np.frombuffer(by_value.dumps(value), np.uint8)
 
 
 def _value(variable: keras.Variable) -> Any:

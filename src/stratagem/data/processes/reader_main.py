@@ -16,8 +16,7 @@ import threading
 import traceback
 from typing import Any
 
-import cloudpickle
-
+from stratagem.core import by_value
 from stratagem.data.blocks import Block
 from stratagem.data.processes import messages
 from stratagem.data.processes.messages import Message
@@ -67,7 +66,7 @@ def _answer(request: Message, constants: dict[int, object]) -> Message:
     except BaseException as error:
         text = "".join(traceback.format_exception(error)).rstrip()
         try:
-            pickle.loads(cloudpickle.dumps(error))
+            pickle.loads(by_value.dumps(error))
         except Exception:  # an exception that does not travel
             return _dumped((False, (None, text)))
         return _dumped((False, (error, text)))
@@ -94,6 +93,6 @@ class _Unpickler(pickle.Unpickler):
 
 def _dumped(value: Any) -> Message:
     file, buffers = io.BytesIO(), []
-    # cloudpickle, because a batch may nest in a named tuple that the main program defines.
-    cloudpickle.Pickler(file, protocol=5, buffer_callback=buffers.append).dump(value)
+    # By value, because a batch may nest in a named tuple that the main program defines.
+    by_value.Pickler(file, buffer_callback=buffers.append).dump(value)
     return Message(file.getvalue(), buffers)

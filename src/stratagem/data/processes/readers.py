@@ -1,7 +1,7 @@
 """Reader processes: they read batches for one worker, beside its own Python. They are no tasks of the cluster.
 
 A block goes to the process as a pickle, and its rows come back. The program that is running is not imported there, so
-that it needs no `if __name__ == "__main__":`; functions travel by `cloudpickle`, once in a pass over the data. So do
+that it needs no `if __name__ == "__main__":`; functions travel by value, once in a pass over the data. So do
 objects that have batches by number (`data.processes.numbered`). A process ends when its worker does, however that ends.
 """
 
@@ -19,9 +19,7 @@ import threading
 import weakref
 from typing import Any, Final
 
-import cloudpickle
-
-from stratagem.core import environment
+from stratagem.core import by_value, environment
 from stratagem.core.errors import InputError, ReaderError
 from stratagem.data.blocks import Block, ColumnsBlock
 from stratagem.data.processes import messages
@@ -155,7 +153,7 @@ class ReaderProcess:
 
     def _request(self, method: str, rows: Block | NumberedBatch) -> tuple[Message, dict[int, tuple[int, object]]]:
         file, buffers = io.BytesIO(), []
-        pickler = _Pickler(file, protocol=5, buffer_callback=buffers.append)
+        pickler = _Pickler(file, buffer_callback=buffers.append)
         # Datasets that interleave makes bring new functions for ever. Number 0 tells the process to forget the rest.
         forgets, self.begins_pass = self.begins_pass or len(self._sent) > _MOST_CONSTANTS, False
         pickler.sent, pickler.new = {} if forgets else dict(self._sent), {}
@@ -230,7 +228,7 @@ def _environment() -> dict[str, str]:
     return variables | dict.fromkeys(environment.THREAD_COUNTS, "1")
 
 
-class _Pickler(cloudpickle.Pickler):
+class _Pickler(by_value.Pickler):
     """Pickles a block. What many blocks refer to is pickled apart from it, and once."""
 
     sent: dict[int, tuple[int, object]]
@@ -250,7 +248,7 @@ class _Pickler(cloudpickle.Pickler):
             return
         number = len(self.sent)
         try:
-            self.new[number] = cloudpickle.dumps(constant)
+            self.new[number] = by_value.dumps(constant)
         except Exception as error:
             raise InputError(
                 f"{constant} cannot go to a reader process: {type(error).__name__}: {error}",

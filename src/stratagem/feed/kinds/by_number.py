@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
-import cloudpickle
-
+from stratagem.core import by_value
 from stratagem.core.errors import InputError
 from stratagem.data.processes.numbered import Copy, NumberedBatch
 from stratagem.data.processes.readers import ReaderPool, ReaderProcess
@@ -142,7 +141,7 @@ class Processes:
             InputError: It does not pickle.
         """
         try:
-            pickled = cloudpickle.dumps(value)
+            pickled = by_value.dumps(value)
         except Exception as error:
             raise InputError(
                 f"{type(value).__name__} cannot be sent to other processes: {error}",
