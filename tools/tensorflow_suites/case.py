@@ -108,10 +108,10 @@ class Journal(unittest.TestResult):
         self.write(test.id(), ELSEWHERE if reason.startswith(WORKERS) else NOT_APPLICABLE, reason)
 
     def addFailure(self, test: unittest.TestCase, err: Any) -> None:
-        """Note a case that failed, or that asks for what there is not: see `_need`."""
+        """Note a case that failed, or that asks for what there is not: see `need_of`."""
         error = err[1]
         detail = "".join(traceback.format_exception(error))[-3000:]
-        needs = _need(error)
+        needs = need_of(error)
         if needs:
             self.write(test.id(), NOT_APPLICABLE, needs, detail)
         else:
@@ -134,7 +134,7 @@ def _has_ended(path: Path, case: str) -> bool:
     return any(line.startswith(began) and not line.startswith(began + BEGAN) for line in written.splitlines())
 
 
-def _need(error: BaseException | None) -> str:
+def need_of(error: BaseException | None) -> str:
     """Return which private attribute of TensorFlow an error asks for, or what of TensorFlow 1 or of Keras 2."""
     while error is not None:
         if isinstance(error, AttributeError) and error.name and error.name.startswith("_"):
@@ -241,7 +241,7 @@ def main(file: str, results: str, *suites: str) -> None:
         journal.write(file, NOT_APPLICABLE, str(error))
         return
     except Exception as error:
-        needs = _need(error)
+        needs = need_of(error)
         reason = needs or f"cannot be imported: {type(error).__name__}: {error}"[:400]
         journal.write(file, NOT_APPLICABLE if needs else FAILED, reason, traceback.format_exc())
         return

@@ -88,6 +88,12 @@ def _extended_of(kind: type | tuple[type, ...]) -> type:
     return _IsExtended("Extended", (), {"kind": kind})
 
 
+class _LossesUtils:
+    """A name for the module that `tf_keras.losses` has of its own."""
+
+    ReductionV2 = tf.keras.losses.Reduction
+
+
 _DISTRIBUTE: Final = "tensorflow.python.distribute"
 
 
@@ -131,6 +137,7 @@ replacements: Final[Mapping[str, Any]] = {
     "tf_keras.saving.legacy.save.save_model": tf.keras.models.save_model,
     "tf_keras.distribute.distributed_training_utils.global_batch_size_supported": _true,
     "tensorflow.python.framework.sparse_tensor.is_sparse": tf.keras.backend.is_sparse,
+    "tf_keras.losses.losses_utils": _LossesUtils,
     "tf_keras.backend.is_tpu_strategy": _is_tpu_strategy,
     "tf_keras.optimizers.adam_legacy": tf.keras.optimizers.legacy,
     "tensorflow.python.eager.context.num_gpus": _num_gpus,

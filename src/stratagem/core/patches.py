@@ -164,6 +164,12 @@ _TABLE: Final[Mapping[tuple[str, Extent], Mapping[str, Sequence[str]]]] = {
             "keras:Model build save save_weights load_weights",
         ),
     },
+    ("stratagem.tf.keras.compat", Extent.SCOPE): {
+        "a loss that is a mean is refused, as in TensorFlow, but for those of compile": (
+            "keras:Loss __call__",
+            "keras.src.trainers.compile_utils:CompileLoss __call__",
+        ),
+    },
     ("stratagem.tf.keras.derivatives.compat", Extent.DERIVATIVES): {
         "TensorFlow's derivatives in Keras's losses, activations, regularisers and layers": (
             f"{_OPERATIONS}.core|core stop_gradient",

@@ -131,6 +131,18 @@ class StrategyExtended:
         yield
 
     @property
+    def experimental_between_graph(self) -> bool:
+        """Whether each worker runs the program: True where there are several."""
+        return self._strategy.worker_count > 1
+
+    @property
+    def should_checkpoint(self) -> bool:
+        """Whether this worker is the one that writes: the chief."""
+        return self._strategy.is_chief
+
+    should_save_summary = should_checkpoint
+
+    @property
     def worker_devices(self) -> tuple[str, ...]:
         """Names of this worker's devices that replicas run on, as tensors give them (`tf.Tensor.device`)."""
         devices = self._strategy.mesh.devices

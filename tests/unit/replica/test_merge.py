@@ -189,6 +189,12 @@ def test_extended_outside_run(replicas: int) -> None:
         f"/job:localhost/replica:0/task:0/device:CPU:{i}" for i in range(replicas)
     )
     assert strategy.extended.parameter_devices == strategy.extended.worker_devices
+    extended = strategy.extended
+    assert (extended.experimental_between_graph, extended.should_checkpoint, extended.should_save_summary) == (
+        False,
+        True,
+        True,
+    )
 
 
 def test_misuse_is_explained() -> None:

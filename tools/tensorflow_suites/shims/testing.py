@@ -22,7 +22,8 @@ class TestCase(tf.test.TestCase, absltest.TestCase):
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what of a test goes to a worker, with a function that refers to it: nothing of unittest's own."""
-        return {name: value for name, value in vars(self).items() if name != "_outcome"}
+        kept = {name: value for name, value in vars(self).items() if name != "_outcome"}
+        return kept | {"_cleanups": []}
 
     def assertRaisesRegex(self, expected: Any, *arguments: Any, **named: Any) -> Any:
         """Refuse exceptions that TensorFlow does not export."""

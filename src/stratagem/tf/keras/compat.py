@@ -42,7 +42,7 @@ from keras.src.legacy.saving.legacy_h5_format import save_weights_to_hdf5_group
 
 from stratagem.core import patches
 from stratagem.strategy.base import prepare_fit
-from stratagem.tf.keras import folders, old_initializers, old_metrics, old_models, old_optimizers, weights
+from stratagem.tf.keras import folders, old_initializers, old_losses, old_metrics, old_models, old_optimizers, weights
 from stratagem.tf.keras.derivatives import compat as derivatives
 
 __all__ = [
@@ -105,6 +105,8 @@ def install() -> None:
             "Layer.add_weight": old_metrics.naming_first,
             "BatchNormalization.__init__": old_models.choosing_no_kernel,
             "Constant.__call__": old_initializers.filling_in_order,
+            "Loss.__call__": old_losses.refusing_means,
+            "CompileLoss.__call__": old_losses.counting_as_compiled,
             # There, not on `Model`: `load_model` asks whether a model's `compile` is this one.
             "BaseTrainer.compile": old_models.taking_metrics_third,
             "Model.__bases__": old_models.OldModel,
