@@ -180,6 +180,9 @@ def _same_place(path: str) -> Any:
 class _Facade(types.ModuleType):
     """`tensorflow` itself."""
 
+    def __reduce__(self) -> Any:
+        return importlib.import_module, (self.__name__,)
+
     def __getattr__(self, name: str) -> Any:
         if name in ("__path__", "__file__", "__spec__"):
             raise AttributeError(name)

@@ -160,7 +160,8 @@ _TABLE: Final[Mapping[tuple[str, Extent], Mapping[str, Sequence[str]]]] = {
         "arguments, file names and attributes that models had in Keras 2": (
             f"{_BASE_TRAINER} compile",
             "keras:Model __bases__ < __call__ __new__ compiled_loss compiled_metrics compute_loss compute_metrics "
-            "distribute_strategy evaluate evaluate_generator fit fit_generator losses predict predict_generator",
+            "distribute_strategy evaluate evaluate_generator fit fit_generator losses metrics_names predict "
+            "predict_generator",
             "keras:Model build save save_weights load_weights",
         ),
     },

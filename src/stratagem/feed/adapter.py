@@ -177,7 +177,10 @@ def make_adapter(strategy: StrategyLike, arguments: dict[str, Any], *, in_order:
         return ShareAdapter(source, strategy, steps_per_epoch=steps)
     if compat.is_array_input(x, y, sample_weight):
         batch_size, shuffle = arguments.get("batch_size"), arguments.get("shuffle", False)
-        arrays, batch_size = compat.array_inputs(x, y, sample_weight, batch_size, steps, class_weight=class_weight)
+        both = class_weight is not None and sample_weight is not None  # Keras takes one of them
+        of_classes = None if both else class_weight
+        arrays, batch_size = compat.array_inputs(x, y, sample_weight, batch_size, steps, class_weight=of_classes)
+        arrays = weighing(class_weight if both else None)(arrays)
         # Keras nests arrays in lists as well; to a dataset, as in tf.data, a list is one array.
         leaves, structure = optree.tree_flatten(arrays)
         dataset = _array_dataset(tuple(leaves), batch_size, shuffle)

@@ -54,7 +54,7 @@ from stratagem.mesh.placing import holds_parts, make_whole
 from stratagem.program.autograph import rewritten_functions, tracing_anew
 from stratagem.program.python_values import explaining_tensors_as_python_values
 from stratagem.program.remote_values import values_of
-from stratagem.replica.context import StrategyLike, current_strategy
+from stratagem.replica.context import StrategyLike, current_strategy, strategy_scope
 
 _COMPARED: Final = ("fit", "evaluate", "predict")
 """Methods before which workers compare what they run. The others take one step each, often one after another."""
@@ -104,7 +104,9 @@ def build(model: Any, strategy: StrategyLike, kind: StepKind, batch: Tree) -> No
     """
     own = own_step(model, kind)
     if own is None:
-        with strategy.mesh.making_variables():
+        # A layer may ask in `build` and `call` which strategy is current, and make variables of its own.
+        scope = contextlib.nullcontext() if current_strategy() is not None else strategy_scope(strategy)
+        with scope, strategy.mesh.making_variables():
             tracing_anew(lambda: _build_layers(model, kind, batch))
     elif _step_of(model, kind) is None:  # not since it was compiled, or a layer was frozen
         own.discover(strategy, batch)

@@ -44,7 +44,8 @@ def choose_policy(options: Options, dataset: Dataset, num_workers: int, *, in_or
         options: The options to follow, usually `dataset.options()`.
         dataset: The global dataset.
         num_workers: How many workers read it.
-        in_order: Whether the rows within a batch must keep their order; AUTO then divides by rows.
+        in_order: Whether the rows within a batch must keep their order, as `predict` needs; AUTO and FILE then divide
+            by rows, as in TensorFlow.
 
     Raises:
         InputError: The policy cannot be followed: FILE without files or with fewer files than workers, HINT without
@@ -61,6 +62,11 @@ def choose_policy(options: Options, dataset: Dataset, num_workers: int, *, in_or
     """
     policy = options.experimental_distribute.auto_shard_policy
     workers = f"each of {num_workers} workers" if num_workers > 1 else "the only worker"
+    if policy is AutoShardPolicy.FILE and in_order and num_workers > 1:
+        reason = (
+            f"auto-shard DATA (not FILE, as the order of the rows matters): {workers} reads its rows of every batch"
+        )
+        return Choice(AutoShardPolicy.DATA, reason)
     if policy is AutoShardPolicy.FILE:
         if not dataset.files:
             raise InputError(

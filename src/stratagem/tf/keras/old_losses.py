@@ -1,6 +1,7 @@
-"""Losses that a program calls itself where a strategy is current: TensorFlow refuses those that are means.
+"""Losses that a program calls itself, as in TensorFlow.
 
-In `strategy.run` ours are refused with or without `stratagem.tf` (`fit.losses`); here are those in a scope outside it.
+Those that are means are refused where a strategy is current. In `strategy.run` they are refused with or without
+`stratagem.tf` (`fit.losses`); here are those in a scope outside it.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ import functools
 import threading
 from collections.abc import Callable
 from typing import Any, Final
+
+import keras
 
 from stratagem.core.errors import InputError
 from stratagem.fit.resuming import current_session
@@ -68,3 +71,14 @@ def refusing_means(original: Callable[..., Any]) -> Callable[..., Any]:
 def _is_stepping() -> bool:
     """Whether `fit` runs, or a replica's step, which has a check of its own."""
     return current_session() is not None or current_replica_context() is not None
+
+
+@functools.wraps(keras.losses.binary_crossentropy)
+def binary_crossentropy(y_true: Any, y_pred: Any, *args: Any, **kwargs: Any) -> Any:
+    """Return the cross-entropy of targets that are broadcast to outputs (Keras 3 on JAX refuses other shapes)."""
+    shapes: list[tuple[Any, ...]] = [tuple(getattr(each, "shape", ())) for each in (y_true, y_pred)]
+    targets, outputs = shapes
+    if len(targets) == len(outputs) and targets[:-1] == outputs[:-1] and targets[-1:] == (1,) != outputs[-1:]:
+        # Not to the shape of the outputs, whose number of rows may be unknown.
+        y_true = keras.ops.repeat(y_true, outputs[-1], axis=-1)
+    return keras.losses.binary_crossentropy(y_true, y_pred, *args, **kwargs)

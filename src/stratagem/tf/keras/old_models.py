@@ -16,7 +16,7 @@ from stratagem.core.errors import InputError
 from stratagem.fit.records import strategy_of
 from stratagem.strategy.base import one_replica
 from stratagem.strategy.default import get_strategy
-from stratagem.tf.keras import learning_phase, text_inputs
+from stratagem.tf.keras import learning_phase, old_results, text_inputs
 from stratagem.tf.keras.layers import added
 
 
@@ -96,6 +96,7 @@ class OldModel:
 
     loss: Any
     call: Any
+    metrics: list[Any]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         model: Any = super().__new__(cls, *args, **kwargs)
@@ -119,6 +120,17 @@ class OldModel:
         return strategy_of(self) or one_replica()
 
     @property
+    def metrics_names(self) -> list[str]:
+        """The names of what `evaluate` returns as a list."""
+        return old_results.names_of(self.metrics)
+
+    def _flatten_metrics_in_order(self, logs: dict[str, Any]) -> Any:
+        names = self.metrics_names
+        values = [logs[name] for name in names if name in logs]
+        values += [logs[name] for name in sorted(logs) if name not in names]
+        return values[0] if len(values) == 1 else values
+
+    @property
     def losses(self) -> list[Any]:
         """The losses of layers, of regularisers, and of what `add_loss` was given."""
         model: Any = super()
@@ -133,12 +145,18 @@ class OldModel:
         compares each with all ten. Targets that are classes have one for each row of outputs, in whatever shape.
         """
         trainer: Any = super()
-        y = _as_in_keras_2(self.loss, y, y_pred)
-        return trainer.compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, training=training)
+        targets = _as_in_keras_2(self.loss, y, y_pred)
+        loss = trainer.compute_loss(x=x, y=targets, y_pred=y_pred, sample_weight=sample_weight, training=training)
+        old_results.note_loss(self, loss, y_pred)
+        return loss
 
     def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> Any:
-        """Return the results of the metrics, of the targets that the loss is computed of."""
+        """Return the results of the metrics, of the targets that the loss is computed of.
+
+        In a step of one's own the loss that `compute_loss` returned is among them, as in Keras 2.
+        """
         trainer: Any = super()
+        old_results.count_noted_loss(self)
         return trainer.compute_metrics(x, _as_in_keras_2(self.loss, y, y_pred), y_pred, sample_weight)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -190,7 +208,7 @@ def _as_in_keras_2(loss: Any, y: Any, y_pred: Any) -> Any:
         return y
     if isinstance(loss, str):
         loss = keras.losses.get(loss)
-    function = getattr(loss, "fn", loss)
+    function = inspect.unwrap(getattr(loss, "fn", loss))
     if function is keras.losses.sparse_categorical_crossentropy:
         rows = outputs[:-1]
         known = int(None in (targets[0], rows[0]))  # the first axis that has a size
@@ -277,6 +295,9 @@ def taking_metrics_third(original: Callable[..., None]) -> Callable[..., None]:
         if steps is not None:
             kwargs["steps_per_execution"] = steps
         named = {name: value for name, value in kwargs.items() if value is not None and name not in _PASSED_OVER}
+        args = (*args[:1], *(old_results.for_each_output(self, each) for each in args[1:3]), *args[3:])
+        for name in {"metrics", "weighted_metrics"} & named.keys():
+            named[name] = old_results.for_each_output(self, named[name])
         original(self, optimizer, loss, *args, **named)
 
     return compile

@@ -71,6 +71,7 @@ KERAS: Final[dict[str, dict[str, str]]] = {
     # Keras's, and `Reduction`.
     "keras.losses": {
         "keras.losses": f"* {_SHORT}",
+        ".keras.old_losses": "binary_crossentropy",
         ".keras.reduction": "Reduction",
     },
     "keras.metrics": {

@@ -67,6 +67,14 @@ def test_choice(policy: AutoShardPolicy, dataset: Dataset, workers: int, chosen:
     assert choose_policy(options(policy), dataset, workers)[:2] == (chosen, reason)
 
 
+def test_rows_that_must_keep_their_order_are_not_divided_by_files() -> None:
+    reason = (
+        "auto-shard DATA (not FILE, as the order of the rows matters): each of 2 workers reads its rows of every batch"
+    )
+    choice = choose_policy(options(AutoShardPolicy.FILE), PLAIN, 2, in_order=True)
+    assert choice[:2] == (AutoShardPolicy.DATA, reason)
+
+
 @pytest.mark.parametrize(
     ("policy", "found", "remedy"),
     [

@@ -42,3 +42,16 @@ def test_what_compile_was_given_may_be_a_mean_in_a_scope(strategy: Any) -> None:
         x = np.full((4, 1), 3, "float32")
         assert model.evaluate(x, x - 2, verbose=0) == [4.0, 2.0]
         assert model.fit(x, x - 2, validation_data=(x, x - 3), epochs=1, verbose=0).history["loss"] == [4.0]
+
+
+def test_targets_of_binary_crossentropy_are_broadcast(tmp_path: Any) -> None:
+    outputs = np.array([[0.2, 0.4], [0.6, 0.8]], "float32")
+    targets = np.array([[0.0], [1.0]], "float32")
+    expected = [-np.log([0.8, 0.6]).mean(), -np.log([0.6, 0.8]).mean()]
+    np.testing.assert_allclose(tf.keras.losses.binary_crossentropy(targets, outputs), expected, rtol=1e-5)
+    model = tf.keras.Sequential([tf.keras.layers.Input((2,)), tf.keras.layers.Activation("linear")])
+    model.compile("sgd", tf.keras.losses.binary_crossentropy)
+    assert model.evaluate(outputs, targets, verbose=0) == pytest.approx(np.mean(expected))
+    model.save(tmp_path / "model.keras")
+    again = tf.keras.models.load_model(tmp_path / "model.keras")
+    assert again.evaluate(outputs, np.repeat(targets, 2, axis=1), verbose=0) == pytest.approx(np.mean(expected))
