@@ -121,6 +121,15 @@ class StrategyExtended:
         """
         return self._strategy.run(fn, args, kwargs)
 
+    def variable_created_in_scope(self, v: Any) -> bool:
+        """Whether a variable was made with this strategy current; of the default strategy, with none.
+
+        Args:
+            v: A variable.
+        """
+        made_with = getattr(v, "strategy_id", None)
+        return made_with is None if self._strategy.is_default else made_with == id(self._strategy)
+
     @contextlib.contextmanager
     def colocate_vars_with(self, colocate_with_variable: Any) -> Iterator[None]:
         """Do nothing: all variables lie at the same place, on all devices or on one.

@@ -21,7 +21,7 @@ import numpy as np
 from stratagem.core import patches
 from stratagem.mesh.placing import placed
 from stratagem.program.compat import innermost_scope
-from stratagem.replica.context import StrategyLike
+from stratagem.replica.context import StrategyLike, current_strategy, has_strategy
 
 _Made = list[tuple[weakref.ref[Any], weakref.ref[Any]]]
 
@@ -40,6 +40,7 @@ class _Noted:
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         made, variable = _made.get(), cast(Any, self)
+        variable.strategy_id = id(current_strategy()) if has_strategy() else None
         if made is not None and innermost_scope() is None:
             made.append((weakref.ref(variable), weakref.ref(variable.value)))
 

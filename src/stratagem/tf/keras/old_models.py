@@ -14,6 +14,7 @@ import numpy as np
 
 from stratagem.core.errors import InputError
 from stratagem.fit.records import strategy_of
+from stratagem.replica.context import current_strategy, strategy_scope
 from stratagem.strategy.base import one_replica
 from stratagem.strategy.default import get_strategy
 from stratagem.tf.keras import learning_phase, old_results, text_inputs
@@ -298,7 +299,10 @@ def taking_metrics_third(original: Callable[..., None]) -> Callable[..., None]:
         args = (*args[:1], *(old_results.for_each_output(self, each) for each in args[1:3]), *args[3:])
         for name in {"metrics", "weighted_metrics"} & named.keys():
             named[name] = old_results.for_each_output(self, named[name])
-        original(self, optimizer, loss, *args, **named)
+        strategy = strategy_of(self)
+        outside = current_strategy() is None
+        with strategy_scope(strategy) if strategy is not None and outside else contextlib.nullcontext():
+            original(self, optimizer, loss, *args, **named)
 
     return compile
 

@@ -77,6 +77,7 @@ KERAS: Final[dict[str, dict[str, str]]] = {
     "keras.metrics": {
         "keras.metrics": "*",
         "keras.losses": _SHORT,
+        ".keras.old_losses": "binary_crossentropy",
     },
     "keras.mixed_precision.experimental": {
         "keras.mixed_precision": "LossScaleOptimizer Policy global_policy set_policy=set_global_policy",

@@ -103,3 +103,9 @@ def test_layers_are_built_where_the_strategy_of_the_model_is_current(strategy: A
     model.compile("sgd", "mse")
     assert model.evaluate(X, X, verbose=0) == 1.0
     assert set(map(id, seen)) == {id(strategy)}
+    made = [*model.variables, *(variable for metric in model.metrics for variable in metric.variables)]
+    assert len(made) > 2
+    assert all(strategy.extended.variable_created_in_scope(variable) for variable in made)
+    other = tf.Variable(1.0)
+    assert not strategy.extended.variable_created_in_scope(other)
+    assert tf.distribute.get_strategy().extended.variable_created_in_scope(other)
