@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 import weakref
@@ -70,6 +71,9 @@ def for_this_worker(arguments: dict[str, Any], strategy: StrategyLike) -> None:
     if strategy.is_chief or isinstance(arguments["callbacks"], keras.callbacks.CallbackList):
         return
     arguments["callbacks"] = [callback for callback in given if not _only_writes(callback)]
+    for callback in given:
+        if isinstance(callback, keras.callbacks.TensorBoard) and _only_writes(callback):
+            _make_folder(os.fspath(callback.log_dir))
     for callback in arguments["callbacks"]:
         _write_elsewhere(callback)
     if environment.LAUNCHED in os.environ:
@@ -78,6 +82,13 @@ def for_this_worker(arguments: dict[str, Any], strategy: StrategyLike) -> None:
 
 def _only_writes(callback: Any) -> bool:
     return isinstance(callback, _WRITERS) and type(callback).__module__.partition(".")[0] in _LIBRARIES
+
+
+def _make_folder(folder: str) -> None:
+    """Make the folder of a callback that is left out: a program may list it on all workers, as in TensorFlow."""
+    if "://" not in folder:
+        with contextlib.suppress(OSError):
+            os.makedirs(folder, exist_ok=True)
 
 
 def _write_elsewhere(callback: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -27,6 +28,14 @@ def test_only_the_chief_writes(monkeypatch: pytest.MonkeyPatch) -> None:
         arguments: dict[str, Any] = {"callbacks": [stop, log], "verbose": 1}
         for_this_worker(arguments, worker(is_chief=is_chief))
         assert arguments == {"callbacks": kept, "verbose": 1}
+
+
+def test_the_folder_of_summaries_is_there_and_empty_on_the_others(tmp_path: Path) -> None:
+    board = keras.callbacks.TensorBoard(str(tmp_path / "logs"))
+    arguments: dict[str, Any] = {"callbacks": [board], "verbose": 1}
+    for_this_worker(arguments, worker(is_chief=False))
+    assert arguments["callbacks"] == []
+    assert list((tmp_path / "logs").iterdir()) == []
 
 
 class Evaluates(keras.callbacks.ModelCheckpoint):
