@@ -299,6 +299,9 @@ def taking_metrics_third(original: Callable[..., None]) -> Callable[..., None]:
         args = (*args[:1], *(old_results.for_each_output(self, each) for each in args[1:3]), *args[3:])
         for name in {"metrics", "weighted_metrics"} & named.keys():
             named[name] = old_results.for_each_output(self, named[name])
+        of_losses = args[0] if args else named.get("loss_weights")
+        if isinstance(of_losses, list | tuple) and not isinstance(loss, list | tuple | dict):
+            loss = [loss] * len(of_losses)  # one loss for all outputs, each with its weight
         strategy = strategy_of(self)
         outside = current_strategy() is None
         with strategy_scope(strategy) if strategy is not None and outside else contextlib.nullcontext():

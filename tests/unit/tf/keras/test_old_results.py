@@ -40,6 +40,11 @@ def test_a_list_of_metrics_is_for_each_output_and_results_have_names(strategy: A
     assert model.test_on_batch(X, [X, X]) == [5.0, 1.0, 4.0, 1.0, 1.0, 2.0, 4.0]
 
 
+def test_one_loss_takes_a_weight_for_each_output(strategy: Any) -> None:
+    model = two_outputs(strategy, loss_weights=[1.0, 0.5])
+    assert model.evaluate(X, [X, X], verbose=0) == [3.0, 1.0, 4.0]
+
+
 def test_outputs_by_name_have_all_metrics_too(strategy: Any) -> None:
     model = two_outputs(strategy, named=True, metrics=["mae"], weighted_metrics=["mse"])
     results = model.evaluate(X, {"z": X, "a": X}, verbose=0, return_dict=True)
