@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from absl import logging
@@ -11,6 +11,7 @@ from tools.tensorflow_suites.verdicts import GRAPHS, PRIVATE, NotApplicable
 
 import stratagem.tf as tf
 from stratagem.cluster_resolver import SageMakerClusterResolver
+from stratagem.replica.on_read import OnReadVariable
 
 
 def _nothing(*_: Any, **__: Any) -> None:
@@ -115,6 +116,40 @@ class _DistributedValues(metaclass=_OfStratagem):
         raise NotApplicable(PRIVATE, "DistributedValues made of a list")
 
 
+class _IsPerReplica(type):
+    """Metaclass of the name of per-replica values."""
+
+    def __call__(cls, components: Sequence[Any]) -> Any:
+        strategy = tf.distribute.get_strategy()
+        if strategy.num_replicas_in_sync != len(components):
+            raise NotApplicable(PRIVATE, "PerReplica made of a list outside the scope of its strategy")
+        return strategy.experimental_distribute_values_from_function(
+            lambda context: components[context.replica_id_in_sync_group]
+        )
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, tf.distribute.DistributedValues)
+
+
+class _PerReplica(metaclass=_IsPerReplica):
+    """A name for values that a test makes of a list: one for each replica of the strategy whose scope is open."""
+
+
+def _is_sync_on_read(variable: Any) -> bool:
+    """Return whether each replica has a value of its own."""
+    return isinstance(variable, OnReadVariable)
+
+
+def _is_mirrored(variable: Any) -> bool:
+    """Return whether a strategy made a variable with one value."""
+    return isinstance(variable, tf.Variable) and not _is_sync_on_read(variable) and hasattr(variable, "values")
+
+
+def _always_record_summaries() -> Any:
+    """Return a context in which summaries are written."""
+    return tf.summary.record_if(True)
+
+
 replacements: Final[Mapping[str, Any]] = {
     f"{_DISTRIBUTE}.tpu_strategy.TPUExtended": _extended_of(tf.distribute.TPUStrategy),
     f"{_DISTRIBUTE}.collective_all_reduce_strategy.CollectiveAllReduceExtended": _extended_of(
@@ -148,5 +183,12 @@ replacements: Final[Mapping[str, Any]] = {
     "tensorflow.python.distribute.cluster_resolver.sagemaker_cluster_resolver.SageMakerClusterResolver": (
         SageMakerClusterResolver
     ),
+    "tensorflow.python.distribute.distribute_lib._get_default_replica_context": tf.distribute.get_replica_context,
     "tensorflow.python.distribute.values.DistributedValues": _DistributedValues,
+    "tensorflow.python.distribute.values.PerReplica": _PerReplica,
+    f"{_DISTRIBUTE}.distribute_utils.is_mirrored": _is_mirrored,
+    f"{_DISTRIBUTE}.distribute_utils.is_sync_on_read": _is_sync_on_read,
+    "tensorflow.python.eager.context.set_global_seed": tf.random.set_seed,
+    "tensorflow.python.ops.init_ops_v2.GlorotUniform": tf.keras.initializers.GlorotUniform,
+    "tensorflow.python.ops.summary_ops_v2.always_record_summaries": _always_record_summaries,
 }

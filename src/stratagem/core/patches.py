@@ -180,7 +180,7 @@ _TABLE: Final[Mapping[tuple[str, Extent], Mapping[str, Sequence[str]]]] = {
         ),
     },
     ("stratagem.tf.eager.compat", Extent.PROCESS): {
-        "methods of tf.Tensor and tf.Variable: tensor.numpy(), get_shape(), set_shape(), variable.read_value()": (
+        "what tf.Tensor and tf.Variable answer to: tensor.numpy(), get_shape(), device, variable.read_value()": (
             *(f"{_ARRAY} __getattr__", f"{_TRACER} __getattr__", "keras:KerasTensor __getattr__"),
             "keras:Variable __bases__ < __array_priority__ __bool__ __iter__ __pow__ __rpow__ device dtype "
             "experimental_ref gather_nd get_shape initialized_value initializer is_initialized numpy read_value ref "

@@ -6,7 +6,7 @@ round trip; one for each would cost as many as there are variables.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -71,10 +71,16 @@ def values_of(variables: Sequence[Any]) -> list[Any]:
     values: list[Any] = [None] * len(variables)
     for residence, places in groups:
         chosen = [variables[place] for place in places]
-        found = [variable.value for variable in chosen] if residence is None else residence.read(chosen)
+        found = list(map(_own_value, chosen)) if residence is None else residence.read(chosen)
         for place, value in zip(places, found, strict=True):
             values[place] = value
     return values
+
+
+def _own_value(variable: Any) -> Any:
+    """Return what a program is given of a variable that is kept here; a user may not read every one outside."""
+    read: Callable[[], Any] | None = getattr(variable, "read_together", None)
+    return variable.value if read is None else read()
 
 
 def assign_all(variables: Sequence[Any], values: Sequence[Any]) -> None:

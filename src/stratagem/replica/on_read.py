@@ -19,6 +19,7 @@ from stratagem.mesh.mesh import ReplicaMesh, Tree
 from stratagem.mesh.values import PerReplica
 from stratagem.replica.context import current_replica_context, merging_context
 
+_NONE: Final = "none"
 _SUM: Final = "sum"
 
 
@@ -26,7 +27,7 @@ class OnReadVariable(keras.Variable):
     """A variable with a value for each replica.
 
     Read outside a step it is the sum of the replicas' values (`aggregation="sum"`), the first one's
-    ("only_first_replica"), or their mean.
+    ("only_first_replica"), or their mean ("mean"); with "none" it cannot be read there.
 
     Attributes:
         parts: A variable with the replicas' values, of shape (replicas, *shape).
@@ -54,6 +55,27 @@ class OnReadVariable(keras.Variable):
         self.parts = keras.Variable(
             apart, shape=(mesh.size, *shape), dtype=dtype, trainable=False, autocast=False, name=parts_name
         )
+
+    @property
+    def value(self) -> Any:
+        """The replica's value in a step, what the replicas' values make together outside.
+
+        Raises:
+            InputError: It is read outside a step, and has no aggregation.
+        """
+        if self.aggregation == _NONE and current_replica_context() is None and merging_context() is None:
+            raise InputError(
+                "Could not convert from `tf.VariableAggregation` VariableAggregation.NONE: "
+                f"{self.path!r} was read outside strategy.run.",
+                "Each replica has a value of its own, and what they make together is not said.",
+                "Read one by one, strategy.experimental_local_results(v); or make the variable with "
+                "aggregation=tf.VariableAggregation.MEAN, SUM or ONLY_FIRST_REPLICA.",
+            )
+        return self.read_together()
+
+    def read_together(self) -> Any:
+        """Return the value, also where a program may not read it."""
+        return super().value
 
     def assign(self, value: Any) -> Any:
         value = self._convert_to_tensor(value, dtype=self.dtype)
@@ -86,7 +108,7 @@ class OnReadVariable(keras.Variable):
                 "Call it in the function given to strategy.run, or assign the whole sum: v.assign(v + change).",
             )
         self.parts.assign(self.parts.value + change)
-        return super().assign(self.value + change)
+        return super().assign(self.read_together() + change)
 
     def _divided(self, value: jax.Array) -> jax.Array:
         """Return the replicas' values that make a value together."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from stratagem.mesh.exchange import Exchange, Share
@@ -36,7 +37,11 @@ def get_replica_context() -> ReplicaContext | None:
         1
     """
     context = current_replica_context()
-    if context is not None or has_strategy():
-        return context
+    return context if context is not None or has_strategy() else _only_context()
+
+
+@functools.cache
+def _only_context() -> ReplicaContext:
+    """Return the context outside every scope: always the same, as programs compare it."""
     share = Share(rows=1, global_rows=1, weight=1.0)
     return ReplicaContext(one_replica(), share, Exchange(), mean_gradients=False)

@@ -109,6 +109,14 @@ class StrategyExtended:
             result = updated(exchange, strategy.mesh, var, fn, args, kwargs or {})
         return result if group else (result,) * len(strategy.mesh.local_replicas)
 
+    def read_var(self, v: Any) -> Any:
+        """Return the value of a variable, with the replicas' parts put together.
+
+        Args:
+            v: A variable of `tf.Variable`, or a Keras variable.
+        """
+        return v.value
+
     def call_for_each_replica(
         self, fn: Callable[..., Tree], args: Sequence[Tree] = (), kwargs: Mapping[str, Tree] | None = None
     ) -> Tree:

@@ -10,6 +10,7 @@ import numpy as np
 
 from stratagem.core.errors import InputError
 from stratagem.core.types import ValueContext
+from stratagem.data.structure import as_array
 from stratagem.mesh.blocks import of_components, per_replica
 from stratagem.mesh.mesh import Tree
 from stratagem.mesh.values import DistributedValues
@@ -35,7 +36,13 @@ def values_from_function(strategy: StrategyLike, value_fn: Callable[[ValueContex
             "Return the same structure for every replica.",
         )
     columns = zip(*(jax.tree.leaves(value) for value in made), strict=True)
-    return structure.unflatten([_value(strategy, [np.asarray(leaf) for leaf in column]) for column in columns])
+    return structure.unflatten([_value(strategy, [_array(leaf) for leaf in column]) for column in columns])
+
+
+def _array(leaf: Any) -> np.ndarray:
+    """Return a value as an array; text is an array of bytes, which stays on the host."""
+    array = as_array(leaf)
+    return np.asarray(array, object if isinstance(array, bytes) else None)
 
 
 def of_each_worker(strategy: StrategyLike, tree: Tree) -> Tree:

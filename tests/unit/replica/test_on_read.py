@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -108,12 +109,27 @@ def test_a_mean_of_integers() -> None:
     assert int(v.read_value()) == 3
 
 
-def test_without_aggregation_it_reads_as_the_mean() -> None:
-    """TensorFlow refuses to read it outside a step."""
+@pytest.mark.parametrize("where", ["eager", "compiled"])
+def test_without_aggregation_it_is_read_in_a_step_alone(where: str) -> None:
     strategy = strategy_of_two()
     v = variable_of(strategy, "NONE")
     strategy.run(lambda: v.assign(number() + 1.0))
-    assert (parts_of(strategy, v), float(v.read_value())) == ([1.0, 2.0], 1.5)
+    assert parts_of(strategy, v) == [1.0, 2.0]
+    assert parts_of(strategy, strategy.run(lambda: v + 1.0)) == [2.0, 3.0]
+    assert parts_of(strategy, tf.function(lambda: strategy.run(lambda: v.assign_add(1.0)))()) == [2.0, 3.0]
+    reads: list[Callable[[], Any]] = [v.read_value, v.numpy, lambda: v + 1.0, lambda: tf.reduce_sum(v), lambda: v.value]
+    for read in reads:
+        with pytest.raises(InputError, match=r"Could not convert from .* VariableAggregation\.NONE") as caught:
+            tf.function(read)() if where == "compiled" else read()
+        assert "experimental_local_results(v)" in str(caught.value)
+    v.assign(5.0)
+    assert parts_of(strategy, v) == [5.0, 5.0]
+
+
+def test_read_var_puts_parts_together() -> None:
+    strategy = strategy_of_two()
+    v = variable_of(strategy, "SUM")
+    assert float(strategy.extended.read_var(v)) == 12.0
 
 
 def test_a_checkpoint_has_what_the_parts_make_together(tmp_path: Any) -> None:

@@ -343,6 +343,7 @@ def test_the_default_strategy_counts_as_none() -> None:
         assert (stratagem.has_strategy(), stratagem.in_cross_replica_context()) == (False, False)
         context: Any = stratagem.get_replica_context()
         assert context.num_replicas_in_sync == 1
+        assert context is stratagem.get_replica_context()
         assert float(stratagem.nn.compute_average_loss([1.0, 3.0])) == 2.0
         model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1, kernel_initializer="ones")])
         model.compile(keras.optimizers.SGD(0.5), "mse")

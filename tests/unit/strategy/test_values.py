@@ -57,6 +57,18 @@ def test_a_variable_has_a_copy_for_each_replica(two: Any) -> None:
     assert [float(copy.value) for copy in two.experimental_local_results(variable)] == [3.0, 3.0]
 
 
+def test_text_of_each_replica_stays_on_the_host(two: Any) -> None:
+    def make(values: Any) -> Any:
+        return two.experimental_distribute_values_from_function(lambda c: values[c.replica_id_in_sync_group])
+
+    for texts in (["a", "long"], [b"a", b"long"], [np.array("a"), np.array("long")]):
+        assert [part.numpy() for part in make(texts).values] == [b"a", b"long"]
+    lists = two.experimental_local_results(make([np.array(["a", "b"]), np.array(["c"])]))
+    assert [part.tolist() for part in lists] == [[b"a", b"b"], [b"c"]]
+    numbers = make([1.0, np.float32(2.0)])  # of one dtype, as tensors of them are
+    assert [(float(part), part.dtype) for part in numbers.values] == [(1.0, np.float32), (2.0, np.float32)]
+
+
 def test_a_value_of_several_replicas_is_no_single_one(two: Any) -> None:
     value = two.run(number)
     for single in (value.numpy, lambda: float(value), lambda: int(value), lambda: np.asarray(value)):

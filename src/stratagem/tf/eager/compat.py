@@ -23,7 +23,15 @@ from stratagem.core.errors import explain
 from stratagem.core.patches import Extent
 from stratagem.program.tracing import is_traced
 from stratagem.tf import derivatives
-from stratagem.tf.eager.variables import Reference, TensorVariable, backing_device_of, get_shape, numpy_of, set_shape
+from stratagem.tf.eager.variables import (
+    Reference,
+    TensorVariable,
+    backing_device_of,
+    device_of_traced,
+    get_shape,
+    numpy_of,
+    set_shape,
+)
 from stratagem.tf.tensors import ragged
 
 _OF_SHAPES: Final = {"get_shape": get_shape, "set_shape": set_shape}
@@ -148,7 +156,9 @@ def install() -> None:
             "ArrayImpl.__getattr__": functools.partial(
                 _answering_to, _OF_TENSORS, properties={"backing_device": backing_device_of}
             ),
-            "Tracer.__getattr__": functools.partial(_answering_to, _OF_TENSORS),
+            "Tracer.__getattr__": functools.partial(
+                _answering_to, _OF_TENSORS, properties={"device": device_of_traced}
+            ),
             "KerasTensor.__getattr__": functools.partial(_answering_to, _OF_SHAPES),
             "Variable.__bases__": TensorVariable,
             "rewriting_take": _checked_index,

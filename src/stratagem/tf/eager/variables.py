@@ -43,6 +43,11 @@ def backing_device_of(array: Any) -> str:
     return device_of_task(array.addressable_shards[0].device)
 
 
+def device_of_traced(tensor: Any) -> str:
+    """Return no name: a tensor of a function that is being compiled is on no device yet (`tf.Tensor.device` there)."""
+    return ""
+
+
 def get_shape(array: Any) -> TensorShape:
     """Return the shape (`tf.Tensor.get_shape`)."""
     return TensorShape(array.shape)

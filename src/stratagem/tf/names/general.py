@@ -292,7 +292,7 @@ GENERAL: Final[dict[str, dict[str, str]]] = {
     # Functions of Bessel and others; those of them that JAX has.
     "math.special": {".tensors.elementwise": "bessel_i0 bessel_i0e bessel_i1 bessel_i1e expint spence"},
     # Nested structures.
-    "nest": {"keras.tree": "assert_same_structure flatten is_nested map_structure pack_sequence_as"},
+    "nest": {".nested": "assert_same_structure flatten is_nested map_structure pack_sequence_as"},
     # Functions of neural networks, and the scaling of losses over replicas.
     "nn": {
         ".tensors.neural": """

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 import random
+import secrets
 import threading
 from typing import Any
 
@@ -27,17 +28,17 @@ _lock = threading.Lock()
 _seed: list[int | None] = [None]
 
 
-def set_seed(seed: int) -> None:
+def set_seed(seed: int | None) -> None:
     """Seed everything that is drawn: initial weights, dropout, `tf.random` (`tf.random.set_seed`).
 
     Python's `random` and NumPy's are seeded too, since Keras 3 draws the seeds of layers from them
     (`keras.utils.set_random_seed`).
 
     Args:
-        seed: Any integer.
+        seed: Any integer; None for numbers that nobody can foretell, as before the first call.
     """
-    keras.utils.set_random_seed(int(seed) % 2**32)
-    _seed[0] = int(seed)
+    keras.utils.set_random_seed((secrets.randbits(32) if seed is None else int(seed)) % 2**32)
+    _seed[0] = None if seed is None else int(seed)
     with _lock:
         _host.clear()
         _runs.clear()

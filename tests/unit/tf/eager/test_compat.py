@@ -161,3 +161,16 @@ def test_slices_of_several_axes_and_what_gradients_are_not() -> None:
 
 def test_backing_device() -> None:
     assert tf.ones(2).backing_device == "/job:localhost/replica:0/task:0/device:CPU:0"
+
+
+def test_a_tensor_of_a_compiled_function_is_on_no_device_yet() -> None:
+    seen: list[str] = []
+
+    @tf.function
+    def step(x: Any) -> Any:
+        ones: Any = tf.ones(2)
+        seen.extend([x.device, ones.device, (x + ones).device])
+        return x
+
+    step(tf.ones(2))
+    assert set(seen) == {""}

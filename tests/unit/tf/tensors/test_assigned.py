@@ -127,10 +127,11 @@ def test_arguments_of_tensorflow(synchronization: str, aggregation: str) -> None
         for method in (v.assign, v.assign_add, v.assign_sub):
             assert method(one, True, "assign", False) is None
             method(one, use_locking=True, name="assign")
-        return v.read_value()
 
-    assert float(assign()) == 1.0
-    assert parts_of(strategy, strategy.run(assign)) == [1.0, 1.0]
+    assign()
+    assert parts_of(strategy, v) == [1.0, 1.0]
+    strategy.run(assign)
+    assert parts_of(strategy, strategy.run(v.read_value)) == [1.0, 1.0]
 
 
 def test_a_copy_is_another_variable() -> None:
