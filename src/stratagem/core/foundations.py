@@ -242,6 +242,7 @@ PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = {
         *("batch_group_count", "dimension_numbers", "feature_group_count", "lhs_dilation", "padding"),
         *("precision", "preferred_element_type", "rhs_dilation", "window_strides"),
     ),
+    "custom_jvp_call": ("call_jaxpr",),
     "gather": ("dimension_numbers", "mode", "slice_sizes"),
     "jit|pjit": ("jaxpr", "name"),
     "pmax": ("axes", "axis_index_groups"),
@@ -257,6 +258,7 @@ PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = {
     "scan": ("ft_in|num_carry|num_consts", "jaxpr", "length", "reverse", "unroll"),
     "scatter-add": ("dimension_numbers", "mode"),
     "select_and_scatter_add": ("padding", "select_prim", "window_dimensions", "window_strides"),
+    "while": ("body_jaxpr", "body_nconsts", "cond_jaxpr", "cond_nconsts"),
 }
 """The parameters that we read of JAX's primitives, by the primitive; `program.compat.parameters` gives these alone."""
 

@@ -37,8 +37,9 @@ from stratagem.mesh.exchange import Exchange, Share, own_share
 from stratagem.mesh.mesh import AXIS, Tree
 from stratagem.mesh.split import Split
 from stratagem.mesh.variable_policies import Change, Policy, enter, merge, policy_of
-from stratagem.program.assertions import Assertions
+from stratagem.program.assertions import Assertions, are_numbers_checked
 from stratagem.program.autograph import rewritten_functions, tracing_anew
+from stratagem.program.checked_numbers import with_checked_numbers
 from stratagem.program.compile import compiled
 from stratagem.program.interpret import trace
 from stratagem.program.python_values import explaining_tensors_as_python_values
@@ -98,7 +99,8 @@ class Step:
             Logs of the last step, or outputs of all steps.
         """
         leaves, structure = jax.tree.flatten(batch.data)
-        key = (batch.split, batch.steps, structure, tuple([(leaf.shape, leaf.dtype) for leaf in leaves]))
+        shapes = tuple([(leaf.shape, leaf.dtype) for leaf in leaves])
+        key = (batch.split, batch.steps, structure, shapes, are_numbers_checked())
         known = self._programs.get(key)
         phase = Phase.COMPILING if known is None else Phase.STEP
         with (
@@ -302,7 +304,7 @@ class Step:
         name = f"{self.kind.method} of {type(self.model).__name__}"
         return compiled(
             self.mesh,
-            program,
+            program if self._eager else with_checked_numbers(program, self.mesh),
             in_specs,
             PartitionSpec(),
             name=name,

@@ -21,6 +21,7 @@ from stratagem.mesh.placing import placed
 from stratagem.program.autograph import without_rewriting
 from stratagem.program.cache import ProgramStore
 from stratagem.program.call import Call
+from stratagem.program.checked_numbers import with_checked_numbers
 from stratagem.program.compared import ComparedProgram
 from stratagem.program.guards import CapturedValue, is_array
 from stratagem.program.program import Program
@@ -234,7 +235,8 @@ class _CompiledFunction(Program):
         strategies = tracing.notes.get("strategies", [])
         self._strategy: StrategyLike | None = strategies[0] if strategies else None
         self.progress = None if self._strategy is None else self._strategy.mesh.progress
-        self._compiled: Callable[..., Any] = jax.jit(self._pure)
+        alone = self._strategy is None or not self._strategy.mesh.multi_process
+        self._compiled: Callable[..., Any] = jax.jit(with_checked_numbers(self._pure) if alone else self._pure)
         self._with_rows = RowProgram(self._compiled, self.variables, self.assigned)
         if self._strategy is not None and self._strategy.mesh.multi_process:
             self._compiled = ComparedProgram(call.name, self._compiled)

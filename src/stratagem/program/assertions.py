@@ -110,7 +110,12 @@ _watching: list[Assertions] = []
 
 
 def check(
-    holds: Any, values: Sequence[Any], describe: Describe, replica: Any = 0, place: Callable[[int], str] | None = None
+    holds: Any,
+    values: Sequence[Any],
+    describe: Describe,
+    replica: Any = 0,
+    place: Callable[[int], str] | None = None,
+    line: str | None = None,
 ) -> None:
     """Make an assertion part of the program that is being traced.
 
@@ -120,6 +125,7 @@ def check(
         describe: Makes the error, on the host.
         replica: The number of the replica.
         place: Function of that number that says which it is; None where there are no replicas.
+        line: Which line of the program asks; None to find it.
     """
     tracing = current_tracing()
     if tracing is not None and tracing.again:
@@ -127,7 +133,8 @@ def check(
     program = _running.get()
     if program is not None:
         program.add()
-    line = line_of_the_program((frame, number) for frame, number in traceback.walk_stack(inspect.currentframe()))
+    if line is None:
+        line = line_of_the_program((frame, number) for frame, number in traceback.walk_stack(inspect.currentframe()))
 
     def note(holds: Any, replica: Any, *values: Any) -> None:
         if np.all(holds):
@@ -143,6 +150,24 @@ def check(
     everywhere = jnp.all(lax.stop_gradient(holds))
     operands = [everywhere, jnp.asarray(replica), *map(lax.stop_gradient, values)]
     lax.cond(everywhere, lambda *_: None, lambda *found: jax.debug.callback(note, *found), *operands)
+
+
+_numbers_are_checked = False
+
+
+def are_numbers_checked() -> bool:
+    """Return whether programs that are compiled now check their numbers (`program.checked_numbers`)."""
+    return _numbers_are_checked
+
+
+def check_numbers(wanted: bool) -> None:
+    """Let programs check their numbers from now on, or no more.
+
+    Args:
+        wanted: Whether they do.
+    """
+    global _numbers_are_checked
+    _numbers_are_checked = wanted
 
 
 def _told(mesh: ReplicaMesh, failed: Sequence[int]) -> list[int]:

@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple
 
 from stratagem.core.log import announce_once
 from stratagem.mesh.mesh import Tree
+from stratagem.program.assertions import are_numbers_checked
 from stratagem.program.autograph import without_rewriting
 from stratagem.program.call import Call
 from stratagem.program.captured_names import captured_by
@@ -68,7 +69,7 @@ class _Known:
         chosen = [(place.key, place.get()) for place in places]
         constants = tuple([(key, fact_of(value)) for key, value in chosen if key not in self.changing])
         inputs = tuple([(key, kind_of(value)) for key, value in chosen if key in self.changing])
-        return (call.signature, signature), constants, inputs
+        return (call.signature, signature, are_numbers_checked()), constants, inputs
 
 
 class ProgramStore:

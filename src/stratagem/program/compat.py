@@ -109,6 +109,28 @@ def line_of(equation: Any) -> str:
     return ""
 
 
+def scopes_of(equation: Any) -> str:
+    """Return the scopes that an equation was made in, as "sequential/dense_1" or, of its gradient,
+    "transpose(jvp(sequential))/dense_1"; "" if none.
+
+    Args:
+        equation: A `jax.extend.core.JaxprEqn`.
+    """
+    scopes = str(equation.source_info.name_stack)
+    return "" if scopes.endswith("()") else scopes
+
+
+def operation_of(equation: Any) -> str:
+    """Return what an equation computes; of a function with a derivative of its own, what it computes last.
+
+    Args:
+        equation: A `jax.extend.core.JaxprEqn`.
+    """
+    inner = {"custom_jvp_call": "call_jaxpr", "jit": "jaxpr", "pjit": "jaxpr"}.get(equation.primitive.name)
+    equations = parameters(equation)[inner].eqns if inner else []
+    return operation_of(equations[-1]) if equations else equation.primitive.name
+
+
 class _Parameters(dict[str, Any]):
     """The parameters of an equation that the list of `core.foundations` has; for others that list has to be longer."""
 

@@ -30,6 +30,7 @@ from stratagem.mesh.values import DistributedValues, PerReplica, refuse_text
 from stratagem.mesh.variable_policies import Change, enter, merge
 from stratagem.program.cache import ProgramStore
 from stratagem.program.call import Call
+from stratagem.program.checked_numbers import with_checked_numbers
 from stratagem.program.compile import Executables, compiled
 from stratagem.program.discover import policies_of
 from stratagem.program.guards import CapturedValue, is_array
@@ -171,7 +172,8 @@ class _ReplicaProgram(Program):
         # JAX keeps NumPy's views of a donated array, but deletes it and its pieces under other names.
         shared, whole = PartitionSpec(AXIS), PartitionSpec()
         specs = [shared if spread else whole for spread in (*shares.spread, *(True for _ in self._with_parts))]
-        self._compiled = compiled(self.mesh, self._replica, (whole, specs, whole), (shared, whole), name=call.name)
+        replica = with_checked_numbers(self._replica, self.mesh)
+        self._compiled = compiled(self.mesh, replica, (whole, specs, whole), (shared, whole), name=call.name)
         self._executables = runner.executables if hasattr(self._compiled, "lower") else None
         self._with_rows = RowProgram(self._compiled, self.variables, self.assigned)
 

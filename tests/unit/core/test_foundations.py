@@ -292,6 +292,12 @@ PROGRAMS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
         jnp.ones(2),
         {"axis_name": ("replica",)},
     ),
+    "custom_jvp_call": (jax.nn.relu, TABLE, {"call_jaxpr": True}),
+    "while": (
+        lambda x: lax.while_loop(lambda carry: carry[0, 0] < 3, lambda carry: carry + x, x),
+        TABLE,
+        {"body_jaxpr": True, "body_nconsts": 1, "cond_jaxpr": True, "cond_nconsts": 0},
+    ),
     "psum": (on_mesh(lambda x: lax.psum(x, "replica")), jnp.ones(2), {"axes": ("replica",), "axis_index_groups": None}),
     "reduce_and": (lambda x: jnp.all(x > 0, axis=1), TABLE, {"axes": (1,)}),
     "reduce_max": (lambda x: jnp.max(x, axis=1), TABLE, {"axes": (1,)}),
@@ -333,7 +339,7 @@ def told(name: str, parameter: str, value: Any) -> Any:
     """Return what a parameter says, in the terms of the table above."""
     if parameter == "branches":
         return [isinstance(each, ClosedJaxpr) for each in value]
-    if parameter == "jaxpr":
+    if parameter.endswith("jaxpr"):
         return isinstance(value, ClosedJaxpr)
     if parameter == "axis_name" or (parameter == "axes" and name.startswith("p")):
         return value if isinstance(value, tuple) else (value,)

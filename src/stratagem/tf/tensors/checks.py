@@ -16,7 +16,7 @@ import numpy as np
 
 from stratagem.core.errors import InputError
 from stratagem.core.log import announce_once
-from stratagem.program.assertions import check
+from stratagem.program.assertions import check, check_numbers
 from stratagem.program.tracing import is_traced
 from stratagem.replica.context import current_replica_context
 from stratagem.tf.dtypes import as_dtype
@@ -162,17 +162,23 @@ def assert_all_finite(x: Any, message: str, name: str | None = None) -> Any:
 
 
 def enable_check_numerics(stack_height_limit: int = 30, path_length_limit: int = 50) -> None:
-    """Let JAX look for NaN (`tf.debugging.enable_check_numerics`): `jax_debug_nans`, a FloatingPointError.
+    """Check all numbers from now on (`tf.debugging.enable_check_numerics`).
 
-    Steps become slower. JAX does not see what operations compute one by one, and a step of a strategy may end with
-    another error of JAX's; `check_numerics` is sure.
+    Functions that are compiled (`tf.function`, `strategy.run`, `fit` under a strategy) raise an InputError behind the
+    step, which names the first operation that computed NaN or infinity, its layer, line and replica. What was compiled
+    before is compiled anew. Outside of them operations of this namespace raise it at once; operators (`x / y`) are not
+    checked there. Infinity that comes from infinity passes, as masks have it, where TensorFlow refuses it.
+
+    Args:
+        stack_height_limit: No effect.
+        path_length_limit: No effect.
     """
-    jax.config.update("jax_debug_nans", True)
+    check_numbers(True)
 
 
 def disable_check_numerics() -> None:
     """Undo `enable_check_numerics` (`tf.debugging.disable_check_numerics`)."""
-    jax.config.update("jax_debug_nans", False)
+    check_numbers(False)
 
 
 def disable_traceback_filtering() -> None:

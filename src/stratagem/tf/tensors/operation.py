@@ -22,6 +22,7 @@ from stratagem.core.errors import InputError
 from stratagem.data.ragged import RaggedTensor
 from stratagem.data.structure import as_array, encoded
 from stratagem.data.transforms import in_element_function
+from stratagem.program.assertions import are_numbers_checked
 from stratagem.program.tracing import is_traced
 from stratagem.tf.derivatives import OF_NUMPY
 from stratagem.tf.dtypes import as_dtype
@@ -320,6 +321,37 @@ def _converting(function: Callable[..., Any], parameters: Sequence[inspect.Param
     return converted
 
 
+_MOVING: Final = frozenset(
+    [
+        *("concat", "constant", "convert_to_tensor", "expand_dims", "fill", "gather", "identity", "maximum"),
+        *("minimum", "reshape", "slice", "squeeze", "stack", "transpose", "unstack"),
+    ]
+)
+"""Operations whose result holds numbers that were there before; TensorFlow does not check them either."""
+
+
+def _require_finite(name: str, result: Any, given: Any) -> None:
+    """Check the result of an operation outside compiled functions (`tf.debugging.enable_check_numerics`).
+
+    Raises:
+        InputError: It has NaN, or infinity that none of the operands had.
+    """
+    largest = _largest(result)
+    if np.isnan(largest) or (np.isinf(largest) and np.isfinite(_largest(given))):
+        raise InputError(
+            f"`{name}` computed NaN or infinity: {result}.",
+            "Look at what it was given: a batch, a variable, a division by zero, a logarithm of zero.",
+        )
+
+
+def _largest(values: Any) -> Any:
+    """Return the largest number of arrays whose values are known, without signs; NaN if one is."""
+    leaves = (leaf.value if isinstance(leaf, keras.Variable) else leaf for leaf in jax.tree.leaves(values))
+    known = (leaf for leaf in leaves if isinstance(leaf, jax.Array | np.ndarray | float) and not is_traced(leaf))
+    numbers = [np.asarray(leaf) for leaf in known if jnp.issubdtype(jnp.result_type(leaf), np.inexact)]
+    return np.max([np.max(np.abs(each), initial=0) for each in numbers], initial=0)
+
+
 def operation(function: Callable[P, Any], name: str | None = None, text: str | None = None) -> Callable[P, Any]:
     """Make a function of tensors an operation.
 
@@ -353,7 +385,10 @@ def operation(function: Callable[P, Any], name: str | None = None, text: str | N
         if _is_symbolic(args) or _is_symbolic(tuple(kwargs.values())):
             return TensorFunction(home)(*args, **kwargs)
         if not in_element_function() or any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves((args, kwargs))):
-            return compute(*args, **kwargs)
+            result = compute(*args, **kwargs)
+            if are_numbers_checked() and function.__name__ not in _MOVING:
+                _require_finite(function.__name__, result, (args, kwargs))
+            return result
         with np.errstate(all="ignore"):  # 1 / 0 is infinity, and no reason to warn
             return jax.tree.map(hosted, compute(*args, **kwargs))
 

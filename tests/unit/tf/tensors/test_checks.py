@@ -139,6 +139,24 @@ def test_a_function_that_jax_compiles_by_itself_fails_too() -> None:
         run()
 
 
+def test_all_numbers_are_checked_in_functions_and_in_operations() -> None:
+    half = tf.function(lambda x: tf.sqrt(x) * 0.5)
+    tf.debugging.enable_check_numerics()
+    try:
+        assert float(half(tf.constant(4.0))) == 1.0
+        for run in (half, tf.sqrt):
+            with pytest.raises(Invalid, match="`sqrt` computed NaN or infinity"):
+                run(tf.constant(-1.0))
+        with pytest.raises(Invalid, match="`log` computed NaN or infinity: -inf"):
+            tf.math.log(0.0)
+        kept = tf.reshape(tf.constant([np.nan, np.inf]), [2, 1])  # what only moves them passes, as in TensorFlow
+        assert kept.shape == (2, 1)
+    finally:
+        tf.debugging.disable_check_numerics()
+    assert np.isnan(half(tf.constant(-1.0)))
+    assert np.isneginf(tf.math.log(0.0))
+
+
 def test_frames_in_tracebacks() -> None:
     """The frames between the program and the layer's error are those of Keras."""
 
