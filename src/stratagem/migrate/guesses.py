@@ -1,4 +1,4 @@
-"""Guesses what an expression is (a dataset, a model, a quotient) from how the program made it."""
+"""Guesses what an expression is (a dataset, a model, no `int`) from how the program made it."""
 
 from __future__ import annotations
 
@@ -78,32 +78,37 @@ def is_model(expression: cst.BaseExpression) -> bool:
     return "model" in dotted(expression).rpartition(".")[2].lower()
 
 
-def is_quotient(
+def is_no_int(
     expression: cst.BaseExpression, scope: Scope, attributes: Container[str], seen: frozenset[str] = frozenset()
 ) -> bool:
-    """Return whether an expression is computed by `/`, which gives no whole number.
+    """Return whether an expression is a number of another type than `int`: a quotient, or a number of NumPy.
 
     Args:
         expression: The expression.
         scope: Where it stands.
-        attributes: Attributes that the program has assigned a quotient: `proj_dim` after `self.proj_dim = n / 2`.
+        attributes: Attributes that the program has assigned such a number: `proj_dim` after `self.proj_dim = n / 2`.
         seen: Names that are being followed already.
 
     Example:
         >>> from stratagem.migrate.scopes import scopes_of
-        >>> program = cst.parse_module("width = 64; half = width / 2")
+        >>> program = cst.parse_module("width = 64; half = width / 2; size = np.prod(shape)")
         >>> scope = scopes_of(program)[program]
-        >>> [is_quotient(cst.parse_expression(text), scope, ()) for text in ("half * 3", "width", "int(half)")]
-        [True, False, False]
+        >>> texts = ("half * 3", "size", "tf.reduce_prod(shape).numpy()", "width", "int(half)")
+        >>> [is_no_int(cst.parse_expression(text), scope, ()) for text in texts]
+        [True, True, True, False, False]
     """
     match expression:
         case cst.BinaryOperation(operator=cst.Divide()):
             return True
-        case cst.BinaryOperation(left=left, operator=cst.Add() | cst.Subtract() | cst.Multiply(), right=right):
-            return any(is_quotient(part, scope, attributes, seen) for part in (left, right))
+        case cst.BinaryOperation(
+            left=left, operator=cst.Add() | cst.Subtract() | cst.Multiply() | cst.FloorDivide(), right=right
+        ):
+            return any(is_no_int(part, scope, attributes, seen) for part in (left, right))
+        case cst.Call(func=cst.Attribute(value=of, attr=cst.Name(value=name))):
+            return name == "numpy" or dotted(of) in ("np", "numpy")
         case cst.Name(value=name) if name not in seen:
             value = scope.value_of(name)
-            return value is not None and is_quotient(value, scope, attributes, seen | {name})
+            return value is not None and is_no_int(value, scope, attributes, seen | {name})
         case cst.Attribute(attr=cst.Name(value=name)):
             return name in attributes
     return False

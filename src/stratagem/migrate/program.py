@@ -13,7 +13,7 @@ from libcst.metadata import MetadataWrapper, PositionProvider
 
 from stratagem.migrate import calls, changed_meaning, control_flow, imports, names
 from stratagem.migrate.findings import Finding, Kind, Place
-from stratagem.migrate.guesses import is_dataset, is_model, is_quotient
+from stratagem.migrate.guesses import is_dataset, is_model, is_no_int
 from stratagem.migrate.modules import Presence, public_names
 from stratagem.migrate.scopes import ScopedVisitor, dotted, scopes_of
 
@@ -82,7 +82,7 @@ class _Reader(ScopedVisitor):
         self._has_imported = False
         self._all_of: list[tuple[cst.ImportFrom, str]] = []
         self._free: set[str] = set()
-        self._quotients: set[str] = set()
+        self._no_ints: set[str] = set()
         self._compiled: set[str | None] = set()
         self._places: dict[tuple[Kind, str, str], list[Place]] = {}
 
@@ -144,8 +144,8 @@ class _Reader(ScopedVisitor):
 
     def visit_Assign(self, node: cst.Assign) -> None:
         target = node.targets[0].target
-        if isinstance(target, cst.Attribute) and is_quotient(node.value, self.scope, self._quotients):
-            self._quotients.add(target.attr.value)
+        if isinstance(target, cst.Attribute) and is_no_int(node.value, self.scope, self._no_ints):
+            self._no_ints.add(target.attr.value)
         if self.has_tensorflow and isinstance(target, cst.Subscript) and dotted(target.value).endswith("environ"):
             index = target.slice[0].slice
             if isinstance(index, cst.Index):
@@ -226,8 +226,8 @@ class _Reader(ScopedVisitor):
             self.edits[node] = lambda updated: calls.changed(updated, change)
             self._note(Kind.REWRITE, calls.difference(node, new), change.why, node)
         count = None if function is None else calls.counting_argument(node, function)
-        if count is not None and is_quotient(count.value, self.scope, self._quotients):
-            self._rewrite(count.value, _whole(count.value), "Keras 3 takes whole numbers alone.")
+        if count is not None and is_no_int(count.value, self.scope, self._no_ints):
+            self._rewrite(count.value, _whole(count.value), "Keras 3 takes numbers of type int alone.")
             self.edits[count.value] = _whole
         for argument in node.args:
             keyword = "" if argument.keyword is None else argument.keyword.value

@@ -93,6 +93,11 @@ tf.GradientTape, tf.nonsense
             "self.dim = 128 / 2\ntf.keras.layers.Conv2D(self.dim, 3)",
             "self.dim = 128 / 2\ntf.keras.layers.Conv2D(int(self.dim), 3)",
         ),
+        ("size = np.prod(s)\ntf.keras.layers.Dense(size)", "size = np.prod(s)\ntf.keras.layers.Dense(int(size))"),
+        (
+            "tf.keras.layers.Dense(tf.math.reduce_prod(s).numpy())",
+            "tf.keras.layers.Dense(int(tf.math.reduce_prod(s).numpy()))",
+        ),
         ("n = n + 1\ntf.keras.layers.Dense(n // 2 + n)", "n = n + 1\ntf.keras.layers.Dense(n // 2 + n)"),
         ("tf.keras.layers.Dropout(1 / 10)", "tf.keras.layers.Dropout(1 / 10)"),
         ("model.fit(x, nb_epoch=2)", "model.fit(x, epochs=2)"),
