@@ -104,6 +104,18 @@ def test_an_evaluator_reads_what_model_checkpoint_writes(tmp_path: Path) -> None
     assert int(evaluated.optimizer.iterations.numpy()) == 4
 
 
+def test_saved_weights_have_the_index_that_programs_look_for(tmp_path: Path) -> None:
+    path = str(tmp_path / "cp-0001.ckpt")
+    tf.keras.Sequential([tf.keras.layers.Input((1,)), tf.keras.layers.Dense(1)]).save_weights(path)
+    assert sorted(file.name for file in tmp_path.iterdir()) == [
+        "checkpoint",
+        "cp-0001.ckpt.index",
+        "cp-0001.ckpt.safetensors",
+    ]
+    assert Path(f"{path}.index").read_text() == "cp-0001.ckpt.safetensors\n"
+    assert tf.train.latest_checkpoint(str(tmp_path)) == path
+
+
 @pytest.mark.parametrize("name", [".h5", "weights"])
 def test_weights_under_a_name_that_is_only_an_ending_or_has_none(tmp_path: Path, name: str) -> None:
     model = tf.keras.Sequential([tf.keras.layers.Input((1,)), tf.keras.layers.Dense(1)])
