@@ -83,6 +83,16 @@ def named_import(node: cst.ImportFrom, names: Sequence[str]) -> cst.ImportFrom:
     return (new_import_from(node) or node).with_changes(names=aliases)
 
 
+def bare_import(node: cst.ImportFrom) -> cst.Import | None:
+    """Return `import module` for `from module import *` of which nothing is used; None if the module is not there."""
+    new = None if node.module is None else new_module(dotted(node.module))
+    return (
+        None
+        if new is None
+        else cst.Import([cst.ImportAlias(cst.ensure_type(cst.parse_expression(new), cst.Attribute))])
+    )
+
+
 def _common_module(node: cst.ImportFrom) -> str | None:
     """Return the one module that holds all imported names now; None if there is no such module."""
     if node.module is None or isinstance(node.names, cst.ImportStar):

@@ -12,6 +12,7 @@ _ROOTS: Final = {"tensorflow": "tf", "stratagem.tf": "tf", "tf_keras": "tf.keras
 """The packages whose names `stratagem.tf` has, and where."""
 
 _MOVED: Final = {
+    "tf._api.v2": "tf",
     "tf.python.keras": "tf.keras",
     "tf.contrib.cluster_resolver": "tf.distribute.cluster_resolver",
     "tf.contrib.data": "tf.data.experimental",

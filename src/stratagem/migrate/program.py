@@ -163,14 +163,15 @@ class _Reader(ScopedVisitor):
         """Let `from module import *` name what the program uses: names in tables are looked up when they are named."""
         for node, name in self._all_of:
             used = sorted(self._free & public_names(f"stratagem.{name}"))
+            for each in used:
+                self._note_name(f"{name}.{each}", node)
             if used:
                 new = imports.named_import(node, used)
                 self._rewrite(node, new, "Names are looked up when they are named.")
-            for each in used:
-                self._note_name(f"{name}.{each}", node)
-            if not used:
-                text = f"Import by name what is used of {name}: names are looked up when they are named."
-                self._note(Kind.MISSING, self._code(node), text, node)
+            elif (bare := imports.bare_import(node)) is not None:
+                self._rewrite(node, bare, "Nothing of it is used here.")
+            else:
+                self._note_name(name, node)
 
     def _imported(self, module: str, node: cst.CSTNode, *, is_rewritten: bool = True) -> None:
         """Note what is to be known of an imported module or name."""

@@ -34,6 +34,8 @@ KERAS = "stratagem.tf.keras"
         ("import keras\nimport tensorflow", f"import {KERAS} as keras\nimport stratagem.tf as tensorflow"),
         ("import tf_keras as k\nfrom keras import Model", f"import {KERAS} as k\nfrom {KERAS} import Model"),
         ("try:\n  import tensorflow as tf\nexcept: pass", "try:\n  import stratagem.tf as tf\nexcept: pass"),
+        ("import tensorflow._api.v2.compat.v1 as tf1", "import stratagem.tf.compat.v1 as tf1"),
+        ("from tensorflow._api.v2.keras import Model", f"from {KERAS} import Model"),
         ("from tensorflow.keras.layers import *\nDense(1)", f"from {KERAS}.layers import Dense\nDense(1)"),
     ],
 )

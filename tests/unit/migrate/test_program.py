@@ -170,9 +170,13 @@ def test_packages_on_keras_come_after_stratagem() -> None:
     assert found("import tensorflow as tf\nimport keras_hub\n", Kind.UNKNOWN) == []
 
 
-def test_star_import_that_nothing_is_used_of_is_missing() -> None:
-    program = "from tensorflow.keras.layers import *\n"
-    assert found(program, Kind.MISSING) == [("from tensorflow.keras.layers import *", [(1, 1)])]
+def test_star_import_that_nothing_is_used_of_imports_the_module() -> None:
+    program = "import tensorflow as tf\nfrom tensorflow.keras.layers import *\nfrom tensorflow.lite import *\n"
+    assert found(program, Kind.MISSING) == [("tf.lite", [(3, 1)])]
+    assert migrate(program).text.splitlines()[1:] == [
+        "import stratagem.tf.keras.layers",
+        "from tensorflow.lite import *",
+    ]
 
 
 CONTROL_FLOW = """\
