@@ -10,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -368,3 +369,43 @@ def test_a_proxy_in_the_environment_does_not_stand_between_the_tasks(start: Star
     processes = [start(program, config, http_proxy=nowhere, no_proxy="a.example") for config in local_configs()]
     for process in processes:
         assert finish(process)[0] == "a.example,127.0.0.1\n"
+
+
+def test_processes_of_multiprocessing_end_together(tmp_path: Path) -> None:
+    """Such a process runs no exit handlers: its end looked like a death, and the other worker ended with 43."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        textwrap.dedent(
+            """
+            import json, multiprocessing, os, sys
+
+            def work(config, fails):
+                os.environ["TF_CONFIG"] = json.dumps(config)
+                from stratagem.cluster.bootstrap import join
+                from stratagem.cluster.detect import detect
+                import jax, jax.numpy as jnp
+                from jax.experimental import multihost_utils
+                join(detect())
+                print("sum", int(multihost_utils.process_allgather(jnp.asarray(jax.process_index() + 1)).sum()))
+                if fails:
+                    raise ValueError("on purpose")
+
+            if __name__ == "__main__":
+                configs, method, fails = json.loads(sys.argv[1]), sys.argv[2], sys.argv[3] == "fails"
+                make = multiprocessing.get_context(method).Process
+                tasks = [make(target=work, args=(each, fails and not i)) for i, each in enumerate(configs)]
+                for each in tasks:
+                    each.start()
+                for each in tasks:
+                    each.join()
+                print("ended", *(each.exitcode for each in tasks))
+            """
+        )
+    )
+    for method, outcome, codes in (("fork", "ends", "0 0"), ("spawn", "ends", "0 0"), ("spawn", "fails", "1 43")):
+        command = [sys.executable, str(program), json.dumps(local_configs()), method, outcome]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+        assert ended.stdout.splitlines()[-1] == f"ended {codes}", ended.stderr
+        assert Counter(ended.stdout.split())["3"] == 2
+        assert "ended without a word" not in ended.stderr
+        assert ("on purpose" in ended.stderr) == (outcome == "fails")

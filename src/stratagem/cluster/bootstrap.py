@@ -200,6 +200,8 @@ def _start(own: Peer, cluster: ClusterSpec, timeouts: _Timeouts) -> Peers:
     # A forked child that ends in Python's way would take part in JAX's barrier in the name of this task.
     os.register_at_fork(after_in_child=compat.abandon)
     atexit.register(_end_together, lifeline)  # after JAX's own handler was registered, so that it runs before it
+    if multiprocessing.parent_process() is not None:  # its end runs no exit handlers, and looks like a death
+        multiprocessing.util.Finalize(None, _end_child, (lifeline,), exitpriority=100)
     return Peers(client, meeting.peers, index, timeouts.startup)
 
 
@@ -226,6 +228,15 @@ def _end_together(lifeline: Lifeline) -> None:
             compat.abandon()
     elif lifeline.claim_end():
         lifeline.fail(f"{lifeline.own} waited for others too long, and ended its program.")
+
+
+def _end_child(lifeline: Lifeline) -> None:
+    """At the end of a `multiprocessing.Process`: tell the others of the exception, or end together with them."""
+    kind, error, trace = sys.exc_info()
+    if kind is None or error is None or (isinstance(error, SystemExit) and not error.code):
+        _end_together(lifeline)
+    else:
+        sys.excepthook(kind, error, trace)
 
 
 def _versions() -> dict[str, str]:

@@ -43,6 +43,8 @@ def reduce(op: ReduceOp, value: Tree, axis: int | tuple[int, ...] | None, replic
     Returns:
         A structure of arrays, the same on every worker.
     """
+    if value is None and replicas == 1:
+        return None  # of a step that returns nothing, as in TensorFlow
     if value is None:
         raise InputError(
             "strategy.reduce was given None.",

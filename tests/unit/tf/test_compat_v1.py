@@ -82,13 +82,14 @@ def test_app_reads_flags_and_runs_main() -> None:
     assert found == [7, ["--unknown=1", "rest"]]
 
 
-def test_flags_are_read_at_the_top_of_a_program_too() -> None:
+@pytest.mark.parametrize("flags", ["tf.compat.v1.flags", "tf.compat.v1.app.flags"])
+def test_flags_are_read_at_the_top_of_a_program_too(flags: str) -> None:
     """absl alone refuses before `app.run`; TensorFlow reads the command line where the first value is asked for."""
     found = in_fresh_process(
         "import json, sys\n"
         "import stratagem.tf as tf\n"
         "sys.argv = ['program', '--task_type=ps', '--index=2']\n"
-        "flags = tf.compat.v1.flags\n"
+        f"flags = {flags}\n"
         "flags.DEFINE_string('task_type', 'worker', 'Kind of task.')\n"
         "flags.DEFINE_integer('index', 0, 'Its number.')\n"
         "FLAGS = flags.FLAGS\n"

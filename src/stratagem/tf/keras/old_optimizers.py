@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -76,6 +77,16 @@ _SLOTS: Final = {"m": "momentum", "v": "velocity", "rms": "velocity", "mg": "ave
 """Names that Keras 2 had for slots."""
 
 
+def _without_rate(update_step: Callable[..., None]) -> Callable[..., None]:
+    """Return an `update_step` of Keras 2 as Keras 3 calls it, with the learning rate, which it finds by itself."""
+
+    @functools.wraps(update_step)
+    def update(self: Any, gradient: Any, variable: Any, learning_rate: Any = None) -> None:
+        update_step(self, gradient, variable)
+
+    return update
+
+
 class OldOptimizer:
     """A base of Keras's optimizers: arguments and names of Keras 2.
 
@@ -83,6 +94,10 @@ class OldOptimizer:
     (https://www.tensorflow.org/versions/r2.15/api_docs/python/tf/keras/optimizers/legacy/Optimizer). Keras 3 refuses
     the one and passes over the other with a warning. `clipvalue=` may be given beside `clipnorm=` or
     `global_clipnorm=`, which Keras 3 refuses too: gradients are clipped by value first.
+
+    An optimizer of the program's own may call `super().__init__(name)`, make its rate by `_build_learning_rate`, and
+    have an `update_step(gradient, variable)`
+    (https://www.tensorflow.org/versions/r2.15/api_docs/python/tf/keras/optimizers/Optimizer).
     """
 
     learning_rate: Any
@@ -92,15 +107,24 @@ class OldOptimizer:
     clipnorm: float | None
     global_clipnorm: float | None
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        own = vars(cls).get("update_step")
+        if own is not None and len(inspect.signature(own).parameters) == len(("self", "gradient", "variable")):
+            vars_of_class: Any = cls
+            vars_of_class.update_step = _without_rate(own)
+
     def __init__(
         self,
-        learning_rate: Any,
+        learning_rate: Any = 0.001,
         *args: Any,
         lr: Any = None,
         decay: float | None = None,
         clipvalue: float | None = None,
         **kwargs: Any,
     ) -> None:
+        if isinstance(learning_rate, str):  # the first argument was the name
+            learning_rate, kwargs["name"] = 0.001, learning_rate
         rate = learning_rate if lr is None else lr
         if decay:
             if callable(rate):
@@ -112,6 +136,12 @@ class OldOptimizer:
         keras_optimizer: Any = super()
         keras_optimizer.__init__(rate, *args, **kwargs)  # Keras refuses to clip in two ways
         self.clipvalue = clipvalue
+
+    def _build_learning_rate(self, learning_rate: Any) -> Any:
+        """Take a learning rate, and return what holds it: a variable, or the schedule."""
+        self.learning_rate = learning_rate
+        optimizer: Any = self
+        return optimizer._learning_rate
 
     def _clip_gradients(self, grads: Sequence[Any]) -> Any:
         keras_optimizer: Any = super()

@@ -223,3 +223,31 @@ def test_reductions() -> None:
         loss = tf.keras.losses.MeanSquaredError(reduction=getattr(tf.keras.losses.Reduction, name))
         assert loss([[1.0], [2.0]], [[0.0], [0.0]]).tolist() == value
     assert tf.keras.losses.Reduction.NONE in tf.keras.losses.Reduction.all()
+
+
+class Descent(tf.keras.optimizers.Optimizer):
+    """An optimizer as programs wrote it for Keras 2.11."""
+
+    def __init__(self, learning_rate: Any = 0.5, name: str = "Descent") -> None:
+        super().__init__(name)
+        self._learning_rate = self._build_learning_rate(learning_rate)
+
+    def build(self, var_list: Any) -> None:
+        super().build(var_list)
+
+    def update_step(self, gradient: Any, variable: Any) -> None:
+        variable.assign_sub(gradient * tf.cast(self.learning_rate, gradient.dtype))
+
+
+@pytest.mark.parametrize("rate", [0.25, tf.keras.optimizers.schedules.ExponentialDecay(0.25, 1, 1.0)])
+def test_optimizers_written_for_keras_2(rate: Any) -> None:
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    with strategy.scope():
+        optimizer = Descent(rate)
+        model = tf.keras.Sequential(
+            [tf.keras.Input((1,)), tf.keras.layers.Dense(1, use_bias=False, kernel_initializer="ones")]
+        )
+        model.compile(optimizer, "mse")
+    model.fit(np.ones((4, 1)), np.zeros((4, 1)), batch_size=4, verbose=0)
+    assert float(model.layers[0].kernel.numpy()[0, 0]) == 0.5
+    assert (optimizer.name, float(optimizer.learning_rate)) == ("Descent", 0.25)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from absl import app
-from absl import flags as flags
+from absl import flags as absl_flags
 
 from stratagem.tf.namespace import explaining
 
@@ -20,27 +21,27 @@ class _Flags:
     """
 
     def __getattr__(self, name: str) -> Any:
-        if not hasattr(flags.FlagValues, name) and not flags.FLAGS.is_parsed():
-            flags.FLAGS(sys.argv)
-        return getattr(flags.FLAGS, name)
+        if not hasattr(absl_flags.FlagValues, name) and not absl_flags.FLAGS.is_parsed():
+            absl_flags.FLAGS(sys.argv)
+        return getattr(absl_flags.FLAGS, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        setattr(flags.FLAGS, name, value)
+        setattr(absl_flags.FLAGS, name, value)
 
     def __delattr__(self, name: str) -> None:
-        delattr(flags.FLAGS, name)
+        delattr(absl_flags.FLAGS, name)
 
     def __contains__(self, name: str) -> bool:
-        return name in flags.FLAGS
+        return name in absl_flags.FLAGS
 
-    def __getitem__(self, name: str) -> flags.Flag:
-        return flags.FLAGS[name]
+    def __getitem__(self, name: str) -> absl_flags.Flag:
+        return absl_flags.FLAGS[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(flags.FLAGS)
+        return iter(absl_flags.FLAGS)
 
     def __call__(self, argv: Sequence[str], known_only: bool = False) -> list[str]:
-        return flags.FLAGS(argv, known_only)
+        return absl_flags.FLAGS(argv, known_only)
 
 
 FLAGS: Final = _Flags()
@@ -58,8 +59,14 @@ def run(main: Callable[[list[str]], Any] | None = None, argv: list[str] | None =
     app.run(
         main or sys.modules["__main__"].main,
         argv,
-        flags_parser=lambda arguments: flags.FLAGS(arguments, known_only=True),
+        flags_parser=lambda arguments: absl_flags.FLAGS(arguments, known_only=True),
     )
 
 
-__getattr__ = explaining(__name__)
+_missing: Final = explaining(__name__)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "flags":  # `tf.compat.v1.app.flags`, whose values read the command line too
+        return importlib.import_module(f"{__package__}.flags")
+    return _missing(name)
