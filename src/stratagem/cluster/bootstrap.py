@@ -14,6 +14,7 @@ import threading
 from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
+from multiprocessing import util
 from typing import Final, NamedTuple
 
 import jax
@@ -201,7 +202,7 @@ def _start(own: Peer, cluster: ClusterSpec, timeouts: _Timeouts) -> Peers:
     os.register_at_fork(after_in_child=compat.abandon)
     atexit.register(_end_together, lifeline)  # after JAX's own handler was registered, so that it runs before it
     if multiprocessing.parent_process() is not None:  # its end runs no exit handlers, and looks like a death
-        multiprocessing.util.Finalize(None, _end_child, (lifeline,), exitpriority=100)
+        util.Finalize(None, _end_child, (lifeline,), exitpriority=100)
     return Peers(client, meeting.peers, index, timeouts.startup)
 
 
