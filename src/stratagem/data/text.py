@@ -146,7 +146,11 @@ class Lookup:
         if self.output_mode == "tf_idf":
             self._weights = self._with_weights(tokens, idf_weights)
         self._tokens = tokens
-        self._numbers = {token: number for number, token in enumerate(tokens, self._first)}
+        self.number_tokens()
+
+    def number_tokens(self) -> None:
+        """Give the tokens their numbers."""
+        self._numbers = {token: number for number, token in enumerate(self._tokens or (), self._first)}
 
     def get_vocabulary(self, include_special_tokens: bool = True) -> list[Any]:
         """Return the tokens in the order of their numbers.
@@ -357,6 +361,14 @@ def plain(kind: type[Lookup], state: dict[str, Any]) -> Lookup:
     return made
 
 
+def restored(kind: type[Lookup], state: dict[str, Any]) -> Lookup:
+    """Return a lookup of a class with attributes that were saved, without what follows from them."""
+    made = plain(kind, state)
+    made.reset_state()
+    made.number_tokens()
+    return made
+
+
 def _check(lookup: Any, output_mode: str, sparse: bool, invert: bool, unknown: int) -> None:
     faults = [
         (output_mode not in _OUTPUTS, f"output_mode={output_mode!r}", f"Write one of {', '.join(_OUTPUTS)}."),
@@ -428,7 +440,7 @@ class TextVectorization(Lookup):
         for name, value, known in (("standardize", standardize, _STANDARDS), ("split", split, _SPLITS)):
             _check_known(name, value, known)
         self._standardize, self._split = standardize, split
-        self._ngrams = range(1, ngrams + 1) if isinstance(ngrams, int) else tuple(ngrams or (1,))
+        self._ngrams = tuple(range(1, ngrams + 1) if isinstance(ngrams, int) else ngrams or (1,))
         self._length = output_sequence_length
         if ragged or output_mode == "one_hot":
             what = "ragged=True" if ragged else 'output_mode="one_hot"'

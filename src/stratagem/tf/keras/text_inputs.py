@@ -7,11 +7,12 @@ Source of the semantics: https://www.tensorflow.org/tutorials/distribute/paramet
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import keras
 import numpy as np
 
+from stratagem.core.errors import InputError
 from stratagem.data import text
 from stratagem.data.structure import encoded
 from stratagem.tf.keras.layers.compat import is_functional, outputs_of
@@ -22,10 +23,11 @@ class _Looking(keras.Operation):
 
     Args:
         lookup: It.
+        name: The name of the operation; None for that of the lookup.
     """
 
-    def __init__(self, lookup: Any) -> None:
-        super().__init__(name=lookup.name)
+    def __init__(self, lookup: Any, name: str | None = None) -> None:
+        super().__init__(name=name or lookup.name)
         self.lookup = lookup
 
     def call(self, inputs: Any) -> Any:
@@ -34,6 +36,37 @@ class _Looking(keras.Operation):
     def compute_output_spec(self, inputs: Any) -> keras.KerasTensor:
         shape, dtype = self.lookup.output_spec(inputs.shape)
         return keras.KerasTensor(shape, dtype)
+
+    def get_config(self) -> dict[str, Any]:
+        """Return what the operation is made anew of, where a model is saved, or sent to a worker.
+
+        Raises:
+            InputError: The lookup has a function, of which a file holds nothing.
+        """
+        state = {name: value for name, value in vars(self.lookup).items() if name not in _DERIVED}
+        functions = [name.strip("_") for name, value in state.items() if callable(value)]
+        if functions:
+            raise InputError(
+                f"A {type(self.lookup).__name__} with a function as {functions[0]} is in a model that is to be saved.",
+                "Save the rest of the model, and look up in dataset.map.",
+            )
+        state["_weights"] = None if state["_weights"] is None else np.asarray(state["_weights"]).tolist()
+        return {"name": self.name, "kind": type(self.lookup).__name__, "state": state}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> _Looking:
+        """Return the operation of a configuration."""
+        state = dict(config["state"])
+        if state["_weights"] is not None:
+            state["_weights"] = np.asarray(state["_weights"], "float32")
+        kind: type[text.Lookup] = {each.__name__: each for each in _KINDS}[config["kind"]]
+        return cls(text.restored(kind, state), config["name"])
+
+
+keras.saving.register_keras_serializable("stratagem")(_Looking)
+
+_DERIVED: Final = ("_counts", "_documents", "_numbers", "_seen")
+"""What a lookup computes of the rest, or needs while it learns alone."""
 
 
 class _OnInputs:
@@ -58,6 +91,9 @@ class IntegerLookup(_OnInputs, text.IntegerLookup):
 
 class TextVectorization(_OnInputs, text.TextVectorization):
     """Numbers for the words of texts (`tf.keras.layers.TextVectorization`); see `stratagem.data.TextVectorization`."""
+
+
+_KINDS: Final = (StringLookup, IntegerLookup, TextVectorization)
 
 
 def takes_text(model: Any) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -68,3 +70,30 @@ def test_fit_says_where_text_belongs() -> None:
         model.compile("sgd", "mse")
     with pytest.raises(InputError, match=r"x holds text(.|\n)*turn text into numbers before the model"):
         model.fit(np.array([["a", "b"]]), np.ones((1, 2)))
+
+
+def test_a_model_of_text_is_saved_and_sent(tmp_path: Path) -> None:
+    inputs = tf.keras.Input((2,), dtype="string")
+    lookup = tf.keras.layers.StringLookup(
+        vocabulary=["a", "b"], mask_token="", output_mode="tf_idf", idf_weights=[2, 3]
+    )
+    model = tf.keras.Model(inputs, lookup(inputs))
+    vectorize = tf.keras.layers.TextVectorization(output_sequence_length=3, ngrams=2)
+    vectorize.adapt(["the cat", "the dog"])
+    texts = tf.keras.Input((1,), dtype="string")
+    words = tf.keras.Model(texts, vectorize(texts))
+    for original, given in ((model, [["b", "b"], ["a", "?"]]), (words, [["The dog"], ["a cat"]])):
+        expected = original(tf.constant(given)).tolist()
+        path = str(tmp_path / "model.keras")
+        original.save(path)
+        for again in (pickle.loads(pickle.dumps(original)), tf.keras.models.load_model(path)):
+            assert again(tf.constant(given)).tolist() == expected
+    assert words(tf.constant([["The dog"]])).tolist() == [[2, 5, 3]]
+
+
+def test_a_function_in_a_lookup_is_not_saved(tmp_path: Path) -> None:
+    texts = tf.keras.Input((1,), dtype="string")
+    vectorize = tf.keras.layers.TextVectorization(standardize=lambda text: text, vocabulary=["a"])
+    model = tf.keras.Model(texts, vectorize(texts))
+    with pytest.raises(InputError, match="a function as standardize"):
+        model.save(str(tmp_path / "model.keras"))
