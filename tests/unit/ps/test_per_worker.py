@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,19 @@ def test_a_first_value_that_is_computed_is_computed_for_each(coordinator: Any) -
     assert [value.numpy() for value in own.read_all()] == [0.0, 1.0]
     own.variables[1].assign(7.0)
     np.testing.assert_array_equal(own.read_all(), [0.0, 7.0])
+
+
+def test_a_checkpoint_takes_its_variables(coordinator: Any, tmp_path: Path) -> None:
+    with coordinator.strategy.scope():
+        own = tf.Variable(0.0, per_worker_variable=True)
+    for variable, value in zip(own.variables, (3.0, 4.0), strict=True):
+        variable.assign(value)
+    checkpoint = tf.train.Checkpoint(own=list(own.variables))
+    path = checkpoint.save(tmp_path / "ckpt")
+    for variable in own.variables:
+        variable.assign(0.0)
+    checkpoint.restore(path)
+    np.testing.assert_array_equal(own.read_all(), [3.0, 4.0])
 
 
 def test_a_function_that_uses_it_is_sent_once(coordinator: Any) -> None:
