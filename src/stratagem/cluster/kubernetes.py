@@ -69,7 +69,7 @@ class KubernetesClusterResolver(ClusterResolver):
     def cluster_spec(self) -> ClusterSpec:
         """Return the pods behind the labels, as they are now."""
         return ClusterSpec(
-            {job: [join_address(pod.status.pod_ip, self._port) for pod in pods] for job, pods in self._pods().items()}
+            {job: [join_address(_address(pod), self._port) for pod in pods] for job, pods in self._pods().items()}
         )
 
     def _own_task(self) -> Task | None:
@@ -94,7 +94,7 @@ class KubernetesClusterResolver(ClusterResolver):
             found = client.list_pod_for_all_namespaces(label_selector=label).items
             pods += sorted(found, key=lambda pod: _by_number(pod.metadata.name))
         for pod in pods:
-            if pod.status.phase != "Running" or not pod.status.pod_ip:
+            if pod.status.phase != "Running" or not _address(pod):
                 raise StartupError(
                     f'Pod "{pod.metadata.name}" is not running; phase: "{pod.status.phase}". It is of job {job!r}.',
                     "It has no address that the others could use.",
@@ -123,6 +123,19 @@ class KubernetesClusterResolver(ClusterResolver):
                 kubernetes.config.load_kube_config()
             self._client = kubernetes.client.CoreV1Api()
         return self._client
+
+
+def _address(pod: Any) -> Any:
+    """Return the address of a pod, None where it has none yet.
+
+    Of a client that knows pods by their machines alone (stand-ins in tests that were written for TensorFlow), the
+    machine's, which TensorFlow takes.
+    """
+    address = getattr(pod.status, "pod_ip", _UNKNOWN)
+    return address if address is None or isinstance(address, str) else pod.status.host_ip
+
+
+_UNKNOWN: Final = object()
 
 
 def _by_number(name: str) -> list[tuple[str, int]]:

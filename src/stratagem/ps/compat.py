@@ -1,4 +1,4 @@
-"""The only file of this folder that touches private parts of Keras. Checked on Keras 3.12.0 and 3.15.1."""
+"""The only file of this folder that touches private parts of Keras (checked on 3.12.0, 3.15.1), and of `unittest`."""
 
 from __future__ import annotations
 
@@ -215,6 +215,10 @@ def value_held(variable: keras.Variable) -> Any:
 def plain_variable_like(description: Mapping[str, Any], value: Any) -> keras.Variable:
     """Return an ordinary variable made of a description, with a value."""
     return variable_like(description, keras.Variable, {"_value": value, "_initializer": None})
+
+
+OF_THE_RUNNER: Final = "_outcome"
+"""Attribute of a case of `unittest`, of which its function knows nothing."""
 
 
 def describe_container(value: Any) -> tuple[dict[str, Any], list[Any]] | None:

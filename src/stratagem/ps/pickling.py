@@ -10,6 +10,7 @@ functions that a worker gets, are one variable:
 | the state of a seed        | a variable of the worker's own, with a stream of its own                       |
 | an optimizer               | one that sends gradients to the servers                                        |
 | per-worker values          | this worker's value                                                            |
+| a case of `unittest`       | a copy without what its runner keeps in it                                     |
 | another Keras object       | a copy with the same attributes                                                |
 
 Only the chief pickles, and only what the chief sent is unpickled.
@@ -25,6 +26,7 @@ import pickle
 import sys
 import threading
 import types
+import unittest
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
@@ -97,6 +99,8 @@ class _Pickler(by_value.Pickler):
             return self._optimizer(obj)
         if isinstance(obj, _KERAS_OBJECTS):
             return _blank, (type(obj),), {k: v for k, v in vars(obj).items() if k not in _OF_THE_CHIEF}
+        if isinstance(obj, unittest.TestCase):  # its runner has files and locks
+            return _blank, (type(obj),), {k: v for k, v in vars(obj).items() if k != compat.OF_THE_RUNNER}
         container = compat.describe_container(obj)
         if container is not None:
             return compat.empty_container, (type(obj),), container, None, None, compat.fill_container

@@ -33,6 +33,7 @@ from stratagem.ps.coordinator import ClusterCoordinator, HasWorkers
 from stratagem.ps.coordinator_thread import Workers
 from stratagem.ps.dispatch import Dispatch
 from stratagem.ps.own_keys import check_others_can_join, own_keys
+from stratagem.ps.per_worker import PerWorkerVariable
 from stratagem.ps.placement import LAZY_UPDATE_BYTES, Placement
 from stratagem.ps.serving import Server, Serving, end_all, require_servers, served_elsewhere
 from stratagem.ps.synchronous.rounds import Rounds
@@ -222,6 +223,14 @@ class ParameterServerStrategy(Strategy, HasWorkers):
         """Put a variable on the servers at once, as in TensorFlow; those of layers move when they are first needed."""
         if current_tracing() is None:
             self.placement.place([variable])
+
+    def make_for_each_worker(self, make: Callable[[], Any]) -> PerWorkerVariable:
+        """Return a variable for each worker (`tf.Variable(..., per_worker_variable=True)`).
+
+        Args:
+            make: Makes a variable; called for each worker.
+        """
+        return PerWorkerVariable([make() for _ in range(self.workers.worker_count)])
 
     def build(self, model: Any, kind: StepKind, batch: Tree) -> None:
         """Create all variables of a model here, from where they go to the servers."""

@@ -3,6 +3,7 @@ from __future__ import annotations
 import sys
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -52,6 +53,21 @@ def test_a_host_that_is_no_single_pod_is_no_task_until_told(hostname: str) -> No
 def test_pods_that_do_not_run_are_named() -> None:
     client = FakeClient(tensorflow=[pod("a-0", "10.0.0.1"), pod("a-1", None, "Pending")])
     with pytest.raises(StartupError, match=r'Pod "a-1" is not running; phase: "Pending"\. It is of job .worker'):
+        KubernetesClusterResolver(override_client=client).cluster_spec()
+
+
+@pytest.mark.parametrize("status", [SimpleNamespace, Mock])
+def test_pods_of_a_client_that_knows_machines_alone_have_their_machines_addresses(status: Any) -> None:
+    found = pod("a-0", None)
+    found.status = status(phase="Running", host_ip="192.0.2.7")
+    resolver = KubernetesClusterResolver(override_client=FakeClient(tensorflow=[found]), hostname="a-0")
+    assert resolver.cluster_spec().as_dict() == {"worker": ["192.0.2.7:8470"]}
+
+
+@pytest.mark.parametrize("missing", [None, ""])
+def test_a_machines_address_never_stands_for_a_pods_that_is_not_there_yet(missing: str | None) -> None:
+    client = FakeClient(tensorflow=[pod("a-0", missing)])
+    with pytest.raises(StartupError, match=r'Pod "a-0" is not running; phase: "Running"'):
         KubernetesClusterResolver(override_client=client).cluster_spec()
 
 

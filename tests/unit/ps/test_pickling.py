@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import threading
+import unittest
 from collections.abc import Iterator
 from typing import Any
 
@@ -50,6 +51,21 @@ def test_all_copies_of_a_variable_are_one(servers: Servers) -> None:
     assert (first.path, first.shape, first.dtype) == ("weight", (2,), "float32")
     first.assign([3.0, 4.0])
     assert variable.numpy().tolist() == [3.0, 4.0]
+
+
+def test_a_case_of_unittest_travels_while_its_runner_has_files_and_locks(servers: Servers) -> None:
+    class Case(unittest.TestCase):
+        def runTest(self) -> None:
+            self.number = 3
+
+    class Runner(unittest.TestResult):
+        def addSuccess(self, test: Any) -> None:  # while the case holds its runner
+            self.lock = threading.Lock()
+            self.got = brought(lambda: test.number + 1, Placement(servers), task_of(servers))()
+
+    runner = Runner()
+    Case().run(runner)
+    assert (runner.got, runner.errors) == (4, [])
 
 
 def test_a_layer_computes_with_the_variables_of_the_servers(servers: Servers) -> None:

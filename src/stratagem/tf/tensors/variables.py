@@ -218,6 +218,19 @@ def _made(
     return made_once(tuple(facts.values()), make)
 
 
+def _made_for_each_worker(**arguments: Any) -> Any:
+    strategy = current_strategy()
+    make_for_each = getattr(strategy, "make_for_each_worker", None)
+    if make_for_each is None:
+        raise UsageError(
+            "tf.Variable was given per_worker_variable=True "
+            + (f"in the scope of {type(strategy).__name__}." if strategy else "outside the scope of a strategy."),
+            "Only a ParameterServerStrategy has workers with variables of their own.",
+            "Write it in the scope of a ParameterServerStrategy, or leave it out.",
+        )
+    return make_for_each(functools.partial(_made, **{**arguments, "trainable": False}))
+
+
 class _VariableKind(type):
     def __call__(
         cls,
@@ -234,9 +247,10 @@ class _VariableKind(type):
         aggregation: str | None = VariableAggregation.NONE,
         shape: Any = None,
         experimental_enable_variable_lifting: bool = True,
+        per_worker_variable: bool = False,
     ) -> Any:
         return created(
-            _made,
+            _made_for_each_worker if per_worker_variable else _made,
             initial_value=initial_value,
             trainable=trainable,
             validate_shape=validate_shape,
@@ -277,10 +291,13 @@ class Variable(metaclass=_VariableKind):
         aggregation: How it combines.
         shape: No effect: the shape is the value's.
         experimental_enable_variable_lifting: No effect.
+        per_worker_variable: Whether each worker of a `ParameterServerStrategy` has one of its own
+            (docs/parameter_servers.md); `read_all()` returns all values.
 
     Raises:
         InputError: `aggregation` or `synchronization` is none of them, or the latter NONE in the scope of a strategy.
-        UsageError: The first value is computed in a compiled function, not from constants alone; or there is none.
+        UsageError: The first value is computed in a compiled function, not from constants alone; or there is none; or
+            `per_worker_variable` is asked for without workers.
 
     Example:
         >>> v = Variable([1.0, 2.0])
