@@ -128,6 +128,7 @@ KERAS: Final[dict[str, dict[str, str]]] = {
     # Keras's, and datasets from files that need no TensorFlow.
     "keras.utils": {
         "keras.utils": "*",
+        ".keras.categories": "to_categorical",
         ".keras.old_archives": "get_file",
         "stratagem.train": "SidecarEvaluator",
         "stratagem.data": "image_dataset_from_directory text_dataset_from_directory",
