@@ -17,7 +17,7 @@ import importlib
 import itertools
 import textwrap
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
@@ -249,6 +249,9 @@ _USERS: Final = tuple(dict.fromkeys(patch.user for patch in PATCHES))
 _PLAIN_NEW: Final = staticmethod(lambda cls, *_, **__: object.__new__(cls))
 """What `object.__new__` does for a class that has an `__init__`."""
 
+_Where = tuple[int, Any]
+"""The class or module that has an attribute, and its name."""
+
 _NONE: Final = object()
 _UNKNOWN: Final = object()
 
@@ -269,6 +272,7 @@ class _Replacement:
         self._given = given
         self._own: Any = _UNKNOWN
         self._new: Any = None
+        self.place = (id(self._owner), given.key if isinstance(given, Entry) else self._name)
 
     def set(self) -> None:
         """Replace the attribute."""
@@ -370,7 +374,8 @@ def install(
         if by_bases != given:
             raise LookupError(f"The bases of {user} and core/patches.py differ in {sorted(by_bases ^ given)}.")
         made = [(patch.extent, _Replacement(name, wraps[_key(name)])) for patch in rows for name in patch.names]
-        with _all_restored():
+        # What stands elsewhere stays: other threads are using it.
+        with _restored({each.place for _, each in made}):
             for extent, each in made:
                 _installed[extent].append((user, each))
             for of_extent in _installed.values():  # also what is installed again stands where the table has it
@@ -397,7 +402,7 @@ def undo(user: str | None = None) -> None:
     Args:
         user: The module whose rows are undone; None for all.
     """
-    with _lock, _all_restored():
+    with _lock, _restored():
         for rows in _installed.values():
             rows[:] = [] if user is None else [(each, row) for each, row in rows if each != user]
         for each in [*_around] if user is None else [user]:
@@ -405,26 +410,32 @@ def undo(user: str | None = None) -> None:
 
 
 @contextlib.contextmanager
-def _all_restored() -> Iterator[None]:
-    """Restore everything, and set afterwards what is installed then: what lasts first, what is for a while round it."""
+def _restored(places: Collection[_Where] | None = None) -> Iterator[None]:
+    """Restore attributes, and set afterwards what is installed then: what lasts first, what is for a while round it.
+
+    Args:
+        places: Which of them; None for all.
+    """
     open_ones = [extent for extent in Extent if _depths[extent]]
     for extent in reversed(open_ones):
-        _restore(extent)
+        _restore(extent, places)
     try:
         yield
     finally:
         for extent in open_ones:
-            _set(extent)
+            _set(extent, places)
 
 
-def _set(extent: Extent) -> None:
+def _set(extent: Extent, places: Collection[_Where] | None = None) -> None:
     for _, row in _installed[extent]:
-        row.set()
+        if places is None or row.place in places:
+            row.set()
 
 
-def _restore(extent: Extent) -> None:
+def _restore(extent: Extent, places: Collection[_Where] | None = None) -> None:
     for _, row in reversed(_installed[extent]):
-        row.restore()
+        if places is None or row.place in places:
+            row.restore()
 
 
 @contextlib.contextmanager

@@ -50,7 +50,8 @@ from stratagem.ps.variables import RemoteVariable, is_seed, remote_state
 _STREAM: Final = 0x9E3779B9
 """As in `mesh.variable_policies`: multiples of it differ in many bits."""
 
-_KERAS_OBJECTS: Final = (keras.layers.Layer, keras.metrics.Metric, keras.losses.Loss)
+_KERAS_OBJECTS: Final = (keras.Operation, keras.metrics.Metric, keras.losses.Loss)
+"""Layers are operations, and so are functions in a functional model: both have a place in its graph."""
 
 _OF_THE_CHIEF: Final = frozenset(
     ("train_function", "test_function", "predict_function", "history", "_jax_state", "_eval_epoch_iterator")

@@ -237,6 +237,23 @@ def test_what_is_installed_again_stands_where_it_stood(tmp_path: Path) -> None:
     assert (tmp_path / "folder" / "model.keras").is_file()
 
 
+def test_what_stands_elsewhere_stays_while_something_is_installed() -> None:
+    """A thread that read a dataset met models as Keras has them, while another installed the rest."""
+    importlib.import_module("stratagem.tf.keras.compat")
+    stratagem.OneDeviceStrategy("cpu:0")
+    bases, seen = keras.Model.__bases__, []
+
+    def look(original: Any) -> Any:
+        seen.append(keras.Model.__bases__)
+        return original
+
+    patches.undo("stratagem.strategy.devices")
+    install("stratagem.strategy.devices", {"device_scope": look})
+    assert seen == [bases]
+    patches.undo("stratagem.strategy.devices")
+    stratagem.OneDeviceStrategy("cpu:0")
+
+
 def test_a_base_of_ours_has_the_names_that_are_listed() -> None:
     user = "stratagem.fit.bind"
     wraps: dict[str, Any] = {key: None for patch in PATCHES if patch.user == user for key in patch.keys}

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from tests.unit.ps.servers import running_servers
 
+import stratagem.tf as tf
 from stratagem.core.errors import UsageError
 from stratagem.ps.client import Servers
 from stratagem.ps.pickling import SharedValue, dumps
@@ -76,6 +77,21 @@ def test_a_layer_computes_with_the_variables_of_the_servers(servers: Servers) ->
     copy.kernel.assign([[2.0], [3.0]])
     x = np.array([[1.0, 10.0]], "float32")
     assert [np.asarray(each(x)).tolist() for each in (copy, layer)] == [[[32.0]], [[32.0]]]
+
+
+def test_a_functional_model_brings_its_functions(servers: Servers) -> None:
+    """A function of `stratagem.tf` or `keras.ops` on symbolic tensors is no layer, and has its place in the graph."""
+    inputs = keras.Input((2,))
+    hidden = keras.layers.Dense(1, kernel_initializer="ones")(tf.nn.relu(inputs))
+    model = keras.Model(inputs, keras.ops.square(hidden))
+    words = tf.keras.Input((1,), dtype="string")
+    lookup = tf.keras.Model(words, tf.keras.layers.StringLookup(vocabulary=["a", "b"])(words))
+    placement, task = Placement(servers), task_of(servers)
+    placement.place(model.variables)
+    again, looks = brought([model, lookup], placement, task)
+    with working_for(task):
+        assert again(jnp.array([[2.0, -3.0]])).tolist() == [[4.0]]
+        assert looks(tf.constant([["b"], ["?"]])).tolist() == [[2], [0]]
 
 
 def test_each_worker_has_a_stream_of_random_numbers(servers: Servers) -> None:

@@ -14,12 +14,15 @@ from stratagem.program.tracing import current_tracing
 def for_each_output(model: Any, metrics: Any) -> Any:
     """Return metrics as Keras 3 takes them, where a flat list was one for each output of a model with several.
 
-    In Keras 2 each output has all metrics of a flat list; Keras 3 gives the first output the first one, and so on.
+    In Keras 2 each output has all metrics of a flat list; Keras 3 gives the first output the first one, and so on. One
+    metric alone is a list of one, which Keras 3 refuses.
 
     Args:
         model: The model.
         metrics: What `compile` was given as `metrics` or `weighted_metrics`.
     """
+    if isinstance(metrics, str) or callable(metrics):
+        metrics = [metrics]
     names = getattr(model, "output_names", None)
     is_flat = isinstance(metrics, list | tuple) and not any(isinstance(each, list | tuple | dict) for each in metrics)
     if not names or len(names) < 2 or not metrics or not is_flat:

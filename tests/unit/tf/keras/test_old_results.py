@@ -40,6 +40,12 @@ def test_a_list_of_metrics_is_for_each_output_and_results_have_names(strategy: A
     assert model.test_on_batch(X, [X, X]) == [5.0, 1.0, 4.0, 1.0, 1.0, 2.0, 4.0]
 
 
+@pytest.mark.parametrize("metric", ["mae", tf.keras.metrics.MeanAbsoluteError(name="mae"), tf.keras.losses.mae])
+def test_one_metric_needs_no_list(strategy: Any, metric: Any) -> None:
+    model = two_outputs(strategy, metrics=metric)
+    assert model.evaluate(X, [X, X], verbose=0) == [5.0, 1.0, 4.0, 1.0, 2.0]
+
+
 def test_one_loss_takes_a_weight_for_each_output(strategy: Any) -> None:
     model = two_outputs(strategy, loss_weights=[1.0, 0.5])
     assert model.evaluate(X, [X, X], verbose=0) == [3.0, 1.0, 4.0]
