@@ -204,6 +204,7 @@ ATTRIBUTES: Final[Mapping[str, tuple[str, ...]]] = {
         *("_aggregation", "_autocast", "_constraint", "_convert_to_tensor", "_deferred_initialize", "_dtype"),
         *("_initializer", "_name", "_ndim", "_path", "_regularizer", "_shape", "_trainable", "_value"),
     ),
+    "keras:Operation": ("_outbound_nodes",),
     "keras:Layer": ("_loss_ids", "_losses", "_losses_override", "_tracker"),
     "keras:Model": (
         *("_compile_config", "_compile_loss", "_compile_metrics", "_dtype_policy", "_flatten_layers"),

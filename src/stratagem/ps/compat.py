@@ -217,6 +217,21 @@ def plain_variable_like(description: Mapping[str, Any], value: Any) -> keras.Var
     return variable_like(description, keras.Variable, {"_value": value, "_initializer": None})
 
 
+def from_the_inputs_on(attributes: dict[str, Any]) -> dict[str, Any]:
+    """Return the attributes of an operation or a model, so that pickling walks along its graph and not into it.
+
+    Each operation refers to those before it and to those behind it, so a network of 50 layers would be pickled one
+    inside another, deeper than Python allows. Of a model all operations come first, those before others in front; and
+    which ones are behind matters only where a graph is made.
+
+    Args:
+        attributes: Its attributes.
+    """
+    first = {"_operations": attributes["_operations"]} if "_operations" in attributes else {}
+    behind = {"_outbound_nodes": []} if "_outbound_nodes" in attributes else {}
+    return {**first, **attributes, **behind}
+
+
 OF_THE_RUNNER: Final = "_outcome"
 """Attribute of a case of `unittest`, of which its function knows nothing."""
 

@@ -99,7 +99,8 @@ class _Pickler(by_value.Pickler):
         if isinstance(obj, keras.optimizers.Optimizer):
             return self._optimizer(obj)
         if isinstance(obj, _KERAS_OBJECTS):
-            return _blank, (type(obj),), {k: v for k, v in vars(obj).items() if k not in _OF_THE_CHIEF}
+            kept = {k: v for k, v in vars(obj).items() if k not in _OF_THE_CHIEF}
+            return _blank, (type(obj),), compat.from_the_inputs_on(kept)
         if isinstance(obj, unittest.TestCase):  # its runner has files and locks
             return _blank, (type(obj),), {k: v for k, v in vars(obj).items() if k != compat.OF_THE_RUNNER}
         container = compat.describe_container(obj)

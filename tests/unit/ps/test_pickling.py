@@ -94,6 +94,19 @@ def test_a_functional_model_brings_its_functions(servers: Servers) -> None:
         assert looks(tf.constant([["b"], ["?"]])).tolist() == [[2], [0]]
 
 
+def test_a_deep_functional_model_travels(servers: Servers) -> None:
+    """A network of 200 layers was pickled one layer inside another: "excessively deep recursion required"."""
+    x = inputs = keras.Input((1,))
+    for _ in range(200):
+        x = keras.layers.Add()([x, keras.ops.multiply(x, 0.0)])
+    model = keras.Model(inputs, keras.layers.Dense(1, kernel_initializer="ones")(x))
+    placement, task = Placement(servers), task_of(servers)
+    placement.place(model.variables)
+    step = brought(lambda value: model(value), placement, task)
+    with working_for(task):
+        assert step(jnp.array([[3.0]])).tolist() == [[3.0]]
+
+
 def test_each_worker_has_a_stream_of_random_numbers(servers: Servers) -> None:
     placement, tasks = Placement(servers), [task_of(servers, stream) for stream in (1, 2)]
     seed = keras.random.SeedGenerator(5)
