@@ -63,10 +63,13 @@ def run(main: Callable[[list[str]], Any] | None = None, argv: list[str] | None =
     )
 
 
-_missing: Final = explaining(__name__)
+class _FlagsModule:
+    """`tf.compat.v1.app.flags`: `tf.compat.v1.flags`, by its other name."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(importlib.import_module(f"{__package__}.flags"), name)
 
 
-def __getattr__(name: str) -> Any:
-    if name == "flags":  # `tf.compat.v1.app.flags`, whose values read the command line too
-        return importlib.import_module(f"{__package__}.flags")
-    return _missing(name)
+flags: Final = _FlagsModule()
+
+__getattr__ = explaining(__name__)
