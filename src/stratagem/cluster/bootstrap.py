@@ -201,7 +201,8 @@ def _start(own: Peer, cluster: ClusterSpec, timeouts: _Timeouts) -> Peers:
     # A forked child that ends in Python's way would take part in JAX's barrier in the name of this task.
     os.register_at_fork(after_in_child=compat.abandon)
     atexit.register(_end_together, lifeline)  # after JAX's own handler was registered, so that it runs before it
-    if multiprocessing.parent_process() is not None:  # its end runs no exit handlers, and looks like a death
+    # Before Python 3.13 such a process runs no exit handlers, and its end looks like a death.
+    if multiprocessing.parent_process() is not None and sys.version_info < (3, 13):
         util.Finalize(None, _end_child, (lifeline,), exitpriority=100)
     return Peers(client, meeting.peers, index, timeouts.startup)
 
