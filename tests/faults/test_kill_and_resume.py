@@ -58,14 +58,20 @@ def program(folder: str, seed: int, kill: Kill | None = None, own_folders: bool 
             self.die_at(None)
 
         def die_at(self, batch: int | None) -> None:
-            if kill in [(worker, self.epoch, batch) for worker in (strategy.worker_index, ALL)]:
+            if kill is None or kill[1:] != (self.epoch, batch):
+                return
+            # Of all workers the chief kills the others first: a worker that saw the chief die would end by itself.
+            if strategy.worker_index == (0 if kill[0] == ALL else kill[0]):
                 backup.end_session()  # what is being written in the background counts in this test
-                os.kill(os.getpid(), signal.SIGKILL)
+                for pid in [*others, os.getpid()] if kill[0] == ALL else [os.getpid()]:
+                    os.kill(pid, signal.SIGKILL)
 
     with strategy.scope():
         model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(16, activation="relu"), keras.layers.Dense(1)])
         model.compile(keras.optimizers.Adam(0.01), "mse", metrics=[label])
     watches = Watches()
+    pids = np.asarray(strategy.gather(np.array([os.getpid()], "int32"), axis=0)).tolist()
+    others = [pid for pid in pids if pid != os.getpid()]
     backup = stratagem.callbacks.BackupAndRestore("backup" if own_folders else f"{folder}/backup", save_freq=3)
     history = model.fit(dataset, epochs=EPOCHS, steps_per_epoch=STEPS, verbose=0, callbacks=[watches, backup])
     return {
