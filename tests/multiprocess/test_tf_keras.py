@@ -67,11 +67,14 @@ def test_two_workers_train_like_one_and_share_their_files(tmp_path: Path) -> Non
     assert len(events) == 1
     assert [name for name in found if name not in events] == [
         "checkpoints/checkpoint",
+        "checkpoints/ckpt_1.index",
         "checkpoints/ckpt_1.safetensors",
+        "checkpoints/ckpt_2.index",
         "checkpoints/ckpt_2.safetensors",
         "model/model.keras",
         "together/model.keras",
         "weights/checkpoint",
+        "weights/w.index",
         "weights/w.safetensors",
         "workertemp_1/model/model.keras",
     ]

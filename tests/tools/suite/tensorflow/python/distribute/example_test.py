@@ -27,7 +27,7 @@ class ExampleTest(test.TestCase, parameterized.TestCase):
         self.assertAllEqual(5.0, math_ops.square(2.0))
 
     def test_private(self) -> None:
-        values.PerReplica([1.0])
+        values.DistributedDelegate([1.0])
 
     def test_private_attribute(self) -> None:
         self.assertTrue(context.executing_eagerly())
