@@ -27,10 +27,10 @@ _KEPT: Final = 1 << 30
 """Bytes that stay. Without a limit the most that was ever needed at one time would."""
 
 _BLOCKS: Final = (1 << 30, 1 << 25)
-"""Blocks of fewer bytes come from memory that stays: the first of these limits that the C library takes; older ones take
-no more than the second. A limit must be set as well: where only the other threshold is, all blocks of 128 KiB and more
-come from the system, each time anew. Logits of 1,024 rows and 10,000 classes are one block of 40 MB: their product takes
-13 ms from memory that stays, 29 from new pages."""
+"""Blocks of fewer bytes come from memory that stays: the first of these limits that the C library takes; older ones
+take the second. A limit must be set as well: where only the other threshold is, all blocks of 128 KiB and more come
+from the system, each time anew. Logits of 1,024 rows and 10,000 classes are a block of 40 MB: their product takes 13 ms
+in memory that stays, 29 in new pages."""
 
 _SPARE: Final = 1 << 26
 """Bytes to spare. Without them the memory of a thread, and XLA's have some of their own, goes back when all is free."""

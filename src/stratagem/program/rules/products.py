@@ -26,23 +26,29 @@ def quick_product(
         operands: The two factors.
         result: The product.
     """
-    summed, of_batch = params["dimension_numbers"]
-    if any(of_batch) or len(summed[0]) < 2:
+    (of_left, of_right), of_batch = params["dimension_numbers"]
+    if any(of_batch) or len(of_left) < 2 or not (are_neighbours(of_left) and are_neighbours(of_right)):
         return None
-    if any(tuple(axes) != tuple(range(axes[0], axes[0] + len(axes))) for axes in summed):
-        return None
-    return functools.partial(over_one_axis, params=params)
+    return functools.partial(over_one_axis, of_left=of_left, of_right=of_right, params=params)
 
 
-def over_one_axis(left: jax.Array, right: jax.Array, params: Mapping[str, Any]) -> jax.Array:
-    """Multiply with the axes that are summed over made one.
+def are_neighbours(axes: Sequence[int]) -> bool:
+    """Return whether axes follow one another, so that they can be made one without moving a number."""
+    return tuple(axes) == tuple(range(axes[0], axes[0] + len(axes)))
+
+
+def over_one_axis(
+    left: jax.Array, right: jax.Array, of_left: Sequence[int], of_right: Sequence[int], params: Mapping[str, Any]
+) -> jax.Array:
+    """Multiply two factors, with the axes that are summed over made one.
 
     Args:
         left: The one factor.
         right: The other.
-        params: Of the equation `dot_general`.
+        of_left: Neighbouring axes of the one, which are summed over.
+        of_right: Those of the other, in the same order.
+        params: Of the equation, which has a precision and a type of the result.
     """
-    (of_left, of_right), _ = params["dimension_numbers"]
     return lax.dot_general(
         _merged(left, of_left),
         _merged(right, of_right),
