@@ -280,7 +280,7 @@ PROGRAMS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
         },
     ),
     "dot_general": (
-        lambda x: lax.dot_general(x, IMAGES, (((1, 2), (1, 2)), ((0,), (0,))), precision="highest"),
+        lambda x: lax.dot_general(x, IMAGES, (((1, 2), (1, 2)), ((0,), (0,))), "highest", "float32"),
         IMAGES,
         {
             "dimension_numbers": (((1, 2), (1, 2)), ((0,), (0,))),
