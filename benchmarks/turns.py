@@ -42,6 +42,20 @@ class Turns:
             chosen = np.arange(self.steps * global_batch) % len(data["y"])
             return data["x"][chosen], data["y"][chosen]
 
+    def inputs_and_targets(self, global_batch: int) -> tuple[Any, np.ndarray]:
+        """Return the rows of one epoch of a network of `networks/`.
+
+        Args:
+            global_batch: Rows of a step, of all workers.
+
+        Returns:
+            The array of inputs, or a dictionary of several by name; and the targets.
+        """
+        with np.load(self._data) as data:
+            rows = {name: data[name][: self.steps * global_batch] for name in data.files}
+        targets = rows.pop("y")
+        return next(iter(rows.values())) if len(rows) == 1 else rows, targets
+
     def finish(self, loss: float) -> bool:
         """Report the epoch that just ended and wait for the next turn.
 

@@ -3,5 +3,5 @@
 set -eu
 cd "$(dirname "$0")"
 "${PYTHON:-python3}" -m venv .venv
-.venv/bin/python -m pip install --quiet numpy "torch==2.13.0"
-.venv/bin/python -c 'import torch; print("torch", torch.__version__)'
+.venv/bin/python -m pip install --quiet numpy "torch==2.13.0" keras
+.venv/bin/python -c 'import keras, torch; print("torch", torch.__version__, "keras", keras.__version__)'

@@ -33,6 +33,7 @@ from stratagem.core import environment as env
 from stratagem.core.clock import Deadline
 from stratagem.core.descriptors import allow_descriptors
 from stratagem.core.errors import ClusterError, InputError, StartupError, UsageError, explain
+from stratagem.core.freed_memory import keep_freed_memory_for_cpu
 from stratagem.core.hosts import bind_host, is_loopback
 from stratagem.core.log import announce, logger
 from stratagem.core.progress import progress
@@ -107,6 +108,7 @@ def join(resolver: ClusterResolver, timeout_seconds: float | None = None) -> Mem
     """
     global _joined
     _check_not_importing()
+    keep_freed_memory_for_cpu()
     with _lock:
         cluster = resolver.cluster_spec()
         task = _own_task(resolver, cluster)

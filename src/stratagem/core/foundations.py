@@ -244,6 +244,7 @@ PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = {
         *("precision", "preferred_element_type", "rhs_dilation", "window_strides"),
     ),
     "custom_jvp_call": ("call_jaxpr",),
+    "dot_general": ("dimension_numbers", "precision", "preferred_element_type"),
     "gather": ("dimension_numbers", "mode", "slice_sizes"),
     "jit|pjit": ("jaxpr", "name"),
     "pmax": ("axes", "axis_index_groups"),

@@ -13,9 +13,9 @@ from jax.core import Tracer
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
 from stratagem.core.errors import PeerError
+from stratagem.core.freed_memory import keep_freed_memory
 from stratagem.core.progress import Progress, progress
 from stratagem.host_memory.memory import HostMemory
-from stratagem.mesh.freed_memory import keep_freed_memory
 from stratagem.mesh.split import Split
 
 AXIS: Final = "replica"

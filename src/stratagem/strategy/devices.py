@@ -13,6 +13,7 @@ import jax
 from stratagem.core import patches
 from stratagem.core.environment import JAX_PLATFORMS
 from stratagem.core.errors import InputError, UsageError
+from stratagem.core.freed_memory import keep_freed_memory_for_cpu
 from stratagem.mesh.device_names import device_name
 from stratagem.mesh.mesh import Device
 
@@ -29,6 +30,7 @@ def local_devices() -> list[Device]:
     Raises:
         UsageError: JAX_PLATFORMS asks for devices that this machine, or this JAX, does not have.
     """
+    keep_freed_memory_for_cpu()
     try:
         return list(jax.local_devices())
     except (RuntimeError, AssertionError) as error:  # the latter for JAX_PLATFORMS=cuda without a plugin
@@ -76,6 +78,7 @@ def named_device(name: str | Device) -> Device:
 
 
 def _devices_of(kind: str) -> list[Device]:
+    keep_freed_memory_for_cpu()
     try:
         return list(jax.local_devices(backend=kind.lower()))
     except RuntimeError:  # no such platform here

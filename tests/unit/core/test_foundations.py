@@ -279,6 +279,15 @@ PROGRAMS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
             "preferred_element_type": None,
         },
     ),
+    "dot_general": (
+        lambda x: lax.dot_general(x, IMAGES, (((1, 2), (1, 2)), ((0,), (0,))), "highest", "float32"),
+        IMAGES,
+        {
+            "dimension_numbers": (((1, 2), (1, 2)), ((0,), (0,))),
+            "precision": (lax.Precision.HIGHEST, lax.Precision.HIGHEST),
+            "preferred_element_type": jnp.float32,
+        },
+    ),
     "gather": (
         looked_up,
         TABLE,

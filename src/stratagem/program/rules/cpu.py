@@ -18,7 +18,7 @@ from stratagem.core.environment import XLA_AS_IS
 from stratagem.mesh.mesh import Tree
 from stratagem.program.compat import parameters
 from stratagem.program.interpret import replaced, shapes_of, trace
-from stratagem.program.rules import depthwise, grouped, max_pool, small_images, transposed
+from stratagem.program.rules import depthwise, grouped, max_pool, pointwise, products, small_images, transposed
 
 _Rule = Callable[..., Callable[..., jax.Array] | None]
 """Function of an equation's (parameters, shapes of the operands, shape of the result).
@@ -27,7 +27,9 @@ It returns a faster function, or None where XLA is fast."""
 
 _RULES: Final[Mapping[Any, Sequence[_Rule]]] = {
     lax.select_and_scatter_add_p: [max_pool.quick_gradient],
+    lax.dot_general_p: [products.quick_product],
     lax.conv_general_dilated_p: [
+        pointwise.quick_convolution,
         small_images.quick_convolution,
         depthwise.quick_convolution,
         grouped.quick_convolution,

@@ -1,0 +1,81 @@
+"""Freed memory: what a step frees stays with the process, for the next step to take.
+
+XLA:CPU takes memory for batches and intermediate results from the C library, and frees it, in every step. By its
+defaults the C library (glibc) soon gives it back to the system: the next step gets new pages, each at the price of a
+page fault and of being filled with zeros. A small model with `steps_per_execution=32`: 150 us a step with 13 to 26
+page faults, 99 without any; a small GPT with 10,000 words: 132 ms a step with 40,000, 81 without (AMD EPYC).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import sys
+from importlib.util import find_spec
+from typing import Final
+
+import jax
+
+_TRIM_THRESHOLD: Final = -1
+_TOP_PAD: Final = -2
+_MMAP_THRESHOLD: Final = -3
+_ARENA_MAX: Final = -8
+"""Parameters of `mallopt(3)`."""
+
+_KEPT: Final = 1 << 30
+"""Bytes that stay. Without a limit the most that was ever needed at one time would."""
+
+_BLOCKS: Final = (1 << 30, 1 << 25)
+"""Blocks of fewer bytes come from memory that stays: the first of these limits that the C library takes; older ones
+take the second. A limit must be set as well: where only the other threshold is, all blocks of 128 KiB and more come
+from the system, each time anew. Logits of 1,024 rows and 10,000 classes are a block of 40 MB: their product takes 13 ms
+in memory that stays, 29 in new pages."""
+
+_SPARE: Final = 1 << 26
+"""Bytes to spare. Without them the memory of a thread, and XLA's have some of their own, goes back when all is free."""
+
+_ARENAS: Final = 1
+"""Heaps that threads take memory from. Each thread of XLA would get one of its own, which cannot grow beyond 64 MiB:
+what is larger would come from the system. Threads keep the heap that they have begun with."""
+
+_USERS_OWN: Final = (
+    "MALLOC_TRIM_THRESHOLD_",
+    "MALLOC_TOP_PAD_",
+    "MALLOC_MMAP_THRESHOLD_",
+    "MALLOC_ARENA_MAX",
+    "GLIBC_TUNABLES",
+)
+"""Environment variables with which a user decides instead."""
+
+_PLUGINS: Final = ("jax_plugins", "libtpu")
+"""Packages that bring accelerators to JAX."""
+
+
+def keep_freed_memory_for_cpu() -> None:
+    """Let the C library keep what steps free, where JAX can have no other devices than the CPU.
+
+    It is called before JAX is first asked for its devices: the threads that it starts then keep their heaps.
+    """
+    platforms = jax.config.jax_platforms  # pyright: ignore[reportAttributeAccessIssue]
+    if platforms == "cpu" or (not platforms and not any(map(find_spec, _PLUGINS))):
+        keep_freed_memory()
+
+
+@functools.cache
+def keep_freed_memory() -> bool:
+    """Let the C library keep what steps free.
+
+    Returns:
+        Whether it does: not with another C library than glibc, nor where the environment sets what it keeps.
+    """
+    if sys.platform != "linux" or any(name in os.environ for name in _USERS_OWN):
+        return False
+    try:
+        set_option = ctypes.CDLL(None).mallopt
+    except AttributeError:
+        return False
+    if not any(set_option(_MMAP_THRESHOLD, block) for block in _BLOCKS):
+        return False
+    options = {_TRIM_THRESHOLD: _KEPT, _TOP_PAD: _SPARE, _ARENA_MAX: _ARENAS}
+    return all(set_option(name, value) for name, value in options.items())
