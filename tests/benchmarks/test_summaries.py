@@ -135,3 +135,34 @@ def test_plots_are_as_wide_as_a_page(script: Script, tmp_path: Path) -> None:
         head = (tmp_path / name).read_bytes()[:20]
         assert head[:8] == b"\x89PNG\r\n\x1a\n"
         assert int.from_bytes(head[16:20]) == 1200
+
+
+def test_networks_are_compared_with_the_best_of_the_others_on_as_many_workers(script: Script) -> None:
+    networks = script("networks")
+    times = {"one": 30, "keras-jax": 60, "tensorflow": 40, "torch": 20, "two": 33, "torch-two": 44}
+    found = {
+        name: {
+            each.name: result_of(script, each, [times[each.name]] * 2)
+            for each in networks.contenders(name)
+            if each.name in times
+        }
+        for name in ("gpt", "wgan")
+    }
+
+    assert [(each.value, each.ratio, each.to) for each in networks.summary(found)] == [
+        (30, 1.5, "PyTorch, torch 2.13"),
+        (33, 0.75, "PyTorch, 2 workers, torch 2.13"),
+    ] * 2
+    assert "keras-jax" not in found["wgan"]  # plain Keras has no tape in a tape
+    _, _, gpt, _ = networks.table(found).splitlines()
+    cells = [cell.strip() for cell in gpt.strip("|").split("|")]
+    assert cells[1:] == ["16", "30.0", "60.0", "", "40.0", "20.0", "1.50", "33.0", "", "44.0", "0.75"]
+
+
+def test_all_contenders_of_a_network_train_on_the_same_rows(script: Script) -> None:
+    script("networks")
+    catalogue = script("catalogue")
+    for name, network in catalogue.NETWORKS.items():
+        rows, again = (catalogue.drawn(network, 2) for _ in range(2))
+        assert {len(array) for array in rows.values()} == {2 * network.rows * network.steps}, name
+        assert all((rows[key] == again[key]).all() for key in rows)
