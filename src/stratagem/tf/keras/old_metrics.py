@@ -1,4 +1,4 @@
-"""Methods of Keras 2 metrics, and Keras 2's order of arguments in `add_weight`."""
+"""Methods of Keras 2 metrics, and Keras 2's order of arguments in `__init__` and `add_weight`."""
 
 from __future__ import annotations
 
@@ -22,14 +22,34 @@ class OldMetric:
         metric.reset_state()
 
 
+class _NamedFirst(keras.metrics.Metric):
+    """The base of a program's own metrics: `super().__init__(name, dtype)` means what it did in Keras 2."""
+
+    def __init__(self, name: Any = None, dtype: Any = None) -> None:
+        if _is_dtype(name) and not _is_dtype(dtype):  # Keras 3's own order
+            name, dtype = dtype, name
+        super().__init__(dtype=dtype, name=name)
+
+
+def _is_dtype(value: Any) -> bool:
+    if value is None:
+        return False
+    try:
+        keras.backend.standardize_dtype(value)
+    except ValueError:
+        return False
+    return True
+
+
 def adapt(cls: Any) -> None:
-    """Let a metric of the program's own name its weights first, and begin anew by `reset_states`.
+    """Let a metric of the program's own name itself and its weights first, and begin anew by `reset_states`.
 
     Args:
         cls: A metric; those of Keras stay as they are.
     """
     keras_metric = keras.metrics.Metric
-    if not cls.__module__.startswith("keras."):
+    if not cls.__module__.startswith("keras.") and cls is not _NamedFirst:
+        cls.__bases__ = tuple(_NamedFirst if base is keras_metric else base for base in cls.__bases__)
         if cls.add_weight is keras_metric.add_weight:
             cls.add_weight = naming_first(keras_metric.add_weight)
         if cls.reset_state is keras_metric.reset_state:

@@ -142,6 +142,40 @@ def test_metrics_begin_anew_by_both_names() -> None:
     assert (total.resets, float(total.result())) == (1, 0.0)
 
 
+class Named(tf.keras.metrics.Metric):
+    """A metric that gives its name and dtype by their places."""
+
+    def __init__(self, *by_place: Any, **by_name: Any) -> None:
+        super().__init__(*by_place, **by_name)
+
+    def result(self) -> Any:
+        return 0.0
+
+
+class NamedMore(Named):
+    pass
+
+
+@pytest.mark.parametrize("metric", [Named, NamedMore])
+@pytest.mark.parametrize(
+    ("by_place", "by_name"),
+    [
+        (("hits", "float64"), {}),
+        (("hits",), {"dtype": "float64"}),
+        (("float64", "hits"), {}),  # as in Keras 3
+        ((tf.float64, "hits"), {}),
+        ((), {"name": "hits", "dtype": "float64"}),
+    ],
+)
+def test_metrics_of_ones_own_are_named_first(metric: Any, by_place: Any, by_name: Any) -> None:
+    made = metric(*by_place, **by_name)
+    assert (made.name, made.dtype) == ("hits", "float64")
+
+
+def test_metrics_without_a_name_are_called_as_their_class() -> None:
+    assert (Named().name, Named(None, None).dtype) == ("named", "float32")
+
+
 class Scaled(tf.keras.layers.Layer):
     def build(self, shape: Any) -> None:
         self.scale = self.add_weight("scale", shape=(shape[-1],), initializer="ones")
