@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def make_dataset(context: stratagem.InputContext) -> Any:
-    rng = np.random.default_rng(context.input_pipeline_id)
+    rng = np.random.default_rng(experimental_get_current_worker_index())
     x = rng.normal(size=(256, 4)).astype("float32")
     return stratagem.data.Dataset.from_tensor_slices((x, x @ np.ones((4, 1), "float32"))).repeat().batch(16)
 

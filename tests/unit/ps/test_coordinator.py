@@ -434,12 +434,67 @@ def test_a_distributed_dataset_is_made_anew_on_each_worker(coordinator: ClusterC
     shared = strategy.experimental_distribute_dataset(numbers)
     assert first_batches(coordinator, shared) == [[0, 1, 2, 3]] * 2
     own = strategy.distribute_datasets_from_function(
-        lambda context: stratagem.data.Dataset.range(8).shard(2, context.input_pipeline_id).batch(4)
+        lambda c: stratagem.data.Dataset.range(8).shard(c.num_input_pipelines, c.input_pipeline_id).batch(4)
     )
-    assert sorted(first_batches(coordinator, own)) == [[0, 2, 4, 6], [1, 3, 5, 7]]
+    assert first_batches(coordinator, own) == [[0, 1, 2, 3]] * 2  # one pipeline, as in TensorFlow: nobody divides
     for dataset in (shared, own):
         with pytest.raises(InputError, match="iterated over on the chief"):
             iter(dataset)
+
+
+def test_the_context_of_workers_is_tensorflows(coordinator: ClusterCoordinator) -> None:
+    strategy = coordinator.strategy
+
+    def dataset_fn(context: stratagem.InputContext) -> Any:
+        facts = [context.num_input_pipelines, context.input_pipeline_id, context.num_replicas_in_sync]
+        rows = [*facts, context.get_per_replica_batch_size(64), experimental_get_current_worker_index()]
+        return stratagem.data.Dataset.from_tensors(np.array(rows))
+
+    made = coordinator.create_per_worker_dataset(lambda: strategy.distribute_datasets_from_function(dataset_fn))
+    # Recorded from TensorFlow 2.21 with two workers; the last tells workers apart where a program wants to.
+    assert sorted(first_batches(coordinator, made)) == [[1, 0, 1, 64, 0], [1, 0, 1, 64, 1]]
+
+
+def test_the_tutorials_input_function_trains_each_row_about_as_often(coordinator: ClusterCoordinator) -> None:
+    strategy, rows, batch, steps = coordinator.strategy, 60, 8, 75
+    with strategy.scope():
+        seen = tf.Variable(np.zeros(rows, "float32"))
+
+    def dataset_fn(context: stratagem.InputContext) -> Any:
+        dataset = stratagem.data.Dataset.range(rows).shuffle(rows).repeat()
+        dataset = dataset.shard(context.num_input_pipelines, context.input_pipeline_id)
+        return dataset.batch(context.get_per_replica_batch_size(batch)).prefetch(2)
+
+    @stratagem.function
+    def count(iterator: Any) -> None:
+        once = strategy.run(lambda numbers: keras.ops.sum(keras.ops.one_hot(numbers, rows), axis=0), (next(iterator),))
+        seen.assign_add(once)
+
+    made = coordinator.create_per_worker_dataset(lambda: strategy.distribute_datasets_from_function(dataset_fn))
+    iterator = iter(made)
+    for _ in range(steps):
+        coordinator.schedule(count, args=(iterator,))
+    coordinator.join()
+    counts = np.asarray(seen.value)
+    assert counts.sum() == steps * batch
+    # Each of two workers goes through all rows, once before it begins again: that leaves one visit each in doubt.
+    assert counts.max() - counts.min() <= 2
+
+
+def test_steps_over_the_whole_of_finite_data_meet_no_end(coordinator: ClusterCoordinator) -> None:
+    strategy = coordinator.strategy
+
+    def dataset_fn(context: stratagem.InputContext) -> Any:
+        dataset = stratagem.data.Dataset.range(48)
+        return dataset.shard(context.num_input_pipelines, context.input_pipeline_id).batch(8)
+
+    made = coordinator.create_per_worker_dataset(lambda: strategy.distribute_datasets_from_function(dataset_fn))
+    iterator = iter(made)
+    # Where the data was divided, one worker met its end whenever the other was slower than it.
+    step = stratagem.function(lambda iterator: next(iterator))
+    results = [coordinator.schedule(step, args=(iterator,)) for _ in range(48 // 8)]
+    coordinator.join()
+    assert all(len(result.fetch()) == 8 for result in results)
 
 
 def test_workers_read_a_dataset_each_in_its_own_order(coordinator: ClusterCoordinator) -> None:
