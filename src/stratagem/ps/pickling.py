@@ -7,7 +7,7 @@ functions that a worker gets, are one variable:
 | what                       | becomes on the worker                                                          |
 | -------------------------- | ------------------------------------------------------------------------------ |
 | a variable                 | a `RemoteVariable`; on its way it moves to the parameter servers if it was not |
-| the state of a seed        | a variable of the worker's own, with a stream of its own                       |
+| a seed generator           | one that draws from the stream on the servers (`streams`)                      |
 | an optimizer               | one that sends gradients to the servers                                        |
 | per-worker values          | this worker's value                                                            |
 | a case of `unittest`       | a copy without what its runner keeps in it                                     |
@@ -44,11 +44,9 @@ from stratagem.ps.changes import Location
 from stratagem.ps.optimizers import apply_remotely, apply_scaled
 from stratagem.ps.placement import Placement
 from stratagem.ps.shared import Shared
+from stratagem.ps.streams import shared
 from stratagem.ps.task import current_task
-from stratagem.ps.variables import RemoteVariable, is_seed, remote_state
-
-_STREAM: Final = 0x9E3779B9
-"""As in `mesh.variable_policies`: multiples of it differ in many bits."""
+from stratagem.ps.variables import RemoteVariable, remote_state
 
 _KERAS_OBJECTS: Final = (keras.Operation, keras.metrics.Metric, keras.losses.Loss)
 """Layers are operations, and so are functions in a functional model: both have a place in its graph."""
@@ -98,6 +96,9 @@ class _Pickler(by_value.Pickler):
             return self._variable(obj)
         if isinstance(obj, keras.optimizers.Optimizer):
             return self._optimizer(obj)
+        if isinstance(obj, keras.random.SeedGenerator):
+            self._placement.place([obj.state])
+            return _blank, (type(shared(obj)),), vars(obj)
         if isinstance(obj, _KERAS_OBJECTS):
             kept = {k: v for k, v in vars(obj).items() if k not in _OF_THE_CHIEF}
             return _blank, (type(obj),), compat.from_the_inputs_on(kept)
@@ -111,12 +112,9 @@ class _Pickler(by_value.Pickler):
         return super().reducer_override(obj)
 
     def _variable(self, variable: keras.Variable) -> Any:
-        if is_seed(variable) and not isinstance(variable, compat.HeldElsewhere):
-            value = np.asarray(compat.value_held(variable))
-            return _seed, (self._placement.number_of(variable), compat.described(variable), value)
         self._placement.place([variable])
         assert isinstance(variable, RemoteVariable)
-        return _remote_variable, (variable.parts, compat.described(variable))
+        return _remote_variable, (type(variable), variable.parts, compat.described(variable))
 
     def _optimizer(self, optimizer: Any) -> Any:
         if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
@@ -229,22 +227,14 @@ def _blank(kind: type) -> Any:
     return object.__new__(kind)
 
 
-def _remote_variable(parts: tuple[Location, ...], description: Mapping[str, Any]) -> RemoteVariable:
+def _remote_variable(
+    kind: type[RemoteVariable], parts: tuple[Location, ...], description: Mapping[str, Any]
+) -> RemoteVariable:
     task = current_task()
     name = " ".join(part.name for part in parts)  # a part may come as a variable of its own
     if name not in task.variables:
         more = remote_state(task.residence, parts)
-        task.variables[name] = compat.variable_like(description, RemoteVariable, more)
-    return task.variables[name]
-
-
-def _seed(number: int, description: Mapping[str, Any], value: np.ndarray) -> keras.Variable:
-    task = current_task()
-    name = f"seed {number}"
-    if name not in task.variables:
-        own = value.copy()
-        own[0] ^= np.asarray((task.stream * _STREAM) & 0xFFFFFFFF, "uint32").astype(own.dtype)
-        task.variables[name] = compat.plain_variable_like(description, jnp.asarray(own))
+        task.variables[name] = compat.variable_like(description, kind, more)
     return task.variables[name]
 
 

@@ -12,7 +12,7 @@ out, so that workers do not undo one another's work:
 | `assign` to a metric's variable         | the difference      | added                                              |
 | `assign` to another variable            | the value           | replaced; the last worker's stays                  |
 
-The states of seed generators live on the workers, each with a stream of its own. In the synchronous mode, what is sent
+The states of seed generators go on when they are read (`streams`). In the synchronous mode, what is sent
 together with gradients is a contribution to a round (`synchronous.contributions`).
 """
 
@@ -27,10 +27,11 @@ from typing import Any, Final
 import jax
 import jax.numpy as jnp
 import keras
+import numpy as np
 
 from stratagem.core.errors import UsageError
 from stratagem.program.compat import innermost_scope
-from stratagem.program.remote_values import RowsOf
+from stratagem.program.remote_values import RowsOf, Taken
 from stratagem.program.tracing import current_tracing
 from stratagem.ps.changes import Change, Location
 from stratagem.ps.client import Servers
@@ -174,15 +175,29 @@ class Residence:
         self._make_ready = make_ready
 
     def read(self, variables: Sequence[Any]) -> list[Any]:
-        """Return the values of variables and companions, and rows (`RowsOf`), in one request to each server.
+        """Return the values of variables and companions, rows (`RowsOf`), and what goes on (`Taken`).
+
+        There is one request to each server.
 
         Those that come from servers are NumPy arrays: whoever needs them on a device puts all there at once.
         """
         remote = [variable for variable in variables if not isinstance(variable, Companion)]
-        parts = [each.variable.parts if isinstance(each, RowsOf) else each.parts for each in remote]
+        parts = [each.variable.parts if isinstance(each, RowsOf | Taken) else each.parts for each in remote]
         ids = [each.ids if isinstance(each, RowsOf) else None for each in remote]
-        values = iter(self.servers.read(parts, ids) if remote else [])
+        steps = {place: each.step for place, each in enumerate(remote) if isinstance(each, Taken)}
+        if steps:
+            self._make_ready()
+        values = iter(self.servers.read(parts, ids, steps) if remote else [])
         return [each.pulled() if isinstance(each, Companion) else next(values) for each in variables]
+
+    def take(self, variable: Any, step: np.ndarray) -> np.ndarray:
+        """Return the value of a variable, which goes on by a step at the same moment."""
+        return self.read([Taken(variable, step)])[0]
+
+    def exchange(self, variable: Any, before: np.ndarray, after: np.ndarray) -> bool:
+        """Give a variable that is one part a new value if it still has the one before; return whether it had."""
+        self._make_ready()
+        return self.servers.exchange(variable.parts[0], before, after)
 
     def write(self, changes: Sequence[tuple[Any, Any]]) -> None:
         """Send new values, additions and gradients, in one request to each server and in this order.
@@ -249,8 +264,3 @@ def companion_of(owner: Any, purpose: str, shape: Sequence[int], dtype: str) -> 
 def remote_state(residence: Residence, parts: Sequence[Location]) -> dict[str, Any]:
     """Return the attributes that make a variable a remote one."""
     return {"residence": residence, "parts": tuple(parts), "companions": {}}
-
-
-def is_seed(variable: keras.Variable) -> bool:
-    """Whether a variable is the state of a seed generator."""
-    return variable.name == "seed_generator_state" and tuple(variable.shape) == (2,)

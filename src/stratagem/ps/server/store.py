@@ -113,6 +113,27 @@ class Store:
                 return value[_existing(name, ids, value)], part.version
             return value.copy() if value.flags.writeable else value, part.version
 
+    def take(self, name: str, step: np.ndarray) -> tuple[np.ndarray, int]:
+        """Return the value and version of a part, and add a step to it at the same moment: nobody gets the same."""
+        part = self._part(name)
+        with part.lock:
+            _require_restored(name, part, "")
+            before, version = np.asarray(part.value), part.version
+            part.value = _constant(np.asarray(before + _fitting(name, step, before)))
+            part.version += 1
+            return before, version
+
+    def exchange(self, name: str, before: np.ndarray, after: np.ndarray) -> bool:
+        """Replace the value of a part if it is still the one before; return whether it was."""
+        part = self._part(name)
+        with part.lock:
+            _require_restored(name, part, "")
+            same = np.array_equal(np.asarray(part.value), _fitting(name, before, part.value))
+            if same:
+                part.value = _constant(np.array(_fitting(name, after, part.value)))
+                part.version += 1
+            return same
+
     def write(self, name: str, value: np.ndarray) -> None:
         """Replace the value of a part or slot; the array is kept, and nobody may change it."""
         name, _, slot = name.partition(SLOT)

@@ -362,7 +362,7 @@ class Generator(Holder):
 
     def skip(self, delta: Any) -> Any:
         """Leave out the numbers of the next `delta` draws, and return the position."""
-        return self.state.assign(self.state.value + jnp.asarray([0, delta], self.state.dtype))
+        return self.state.assign_add(jnp.asarray([0, delta], self.state.dtype))
 
     def reset(self, state: Any) -> None:
         """Go to a position that `state` had."""
