@@ -36,7 +36,7 @@ import jax.numpy as jnp
 import keras
 import numpy as np
 
-from stratagem.core import by_value
+from stratagem.core import by_value, patches
 from stratagem.core.errors import UsageError
 from stratagem.program.captured_names import captured_by
 from stratagem.ps import compat
@@ -161,8 +161,35 @@ def _pickled(value: Any, placement: Placement, modules: Mapping[str, set[str]]) 
     file = io.BytesIO()
     pickler = _Pickler(file, placement, modules)
     with _by_value(modules):
-        pickler.dump(value)
+        pickler.dump(_Brought(value))
     return file.getvalue(), frozenset(pickler.needs)
+
+
+class _Brought:
+    """A value for workers, with what makes Keras and JAX there what they are here.
+
+    A program has TensorFlow's methods and derivatives from its first use of `stratagem.tf` on; a worker may have none.
+    """
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def __reduce__(self) -> Any:
+        return _second, (_Patches(), self._value)
+
+
+class _Patches:
+    def __reduce__(self) -> Any:
+        return _install, tuple(patches.users("stratagem.tf"))
+
+
+def _install(*users: str) -> None:
+    for user in users:
+        importlib.import_module(user)
+
+
+def _second(first: Any, second: Any) -> Any:
+    return second
 
 
 _by_value_lock: Final = threading.RLock()

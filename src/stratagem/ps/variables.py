@@ -10,7 +10,9 @@ out, so that workers do not undo one another's work:
 |                                         | table, rows         |                                                    |
 | `variable.assign_add(x)`, `assign_sub`  | the sum of all `x`  | added; no addition is lost                         |
 | `assign` to a metric's variable         | the difference      | added                                              |
+| `scatter_add`, `scatter_sub`            | the same            | added                                              |
 | `assign` to another variable            | the value           | replaced; the last worker's stays                  |
+| `scatter_update` and others             | the rows named      | replaced; others stay as they are (`slices`)       |
 
 The states of seed generators go on when they are read (`streams`). In the synchronous mode, what is sent
 together with gradients is a contribution to a round (`synchronous.contributions`).
@@ -36,6 +38,7 @@ from stratagem.program.tracing import current_tracing
 from stratagem.ps.changes import Change, Location
 from stratagem.ps.client import Servers
 from stratagem.ps.compat import HeldElsewhere, beside, iterations_variable
+from stratagem.ps.slices import ADDING, of_rows, rows_named, summands
 from stratagem.ps.synchronous.contributions import Contribution, adds_together, sets_together
 
 
@@ -91,6 +94,8 @@ class RemoteVariable(HeldElsewhere):
             if "add" in self.companions:
                 addend = self.companions["add"]
                 addend.assign(jnp.zeros(self.shape, self.stored_dtype))
+            if "named" in self.companions:
+                self.companions["named"].assign(jnp.ones(self.shape[:1], bool))
         return super().assign(value)
 
     def assign_add(self, value: Any) -> Any:
@@ -99,15 +104,46 @@ class RemoteVariable(HeldElsewhere):
         if innermost_scope() is not None and not _is_recorded():
             return self.assign(self.value + summand)
         addend = companion_of(self, "add", self.shape, self.stored_dtype)
-        if current_tracing() is None:
-            self.residence.write([(addend, summand)])
-        else:
+        if current_tracing() is not None:
             addend.assign(addend.value + summand)
+        elif len(self.parts) == 1:
+            return jnp.asarray(self.residence.take(self, np.asarray(summand))) + summand
+        else:
+            self.residence.write([(addend, summand)])
         return self.value
 
     def assign_sub(self, value: Any) -> Any:
         """Subtract from the value, at the servers."""
         return self.assign_add(-jnp.asarray(value, self.stored_dtype))
+
+    def _assign_slices(self, method: str, change: Callable[..., Any], indices: Any, updates: Any) -> Any:
+        """Change slices (`tf.Variable.scatter_add` and others of `stratagem.tf`), and no others."""
+        if method in ADDING:
+            return self.assign_add(summands(change, tuple(self.shape), self.stored_dtype, indices, updates))
+        new = change(self.value, indices, updates)
+        if innermost_scope() is not None and not _is_recorded():
+            return super().assign(new)
+        named, tracing = rows_named(method, self.shape[0], indices), current_tracing()
+        if tracing is None:
+            self.residence.write([(self, of_rows(new, named))])
+            return self.value
+        noted = companion_of(self, "named", self.shape[:1], "bool")
+        if id(self) not in tracing.scope.assigned:
+            before = jnp.zeros(self.shape[:1], bool)
+        else:
+            before = noted.value if id(noted) in tracing.scope.assigned else jnp.ones(self.shape[:1], bool)
+        noted.assign(before | named)
+        addend = self.companions.get("add")
+        if addend is not None and id(addend) in tracing.scope.assigned:  # it stays with the rows that are not named
+            added = addend.value.astype(self.stored_dtype)
+            new = new - jnp.where(_by_row(named, new), 0, added)
+            addend.assign(jnp.where(_by_row(named, added), 0, added))
+        super().assign(new)
+        return self.value
+
+
+def _by_row(named: Any, value: Any) -> Any:
+    return named.reshape(-1, *(1,) * (value.ndim - 1))
 
 
 def _is_recorded() -> bool:
@@ -123,13 +159,23 @@ class Companion(HeldElsewhere):
 
     Attributes:
         residence: Where it is sent.
-        purpose: "add", "rate", "iterations", "counts", "rows", or "gradient" with the optimizer's name behind it.
+        purpose: "add", "named" (which rows are replaced), "rate", "iterations", "counts", "rows", or "gradient" with
+            the optimizer's name behind it.
         of: The variable or optimizer.
     """
 
     residence: Residence
     purpose: str
     of: Any
+
+    @property
+    def adds_to(self) -> Any:
+        """The number to which it adds, if what is added may be added before the program has ended; else None.
+
+        In rounds it may not. A metric's parts belong together, and are added to at one time.
+        """
+        early = self.purpose == "add" and not self.of.shape and self.of.aggregation != "sum"
+        return self.of if early and self.residence.contribution is None else None
 
     @property
     def takes_rows(self) -> bool:
@@ -212,7 +258,12 @@ class Residence:
         by_kind: defaultdict[str, list[tuple[Any, Any]]] = defaultdict(list)
         for each, value in changes:
             by_kind[each.purpose.partition(" ")[0] if isinstance(each, Companion) else "set"].append((each, value))
-        made = [Change("set", each.parts, value, {"together": sets_together(each)}) for each, value in by_kind["set"]]
+        named = {id(each.of): value for each, value in by_kind["named"]}
+        in_round = self.contribution is not None and bool(by_kind[GRADIENT])  # a round takes whole values
+        replaced = [
+            (v, of_rows(new, named[id(v)]) if id(v) in named and not in_round else new) for v, new in by_kind["set"]
+        ]
+        made = [Change("set", each.parts, value, {"together": sets_together(each)}) for each, value in replaced]
         for each, value in by_kind["add"]:
             made.append(Change("add", each.of.parts, value, {"together": adds_together(each.of)}))
         points = {(each.of.remote_name, kind): value for kind in _POINT for each, value in by_kind[kind]}

@@ -442,6 +442,36 @@ def test_a_distributed_dataset_is_made_anew_on_each_worker(coordinator: ClusterC
             iter(dataset)
 
 
+@pytest.mark.parametrize("way", ["compiled", "eager", "run", "loop", "read"])
+def test_each_number_of_a_count_is_returned_once(coordinator: ClusterCoordinator, way: str) -> None:
+    """As in TensorFlow 2.21: 100 functions that add 1 return 1 to 100, whichever workers run them."""
+    with coordinator.strategy.scope():
+        count = tf.Variable(0)
+    add = lambda: count.assign_add(1)  # noqa: E731
+
+    def loop() -> Any:
+        for _ in tf.range(3):
+            count.assign_add(2)
+        count.assign_sub(5)
+        return count.value
+
+    def read() -> Any:
+        count.assign_add(1)
+        return count.read_value()
+
+    function = {
+        "compiled": tf.function(add),
+        "eager": add,
+        "run": tf.function(lambda: coordinator.strategy.run(add)),
+        "loop": tf.function(loop),
+        "read": tf.function(read),
+    }[way]
+    results = [coordinator.schedule(function) for _ in range(100)]
+    coordinator.join()
+    assert sorted(int(result.fetch()) for result in results) == list(range(1, 101))
+    assert int(count.value) == 100
+
+
 def test_the_context_of_workers_is_tensorflows(coordinator: ClusterCoordinator) -> None:
     strategy = coordinator.strategy
 
@@ -482,6 +512,7 @@ def test_the_tutorials_input_function_trains_each_row_about_as_often(coordinator
 
 
 def test_steps_over_the_whole_of_finite_data_meet_no_end(coordinator: ClusterCoordinator) -> None:
+    """One of two workers does all steps; where the data was divided it met its end after half of them."""
     strategy = coordinator.strategy
 
     def dataset_fn(context: stratagem.InputContext) -> Any:
@@ -490,11 +521,20 @@ def test_steps_over_the_whole_of_finite_data_meet_no_end(coordinator: ClusterCoo
 
     made = coordinator.create_per_worker_dataset(lambda: strategy.distribute_datasets_from_function(dataset_fn))
     iterator = iter(made)
-    # Where the data was divided, one worker met its end whenever the other was slower than it.
+    servers.gates["held up"], servers.gates["done"] = threading.Event(), threading.Event()
+
+    def hold_up() -> None:
+        servers.gates["held up"].set()
+        servers.gates["done"].wait(60)
+
+    coordinator.schedule(hold_up)
+    assert servers.gates["held up"].wait(60)
     step = stratagem.function(lambda iterator: next(iterator))
     results = [coordinator.schedule(step, args=(iterator,)) for _ in range(48 // 8)]
+    rows = [number for result in results for number in np.asarray(result.fetch()).tolist()]
+    servers.gates["done"].set()
     coordinator.join()
-    assert all(len(result.fetch()) == 8 for result in results)
+    assert rows == list(range(48))
 
 
 def test_workers_read_a_dataset_each_in_its_own_order(coordinator: ClusterCoordinator) -> None:

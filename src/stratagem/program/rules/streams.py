@@ -1,4 +1,4 @@
-"""Programs that draw from random streams which lie elsewhere.
+"""Programs that draw from random streams which lie elsewhere, and that count there.
 
 A program draws by reading the position of a stream and assigning a later one. Several workers that did that would draw
 the same numbers. So the program is given a position that nobody else is given: how far it goes on is found before it
@@ -9,6 +9,9 @@ runs, and the stream goes on as far at the moment at which the position is read.
 | is known when it is traced: the usual             | once; the position is taken with the values of all variables |
 | depends on what it is given, or on what it draws  | at each run, by the part of the program that says so         |
 | nowhere: it assigns a position that it was given  | not at all: it is assigned like any other value              |
+
+A number to which a program adds, and which it returns, is taken in the same way: `count.assign_add(1)` returns each
+number once, to whichever worker, as in TensorFlow.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ _ELSEWHERE: Final = (8191, 127)
 
 
 class Streams:
-    """The streams of a program.
+    """The streams of a program, and the numbers that it returns when it has added to them.
 
     Args:
         compiled: A jitted function of the values of variables, arrays, and numbers. It returns outputs, and new
@@ -39,7 +42,8 @@ class Streams:
         assigned: Which of them get new values.
 
     Attributes:
-        taken: Which of them have gone on before the program assigns anything, by their place among the variables.
+        taken: Which of them are not assigned, by their place among the variables: what they would say has happened when
+            the variables were read.
     """
 
     def __init__(self, compiled: Any, variables: Sequence[Any], assigned: Sequence[int]) -> None:
@@ -47,6 +51,7 @@ class Streams:
         self._variables = variables
         self._assigned = list(assigned)
         self.taken = {i for i in assigned if getattr(variables[i], "is_stream", False)}
+        self._sums = _numbers_added_to(variables, assigned)
         self._steps: dict[int, np.ndarray] = {}
         """How far streams go on at each run, where that is always the same."""
         self._ends: dict[int, tuple[list[int], Callable[..., Any]]] = {}
@@ -61,9 +66,7 @@ class Streams:
             numbers: Its numbers.
         """
         wanted = list(self._variables)
-        if not self.taken:
-            return wanted
-        if not self._prepared:
+        if not self._prepared and (self.taken or self._sums):
             self._prepare(arrays, numbers)
             self._prepared = True
         for place, step in self._steps.items():
@@ -78,8 +81,9 @@ class Streams:
         traced = self._compiled.trace(values, list(arrays), list(numbers))
         program = ClosedJaxpr(replaced(traced.jaxpr.jaxpr, _without_notes), traced.jaxpr.consts)
         first = len(traced.out_info[0])
-        self._steps = self._always(program, first, sorted(self.taken)) or {}
-        for place in sorted(self.taken - set(self._steps)):
+        streams = sorted(self.taken)
+        self._steps = self._always(program, first, streams) or {}
+        for place in (place for place in streams if place not in self._steps):
             inputs, end = self._part(program, first, [place])
             if place not in inputs:
                 self.taken.discard(place)
@@ -87,6 +91,18 @@ class Streams:
             self._steps.update(self._always(program, first, [place]) or {})
             if place not in self._steps:
                 self._ends[place] = inputs, end
+        self._take_sums(program, first)
+
+    def _take_sums(self, program: ClosedJaxpr, first: int) -> None:
+        """Find the numbers that results are computed from, and to which each run adds the same."""
+        results = [place < first for place in range(len(program.jaxpr.outvars))]
+        _, needed = needed_part(program.jaxpr, results)
+        for place, number in self._sums.items():
+            inputs, end = self._part(program, first, [place])
+            if needed[number] and set(inputs) <= {place}:
+                zero = np.zeros((), stored_dtype(self._variables[place]))
+                self._steps[number] = np.asarray(end(*[zero for _ in inputs])[0])
+                self.taken.add(place)
 
     def _part(self, program: ClosedJaxpr, first: int, places: Sequence[int]) -> tuple[list[int], Callable[..., Any]]:
         """Return which inputs tell where streams stand in the end, and the function that does."""
@@ -119,6 +135,13 @@ class Streams:
             before = given[needed.index(place)]
             if stream.residence.exchange(stream, np.asarray(before), np.asarray(end(*given)[0])):
                 return before
+
+
+def _numbers_added_to(variables: Sequence[Any], assigned: Sequence[int]) -> dict[int, int]:
+    """Return the numbers that lie elsewhere and are only added to: by the place of what is added, their own place."""
+    own = {id(variable): place for place, variable in enumerate(variables)}
+    numbers = {place: own.get(id(getattr(variables[place], "adds_to", None))) for place in assigned}
+    return {place: number for place, number in numbers.items() if number is not None and number not in assigned}
 
 
 def _without_notes(equation: JaxprEqn) -> Callable[..., Any] | None:
