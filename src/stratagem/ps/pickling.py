@@ -23,6 +23,7 @@ import importlib
 import inspect
 import io
 import pickle
+import random
 import sys
 import threading
 import types
@@ -37,7 +38,10 @@ import keras
 import numpy as np
 
 from stratagem.core import by_value, patches
+from stratagem.core.advancing import AdvancedByPython
+from stratagem.core.changing import Changing
 from stratagem.core.errors import UsageError
+from stratagem.core.log import announce_once
 from stratagem.program.captured_names import captured_by
 from stratagem.ps import compat
 from stratagem.ps.changes import Location
@@ -71,6 +75,23 @@ class SharedValue:
     shared: Shared
 
 
+class Copied:
+    """An object that was copied, which workers get again when it has changed.
+
+    Args:
+        value: The object.
+        attribute: The attribute that tells.
+    """
+
+    def __init__(self, value: Any, attribute: str) -> None:
+        self._value, self._attribute = value, attribute
+        self._told = getattr(value, attribute)
+
+    def is_current(self) -> bool:
+        """Whether it has not changed."""
+        return getattr(self._value, self._attribute) == self._told
+
+
 class _Pickler(by_value.Pickler):
     """Pickles for workers; notes which shared values it refers to."""
 
@@ -79,6 +100,8 @@ class _Pickler(by_value.Pickler):
         self._placement = placement
         self._modules = modules
         self.needs: set[Shared] = set()
+        self.copied: list[Copied] = []
+        """What the program may change meanwhile."""
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, type | types.FunctionType):
@@ -92,6 +115,20 @@ class _Pickler(by_value.Pickler):
         if isinstance(obj, SharedValue):
             self.needs.add(obj.shared)
             return _shared_value, (obj.shared.number,)
+        if isinstance(obj, AdvancedByPython) and isinstance(obj, Iterator):
+            raise UsageError(
+                f"A {type(obj).__name__}, an iterator over data, was given to coordinator.schedule, or is used in a "
+                "function that was.",
+                "Each worker would read a copy of it, from the same element on.",
+                "Write iterator = iter(coordinator.create_per_worker_dataset(dataset_fn)), and give that to schedule.",
+            )
+        if isinstance(obj, np.random.Generator | np.random.RandomState | random.Random):
+            announce_once(
+                f"A {type(obj).__qualname__} of NumPy or Python travels with a function to workers, as a copy: all "
+                "draw the same numbers from it. A tf.random.Generator is one stream for all."
+            )
+        if isinstance(obj, Changing):
+            self.copied.append(Copied(obj, "changes"))
         if isinstance(obj, keras.Variable):
             return self._variable(obj)
         if isinstance(obj, keras.optimizers.Optimizer):
@@ -101,7 +138,11 @@ class _Pickler(by_value.Pickler):
             return _blank, (type(shared(obj)),), vars(obj)
         if isinstance(obj, _KERAS_OBJECTS):
             kept = {k: v for k, v in vars(obj).items() if k not in _OF_THE_CHIEF}
-            return _blank, (type(obj),), compat.from_the_inputs_on(kept)
+            make = _blank
+            if kept.get("built", True) is False:
+                make = _unbuilt
+                self.copied.append(Copied(obj, "built"))
+            return make, (type(obj),), compat.from_the_inputs_on(kept)
         if isinstance(obj, unittest.TestCase):  # its runner has files and locks
             return _blank, (type(obj),), {k: v for k, v in vars(obj).items() if k != compat.OF_THE_RUNNER}
         container = compat.describe_container(obj)
@@ -123,7 +164,7 @@ class _Pickler(by_value.Pickler):
         return _remote_optimizer, (name, compat.optimizer_settings(optimizer))
 
 
-def dumps(value: Any, placement: Placement) -> tuple[bytes, frozenset[Shared]]:
+def dumps(value: Any, placement: Placement, copied: list[Copied] | None = None) -> tuple[bytes, frozenset[Shared]]:
     """Return a value pickled for workers, and the shared values that it refers to.
 
     A function travels with all it refers to, also where that stands in modules of the program, which workers could
@@ -133,6 +174,7 @@ def dumps(value: Any, placement: Placement) -> tuple[bytes, frozenset[Shared]]:
     Args:
         value: A function, or what it is called with.
         placement: Moves variables to the servers.
+        copied: Gets what the program may change meanwhile.
 
     Raises:
         UsageError: Something in it cannot travel.
@@ -144,7 +186,7 @@ def dumps(value: Any, placement: Placement) -> tuple[bytes, frozenset[Shared]]:
     cause: Exception | None = None
     for tried in (modules, needed):
         try:
-            return _pickled(value, placement, tried)
+            return _pickled(value, placement, tried, [] if copied is None else copied)
         except _CANNOT_BE_PICKLED as error:
             cause = error
     raise UsageError(
@@ -157,11 +199,14 @@ def dumps(value: Any, placement: Placement) -> tuple[bytes, frozenset[Shared]]:
 _CANNOT_BE_PICKLED: Final = (TypeError, pickle.PicklingError, AttributeError)
 
 
-def _pickled(value: Any, placement: Placement, modules: Mapping[str, set[str]]) -> tuple[bytes, frozenset[Shared]]:
+def _pickled(
+    value: Any, placement: Placement, modules: Mapping[str, set[str]], copied: list[Copied]
+) -> tuple[bytes, frozenset[Shared]]:
     file = io.BytesIO()
     pickler = _Pickler(file, placement, modules)
     with _by_value(modules):
         pickler.dump(_Brought(value))
+    copied += pickler.copied
     return file.getvalue(), frozenset(pickler.needs)
 
 
@@ -252,6 +297,12 @@ def _class_of_worker(make: Callable[..., type], *arguments: Any) -> type:
 
 def _blank(kind: type) -> Any:
     return object.__new__(kind)
+
+
+def _unbuilt(kind: type) -> Any:
+    made = _blank(kind)
+    current_task().own_state.came(made)
+    return made
 
 
 def _remote_variable(
