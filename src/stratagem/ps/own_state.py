@@ -1,4 +1,4 @@
-"""What a scheduled function leaves behind on its worker: state that no other worker sees, and no checkpoint holds.
+"""State that a scheduled function leaves behind on its worker: no other worker sees it, and no checkpoint holds it.
 
 | left behind                                                 | what becomes of it                          |
 | ----------------------------------------------------------- | ------------------------------------------- |
