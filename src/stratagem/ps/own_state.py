@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import keras
@@ -19,9 +19,11 @@ from stratagem.core.errors import UsageError
 from stratagem.core.log import announce_once
 from stratagem.core.made_here import Made
 from stratagem.program.captured_names import captured_by
-from stratagem.program.guards import Guards, is_hashable, is_number
+from stratagem.program.guards import CapturedValue, Guards, is_hashable, is_number
 from stratagem.program.remote_values import lives_elsewhere
 from stratagem.ps.streams import is_seed
+
+_KERAS: Final = (keras.Variable, keras.Operation, keras.metrics.Metric, keras.optimizers.Optimizer)
 
 _OWN: Final = "Each worker would have one of its own, which no other worker sees and no checkpoint holds."
 
@@ -98,16 +100,27 @@ class OwnState:
         guards, numbers = self._looks[function]
         if guards.hold(function) and _numbers(guards) == numbers:
             return
-        name = getattr(function, "__qualname__", type(function).__name__)
-        places = zip(guards.places, _numbers(guards), numbers, strict=True)
-        changed = [str(place.name) for place, now, then in places if now != then and isinstance(place.name, str)]
-        changed += [".".join(path) for path in guards.changed_containers()]
-        what = ", ".join(dict.fromkeys(changed)) or "something in Python"
-        announce_once(
-            f"{name}, which was given to coordinator.schedule, has changed {what} on a worker. That is a copy: neither "
-            "the chief nor another worker sees the change. Return it from the function, or write a tf.Variable."
-        )
         self._look(function)
+        places = zip(guards.places, _numbers(guards), numbers, strict=True)
+        changed = [_name_of(place) for place, now, then in places if now != then]
+        # Keras keeps lists of its variables, which grow where an optimizer or layer is used.
+        changed += [".".join(path) for path, content in guards.changed_contents() if not _is_of_keras(content)]
+        if changed:
+            name = getattr(function, "__qualname__", type(function).__name__)
+            announce_once(
+                f"{name}, which was given to coordinator.schedule, has changed {', '.join(dict.fromkeys(changed))} on "
+                "a worker. That is a copy: neither the chief nor another worker sees the change. Return it from the "
+                "function, or write a tf.Variable."
+            )
+
+
+def _name_of(place: CapturedValue) -> str:
+    return place.name if isinstance(place.name, str) else "a number"
+
+
+def _is_of_keras(content: Any) -> bool:
+    items = content.values() if isinstance(content, Mapping) else content
+    return hasattr(content, "tracker") or any(isinstance(item, _KERAS) for item in items)
 
 
 def _is_watchable(function: Any) -> bool:

@@ -106,7 +106,15 @@ def test_changes_of_python_are_told(coordinator: ClusterCoordinator, capfd: pyte
             f"{function.__qualname__}, which was given to coordinator.schedule, has changed" in capfd.readouterr().err
         )
     assert (counter.number, seen) == (0, [])
-    run(coordinator, count_nothing, times=4)
+    with coordinator.strategy.scope():
+        weight, optimizer = keras.Variable([1.0, 1.0]), keras.optimizers.SGD(0.5, momentum=0.5)
+        optimizer.build([weight])
+
+    def train() -> None:  # Keras's own lists in the optimizer grow
+        optimizer.apply_gradients([(np.ones(2, "float32"), weight)])
+
+    for function in (count_nothing, tf.function(train)):
+        run(coordinator, function, times=4)
     assert "has changed" not in capfd.readouterr().err
 
 
