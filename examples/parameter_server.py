@@ -46,9 +46,8 @@ def train_by_schedule(strategy: stratagem.ParameterServerStrategy, model: Any, s
         mean = keras.metrics.Mean()
 
     def dataset_fn(context: stratagem.InputContext) -> stratagem.data.Dataset:
-        """Make the input of one worker: its share of the digits, again and again."""
+        """Make the input of one worker: all digits, again and again, in an order of its own."""
         dataset = stratagem.data.Dataset.from_tensor_slices(digits.load(data)[0])
-        dataset = dataset.shard(context.num_input_pipelines, context.input_pipeline_id)
         return dataset.shuffle(60000).repeat().batch(BATCH_SIZE)
 
     @stratagem.function

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import stratagem
+import stratagem.tf as tf
 from stratagem.coordinator import ClusterCoordinator, experimental_get_current_worker_index
 from stratagem.core.clock import Clock
 from stratagem.core.errors import UnavailableError
@@ -25,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def make_dataset(context: stratagem.InputContext) -> Any:
-    rng = np.random.default_rng(context.input_pipeline_id)
+    rng = np.random.default_rng(experimental_get_current_worker_index())
     x = rng.normal(size=(256, 4)).astype("float32")
     return stratagem.data.Dataset.from_tensor_slices((x, x @ np.ones((4, 1), "float32"))).repeat().batch(16)
 
@@ -72,6 +73,51 @@ def train() -> dict[str, Any]:
         "iterations": int(optimizer.iterations),
         "kernel": model.layers[-1].kernel.numpy().ravel().tolist(),
         "pids": len({os.getpid(), *workers}),
+    }
+
+
+def add_from_everywhere() -> dict[str, Any]:
+    """Three workers do the same things to the same variables, hundreds of times."""
+    strategy = stratagem.ParameterServerStrategy()
+    coordinator = ClusterCoordinator(strategy)
+    assert strategy.workers.wait_for(lambda: strategy.workers.counts()["workers up"] == 3, 60)
+    with strategy.scope():
+        count, table, weight = tf.Variable(0), tf.Variable(tf.zeros([5, 2])), tf.Variable(tf.zeros([3]))
+        optimizer, mean = keras.optimizers.SGD(1.0), keras.metrics.Mean()
+        optimizer.build([weight])
+        generator = tf.random.Generator.from_seed(7)
+
+    @tf.function
+    def step() -> Any:
+        table.scatter_add(tf.IndexedSlices(tf.ones([3, 2]), tf.constant([0, 2, 2])))
+        optimizer.apply_gradients([(tf.ones([3]), weight)])
+        mean.update_state(2.0)
+        return count.assign_add(1), generator.normal([]), experimental_get_current_worker_index()
+
+    results = coordinator.fetch([coordinator.schedule(step) for _ in range(300)])
+    alone = tf.random.Generator.from_seed(7)
+    return {
+        "counts": sorted(int(number) for number, _, _ in results),
+        "count": int(count.value),
+        "table": np.asarray(table.value)[:, 0].tolist(),
+        "weight": [*np.asarray(weight.value).tolist(), int(optimizer.iterations.value)],
+        "mean": [float(mean.result()), float(mean.count.value)],
+        "drawn as one process": sorted(float(each) for _, each, _ in results)
+        == sorted(float(alone.normal([])) for _ in range(300)),
+        "workers": sorted({int(worker) for _, _, worker in results}),
+    }
+
+
+def test_nothing_that_workers_add_is_lost() -> None:
+    found = run_workers(add_from_everywhere, 3, servers=2)[0].value
+    assert found == {
+        "counts": list(range(1, 301)),
+        "count": 300,
+        "table": [300.0, 0.0, 600.0, 0.0, 0.0],
+        "weight": [-300.0, -300.0, -300.0, 300],
+        "mean": [2.0, 300.0],
+        "drawn as one process": True,
+        "workers": [0, 1, 2],
     }
 
 

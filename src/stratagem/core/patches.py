@@ -384,6 +384,17 @@ def install(
                 _around[user] = around
 
 
+def users(below: str) -> list[str]:
+    """Return the modules that have installed something in this process.
+
+    Args:
+        below: A package; modules elsewhere are left out.
+    """
+    with _lock:
+        found = dict.fromkeys(user for rows in _installed.values() for user, _ in rows)
+    return [user for user in found if user.startswith(f"{below}.")]
+
+
 _OF_ANY_CLASS: Final = {*vars(type("_", (), {})), "__annotations__", "__firstlineno__", "__static_attributes__"}
 
 

@@ -149,7 +149,7 @@ class InputContext:
     """Facts about the worker for an input function (`tf.distribute.InputContext`).
 
     Args:
-        num_input_pipelines: How many workers read data.
+        num_input_pipelines: How many workers divide the data; 1 with parameter servers, where each reads all.
         input_pipeline_id: Which of them this one is, from 0.
         num_replicas_in_sync: Replicas over which gradients are summed.
     """

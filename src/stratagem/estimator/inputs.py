@@ -63,7 +63,9 @@ def batches_of(
             dataset = dataset.shard(workers, context.input_pipeline_id)
         return text.encoding(dataset)
 
-    elements = iter(strategy.distribute_datasets_from_function(dataset_fn))
+    # Workers of parameter servers divide an Estimator's data; what they read otherwise is whole on each.
+    distribute = getattr(strategy, "datasets_in_parts", strategy.distribute_datasets_from_function)
+    elements = iter(distribute(dataset_fn))
     try:
         for element in elements:
             features, labels = text.restored(_parts(element))

@@ -12,7 +12,7 @@ import keras
 
 from stratagem.core.errors import InputError
 from stratagem.estimator import updates
-from stratagem.estimator.running_call import current_call
+from stratagem.estimator.running_call import current_call, running_call
 from stratagem.estimator.updates import Pairs, TrainOp, is_rate_of_step
 
 
@@ -34,9 +34,11 @@ class _OldOptimizer(keras.optimizers.Optimizer):
     def apply_gradients(self, grads_and_vars: Pairs, global_step: Any = None, name: str | None = None) -> Any:
         """Return the operation that applies gradients (`tf.compat.v1.train.Optimizer.apply_gradients`).
 
+        Outside a model_fn it applies them at once, as TensorFlow does in functions and where operations run at once.
+
         Args:
             grads_and_vars: Pairs of a gradient and its variable; those without a gradient are left out.
-            global_step: Accepted as in TensorFlow: every step is counted.
+            global_step: In a model_fn every step is counted; outside this variable counts it.
             name: Accepted as in TensorFlow.
         """
         pairs = [pair for pair in grads_and_vars if pair[0] is not None]
@@ -45,7 +47,10 @@ class _OldOptimizer(keras.optimizers.Optimizer):
             updates.take_rate(self)
             keras.optimizers.Optimizer.apply_gradients(self, pairs)
 
-        return TrainOp(update)
+        if running_call() is not None:
+            return TrainOp(update)
+        update()
+        return None if global_step is None else global_step.assign_add(1)
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments that make an optimizer like this one."""

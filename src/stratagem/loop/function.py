@@ -28,6 +28,7 @@ from stratagem.program.program import Program
 from stratagem.program.python_values import NeedsPython
 from stratagem.program.remote_values import values_of
 from stratagem.program.rules.row_changes import RowProgram
+from stratagem.program.rules.streams import Streams
 from stratagem.program.tracing import current_tracing
 from stratagem.replica.context import StrategyLike
 
@@ -238,6 +239,7 @@ class _CompiledFunction(Program):
         alone = self._strategy is None or not self._strategy.mesh.multi_process
         self._compiled: Callable[..., Any] = jax.jit(with_checked_numbers(self._pure) if alone else self._pure)
         self._with_rows = RowProgram(self._compiled, self.variables, self.assigned)
+        self.streams = Streams(self._compiled, self.variables, self.assigned)
         if self._strategy is not None and self._strategy.mesh.multi_process:
             self._compiled = ComparedProgram(call.name, self._compiled)
 
@@ -253,12 +255,15 @@ class _CompiledFunction(Program):
     def run(self, arrays: Sequence[jax.Array], numbers: list[Any]) -> Tree:
         numbers = [jnp.asarray(number) if is_array(number) else number for number in numbers]
         with self.assertions.watched(None if self._strategy is None else self._strategy.mesh):
-            outputs, changed = self._with_rows.run(arrays, numbers) or self._with_all(arrays, numbers)
+            wanted = self.streams.wanted(arrays, numbers)
+            outputs, changed = self._with_rows.run(arrays, numbers, wanted) or self._with_all(arrays, numbers, wanted)
         self.assign(changed)
         return self.structure.unflatten(outputs)
 
-    def _with_all(self, arrays: Sequence[jax.Array], numbers: list[Any]) -> tuple[list[Any], list[Any]]:
-        values = values_of(self.variables)
+    def _with_all(
+        self, arrays: Sequence[jax.Array], numbers: list[Any], wanted: Sequence[Any]
+    ) -> tuple[list[Any], list[Any]]:
+        values = values_of(wanted)
         if self._strategy is None:
             return self._compiled(values, arrays, numbers)
         mesh = self._strategy.mesh

@@ -64,6 +64,11 @@ class _Rewritings:
         own = function.__code__
         return own.co_filename == code.co_filename and function not in self._originals and code in codes_within(own)
 
+    def is_new(self, code: CodeType) -> bool:
+        """Whether a code is one that has been written here."""
+        with self._lock:
+            return code in self._new
+
     def enter(self) -> None:
         """Note that a tracing begins."""
         with self._lock:
@@ -95,6 +100,7 @@ class _Rewritings:
 
 
 _rewritings: Final = _Rewritings()
+_met: ContextVar[set[CodeType] | None] = ContextVar("codes that another thread rewrote meanwhile", default=None)
 _may_rewrite: ContextVar[bool] = ContextVar("whether functions are rewritten", default=True)
 
 
@@ -145,15 +151,28 @@ def rewrite_what_failed(error: Exception) -> str:
         added = _rewritings.add(own[-1])
     except CannotRewrite as reason:
         return f"; {own[-1].co_qualname} is not rewritten, as {reason}"
-    if added:
+    if added or _was_rewritten_meanwhile(own[-1]):
         raise Rewritten
     return ""
 
 
+def _was_rewritten_meanwhile(code: CodeType) -> bool:
+    """Whether another thread has rewritten a code while this tracing ran it as it was; once for each tracing."""
+    met = _met.get()
+    if met is None or code in met or _rewritings.is_new(code):
+        return False
+    met.add(code)
+    return True
+
+
 def tracing_anew(trace: Callable[[], _Result]) -> _Result:
     """Call a function that traces, again each time that a function has been rewritten."""
-    while True:
-        try:
-            return trace()
-        except Rewritten:
-            continue
+    before = _met.set(set())
+    try:
+        while True:
+            try:
+                return trace()
+            except Rewritten:
+                continue
+    finally:
+        _met.reset(before)

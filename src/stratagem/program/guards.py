@@ -189,7 +189,13 @@ class Guards:
 
     def changed_containers(self) -> list[Path]:
         """Return where containers stand whose content has changed."""
-        return [path for container, contents, path in self._containers if _identities(container) != contents]
+        return [path for path, _ in self.changed_contents()]
+
+    def changed_contents(self) -> list[tuple[Path, Any]]:
+        """Return where containers stand whose content has changed, and the containers."""
+        return [
+            (path, container) for container, contents, path in self._containers if _identities(container) != contents
+        ]
 
     def facts(self) -> list[Hashable]:
         """Return a key for each number and array as it is now."""

@@ -19,6 +19,7 @@ from stratagem.program.call import Call
 from stratagem.program.discover import discover
 from stratagem.program.guards import CapturedValue, reference_to
 from stratagem.program.remote_values import assign_all
+from stratagem.program.rules.streams import Streams
 from stratagem.program.tracing import Replayable, current_tracing, read
 
 
@@ -98,6 +99,7 @@ class Program(abc.ABC):
         variables: Those that it reads or assigns.
         assigned: Which of them it assigns, by their place.
         structure: How its outputs are arranged, once it has been traced.
+        streams: The random streams among them that lie elsewhere, once it is compiled.
         is_joint: Whether it surely ends on no worker before all have run it.
     """
 
@@ -110,6 +112,7 @@ class Program(abc.ABC):
         self._phase = Phase.COMPILING  # the first run compiles
         self.structure: Any = None
         self.is_joint = False
+        self.streams = Streams(None, (), ())
         self.assertions = Assertions()
         self._held: Sequence[Any] = ()
 
@@ -195,8 +198,10 @@ class Program(abc.ABC):
         return [as_number(f"What {self.called.call.name} returned", leaf) for leaf in leaves], new
 
     def assign(self, changed: Sequence[Any]) -> None:
-        """Give the variables that it assigns new values."""
-        assign_all([self.variables[i] for i in self.assigned], changed)
+        """Give the variables that it assigns new values; streams that have gone on already, no others."""
+        gone_on = self.streams.taken if current_tracing() is None else ()
+        new = [(self.variables[i], value) for i, value in zip(self.assigned, changed, strict=True) if i not in gone_on]
+        assign_all([variable for variable, _ in new], [value for _, value in new])
         self._held = ()
 
 

@@ -17,11 +17,15 @@ class Residence(Protocol):
     """A place where variables live. A variable that lives there has it as its attribute `residence`."""
 
     def read(self, variables: Sequence[Any]) -> list[Any]:
-        """Return the values of variables, and of `RowsOf` such, that live here."""
+        """Return the values of variables, and of `RowsOf` and `Taken` such, that live here."""
         ...
 
     def write(self, changes: Sequence[tuple[Any, Any]]) -> None:
         """Give variables that live here new values: pairs of a variable and its value, or `RowChange`."""
+        ...
+
+    def exchange(self, variable: Any, before: np.ndarray, after: np.ndarray) -> bool:
+        """Give a variable a new value if it still has the one before; return whether it had."""
         ...
 
 
@@ -41,6 +45,35 @@ class RowsOf:
     def residence(self) -> Residence:
         """Where the variable lives."""
         return self.variable.residence
+
+
+@dataclass(frozen=True)
+class Taken:
+    """The value of a variable, which goes on at the moment at which it is read: nobody else gets the same.
+
+    Args:
+        variable: A variable that lives elsewhere.
+        step: What is added to it.
+    """
+
+    variable: Any
+    step: np.ndarray
+
+    @property
+    def residence(self) -> Residence:
+        """Where the variable lives."""
+        return self.variable.residence
+
+
+@dataclass(frozen=True)
+class Known:
+    """Stands in the place of a variable whose value has been read.
+
+    Args:
+        value: The value.
+    """
+
+    value: Any
 
 
 @dataclass(frozen=True)
@@ -65,7 +98,7 @@ def values_of(variables: Sequence[Any]) -> list[Any]:
     """Return the values of variables; those that live elsewhere are fetched together.
 
     Args:
-        variables: Keras variables, and `RowsOf` such.
+        variables: Keras variables, and `RowsOf`, `Taken` and `Known` such.
     """
     groups = _groups(variables)
     values: list[Any] = [None] * len(variables)

@@ -113,13 +113,17 @@ class Servers:
         return counts
 
     def read(
-        self, variables: Sequence[Sequence[Location]], ids: Sequence[np.ndarray | None] | None = None
+        self,
+        variables: Sequence[Sequence[Location]],
+        ids: Sequence[np.ndarray | None] | None = None,
+        steps: Mapping[int, np.ndarray] | None = None,
     ) -> list[np.ndarray]:
         """Return the values of variables, by their parts, or rows of them.
 
         Args:
             variables: The parts of each.
             ids: Which rows of each, ascending; None for all.
+            steps: By what some go on at the same moment, by their place; these are not divided.
         """
         requests: defaultdict[int, list[tuple[int, str, np.ndarray | None]]] = defaultdict(list)
         for place, (parts, wanted) in enumerate(zip(variables, ids or [None] * len(variables), strict=True)):
@@ -127,7 +131,7 @@ class Servers:
                 # The value of no rows at all has a shape, too: the first part tells it.
                 if own is None or len(own) or (part is parts[0] and wanted is not None and not len(wanted)):
                     requests[part.server].append((place, part.name, own))
-        answers = self.ask({server: _reading(wanted) for server, wanted in requests.items()})
+        answers = self.ask({server: _reading(wanted, steps or {}) for server, wanted in requests.items()})
         pieces: dict[tuple[int, str], np.ndarray] = {}
         for server, answer in answers.items():
             found = zip(requests[server], answer.arrays, answer.fields["versions"], strict=True)
@@ -139,6 +143,12 @@ class Servers:
             for place, parts in enumerate(variables)
         )
         return [value[0] if len(value) == 1 else np.concatenate(value) for value in values]
+
+    def exchange(self, part: Location, before: np.ndarray, after: np.ndarray) -> bool:
+        """Replace the value of a variable that is one part, if it still is the one before; return whether it was."""
+        return self.ask({part.server: Message("exchange", {"name": part.name}, [before, after])})[part.server].fields[
+            "done"
+        ]
 
     def change(self, changes: Sequence[Change], contribution: Mapping[str, Any] | None = None) -> None:
         """Change variables, and wait until it is done. Parts of different variables change at different moments.
@@ -167,7 +177,9 @@ class Servers:
         return self._channels[index]
 
 
-def _reading(wanted: Sequence[tuple[int, str, np.ndarray | None]]) -> Message:
-    """Return the request for parts, by their names, or for rows of them."""
+def _reading(wanted: Sequence[tuple[int, str, np.ndarray | None]], steps: Mapping[int, np.ndarray]) -> Message:
+    """Return the request for parts, by their names, for rows of them, or for those that go on."""
     rows = {number: ids for number, (_, _, ids) in enumerate(wanted) if ids is not None}
-    return Message("read", {"names": [name for _, name, _ in wanted], "in_rows": list(rows)}, list(rows.values()))
+    taken = {number: steps[place] for number, (place, _, _) in enumerate(wanted) if place in steps}
+    fields = {"names": [name for _, name, _ in wanted], "in_rows": list(rows), "taken": list(taken)}
+    return Message("read", fields, [*rows.values(), *taken.values()])

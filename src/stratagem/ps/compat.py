@@ -212,11 +212,6 @@ def value_held(variable: keras.Variable) -> Any:
     return vars(variable).get("_value")
 
 
-def plain_variable_like(description: Mapping[str, Any], value: Any) -> keras.Variable:
-    """Return an ordinary variable made of a description, with a value."""
-    return variable_like(description, keras.Variable, {"_value": value, "_initializer": None})
-
-
 def from_the_inputs_on(attributes: dict[str, Any]) -> dict[str, Any]:
     """Return the attributes of an operation or a model, so that pickling walks along its graph and not into it.
 

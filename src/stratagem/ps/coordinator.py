@@ -17,7 +17,7 @@ from stratagem.data.dataset import Dataset
 from stratagem.program.captured_names import captured_by
 from stratagem.program.tracing import leave_tracing
 from stratagem.ps.coordinator_thread import Workers
-from stratagem.ps.pickling import SharedValue, dumps
+from stratagem.ps.pickling import Copied, SharedValue, dumps
 from stratagem.ps.placement import Placement
 from stratagem.ps.shared import Shared
 from stratagem.ps.task import ClosesWhenDropped, current_task
@@ -331,8 +331,8 @@ class ClusterCoordinator:
         counts["bytes sent"] += sent
         return {**counts, **residence.servers.report()}
 
-    def _share(self, value: Any, *, to_call: bool) -> Shared:
-        return self._workers.share(*dumps(value, self.strategy.placement), to_call=to_call)
+    def _share(self, value: Any, *, to_call: bool, copied: list[Copied] | None = None) -> Shared:
+        return self._workers.share(*dumps(value, self.strategy.placement, copied), to_call=to_call)
 
     def _shared_function(self, fn: Callable[..., Any]) -> _SharedFunction:
         """Return a function as workers hold it, and share it with them if it is not there as it is now."""
@@ -346,7 +346,8 @@ class ClusterCoordinator:
                     f"coordinator.schedule has sent {getattr(fn, '__qualname__', fn)} to the workers {in_a_row} times "
                     "in a row, as what it refers to changes from call to call. Give what changes as an argument."
                 )
-            known = _SharedFunction(fn, self._share(fn, to_call=False), in_a_row)
+            copied: list[Copied] = []
+            known = _SharedFunction(fn, self._share(fn, to_call=False, copied=copied), in_a_row, copied)
         self._functions[_key(fn)] = known  # last: most recently used
         if len(self._functions) > _MOST_FUNCTIONS:
             del self._functions[next(iter(self._functions))]
@@ -368,18 +369,27 @@ class _SharedFunction(SharedValue):
         function: The function.
         shared: What workers hold.
         in_a_row: How often it was sent since it was last scheduled unchanged.
+        copied: What was copied with it that the program may change.
     """
 
-    def __init__(self, function: Callable[..., Any], shared: Shared, in_a_row: int) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        shared: Shared,
+        in_a_row: int,
+        copied: Sequence[Copied],
+    ) -> None:
         self.function = function  # while it is known, no other has its id
         self.shared = shared
         self.in_a_row = in_a_row
+        self._copied = copied
         self._guards = captured_by(function)  # after it was sent, which moves variables and builds optimizers
         self._facts = self._guards.facts()
 
     def is_current(self) -> bool:
         """Whether the function still refers to the same things."""
-        return self._guards.hold(self.function) and self._guards.facts() == self._facts
+        as_sent = all(each.is_current() for each in self._copied)
+        return as_sent and self._guards.hold(self.function) and self._guards.facts() == self._facts
 
 
 def experimental_get_current_worker_index() -> int:

@@ -7,7 +7,7 @@ functions that a worker gets, are one variable:
 | what                       | becomes on the worker                                                          |
 | -------------------------- | ------------------------------------------------------------------------------ |
 | a variable                 | a `RemoteVariable`; on its way it moves to the parameter servers if it was not |
-| the state of a seed        | a variable of the worker's own, with a stream of its own                       |
+| a seed generator           | one that draws from the stream on the servers (`streams`)                      |
 | an optimizer               | one that sends gradients to the servers                                        |
 | per-worker values          | this worker's value                                                            |
 | a case of `unittest`       | a copy without what its runner keeps in it                                     |
@@ -23,6 +23,7 @@ import importlib
 import inspect
 import io
 import pickle
+import random
 import sys
 import threading
 import types
@@ -36,19 +37,20 @@ import jax.numpy as jnp
 import keras
 import numpy as np
 
-from stratagem.core import by_value
+from stratagem.core import by_value, patches
+from stratagem.core.advancing import AdvancedByPython
+from stratagem.core.changing import Changing
 from stratagem.core.errors import UsageError
+from stratagem.core.log import announce_once
 from stratagem.program.captured_names import captured_by
 from stratagem.ps import compat
 from stratagem.ps.changes import Location
 from stratagem.ps.optimizers import apply_remotely, apply_scaled
 from stratagem.ps.placement import Placement
 from stratagem.ps.shared import Shared
+from stratagem.ps.streams import shared
 from stratagem.ps.task import current_task
-from stratagem.ps.variables import RemoteVariable, is_seed, remote_state
-
-_STREAM: Final = 0x9E3779B9
-"""As in `mesh.variable_policies`: multiples of it differ in many bits."""
+from stratagem.ps.variables import RemoteVariable, remote_state
 
 _KERAS_OBJECTS: Final = (keras.Operation, keras.metrics.Metric, keras.losses.Loss)
 """Layers are operations, and so are functions in a functional model: both have a place in its graph."""
@@ -73,6 +75,23 @@ class SharedValue:
     shared: Shared
 
 
+class Copied:
+    """An object that was copied, which workers get again when it has changed.
+
+    Args:
+        value: The object.
+        attribute: The attribute that tells.
+    """
+
+    def __init__(self, value: Any, attribute: str) -> None:
+        self._value, self._attribute = value, attribute
+        self._told = getattr(value, attribute)
+
+    def is_current(self) -> bool:
+        """Whether it has not changed."""
+        return getattr(self._value, self._attribute) == self._told
+
+
 class _Pickler(by_value.Pickler):
     """Pickles for workers; notes which shared values it refers to."""
 
@@ -81,6 +100,8 @@ class _Pickler(by_value.Pickler):
         self._placement = placement
         self._modules = modules
         self.needs: set[Shared] = set()
+        self.copied: list[Copied] = []
+        """What the program may change meanwhile."""
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, type | types.FunctionType):
@@ -94,13 +115,34 @@ class _Pickler(by_value.Pickler):
         if isinstance(obj, SharedValue):
             self.needs.add(obj.shared)
             return _shared_value, (obj.shared.number,)
+        if isinstance(obj, AdvancedByPython) and isinstance(obj, Iterator):
+            raise UsageError(
+                f"A {type(obj).__name__}, an iterator over data, was given to coordinator.schedule, or is used in a "
+                "function that was.",
+                "Each worker would read a copy of it, from the same element on.",
+                "Write iterator = iter(coordinator.create_per_worker_dataset(dataset_fn)), and give that to schedule.",
+            )
+        if isinstance(obj, np.random.Generator | np.random.RandomState | random.Random):
+            announce_once(
+                f"A {type(obj).__qualname__} of NumPy or Python travels with a function to workers, as a copy: all "
+                "draw the same numbers from it. A tf.random.Generator is one stream for all."
+            )
+        if isinstance(obj, Changing):
+            self.copied.append(Copied(obj, "changes"))
         if isinstance(obj, keras.Variable):
             return self._variable(obj)
         if isinstance(obj, keras.optimizers.Optimizer):
             return self._optimizer(obj)
+        if isinstance(obj, keras.random.SeedGenerator):
+            self._placement.place([obj.state])
+            return _blank, (type(shared(obj)),), vars(obj)
         if isinstance(obj, _KERAS_OBJECTS):
             kept = {k: v for k, v in vars(obj).items() if k not in _OF_THE_CHIEF}
-            return _blank, (type(obj),), compat.from_the_inputs_on(kept)
+            make = _blank
+            if kept.get("built", True) is False:
+                make = _unbuilt
+                self.copied.append(Copied(obj, "built"))
+            return make, (type(obj),), compat.from_the_inputs_on(kept)
         if isinstance(obj, unittest.TestCase):  # its runner has files and locks
             return _blank, (type(obj),), {k: v for k, v in vars(obj).items() if k != compat.OF_THE_RUNNER}
         container = compat.describe_container(obj)
@@ -111,12 +153,9 @@ class _Pickler(by_value.Pickler):
         return super().reducer_override(obj)
 
     def _variable(self, variable: keras.Variable) -> Any:
-        if is_seed(variable) and not isinstance(variable, compat.HeldElsewhere):
-            value = np.asarray(compat.value_held(variable))
-            return _seed, (self._placement.number_of(variable), compat.described(variable), value)
         self._placement.place([variable])
         assert isinstance(variable, RemoteVariable)
-        return _remote_variable, (variable.parts, compat.described(variable))
+        return _remote_variable, (type(variable), variable.parts, compat.described(variable))
 
     def _optimizer(self, optimizer: Any) -> Any:
         if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
@@ -125,7 +164,7 @@ class _Pickler(by_value.Pickler):
         return _remote_optimizer, (name, compat.optimizer_settings(optimizer))
 
 
-def dumps(value: Any, placement: Placement) -> tuple[bytes, frozenset[Shared]]:
+def dumps(value: Any, placement: Placement, copied: list[Copied] | None = None) -> tuple[bytes, frozenset[Shared]]:
     """Return a value pickled for workers, and the shared values that it refers to.
 
     A function travels with all it refers to, also where that stands in modules of the program, which workers could
@@ -135,6 +174,7 @@ def dumps(value: Any, placement: Placement) -> tuple[bytes, frozenset[Shared]]:
     Args:
         value: A function, or what it is called with.
         placement: Moves variables to the servers.
+        copied: Gets what the program may change meanwhile.
 
     Raises:
         UsageError: Something in it cannot travel.
@@ -146,7 +186,7 @@ def dumps(value: Any, placement: Placement) -> tuple[bytes, frozenset[Shared]]:
     cause: Exception | None = None
     for tried in (modules, needed):
         try:
-            return _pickled(value, placement, tried)
+            return _pickled(value, placement, tried, [] if copied is None else copied)
         except _CANNOT_BE_PICKLED as error:
             cause = error
     raise UsageError(
@@ -159,12 +199,42 @@ def dumps(value: Any, placement: Placement) -> tuple[bytes, frozenset[Shared]]:
 _CANNOT_BE_PICKLED: Final = (TypeError, pickle.PicklingError, AttributeError)
 
 
-def _pickled(value: Any, placement: Placement, modules: Mapping[str, set[str]]) -> tuple[bytes, frozenset[Shared]]:
+def _pickled(
+    value: Any, placement: Placement, modules: Mapping[str, set[str]], copied: list[Copied]
+) -> tuple[bytes, frozenset[Shared]]:
     file = io.BytesIO()
     pickler = _Pickler(file, placement, modules)
     with _by_value(modules):
-        pickler.dump(value)
+        pickler.dump(_Brought(value))
+    copied += pickler.copied
     return file.getvalue(), frozenset(pickler.needs)
+
+
+class _Brought:
+    """A value for workers, with what makes Keras and JAX there what they are here.
+
+    A program has TensorFlow's methods and derivatives from its first use of `stratagem.tf` on; a worker may have none.
+    """
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def __reduce__(self) -> Any:
+        return _second, (_Patches(), self._value)
+
+
+class _Patches:
+    def __reduce__(self) -> Any:
+        return _install, tuple(patches.users("stratagem.tf"))
+
+
+def _install(*users: str) -> None:
+    for user in users:
+        importlib.import_module(user)
+
+
+def _second(first: Any, second: Any) -> Any:
+    return second
 
 
 _by_value_lock: Final = threading.RLock()
@@ -229,22 +299,20 @@ def _blank(kind: type) -> Any:
     return object.__new__(kind)
 
 
-def _remote_variable(parts: tuple[Location, ...], description: Mapping[str, Any]) -> RemoteVariable:
+def _unbuilt(kind: type) -> Any:
+    made = _blank(kind)
+    current_task().own_state.came(made)
+    return made
+
+
+def _remote_variable(
+    kind: type[RemoteVariable], parts: tuple[Location, ...], description: Mapping[str, Any]
+) -> RemoteVariable:
     task = current_task()
     name = " ".join(part.name for part in parts)  # a part may come as a variable of its own
     if name not in task.variables:
         more = remote_state(task.residence, parts)
-        task.variables[name] = compat.variable_like(description, RemoteVariable, more)
-    return task.variables[name]
-
-
-def _seed(number: int, description: Mapping[str, Any], value: np.ndarray) -> keras.Variable:
-    task = current_task()
-    name = f"seed {number}"
-    if name not in task.variables:
-        own = value.copy()
-        own[0] ^= np.asarray((task.stream * _STREAM) & 0xFFFFFFFF, "uint32").astype(own.dtype)
-        task.variables[name] = compat.plain_variable_like(description, jnp.asarray(own))
+        task.variables[name] = compat.variable_like(description, kind, more)
     return task.variables[name]
 
 

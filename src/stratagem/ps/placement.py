@@ -22,6 +22,7 @@ from stratagem.ps.changes import SLOT, Change, Location, divided
 from stratagem.ps.client import Servers
 from stratagem.ps.compat import held_elsewhere, optimizer_recipe, settings_sent, slots_by_variable, value_held
 from stratagem.ps.partitioners import count_parts
+from stratagem.ps.streams import RemoteStream, is_seed
 from stratagem.ps.variables import RemoteVariable, Residence, remote_state
 from stratagem.transport.message import Message
 
@@ -67,7 +68,7 @@ class Placement:
         self._turn = itertools.cycle(range(len(self.servers)))
         self._count = itertools.count()
         self._optimizers: weakref.WeakKeyDictionary[Any, tuple[str, dict[str, Any]]] = weakref.WeakKeyDictionary()
-        self._seeds: dict[int, tuple[weakref.ref[Any], int]] = {}
+        self._losses = 0
         self._lock = threading.RLock()
         self._placed: list[RemoteVariable] = []
         self._definitions: list[Message] = []
@@ -79,14 +80,18 @@ class Placement:
                 self.begin(self)
 
     def expect(self) -> None:
-        """Let servers that hold nothing expect all that was ever placed; its values are to be restored."""
+        """Let servers that hold nothing expect all that was ever placed; its values are to be restored.
+
+        Random streams have other numbers meanwhile, which have never been drawn.
+        """
         with self._lock:
+            self._losses += 1
             slots: defaultdict[str, list[str]] = defaultdict(list)
             for part in (part for variable in self._placed for part in variable.parts if SLOT in part.name):
                 name, _, slot = part.name.partition(SLOT)
                 slots[name].append(slot)
             self._create(
-                _NewPart(part, variable, None, slots[part.name])
+                _NewPart(part, variable, self._meanwhile(variable), slots[part.name])
                 for variable in self._placed
                 for part in variable.parts
                 if SLOT not in part.name
@@ -115,6 +120,9 @@ class Placement:
             )
             for variable, parts in chosen:
                 self._hold(variable, parts)
+
+    def _meanwhile(self, variable: RemoteVariable) -> np.ndarray | None:
+        return variable.begun_anew(self._losses) if isinstance(variable, RemoteStream) else None
 
     def _create(self, parts: Iterable[_NewPart]) -> None:
         """Let the servers take parts in (`server.service` has the fields)."""
@@ -157,7 +165,10 @@ class Placement:
                 self.servers.ask_all(Message("remove", {"parts": sorted(parts), "optimizers": names}))
 
     def _hold(self, variable: keras.Variable, parts: Sequence[Location]) -> None:
-        self._placed.append(held_elsewhere(variable, RemoteVariable, remote_state(self.residence, parts)))
+        kind, state = RemoteVariable, remote_state(self.residence, parts)
+        if is_seed(variable):
+            kind, state = RemoteStream, {**state, "begins": np.array(_value(variable))}
+        self._placed.append(held_elsewhere(variable, kind, state))
 
     def name_of(self, optimizer: Any) -> str:
         """Return the name of an optimizer on the servers; tell them the optimizer and its slots the first time."""
@@ -183,15 +194,6 @@ class Placement:
                 )
             return name
 
-    def number_of(self, seed: keras.Variable) -> int:
-        """Return the number that workers know the state of a seed by. An `id` may come again when it is gone."""
-        with self._lock:
-            reference, number = self._seeds.get(id(seed), (None, 0))
-            if reference is None or reference() is not seed:
-                number = next(self._count)
-                self._seeds[id(seed)] = weakref.ref(seed), number
-            return number
-
     def _place_slots(self, name: str, slots_of: Sequence[tuple[Any, Sequence[Any]]]) -> None:
         """Let the slots of an optimizer be those on the servers, so that a checkpoint saves and restores them.
 
@@ -209,8 +211,9 @@ class Placement:
 
     def _parts(self, variable: keras.Variable) -> list[Location]:
         shape = tuple(variable.shape)
-        # A constraint such as a norm needs the whole variable.
-        parts = 1 if variable.constraint is not None else count_parts(self.partitioner, shape, variable.dtype)
+        # A constraint such as a norm needs the whole variable; who draws, the whole position.
+        whole = variable.constraint is not None or is_seed(variable)
+        parts = 1 if whole else count_parts(self.partitioner, shape, variable.dtype)
         name = f"{variable.path}#{next(self._count)}"
         if parts == 1:
             return [Location(next(self._turn), name)]

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stratagem.core.errors import UsageError
+from stratagem.core.made_here import not_noting
+from stratagem.ps.own_state import OwnState
 from stratagem.ps.variables import Residence
 
 
@@ -34,6 +36,7 @@ class WorkerTask:
         optimizers: The optimizers it knows, by name.
         shared: Shared values by number, such as datasets.
         recipes: Functions that make the shared values that nothing has needed yet, or that could not be made.
+        own_state: Watches over what functions leave behind.
         strategy: This worker's side of the strategy, once something asks for it.
     """
 
@@ -45,12 +48,14 @@ class WorkerTask:
     optimizers: dict[str, Any] = field(default_factory=dict)
     shared: dict[int, Any] = field(default_factory=dict)
     recipes: dict[int, Callable[[], Any]] = field(default_factory=dict)
+    own_state: OwnState = field(default_factory=OwnState)
     strategy: Any = None
 
     def shared_value(self, number: int) -> Any:
         """Return a shared value, made now if it was not yet: what failed once (a disk, a network) may succeed."""
         if number not in self.shared:
-            self.shared[number] = self.recipes[number]()
+            with not_noting():
+                self.shared[number] = self.recipes[number]()
             del self.recipes[number]
         return self.shared[number]
 

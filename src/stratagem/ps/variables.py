@@ -10,9 +10,11 @@ out, so that workers do not undo one another's work:
 |                                         | table, rows         |                                                    |
 | `variable.assign_add(x)`, `assign_sub`  | the sum of all `x`  | added; no addition is lost                         |
 | `assign` to a metric's variable         | the difference      | added                                              |
+| `scatter_add`, `scatter_sub`            | the same            | added                                              |
 | `assign` to another variable            | the value           | replaced; the last worker's stays                  |
+| `scatter_update` and others             | the rows named      | replaced; others stay as they are (`slices`)       |
 
-The states of seed generators live on the workers, each with a stream of its own. In the synchronous mode, what is sent
+The states of seed generators go on when they are read (`streams`). In the synchronous mode, what is sent
 together with gradients is a contribution to a round (`synchronous.contributions`).
 """
 
@@ -27,14 +29,16 @@ from typing import Any, Final
 import jax
 import jax.numpy as jnp
 import keras
+import numpy as np
 
 from stratagem.core.errors import UsageError
 from stratagem.program.compat import innermost_scope
-from stratagem.program.remote_values import RowsOf
+from stratagem.program.remote_values import RowsOf, Taken
 from stratagem.program.tracing import current_tracing
 from stratagem.ps.changes import Change, Location
 from stratagem.ps.client import Servers
 from stratagem.ps.compat import HeldElsewhere, beside, iterations_variable
+from stratagem.ps.slices import ADDING, of_rows, rows_named, summands
 from stratagem.ps.synchronous.contributions import Contribution, adds_together, sets_together
 
 
@@ -90,6 +94,8 @@ class RemoteVariable(HeldElsewhere):
             if "add" in self.companions:
                 addend = self.companions["add"]
                 addend.assign(jnp.zeros(self.shape, self.stored_dtype))
+            if "named" in self.companions:
+                self.companions["named"].assign(jnp.ones(self.shape[:1], bool))
         return super().assign(value)
 
     def assign_add(self, value: Any) -> Any:
@@ -98,15 +104,46 @@ class RemoteVariable(HeldElsewhere):
         if innermost_scope() is not None and not _is_recorded():
             return self.assign(self.value + summand)
         addend = companion_of(self, "add", self.shape, self.stored_dtype)
-        if current_tracing() is None:
-            self.residence.write([(addend, summand)])
-        else:
+        if current_tracing() is not None:
             addend.assign(addend.value + summand)
+        elif len(self.parts) == 1:
+            return jnp.asarray(self.residence.take(self, np.asarray(summand))) + summand
+        else:
+            self.residence.write([(addend, summand)])
         return self.value
 
     def assign_sub(self, value: Any) -> Any:
         """Subtract from the value, at the servers."""
         return self.assign_add(-jnp.asarray(value, self.stored_dtype))
+
+    def _assign_slices(self, method: str, change: Callable[..., Any], indices: Any, updates: Any) -> Any:
+        """Change slices (`tf.Variable.scatter_add` and others of `stratagem.tf`), and no others."""
+        if method in ADDING:
+            return self.assign_add(summands(change, tuple(self.shape), self.stored_dtype, indices, updates))
+        new = change(self.value, indices, updates)
+        if innermost_scope() is not None and not _is_recorded():
+            return super().assign(new)
+        named, tracing = rows_named(method, self.shape[0], indices), current_tracing()
+        if tracing is None:
+            self.residence.write([(self, of_rows(new, named))])
+            return self.value
+        noted = companion_of(self, "named", self.shape[:1], "bool")
+        if id(self) not in tracing.scope.assigned:
+            before = jnp.zeros(self.shape[:1], bool)
+        else:
+            before = noted.value if id(noted) in tracing.scope.assigned else jnp.ones(self.shape[:1], bool)
+        noted.assign(before | named)
+        addend = self.companions.get("add")
+        if addend is not None and id(addend) in tracing.scope.assigned:  # it stays with the rows that are not named
+            added = addend.value.astype(self.stored_dtype)
+            new = new - jnp.where(_by_row(named, new), 0, added)
+            addend.assign(jnp.where(_by_row(named, added), 0, added))
+        super().assign(new)
+        return self.value
+
+
+def _by_row(named: Any, value: Any) -> Any:
+    return named.reshape(-1, *(1,) * (value.ndim - 1))
 
 
 def _is_recorded() -> bool:
@@ -122,13 +159,23 @@ class Companion(HeldElsewhere):
 
     Attributes:
         residence: Where it is sent.
-        purpose: "add", "rate", "iterations", "counts", "rows", or "gradient" with the optimizer's name behind it.
+        purpose: "add", "named" (which rows are replaced), "rate", "iterations", "counts", "rows", or "gradient" with
+            the optimizer's name behind it.
         of: The variable or optimizer.
     """
 
     residence: Residence
     purpose: str
     of: Any
+
+    @property
+    def adds_to(self) -> Any:
+        """The number to which it adds, if what is added may be added before the program has ended; else None.
+
+        In rounds it may not. A metric's parts belong together, and are added to at one time.
+        """
+        early = self.purpose == "add" and not self.of.shape and self.of.aggregation != "sum"
+        return self.of if early and self.residence.contribution is None else None
 
     @property
     def takes_rows(self) -> bool:
@@ -174,15 +221,29 @@ class Residence:
         self._make_ready = make_ready
 
     def read(self, variables: Sequence[Any]) -> list[Any]:
-        """Return the values of variables and companions, and rows (`RowsOf`), in one request to each server.
+        """Return the values of variables and companions, rows (`RowsOf`), and what goes on (`Taken`).
+
+        There is one request to each server.
 
         Those that come from servers are NumPy arrays: whoever needs them on a device puts all there at once.
         """
         remote = [variable for variable in variables if not isinstance(variable, Companion)]
-        parts = [each.variable.parts if isinstance(each, RowsOf) else each.parts for each in remote]
+        parts = [each.variable.parts if isinstance(each, RowsOf | Taken) else each.parts for each in remote]
         ids = [each.ids if isinstance(each, RowsOf) else None for each in remote]
-        values = iter(self.servers.read(parts, ids) if remote else [])
+        steps = {place: each.step for place, each in enumerate(remote) if isinstance(each, Taken)}
+        if steps:
+            self._make_ready()
+        values = iter(self.servers.read(parts, ids, steps) if remote else [])
         return [each.pulled() if isinstance(each, Companion) else next(values) for each in variables]
+
+    def take(self, variable: Any, step: np.ndarray) -> np.ndarray:
+        """Return the value of a variable, which goes on by a step at the same moment."""
+        return self.read([Taken(variable, step)])[0]
+
+    def exchange(self, variable: Any, before: np.ndarray, after: np.ndarray) -> bool:
+        """Give a variable that is one part a new value if it still has the one before; return whether it had."""
+        self._make_ready()
+        return self.servers.exchange(variable.parts[0], before, after)
 
     def write(self, changes: Sequence[tuple[Any, Any]]) -> None:
         """Send new values, additions and gradients, in one request to each server and in this order.
@@ -197,7 +258,12 @@ class Residence:
         by_kind: defaultdict[str, list[tuple[Any, Any]]] = defaultdict(list)
         for each, value in changes:
             by_kind[each.purpose.partition(" ")[0] if isinstance(each, Companion) else "set"].append((each, value))
-        made = [Change("set", each.parts, value, {"together": sets_together(each)}) for each, value in by_kind["set"]]
+        named = {id(each.of): value for each, value in by_kind["named"]}
+        in_round = self.contribution is not None and bool(by_kind[GRADIENT])  # a round takes whole values
+        replaced = [
+            (v, of_rows(new, named[id(v)]) if id(v) in named and not in_round else new) for v, new in by_kind["set"]
+        ]
+        made = [Change("set", each.parts, value, {"together": sets_together(each)}) for each, value in replaced]
         for each, value in by_kind["add"]:
             made.append(Change("add", each.of.parts, value, {"together": adds_together(each.of)}))
         points = {(each.of.remote_name, kind): value for kind in _POINT for each, value in by_kind[kind]}
@@ -249,8 +315,3 @@ def companion_of(owner: Any, purpose: str, shape: Sequence[int], dtype: str) -> 
 def remote_state(residence: Residence, parts: Sequence[Location]) -> dict[str, Any]:
     """Return the attributes that make a variable a remote one."""
     return {"residence": residence, "parts": tuple(parts), "companions": {}}
-
-
-def is_seed(variable: keras.Variable) -> bool:
-    """Whether a variable is the state of a seed generator."""
-    return variable.name == "seed_generator_state" and tuple(variable.shape) == (2,)

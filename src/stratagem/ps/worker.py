@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from stratagem.core.errors import InputError, UnavailableError
+from stratagem.core.made_here import noting
 from stratagem.ps.client import Servers
 from stratagem.ps.results import taken_apart
 from stratagem.ps.synchronous.contributions import Contribution
@@ -122,7 +123,11 @@ class Worker:
         for (number, to_call), data in zip(message.fields["fresh"], message.arrays[1:], strict=True):
             task.recipes[number] = functools.partial(_made, data.tobytes(), to_call)
         function, args, kwargs = pickle.loads(message.arrays[0].data)  # only the chief gets here
-        return function(*args, **kwargs)
+        task.own_state.before(function)
+        with noting() as made:
+            result = function(*args, **kwargs)
+        task.own_state.after(function, made)
+        return result
 
 
 def _made(data: bytes, to_call: bool) -> Any:

@@ -39,6 +39,7 @@ from stratagem.program.program import Program
 from stratagem.program.python_values import NeedsPython
 from stratagem.program.remote_values import assign_all, lives_elsewhere, values_of
 from stratagem.program.rules.row_changes import RowProgram
+from stratagem.program.rules.streams import Streams
 from stratagem.program.tracing import MadeEachTimeError, Replayable, current_tracing, leave_tracing
 from stratagem.replica.context import ReplicaContext, StrategyLike, inside_step, merging_context, replica_context
 from stratagem.replica.on_read import has_parts
@@ -176,6 +177,7 @@ class _ReplicaProgram(Program):
         self._compiled = compiled(self.mesh, replica, (whole, specs, whole), (shared, whole), name=call.name)
         self._executables = runner.executables if hasattr(self._compiled, "lower") else None
         self._with_rows = RowProgram(self._compiled, self.variables, self.assigned)
+        self.streams = Streams(self._compiled, self.variables, self.assigned)
 
     def _body(self, own: Sequence[jax.Array], share: Share, exchange: Exchange) -> Callable[[], Tree]:
         def body() -> Tree:
@@ -257,7 +259,9 @@ class _ReplicaProgram(Program):
         arrays = [*arrays, *map(self.mesh.keep_apart, _values_of(parts, tracing))]
         with self.assertions.watched(self.mesh, is_joint=self.is_joint):
             if tracing is None:
-                outputs, changed = self._with_rows.run(arrays, numbers) or self._executed(arrays, numbers)
+                wanted = self.streams.wanted(arrays, numbers)
+                by_rows = self._with_rows.run(arrays, numbers, wanted)
+                outputs, changed = by_rows or self._executed(wanted, arrays, numbers)
             else:
                 outputs, changed = self._compiled(_values_of(self.variables, tracing), arrays, numbers)
         self.mesh.wait((outputs, changed))
@@ -276,9 +280,9 @@ class _ReplicaProgram(Program):
             )
         return result if self._made is None else unmarked(result)
 
-    def _executed(self, *args: Any) -> tuple[list[jax.Array], list[jax.Array]]:
+    def _executed(self, wanted: Sequence[Any], *args: Any) -> tuple[list[jax.Array], list[jax.Array]]:
         """Run the compiled program with the variables' values where they are kept."""
-        values = values_of(self.variables)
+        values = values_of(wanted)
         if not all(self.mesh.keeps(value) for value in values):
             kept = placed(self.strategy, values, self.variables)
             # One that the program only reads would be put there again at each step, after a talk among the workers.

@@ -48,6 +48,10 @@ _EMBEDDED: Final = {"ps": 1, "worker": 2}
 """The cluster in this process where none is described."""
 
 
+_ALONE: Final = InputContext(num_input_pipelines=1, input_pipeline_id=0, num_replicas_in_sync=1)
+"""What an input function is told on each worker: nobody divides the data with it."""
+
+
 class ParameterServerStrategy(Strategy, HasWorkers):
     """Training with parameter servers: asynchronous, or synchronous with backup workers.
 
@@ -279,16 +283,25 @@ class WorkerStrategy(Strategy):
 
     def experimental_distribute_dataset(self, dataset: Any, options: InputOptions | None = None) -> DistributedDataset:
         """Let this worker read a dataset, in an order of its own where it is shuffled without a seed."""
-        own = dataset.drawn_apart(self._task.stream) if isinstance(dataset, Dataset) else dataset
-        return super().experimental_distribute_dataset(own, options)
+        return super().experimental_distribute_dataset(self._in_own_order(dataset), options)
 
     def distribute_datasets_from_function(
         self, dataset_fn: Callable[[InputContext], Any], options: InputOptions | None = None
     ) -> DistributedDataset:
-        """Let this worker make its dataset; the context tells which of the workers it is."""
+        """Let this worker make its dataset, and read all of it, in an order of its own as above.
+
+        The context counts one pipeline, as TensorFlow's does here: `shard` by it leaves the dataset whole.
+        """
         leave_tracing()  # tutorials decorate the function that makes the dataset
+        return super().distribute_datasets_from_function(lambda _: self._in_own_order(dataset_fn(_ALONE)), options)
+
+    def datasets_in_parts(self, dataset_fn: Callable[[InputContext], Any]) -> DistributedDataset:
+        """Let this worker make its part of an Estimator's data; its context counts the workers, as in TensorFlow 1."""
         context = InputContext(self._task.workers, self._task.index, 1)
-        return super().distribute_datasets_from_function(lambda _: dataset_fn(context), options)
+        return super().distribute_datasets_from_function(lambda _: dataset_fn(context))
+
+    def _in_own_order(self, dataset: Any) -> Any:
+        return dataset.drawn_apart(self._task.stream) if isinstance(dataset, Dataset) else dataset
 
 
 def _dispatch_of(workers: int, max_staleness: int | None, synchronous: bool, backup_workers: int) -> Dispatch:

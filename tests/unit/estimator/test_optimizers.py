@@ -164,6 +164,24 @@ def test_outside_a_model_fn_the_step_is_made_at_once(tmp_path: Path) -> None:
         optimizer.minimize(lambda: weight * 4.0, [weight], gate_gradients=1)
 
 
+def test_gradients_are_applied_at_once_outside_a_model_fn() -> None:
+    """TensorFlow 2.21 applies them; here nothing happened, without a word."""
+    weight, step = keras.Variable([1.0, 2.0]), keras.Variable(0, trainable=False, dtype="int32")
+    optimizer = optimizers.GradientDescentOptimizer(0.5, use_locking=True)
+    optimizer.apply_gradients([(keras.ops.ones(2), weight)], global_step=step)
+    compiled = stratagem.function(lambda: optimizer.apply_gradients([(keras.ops.ones(2), weight)], global_step=step))
+    compiled()
+    assert (np.asarray(weight.value).tolist(), int(step.value)) == ([0.0, 1.0], 2)
+
+    strategy = stratagem.ParameterServerStrategy()
+    coordinator = stratagem.coordinator.ClusterCoordinator(strategy)
+    for _ in range(50):
+        coordinator.schedule(compiled)
+    coordinator.join()
+    assert (np.asarray(weight.value).tolist(), int(step.value)) == ([-25.0, -24.0], 52)
+    strategy.close()
+
+
 def test_minimize_says_what_is_missing(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="outside a model_fn"):
         optimizers.GradientDescentOptimizer(0.1).minimize(0.0)

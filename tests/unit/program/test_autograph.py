@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -481,3 +482,29 @@ def test_without_autograph_nothing_is_rewritten() -> None:
 
     with pytest.raises(UsageError, match="it is not to be rewritten"):
         step(tf.constant(1.0))
+
+
+def test_another_thread_rewrites_the_function_meanwhile() -> None:
+    """Workers of parameter servers in threads of one process met it, and the second was refused."""
+    others: list[Callable[[], Any]] = []
+
+    def doubled(count: Any) -> Any:
+        if others:
+            others.pop()()
+        total = 0.0
+        for _ in tf.range(count):
+            total += 2.0
+        return total
+
+    def run() -> float:
+        return float(tf.function(doubled)(tf.constant(3)))
+
+    def elsewhere() -> None:
+        thread = threading.Thread(target=lambda: found.append(run()))
+        thread.start()
+        thread.join()
+
+    found: list[float] = []
+    others.append(elsewhere)
+    assert run() == 6.0
+    assert found == [6.0]

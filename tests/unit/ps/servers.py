@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from stratagem.cluster.resolver import SimpleClusterResolver
 from stratagem.cluster.spec import ClusterSpec, Task
 from stratagem.core.clock import Clock
+from stratagem.core.errors import UnavailableError
 from stratagem.ps.client import Servers
 from stratagem.ps.own_keys import own_keys
 from stratagem.ps.server.service import Service
@@ -62,6 +63,15 @@ def small_cluster(workers: int = 1) -> Iterator[SimpleClusterResolver]:
     finally:
         for serving in reversed(servings):
             serving.stop()
+
+
+def until_lost(call: Callable[[], object]) -> UnavailableError:
+    """Call something until it says that a server was lost."""
+    while True:
+        try:
+            call()
+        except UnavailableError as error:
+            return error
 
 
 class Cluster:

@@ -75,9 +75,17 @@ def test_variables_are_read_in_one_request_to_each_server(asked: Asked) -> None:
     assert none.tolist() == []
     fields = {server: message.fields for server, message in asked.taken().items()}
     assert fields == {
-        0: {"names": ["table/part_0"] * 3, "in_rows": [1, 2], "term": ""},
-        1: {"names": ["bias", "table/part_1", "table/part_1"], "in_rows": [2], "term": ""},
+        0: {"names": ["table/part_0"] * 3, "in_rows": [1, 2], "taken": [], "term": ""},
+        1: {"names": ["bias", "table/part_1", "table/part_1"], "in_rows": [2], "taken": [], "term": ""},
     }
+
+
+def test_what_goes_on_is_read_in_the_same_request(asked: Asked) -> None:
+    asked.answer = lambda server, message: Message(DONE, {"versions": [0, 0]}, [np.zeros(2), np.ones(2)])
+    position, bias = asked.client.read([TABLE[:1], TABLE[:1]], None, {0: np.array([0, 3])})
+    assert (position.tolist(), bias.tolist()) == ([0.0, 0.0], [1.0, 1.0])
+    (message,) = asked.taken().values()
+    assert (message.fields["taken"], [array.tolist() for array in message.arrays]) == ([0], [[0, 3]])
 
 
 def test_gradients_tell_the_versions_they_were_computed_with(asked: Asked) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import keras
 import numpy as np
 import pytest
 from tests.clock import HandClock
-from tests.unit.ps.servers import Cluster
+from tests.unit.ps.servers import Cluster, until_lost
 
 import stratagem
 from stratagem.coordinator import ClusterCoordinator
@@ -33,12 +33,12 @@ def cluster() -> Iterator[Cluster]:
 class Program:
     """A model that trains step by step."""
 
-    def __init__(self, cluster: Cluster, **options: Any) -> None:
+    def __init__(self, cluster: Cluster, *inner: keras.layers.Layer, **options: Any) -> None:
         self.strategy = stratagem.ParameterServerStrategy(cluster.resolver, FixedShardsPartitioner(2), **options)
         self.coordinator = ClusterCoordinator(self.strategy)
         with self.strategy.scope():
             keras.utils.set_random_seed(3)
-            model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3), keras.layers.Dense(1)])
+            model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3), *inner, keras.layers.Dense(1)])
             optimizer = keras.optimizers.Adam(0.05)
             optimizer.build(model.trainable_variables)
             mean = keras.metrics.Mean(name="mean")
@@ -71,14 +71,6 @@ def program(cluster: Cluster) -> Iterator[Program]:
     program.strategy.close()
 
 
-def until_lost(call: Callable[[], object]) -> UnavailableError:
-    while True:
-        try:
-            call()
-        except UnavailableError as error:
-            return error
-
-
 @pytest.mark.parametrize("options", [{}, {"synchronous": True}, {"max_staleness": 0}], ids=str)
 def test_a_program_restores_its_checkpoint_and_goes_on(
     cluster: Cluster, options: dict[str, Any], tmp_path: Path
@@ -108,6 +100,25 @@ def test_a_program_restores_its_checkpoint_and_goes_on(
     for number, value in zip(program.numbers(), expected, strict=True):
         np.testing.assert_array_equal(number, value)
     assert float(program.mean.count) == 2
+    program.strategy.close()
+
+
+def test_dropout_goes_on_where_the_checkpoint_was(cluster: Cluster, tmp_path: Path) -> None:
+    program = Program(cluster, keras.layers.Dropout(0.5))
+    program.train(2)
+    path = program.checkpoint.save(tmp_path / "ckpt")
+    program.train(2)
+    expected = program.numbers()
+    for index in range(2):
+        cluster.lose(index)
+    until_lost(lambda: program.coordinator.schedule(program.step, args=(X,)))
+    for index in range(2):
+        cluster.start_again(index)
+    program.checkpoint.restore(path).assert_consumed()
+    program.mean.reset_state()
+    program.train(2)
+    for number, value in zip(program.numbers(), expected, strict=True):
+        np.testing.assert_array_equal(number, value)
     program.strategy.close()
 
 

@@ -14,11 +14,9 @@ from stratagem.ps.compat import (
     accumulates,
     beside,
     clipped,
-    described,
     fresh_optimizer,
     held_elsewhere,
     optimizer_recipe,
-    plain_variable_like,
     slots_by_variable,
     value_held,
 )
@@ -80,5 +78,3 @@ def test_a_variable_gives_its_value_up() -> None:
     assert float(turned.value) == 7.0
     other = beside(turned, Noted, "rate", (2, 3), "int32", {"held": []})
     assert (other.path, other.shape, other.stored_dtype, other.trainable) == ("rate", (2, 3), "int32", False)
-    plain = plain_variable_like(described(turned), np.float32(3.0))
-    assert (type(plain), plain.path, float(plain.value)) == (keras.Variable, "weight", 3.0)

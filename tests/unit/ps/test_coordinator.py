@@ -434,12 +434,107 @@ def test_a_distributed_dataset_is_made_anew_on_each_worker(coordinator: ClusterC
     shared = strategy.experimental_distribute_dataset(numbers)
     assert first_batches(coordinator, shared) == [[0, 1, 2, 3]] * 2
     own = strategy.distribute_datasets_from_function(
-        lambda context: stratagem.data.Dataset.range(8).shard(2, context.input_pipeline_id).batch(4)
+        lambda c: stratagem.data.Dataset.range(8).shard(c.num_input_pipelines, c.input_pipeline_id).batch(4)
     )
-    assert sorted(first_batches(coordinator, own)) == [[0, 2, 4, 6], [1, 3, 5, 7]]
+    assert first_batches(coordinator, own) == [[0, 1, 2, 3]] * 2  # one pipeline, as in TensorFlow: nobody divides
     for dataset in (shared, own):
         with pytest.raises(InputError, match="iterated over on the chief"):
             iter(dataset)
+
+
+@pytest.mark.parametrize("way", ["compiled", "eager", "run", "loop", "read"])
+def test_each_number_of_a_count_is_returned_once(coordinator: ClusterCoordinator, way: str) -> None:
+    """As in TensorFlow 2.21: 100 functions that add 1 return 1 to 100, whichever workers run them."""
+    with coordinator.strategy.scope():
+        count = tf.Variable(0)
+    add = lambda: count.assign_add(1)  # noqa: E731
+
+    def loop() -> Any:
+        for _ in tf.range(3):
+            count.assign_add(2)
+        count.assign_sub(5)
+        return count.value
+
+    def read() -> Any:
+        count.assign_add(1)
+        return count.read_value()
+
+    function = {
+        "compiled": tf.function(add),
+        "eager": add,
+        "run": tf.function(lambda: coordinator.strategy.run(add)),
+        "loop": tf.function(loop),
+        "read": tf.function(read),
+    }[way]
+    results = [coordinator.schedule(function) for _ in range(100)]
+    coordinator.join()
+    assert sorted(int(result.fetch()) for result in results) == list(range(1, 101))
+    assert int(count.value) == 100
+
+
+def test_the_context_of_workers_is_tensorflows(coordinator: ClusterCoordinator) -> None:
+    strategy = coordinator.strategy
+
+    def dataset_fn(context: stratagem.InputContext) -> Any:
+        facts = [context.num_input_pipelines, context.input_pipeline_id, context.num_replicas_in_sync]
+        rows = [*facts, context.get_per_replica_batch_size(64), experimental_get_current_worker_index()]
+        return stratagem.data.Dataset.from_tensors(np.array(rows))
+
+    made = coordinator.create_per_worker_dataset(lambda: strategy.distribute_datasets_from_function(dataset_fn))
+    # Recorded from TensorFlow 2.21 with two workers; the last tells workers apart where a program wants to.
+    assert sorted(first_batches(coordinator, made)) == [[1, 0, 1, 64, 0], [1, 0, 1, 64, 1]]
+
+
+def test_the_tutorials_input_function_trains_each_row_about_as_often(coordinator: ClusterCoordinator) -> None:
+    strategy, rows, batch, steps = coordinator.strategy, 60, 8, 75
+    with strategy.scope():
+        seen = tf.Variable(np.zeros(rows, "float32"))
+
+    def dataset_fn(context: stratagem.InputContext) -> Any:
+        dataset = stratagem.data.Dataset.range(rows).shuffle(rows).repeat()
+        dataset = dataset.shard(context.num_input_pipelines, context.input_pipeline_id)
+        return dataset.batch(context.get_per_replica_batch_size(batch)).prefetch(2)
+
+    @stratagem.function
+    def count(iterator: Any) -> None:
+        once = strategy.run(lambda numbers: keras.ops.sum(keras.ops.one_hot(numbers, rows), axis=0), (next(iterator),))
+        seen.assign_add(once)
+
+    made = coordinator.create_per_worker_dataset(lambda: strategy.distribute_datasets_from_function(dataset_fn))
+    iterator = iter(made)
+    for _ in range(steps):
+        coordinator.schedule(count, args=(iterator,))
+    coordinator.join()
+    counts = np.asarray(seen.value)
+    assert counts.sum() == steps * batch
+    # Each of two workers goes through all rows, once before it begins again: that leaves one visit each in doubt.
+    assert counts.max() - counts.min() <= 2
+
+
+def test_steps_over_the_whole_of_finite_data_meet_no_end(coordinator: ClusterCoordinator) -> None:
+    """One of two workers does all steps; where the data was divided it met its end after half of them."""
+    strategy = coordinator.strategy
+
+    def dataset_fn(context: stratagem.InputContext) -> Any:
+        dataset = stratagem.data.Dataset.range(48)
+        return dataset.shard(context.num_input_pipelines, context.input_pipeline_id).batch(8)
+
+    made = coordinator.create_per_worker_dataset(lambda: strategy.distribute_datasets_from_function(dataset_fn))
+    iterator = iter(made)
+    servers.gates["held up"], servers.gates["done"] = threading.Event(), threading.Event()
+
+    def hold_up() -> None:
+        servers.gates["held up"].set()
+        servers.gates["done"].wait(60)
+
+    coordinator.schedule(hold_up)
+    assert servers.gates["held up"].wait(60)
+    step = stratagem.function(lambda iterator: next(iterator))
+    results = [coordinator.schedule(step, args=(iterator,)) for _ in range(48 // 8)]
+    rows = [number for result in results for number in np.asarray(result.fetch()).tolist()]
+    servers.gates["done"].set()
+    coordinator.join()
+    assert rows == list(range(48))
 
 
 def test_workers_read_a_dataset_each_in_its_own_order(coordinator: ClusterCoordinator) -> None:

@@ -107,15 +107,14 @@ def test_a_deep_functional_model_travels(servers: Servers) -> None:
         assert step(jnp.array([[3.0]])).tolist() == [[3.0]]
 
 
-def test_each_worker_has_a_stream_of_random_numbers(servers: Servers) -> None:
+def test_all_workers_and_the_chief_draw_from_one_stream(servers: Servers) -> None:
     placement, tasks = Placement(servers), [task_of(servers, stream) for stream in (1, 2)]
     seed = keras.random.SeedGenerator(5)
     copies = [brought(seed, placement, task) for task in (*tasks, tasks[0])]
-    states = [tuple(copy.state.numpy().tolist()) for copy in copies]
-    assert states[0] == states[2]
-    assert copies[0].state is copies[2].state
-    assert len({*states, tuple(seed.state.numpy().tolist())}) == 3
-    assert not isinstance(seed.state, RemoteVariable)
+    assert copies[0].state is copies[2].state is not copies[1].state
+    assert [each.next().tolist() for each in (copies[0], copies[1], seed, copies[2])] == [[5, n] for n in range(4)]
+    assert isinstance(seed, keras.random.SeedGenerator)
+    assert seed.state.numpy().tolist() == [5, 4]
 
 
 def test_an_optimizer_sends_gradients(servers: Servers) -> None:

@@ -123,8 +123,8 @@ def test_what_is_removed_is_not_expected() -> None:
     assert servers.asked == []
 
 
-def test_seeds_have_numbers_of_their_own() -> None:
-    placement = Placement(Noted())
-    seeds = [keras.random.SeedGenerator(i).state for i in range(2)]
-    numbers = [placement.number_of(seed) for seed in (*seeds, seeds[0])]
-    assert numbers[0] == numbers[2] != numbers[1]
+def test_the_position_of_a_stream_is_one_part() -> None:
+    placement = Placement(Noted(), FixedShardsPartitioner(2))
+    generator = keras.random.SeedGenerator(7)
+    placement.place([generator.state])
+    assert [part.rows for part in generator.state.parts] == [None]

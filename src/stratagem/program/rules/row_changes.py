@@ -23,7 +23,7 @@ from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 from stratagem.core.log import announce_once
 from stratagem.program.compat import needed_part, stored_dtype
 from stratagem.program.interpret import shapes_of, trace
-from stratagem.program.remote_values import RowChange, RowsOf, lives_elsewhere, values_of
+from stratagem.program.remote_values import Known, RowChange, RowsOf, Taken, lives_elsewhere, values_of
 from stratagem.program.rules.row_lookups import Lookups, TableRows, Unknown, looked_up
 
 _LEAST_ROWS: Final = 64
@@ -52,15 +52,18 @@ class RowProgram:
         self._compiled = compiled
         self._variables = variables
         self._assigned = list(assigned)
-        self._tables = {i for i, v in enumerate(variables) if lives_elsewhere(v) and v.shape}
+        self._tables = {i for i, v in enumerate(variables) if lives_elsewhere(v) and v.shape and not _is_stream(v)}
         self._prepared = False
 
-    def run(self, arrays: Sequence[Any], numbers: Sequence[Any]) -> tuple[list[Any], list[Any]] | None:
+    def run(
+        self, arrays: Sequence[Any], numbers: Sequence[Any], wanted: list[Any]
+    ) -> tuple[list[Any], list[Any]] | None:
         """Run the program; return outputs and new values, rows of those of tables (`RowChange`).
 
         Args:
             arrays: Its arrays.
             numbers: Its numbers.
+            wanted: What to read (`rules.streams`); what a stream has given is noted there.
 
         Returns:
             None where it needs the whole of all its variables.
@@ -70,7 +73,7 @@ class RowProgram:
         if not self._prepared:
             self._prepare(arrays, numbers)
             self._prepared = True
-        return self._run(arrays, numbers) if self._tables else None
+        return self._run(arrays, numbers, wanted) if self._tables else None
 
     def _prepare(self, arrays: Sequence[Any], numbers: Sequence[Any]) -> None:
         """Find out which variables are tables, and make the two parts of the program."""
@@ -148,19 +151,20 @@ class RowProgram:
         self._table_of = {place: each.table for place, each in enumerate(results) if isinstance(each, TableRows)}
         return [each.rows if isinstance(each, TableRows) else jnp.asarray(each) for each in results]
 
-    def _run(self, arrays: Sequence[Any], numbers: Sequence[Any]) -> tuple[list[Any], list[Any]] | None:
+    def _run(
+        self, arrays: Sequence[Any], numbers: Sequence[Any], to_read: list[Any]
+    ) -> tuple[list[Any], list[Any]] | None:
         count = len(self._variables)
         known: dict[int, Any] = {count + i: value for i, value in enumerate([*arrays, *numbers])}
         early = [i for i in self._early if i < count]
-        known.update(zip(early, values_of([self._variables[i] for i in early]), strict=True))
+        known.update(_read(to_read, early))
         found = self._find([known[i] for i in self._early])
         wanted = {
             table: _distinct(ids, self._variables[table].shape[0])
             for table, ids in zip(sorted(self._tables), found, strict=True)
         }
         later = [i for i in self._inputs if 0 <= i < count and i not in known]
-        variables = [RowsOf(self._variables[i], wanted[i]) if i in wanted else self._variables[i] for i in later]
-        known.update(zip(later, values_of(variables), strict=True))
+        known.update(_read(to_read, later, {i: RowsOf(self._variables[i], ids) for i, ids in wanted.items()}))
         blocks = {table: _padded(ids, known.pop(table), self._variables[table]) for table, ids in wanted.items()}
         given = {i: known[i] for i in self._inputs if i in known}
         results: list[Any] = self._with_rows(given, blocks)
@@ -171,7 +175,7 @@ class RowProgram:
             if rows[-1].any():
                 self._give_up(table, "its gradient is not zero where nothing was looked up")
                 self._prepared = False
-                return self.run(arrays, numbers)
+                return self.run(arrays, numbers, to_read)
             results[place] = RowChange(ids, rows[: len(ids)])
         return results[: self._outputs], results[self._outputs :]
 
@@ -183,6 +187,20 @@ class RowProgram:
                 f"{variable.path}: all of its {variable.shape[0]} rows travel, not only those that are looked up. "
                 f"The program uses it otherwise: {how}."
             )
+
+
+def _read(wanted: list[Any], places: Sequence[int], rows: Mapping[int, RowsOf] | None = None) -> dict[int, Any]:
+    """Return values by their places; what a stream has given is given once, also where the program runs again."""
+    values = values_of([(rows or {}).get(place, wanted[place]) for place in places])
+    found = dict(zip(places, values, strict=True))
+    for place, value in found.items():
+        if isinstance(wanted[place], Taken):
+            wanted[place] = Known(value)
+    return found
+
+
+def _is_stream(variable: Any) -> bool:
+    return getattr(variable, "is_stream", False)
 
 
 def block_size(count: int) -> int:

@@ -59,6 +59,7 @@ class Service:
     | `define`     | chief       | take an optimizer in (pickled)                           |
     | `remove`     | chief       | forget parts of variables, and optimizers                |
     | `read`       | all         | values and versions of parts, or of rows of them         |
+    | `exchange`   | all         | replace the value of a part, if it is still another one  |
     | `change`     | all         | set, add to, or apply gradients to parts                 |
     | `contribute` | all         | hold such changes for a round                            |
     | `commit`     | chief       | make one change of the contributions to a round          |
@@ -87,6 +88,7 @@ class Service:
             "define": (_define, (Role.CHIEF,)),
             "remove": (_remove, (Role.CHIEF,)),
             "read": (_read, tuple(Role)),
+            "exchange": (_exchange, tuple(Role)),
             "change": (_change, tuple(Role)),
             "contribute": (_contribute, tuple(Role)),
             "commit": (_commit, (Role.CHIEF,)),
@@ -179,13 +181,24 @@ def _remove(held: _Held, message: Message) -> None:
 
 
 def _read(held: _Held, message: Message) -> Message:
-    """Fields: `names`, and `in_rows`: the places of those of which only rows are wanted. Arrays: which rows.
+    """Fields: `names`, and `in_rows` and `taken`: the places of those of which only rows are wanted, and of those that
+    go on. Arrays: which rows, then by what they go on.
 
     The answer has `versions`, and the values as arrays.
     """
-    rows = dict(zip(message.fields["in_rows"], message.arrays, strict=True))
-    found = [held.store.read(name, rows.get(place)) for place, name in enumerate(message.fields["names"])]
+    in_rows, taken = message.fields["in_rows"], message.fields["taken"]
+    rows = dict(zip(in_rows, message.arrays, strict=False))
+    steps = dict(zip(taken, message.arrays[len(in_rows) :], strict=True))
+    found = [
+        held.store.take(name, steps[place]) if place in steps else held.store.read(name, rows.get(place))
+        for place, name in enumerate(message.fields["names"])
+    ]
     return Message(DONE, {"versions": [version for _, version in found]}, [value for value, _ in found])
+
+
+def _exchange(held: _Held, message: Message) -> Message:
+    """Fields: `name`. Arrays: the value that it has, and the value that it gets. The answer has `done`."""
+    return Message(DONE, {"done": held.store.exchange(message.fields["name"], *message.arrays)})
 
 
 def _change(held: _Held, message: Message) -> None:

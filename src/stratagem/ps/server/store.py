@@ -113,11 +113,43 @@ class Store:
                 return value[_existing(name, ids, value)], part.version
             return value.copy() if value.flags.writeable else value, part.version
 
-    def write(self, name: str, value: np.ndarray) -> None:
-        """Replace the value of a part or slot; the array is kept, and nobody may change it."""
+    def take(self, name: str, step: np.ndarray) -> tuple[np.ndarray, int]:
+        """Return the value and version of a part, and add a step to it at the same moment: nobody gets the same."""
+        part = self._part(name)
+        with part.lock:
+            _require_restored(name, part, "")
+            before, version = np.asarray(part.value), part.version
+            part.value = _constant(np.asarray(before + _fitting(name, step, before)))
+            part.version += 1
+            return before, version
+
+    def exchange(self, name: str, before: np.ndarray, after: np.ndarray) -> bool:
+        """Replace the value of a part if it is still the one before; return whether it was."""
+        part = self._part(name)
+        with part.lock:
+            _require_restored(name, part, "")
+            same = np.array_equal(np.asarray(part.value), _fitting(name, before, part.value))
+            if same:
+                part.value = _constant(np.array(_fitting(name, after, part.value)))
+                part.version += 1
+            return same
+
+    def write(self, name: str, value: np.ndarray, ids: np.ndarray | None = None) -> None:
+        """Replace the value of a part or slot; the array is kept, and nobody may change it.
+
+        Args:
+            name: The part or slot.
+            value: Its value, or with `ids` that of rows of a part; others stay as they are.
+            ids: Numbers of the rows; None for all.
+        """
         name, _, slot = name.partition(SLOT)
         part = self._part(name)
         with part.lock:
+            if ids is not None:
+                _require_restored(name, part, "")
+                whole = np.array(part.value)
+                whole[_existing(name, ids, whole)] = value
+                value = whole
             before = self._slot(part, slot) if slot else part.value
             new = _constant(_fitting(name, value, before))
             if slot:
@@ -192,7 +224,7 @@ class Store:
         for operation, ids, array in with_arrays(operations, arrays):
             match operation:
                 case {"op": "set", "name": str(name)}:
-                    self.write(name, array)
+                    self.write(name, array, ids)
                 case {"op": "add", "name": str(name)}:
                     self.add(name, array)
                 case {"op": "apply", "name": str(name), "optimizer": str(key), "iterations": int(i), "rate": rate}:

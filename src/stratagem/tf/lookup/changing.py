@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from stratagem.core.changing import Changing
 from stratagem.core.errors import InputError, UsageError
 from stratagem.program.tracing import leave_tracing
 from stratagem.replica.context import inside_step
@@ -17,11 +18,12 @@ from stratagem.tf.lookup.tables import Table, exported, flat, refuse_traced
 from stratagem.tf.tensors.operation import tensor
 
 
-class MutableHashTable(Table):
+class MutableHashTable(Table, Changing):
     """A table that a program changes (`tf.lookup.experimental.MutableHashTable`). A checkpoint saves its entries.
 
     A `tf.function` that uses it runs as Python. A copy, as reader processes and workers of parameter servers get one,
-    has the entries of the moment at which it was made, and does not change.
+    has the entries of the moment at which it was made, and does not change; a function that is scheduled after the
+    table has changed gets another.
 
     Args:
         key_dtype: The dtype of the keys.
@@ -54,7 +56,7 @@ class MutableHashTable(Table):
         super().__init__(key_dtype, value_dtype, name)
         self._default = typed(default_value, self.value_dtype)[0][()]
         self._entries: dict[Any, Any] = {}
-        self._saved = _Saved(self._entries) if checkpoint else None
+        self._saved = _Saved(self._entries, self) if checkpoint else None
         self._is_copy = False
 
     def __getstate__(self) -> dict[str, Any]:
@@ -109,6 +111,7 @@ class MutableHashTable(Table):
                 f"insert was given keys of shape {shape} and values of shape {array.shape}.",
                 f"Give each key one value of shape {np.shape(self._default)}.",
             )
+        self.changes += 1
         self._entries.update(zip(flat_keys, array.reshape(len(flat_keys), *np.shape(self._default)), strict=True))
 
     def remove(self, keys: Any, name: str | None = None) -> None:
@@ -122,7 +125,9 @@ class MutableHashTable(Table):
             InputError: The keys are of another kind.
             UsageError: It is called in `strategy.run` or in a step of `fit`, or on a copy.
         """
-        for key in self._changed(keys)[0]:
+        flat_keys = self._changed(keys)[0]
+        self.changes += 1
+        for key in flat_keys:
             self._entries.pop(key, None)
 
     def checkpoint_parts(self) -> dict[str, Any]:
@@ -225,10 +230,12 @@ class _Saved:
 
     Args:
         entries: Values by key.
+        of: The table.
     """
 
-    def __init__(self, entries: dict[Any, Any]) -> None:
+    def __init__(self, entries: dict[Any, Any], of: Changing) -> None:
         self._entries = entries
+        self._of = of
 
     def get_state(self) -> list[list[Any]]:
         """Return keys and values; text as a str with a character for each byte."""
@@ -236,6 +243,7 @@ class _Saved:
 
     def set_state(self, state: list[list[Any]]) -> None:
         """Take keys and values, in place of those that are there."""
+        self._of.changes += 1
         self._entries.clear()
         self._entries.update((_from_plain(key), np.asarray(_from_plain(value))[()]) for key, value in state)
 

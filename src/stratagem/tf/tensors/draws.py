@@ -18,6 +18,7 @@ from jax.experimental import io_callback
 
 from stratagem.checkpoint.objects import Holder
 from stratagem.core.errors import InputError
+from stratagem.core.made_here import note
 from stratagem.data.transforms import in_element_function
 from stratagem.program.discover import note_stateful
 from stratagem.program.tracing import current_tracing
@@ -297,7 +298,9 @@ class Generator(Holder):
     def from_seed(cls, seed: int, alg: Any = None) -> Generator:
         """Return the stream of a seed."""
         if current_tracing() is None:
-            return cls(keras.random.SeedGenerator(int(seed) % 2**31))
+            own = keras.random.SeedGenerator(int(seed) % 2**31)
+            note(own.state)
+            return cls(own)
         made = cls(SeedsOfOneCall(seed & (2**31 - 1)))
         if not isinstance(seed, jax.Array):
             note_stateful(functools.partial(_kept_by_program, weakref.ref(made), int(seed)))
@@ -311,6 +314,7 @@ class Generator(Holder):
     def keep_state(self, seed: int) -> None:
         """Begin the stream of a seed in a variable of its own."""
         self._generator = keras.random.SeedGenerator(seed % 2**31)
+        note(self._generator.state)
 
     def checkpoint_parts(self) -> dict[str, Any]:
         """Return what a checkpoint saves of it: the position of the stream."""
@@ -362,7 +366,7 @@ class Generator(Holder):
 
     def skip(self, delta: Any) -> Any:
         """Leave out the numbers of the next `delta` draws, and return the position."""
-        return self.state.assign(self.state.value + jnp.asarray([0, delta], self.state.dtype))
+        return self.state.assign_add(jnp.asarray([0, delta], self.state.dtype))
 
     def reset(self, state: Any) -> None:
         """Go to a position that `state` had."""

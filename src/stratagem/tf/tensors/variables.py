@@ -17,6 +17,7 @@ import keras
 from stratagem.checkpoint.objects import WITH_STATE, Holder, tracked
 from stratagem.core.eager import EagerArray, EagerText
 from stratagem.core.errors import InputError, UsageError
+from stratagem.core.made_here import note
 from stratagem.core.types import ReduceOp
 from stratagem.data.specs import TensorSpec
 from stratagem.mesh.values import CombinedItself
@@ -213,6 +214,7 @@ def _made(
             made.distribute_strategy = strategy
         if strategy is not None:
             strategy.take_variable(made)
+        note(made)
         return made
 
     return made_once(tuple(facts.values()), make)

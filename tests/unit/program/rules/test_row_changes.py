@@ -57,7 +57,7 @@ def test_only_rows_travel() -> None:
     table = Table()
     program = RowProgram(jax.jit(step), [table], [0])
     for rate in (0.5, 2.0):
-        found = program.run([IDS], [rate])
+        found = program.run([IDS], [rate], [table])
         assert found is not None
         [value], [change] = found
         assert float(value) == 2 * (10**2 + 11**2) + 6**2 + 7**2
@@ -77,7 +77,7 @@ def test_only_rows_travel() -> None:
 )
 def test_a_table_that_is_used_otherwise_travels_whole(function: Any, capfd: pytest.CaptureFixture[str]) -> None:
     table = Table(f"table used otherwise {id(function)}")
-    assert RowProgram(jax.jit(function), [table], []).run([IDS], []) is None
+    assert RowProgram(jax.jit(function), [table], []).run([IDS], [], [table]) is None
     assert table.residence.asked == []
     assert f"{table.path}: all of its 200 rows travel" in capfd.readouterr().err
 
@@ -85,7 +85,7 @@ def test_a_table_that_is_used_otherwise_travels_whole(function: Any, capfd: pyte
 def test_a_program_of_local_variables_is_left_alone() -> None:
     local = Table()
     local.residence = None  # type: ignore[assignment]
-    assert RowProgram(jax.jit(step), [local], [0]).run([IDS], [1.0]) is None
+    assert RowProgram(jax.jit(step), [local], [0]).run([IDS], [1.0], [local]) is None
 
 
 def test_sizes_of_blocks() -> None:

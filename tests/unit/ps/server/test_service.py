@@ -53,7 +53,7 @@ def test_parts_are_created_changed_and_read(service: Service) -> None:
     ]
     arrays = [np.array([10.0, 20.0]), np.array([2.0, 4.0], "float32")]
     assert ask(service, Message("change", {"term": "", "operations": operations}, arrays), "worker 0").kind == DONE
-    read = Message("read", {"term": "", "names": ["a", "a"], "in_rows": [1]}, [np.array([1])])
+    read = Message("read", {"term": "", "names": ["a", "a"], "in_rows": [1], "taken": []}, [np.array([1])])
     answer = ask(service, read, "worker 0")
     assert [array.tolist() for array in answer.arrays] == [[10.0, 20.0], [20.0]]
     assert answer.fields == {"versions": [2, 2]}
@@ -63,13 +63,27 @@ def test_parts_are_created_changed_and_read(service: Service) -> None:
     assert ask(service, Message("report", {"term": ""})).fields["names"] == ["b"]
 
 
+def test_a_position_goes_on_when_it_is_taken(service: Service) -> None:
+    fields = {"term": "", "parts": [["a", "seed", False, None]]}
+    ask(service, Message("create", fields, [pickled([None]), np.array([7, 0], "uint32")]))
+    take = Message("read", {"term": "", "names": ["a"], "in_rows": [], "taken": [0]}, [np.array([0, 2])])
+    assert [ask(service, take, "worker 0").arrays[0].tolist() for _ in range(3)] == [[7, 0], [7, 2], [7, 4]]
+
+    def exchange(before: list[int], after: list[int]) -> bool:
+        request = Message("exchange", {"term": "", "name": "a"}, [np.array(before), np.array(after)])
+        return ask(service, request, "worker 0").fields["done"]
+
+    assert [exchange([7, 4], [7, 9]), exchange([7, 6], [7, 9]), exchange([7, 6], [7, 8])] == [False, True, False]
+    assert ask(service, take).arrays[0].tolist() == [7, 9]
+
+
 def test_what_is_to_be_restored_has_no_value(service: Service) -> None:
     ask(service, creation())
-    answer = ask(service, Message("read", {"term": "", "names": ["b"], "in_rows": []}))
+    answer = ask(service, Message("read", {"term": "", "names": ["b"], "in_rows": [], "taken": []}))
     assert (answer.kind, answer.fields["class"]) == (ERROR, "UsageError")
     change = Message("change", {"term": "", "operations": [{"op": "set", "name": "b"}]}, [np.ones((2, 2))])
     assert ask(service, change).kind == DONE
-    read = ask(service, Message("read", {"term": "", "names": ["b"], "in_rows": []}))
+    read = ask(service, Message("read", {"term": "", "names": ["b"], "in_rows": [], "taken": []}))
     assert (str(read.arrays[0].dtype), read.arrays[0].astype(float).tolist()) == ("bfloat16", [[1.0, 1.0], [1.0, 1.0]])
 
 
@@ -81,7 +95,7 @@ def test_a_round_is_applied_once(service: Service) -> None:
         assert ask(service, Message("contribute", fields, [np.full(2, number)]), "worker 1").kind == DONE
     commit = Message("commit", {"term": "", "round": 1, "contributions": ["x", "y"]})
     assert [ask(service, commit).kind for _ in range(2)] == [DONE, DONE]
-    read = Message("read", {"term": "", "names": ["a"], "in_rows": []})
+    read = Message("read", {"term": "", "names": ["a"], "in_rows": [], "taken": []})
     assert ask(service, read).arrays[0].tolist() == [4.0, 5.0]
 
 
