@@ -1,4 +1,4 @@
-"""`stratagem.tf.keras` on two workers: a step as in TensorFlow, and models in folders."""
+"""`stratagem.tf.keras` on two workers: a step as in TensorFlow, models in folders, and models of text."""
 
 from __future__ import annotations
 
@@ -78,3 +78,32 @@ def test_two_workers_train_like_one_and_share_their_files(tmp_path: Path) -> Non
         "weights/w.safetensors",
         "workertemp_1/model/model.keras",
     ]
+
+
+def looks_up_text() -> list[list[float]]:
+    import stratagem.tf as tf
+
+    texts = ["The cat sat.", "a dog", "cat dog cat dog!", "the the end", "dog", "A cat and a dog sat"]
+    layers, constant = tf.keras.layers, tf.keras.initializers.Constant(0.1)
+    with tf.distribute.MultiWorkerMirroredStrategy().scope():
+        model = tf.keras.Sequential(
+            [
+                layers.TextVectorization(vocabulary=["the", "cat", "dog", "sat"]),
+                layers.Embedding(6, 2, embeddings_initializer=constant),
+                layers.GlobalAveragePooling1D(),
+                layers.Dense(1, kernel_initializer="ones"),
+            ]
+        )
+        model.compile(loss="mse", optimizer=tf.keras.optimizers.SGD(1.0))
+    labels = [1.0, 0.0, 1.0, 0.0, 0.0, 1.0]
+    dataset = tf.data.Dataset.from_tensor_slices((texts, labels)).batch(4)
+    losses = model.fit(dataset, epochs=3, verbose=0).history["loss"]
+    asked = tf.constant(["the cat", "dog dog dog", "sat"])
+    return [losses, model.predict(asked, verbose=0).ravel().tolist()]
+
+
+def test_workers_fill_texts_up_to_the_longest_of_the_global_batch() -> None:
+    for result in run_workers(looks_up_text, 2):
+        losses, predicted = result.value
+        np.testing.assert_allclose(losses, [0.367359, 0.855576, 1.850202], atol=2e-6)  # tf-keras, one device
+        np.testing.assert_allclose(predicted, [-0.630510, -0.473602, -1.858223], atol=2e-6)

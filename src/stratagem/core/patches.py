@@ -157,11 +157,11 @@ _TABLE: Final[Mapping[tuple[str, Extent], Mapping[str, Sequence[str]]]] = {
         ),
         "BatchNormalization(fused=...): Keras 3 chooses the kernel itself": (f"{_BATCH_NORMALIZATION} __init__",),
         "Constant([1.0, 2.0]): the numbers fill the weights in order": ("keras:initializers.Constant __call__",),
-        "arguments, file names and attributes that models had in Keras 2": (
+        "arguments, file names, attributes and lookups of text that models had in Keras 2": (
             f"{_BASE_TRAINER} compile",
-            "keras:Model __bases__ < __call__ __new__ compiled_loss compiled_metrics compute_loss compute_metrics "
-            "distribute_strategy evaluate evaluate_generator fit fit_generator losses metrics_names predict "
-            "predict_generator",
+            "keras:Model __bases__ < __call__ __new__ begins_on_host compiled_loss compiled_metrics compute_loss "
+            "compute_metrics distribute_strategy evaluate evaluate_generator fit fit_generator host_part losses "
+            "metrics_names predict predict_generator",
             "keras:Model build save save_weights load_weights",
         ),
     },

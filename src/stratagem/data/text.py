@@ -2,8 +2,8 @@
 
 Keras's `StringLookup`, `IntegerLookup` and `TextVectorization` compute through TensorFlow on every backend. These take
 the same arguments and give the same numbers, on NumPy arrays: call them in `Dataset.map`, or on arrays before
-`predict`. They are not layers: a model that JAX compiles cannot contain text. Those of `tf.keras.layers` take inputs of
-models, which compute on the host then (`stratagem.tf.keras.text_inputs`).
+`predict`. They are not layers: a model that JAX compiles cannot contain text. Those of `tf.keras.layers` are, and
+their models look up on the host (`stratagem.tf.keras.on_host`).
 Source of the semantics: https://keras.io/api/layers/preprocessing_layers/
 """
 
@@ -352,6 +352,10 @@ def _check_values(lookup: Any, inputs: Any) -> None:
             "It looks up tokens in Python, and these have no values there.",
             "Call it in the dataset: dataset.map(lambda x, y: (lookup(x), y)). The model begins with numbers.",
         )
+
+
+DERIVED: Final = ("_counts", "_documents", "_numbers", "_seen")
+"""Attributes that a lookup computes of the rest, or needs while it learns alone."""
 
 
 def plain(kind: type[Lookup], state: dict[str, Any]) -> Lookup:

@@ -14,13 +14,14 @@ from stratagem.data.nodes import INFINITE_CARDINALITY
 from stratagem.data.options import Options
 from stratagem.data.sources import ArraySource, Indexed
 from stratagem.feed import compat
-from stratagem.feed.batch import weighing
+from stratagem.feed.batch import as_it_is, as_numpy, weighing
 from stratagem.feed.dataset_source import DatasetSource
 from stratagem.feed.distributed import DistributedDataset
 from stratagem.feed.feed import Feed
 from stratagem.feed.kinds.again import ReadAgain
 from stratagem.feed.kinds.base import no_batch
 from stratagem.feed.kinds.choose import input_of
+from stratagem.feed.on_host import HostPart, row_numbers, with_inputs
 from stratagem.feed.source import Source
 from stratagem.feed.whole_batches import WholeBatches
 from stratagem.replica.context import StrategyLike
@@ -159,47 +160,58 @@ def make_adapter(strategy: StrategyLike, arguments: dict[str, Any], *, in_order:
     Args:
         strategy: Whose workers share it.
         arguments: x, y, sample_weight, batch_size, steps_per_epoch, shuffle, class_weight, as Keras
-            hands them to its own choice of adapter; steps_per_execution; and validates: whether `fit` only
-            evaluates on it.
+            hands them to its own choice of adapter; steps_per_execution; validates: whether `fit` only evaluates on
+            it; and on_host: the part of the model that the host computes, or None.
         in_order: Whether the rows within a batch must keep their order, as for `predict`.
     """
     x, y, sample_weight = arguments["x"], arguments.get("y"), arguments.get("sample_weight")
     class_weight, steps = arguments.get("class_weight"), arguments.get("steps_per_epoch")
-    together = arguments.get("steps_per_execution", 1)
+    together, on_host = arguments.get("steps_per_execution", 1), arguments.get("on_host")
     if isinstance(x, DistributedDataset):
         check_alone(x, y, sample_weight)
         _check_length(x, steps)
-        return _LentAdapter(_lent(x, strategy, class_weight, in_order), strategy, steps_per_epoch=steps)
+        lent = _lent(x, strategy, class_weight, in_order, on_host)
+        return _LentAdapter(lent, strategy, steps_per_epoch=steps)
     if isinstance(x, Dataset):
         check_alone(x, y, sample_weight)
         _check_length(x, steps)
+        x = x if on_host is None else on_host.of_dataset(x)
         source = DatasetSource(x, strategy, weighing(class_weight), in_order=in_order, together=together)
         return ShareAdapter(source, strategy, steps_per_epoch=steps)
     if compat.is_array_input(x, y, sample_weight):
         batch_size, shuffle = arguments.get("batch_size"), arguments.get("shuffle", False)
         both = class_weight is not None and sample_weight is not None  # Keras takes one of them
         of_classes = None if both else class_weight
-        arrays, batch_size = compat.array_inputs(x, y, sample_weight, batch_size, steps, class_weight=of_classes)
+        given = x if on_host is None else row_numbers(x)  # Keras takes arrays of numbers alone
+        arrays, batch_size = compat.array_inputs(given, y, sample_weight, batch_size, steps, class_weight=of_classes)
+        arrays = arrays if on_host is None else with_inputs(as_numpy(x), arrays)
         arrays = weighing(class_weight if both else None)(arrays)
         # Keras nests arrays in lists as well; to a dataset, as in tf.data, a list is one array.
         leaves, structure = optree.tree_flatten(arrays)
-        dataset = _array_dataset(tuple(leaves), batch_size, shuffle)
-        source = DatasetSource(dataset, strategy, structure.unflatten, together=together)
+        dataset, unflatten = _array_dataset(tuple(leaves), batch_size, shuffle), structure.unflatten
+        if on_host is not None:
+            dataset, unflatten = dataset.map(lambda *leaves: on_host(structure.unflatten(leaves))), as_it_is
+        source = DatasetSource(dataset, strategy, unflatten, together=together)
         return ShareAdapter(source, strategy, batch_size, steps)
     batches = input_of(x, strategy.from_chief, strategy.worker_count, shuffle=bool(arguments.get("shuffle")))
     check_alone(x, y, sample_weight)
     if arguments.get("validates") and steps is not None and isinstance(batches, ReadAgain):
         batches.keep_first()
-    return ShareAdapter(WholeBatches(batches, strategy, weighing(class_weight)), strategy, steps_per_epoch=steps)
+    source = WholeBatches(batches, strategy, weighing(class_weight), on_host=on_host or as_it_is)
+    return ShareAdapter(source, strategy, steps_per_epoch=steps)
 
 
-def _lent(dataset: DistributedDataset, strategy: StrategyLike, class_weight: Any, in_order: bool) -> Source:
+def _lent(
+    dataset: DistributedDataset, strategy: StrategyLike, class_weight: Any, in_order: bool, on_host: HostPart | None
+) -> Source:
     """Return the source of a distributed dataset, where it can be read as the dataset itself would be."""
     found = None
     if dataset.mesh is not strategy.mesh:
         found = "The dataset was distributed by another strategy than the model's."
     elif class_weight is not None:
         found = "class_weight was given with a distributed dataset, whose batches are on their way to the devices."
+    elif on_host is not None:
+        found = "A model that looks up text was given a dataset that is distributed: its batches are divided already."
     elif in_order and strategy.worker_count > 1:
         found = "predict was given a dataset that is distributed: the rows of its batches need not keep their order."
     if found:

@@ -30,6 +30,7 @@ class WholeBatches(Source):
         strategy: Whose workers read it.
         adapt: What is done to the arrays of each batch.
         rows_of: Which rows of a batch this worker needs, where these are not its share of a global batch.
+        on_host: What is done to whole batches, before their rows are taken.
         pass_is_epoch: Whether the input hears of an epoch at each pass, as in a custom loop; Keras says so itself.
     """
 
@@ -40,12 +41,13 @@ class WholeBatches(Source):
         adapt: Adapt = as_it_is,
         *,
         rows_of: RowsOf | None = None,
+        on_host: Adapt = as_it_is,
         pass_is_epoch: bool = False,
     ) -> None:
         self.input = batches
         self.pass_is_epoch = pass_is_epoch
         self.rows_of: RowsOf = rows_of or strategy.mesh.local_rows
-        self._strategy, self._adapt = strategy, adapt
+        self._strategy, self._adapt, self._on_host = strategy, adapt, on_host
         self._reading: _WholePass | None = None
         self._earlier: list[int] = []  # batches read in each pass that was begun
         self._first = 0
@@ -98,7 +100,7 @@ class WholeBatches(Source):
 
     def first(self) -> Tree:
         if self._sample is None:
-            sample = self._adapt(_standard(self.input.sample(self._earlier, self._first)))
+            sample = self._adapt(self.standard(self.input.sample(self._earlier, self._first)))
             count_rows(sample)
             self._sample = jax.tree.map(np.zeros_like, sample)  # shapes and dtypes are all that is asked for
         return self._sample
@@ -122,6 +124,10 @@ class WholeBatches(Source):
         self._earlier.append(self._first)
         self._first = 0
         return self._earlier, batches
+
+    def standard(self, batch: Tree) -> Tree:
+        """Return a batch as Keras nests one, in host memory: inputs, targets and weights in a tuple."""
+        return as_numpy(self._on_host(as_numpy(tuple(batch) if isinstance(batch, list) else batch)))
 
     def _end_pass(self) -> None:
         if self._reading is not None:
@@ -155,7 +161,7 @@ class _WholePass:
         if self._batches is None:
             self._counts, self._batches = self._source.begin()
         try:
-            self.batch = _standard(next(self._batches))
+            self.batch = self._source.standard(next(self._batches))
             self._counts[-1] += 1
             rows = count_rows(self.batch)
         except BaseException:  # also the end
@@ -179,11 +185,6 @@ class _WholePass:
                 self._batches.close()
                 if self._source.pass_is_epoch:
                     self._source.input.on_epoch_end()
-
-
-def _standard(batch: Tree) -> Tree:
-    """Return a batch as Keras nests one, in host memory: inputs, targets and weights in a tuple."""
-    return as_numpy(tuple(batch) if isinstance(batch, list) else batch)
 
 
 # Whether all workers read the same ones -------------------------------------------------------------

@@ -15,6 +15,7 @@ from stratagem.core.log import logger
 from stratagem.data.dataset import Dataset
 from stratagem.feed.batch import check_numbers
 from stratagem.feed.compat import unpack
+from stratagem.feed.on_host import begins_on_host
 from stratagem.fit import compat
 from stratagem.fit.step_kinds import PREDICT, StepKind
 from stratagem.mesh.mesh import Tree
@@ -59,7 +60,7 @@ def check_arguments(model: Any, method: str, arguments: dict[str, Any]) -> None:
     """
     if arguments.get("x") is None:
         raise InputError(f"{method} was given no data: x is None.", f"Write model.{method}(x, ...), or give a dataset.")
-    for name in ("x", "y", "sample_weight", "validation_data"):
+    for name in ("y", "sample_weight") if begins_on_host(model) else ("x", "y", "sample_weight", "validation_data"):
         check_numbers(name, arguments.get(name))
     for name in _COUNTS:
         _check_count(name, arguments.get(name))

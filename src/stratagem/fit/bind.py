@@ -29,6 +29,7 @@ from stratagem.data.dataset import Dataset
 from stratagem.feed.adapter import ShareAdapter
 from stratagem.feed.batch import check_numbers
 from stratagem.feed.compat import DataAdapter
+from stratagem.feed.on_host import HostPart, as_texts, begins_on_host, host_part, split_off
 from stratagem.fit import compat, gradients, losses, own_steps, while_tracing
 from stratagem.fit.arguments import check_arguments, check_labels, check_model, check_outside_step
 from stratagem.fit.callbacks import for_this_worker, with_backups_of_workers, with_own
@@ -104,12 +105,18 @@ def build(model: Any, strategy: StrategyLike, kind: StepKind, batch: Tree) -> No
     """
     own = own_step(model, kind)
     if own is None:
-        # A layer may ask in `build` and `call` which strategy is current, and make variables of its own.
-        scope = contextlib.nullcontext() if current_strategy() is not None else strategy_scope(strategy)
-        with scope, strategy.mesh.making_variables():
+        with _making_variables(strategy):
             tracing_anew(lambda: _build_layers(model, kind, batch))
     elif _step_of(model, kind) is None:  # not since it was compiled, or a layer was frozen
         own.discover(strategy, batch)
+
+
+@contextlib.contextmanager
+def _making_variables(strategy: StrategyLike) -> Iterator[None]:
+    # A layer may ask in `build` and `call` which strategy is current, and make variables of its own.
+    scope = contextlib.nullcontext() if current_strategy() is not None else strategy_scope(strategy)
+    with scope, strategy.mesh.making_variables():
+        yield
 
 
 def _build_layers(model: Any, kind: StepKind, batch: Tree) -> None:
@@ -227,6 +234,8 @@ def _in_session(
                 return original(*args, **kwargs)
         note_used(strategy)
         check_arguments(model, method, bound.arguments)
+        if begins_on_host(model):
+            _prepare(bound.arguments, model, strategy, method)
         session = Session(model, method, strategy)
         with strategy.mesh.progress.calling(method):
             if method in _COMPARED and current_session() is None:  # not a validation of `fit`, compared with it
@@ -244,10 +253,28 @@ def _in_session(
 
 
 def _is_beyond_keras(model: Any, kind: StepKind, arguments: dict[str, Any]) -> bool:
-    """Whether Keras alone could not run it: a step as in TensorFlow, or input that is ours."""
+    """Whether Keras alone could not run it: a step as in TensorFlow, input that is ours, or a part for the host."""
     given = [arguments.get(name) for name in ("x", "validation_data")]
     ours = any(isinstance(value, Dataset | DatasetIterator) or callable(value) for value in given)
-    return ours or own_steps.takes_data_alone(model, kind)
+    return ours or own_steps.takes_data_alone(model, kind) or begins_on_host(model)
+
+
+def _prepare(arguments: dict[str, Any], model: Any, strategy: StrategyLike, method: str) -> None:
+    """Do to the arguments of a model that begins on the host what Keras does to numbers alone."""
+    arguments["x"] = as_texts(arguments["x"])
+    if method == "fit":
+        split_off(arguments)
+    on_host = None if method in _COMPARED else _host_part(model, strategy, arguments["x"])
+    if on_host is not None:
+        arguments["x"] = on_host.of_inputs(arguments["x"])
+
+
+def _host_part(model: Any, strategy: StrategyLike, x: Any) -> HostPart | None:
+    """Return what of a model the host computes before its step; None where it is nothing."""
+    if not begins_on_host(model):
+        return None
+    with _making_variables(strategy):
+        return host_part(model, x)
 
 
 @contextlib.contextmanager
@@ -313,6 +340,7 @@ def _choosing_adapter(original: Callable) -> Callable:
         if session is None or isinstance(arguments["x"], DataAdapter):
             return original(*args, **kwargs)
         strategy = session.strategy
+        arguments["on_host"] = _host_part(session.model, strategy, arguments["x"])
         arguments["steps_per_execution"] = int(session.model.steps_per_execution)
         arguments["validates"] = session.method == "fit" and bool(session.adapters)
         adapter = strategy.make_adapter(arguments, in_order=session.method == "predict")

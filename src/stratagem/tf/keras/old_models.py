@@ -17,7 +17,7 @@ from stratagem.fit.records import strategy_of
 from stratagem.replica.context import current_strategy, strategy_scope
 from stratagem.strategy.base import one_replica
 from stratagem.strategy.default import get_strategy
-from stratagem.tf.keras import learning_phase, old_results, text_inputs
+from stratagem.tf.keras import learning_phase, old_results, on_host
 from stratagem.tf.keras.layers import added
 
 
@@ -167,10 +167,18 @@ class OldModel:
             names = list(inspect.signature(self.call).parameters)
             kwargs |= dict(zip(names[1 : len(args)], args[1:], strict=False))
             args = args[:1]
-        if text_inputs.takes_text(self) and not text_inputs.are_symbols(args):
-            return text_inputs.of_text(self, *args)
+        if on_host.begins_on_host(self) and not (on_host.are_symbols(args) or on_host.is_of_host(*args[:1])):
+            return on_host.outputs_for(self, *args, **kwargs)
         with learning_phase.of_call(kwargs) as missing:
             return layer.__call__(*args, **kwargs, **missing)
+
+    def begins_on_host(self) -> bool:
+        """Whether a part of the model computes on the host: lookups of text. See `feed.on_host`."""
+        return on_host.begins_on_host(self)
+
+    def host_part(self, example: Any) -> Callable[[Any], Any]:
+        """Return the function of a batch of inputs that the host computes before the step. See `feed.on_host`."""
+        return on_host.host_part(self, example)
 
     fit = _taking_old_arguments("fit")
     evaluate = _taking_old_arguments("evaluate")

@@ -1,127 +1,162 @@
-"""Models whose inputs are text: lookups on `tf.keras.Input(dtype="string")`, as programs write preprocessing.
+"""Lookups of words as layers: `tf.keras.layers.TextVectorization` and its like, in models and in functions of datasets.
 
-Text is no number that a device could hold, so such a model computes on the host, operation by operation. It belongs in
-a dataset (`dataset.map(lambda x, y: (preprocess(x), y))`), or before `predict`; `fit` trains models of numbers.
-Source of the semantics: https://www.tensorflow.org/tutorials/distribute/parameter_server_training
+Text is no number that a device could hold. So these layers compute on the host: of values at once, as functions of
+datasets; in the graph of a model before its step (`stratagem.tf.keras.on_host`).
+Source of the semantics: https://keras.io/api/layers/preprocessing_layers/
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, ClassVar
 
 import keras
 import numpy as np
 
 from stratagem.core.errors import InputError
 from stratagem.data import text
-from stratagem.data.structure import encoded
-from stratagem.tf.keras.layers.compat import is_functional, outputs_of
+from stratagem.tf.keras.layers.compat import without_conversion
 
 
-class _Looking(keras.Operation):
-    """A lookup in the graph of a model.
+class LookupLayer(keras.layers.Layer):
+    """Layer of a lookup.
 
     Args:
-        lookup: It.
-        name: The name of the operation; None for that of the lookup.
+        arguments: Those of the lookup.
+        named: The same by name; of a layer, `name`.
     """
 
-    def __init__(self, lookup: Any, name: str | None = None) -> None:
-        super().__init__(name=name or lookup.name)
-        self.lookup = lookup
+    _kind: ClassVar[type[text.Lookup]]
+    _dtype_of_inputs: ClassVar[str] = "string"
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        dtype = "int64" if named.get("invert") else self._dtype_of_inputs
+        super().__init__(name=named.pop("name", None), dtype=dtype, autocast=False)
+        without_conversion(self)
+        self.lookup = self._kind(*arguments, name=self.name, **named)
+        self.built = True
+
+    def __call__(self, inputs: Any, *others: Any, **named: Any) -> Any:
+        """Return the numbers of tokens; for the symbolic input of a model a symbolic tensor."""
+        if isinstance(inputs, keras.KerasTensor):
+            return super().__call__(inputs, *others, **named)
+        return self.lookup(inputs)
 
     def call(self, inputs: Any) -> Any:
+        """Return the numbers of tokens."""
         return self.lookup(inputs)
 
     def compute_output_spec(self, inputs: Any) -> keras.KerasTensor:
+        """Return the shape and dtype of what is looked up."""
         shape, dtype = self.lookup.output_spec(inputs.shape)
         return keras.KerasTensor(shape, dtype)
 
-    def get_config(self) -> dict[str, Any]:
-        """Return what the operation is made anew of, where a model is saved, or sent to a worker.
-
-        Raises:
-            InputError: The lookup has a function, of which a file holds nothing.
-        """
-        state = {name: value for name, value in vars(self.lookup).items() if name not in _DERIVED}
-        functions = [name.strip("_") for name, value in state.items() if callable(value)]
-        if functions:
-            raise InputError(
-                f"A {type(self.lookup).__name__} with a function as {functions[0]} is in a model that is to be saved.",
-                "Save the rest of the model, and look up in dataset.map.",
-            )
-        state["_weights"] = None if state["_weights"] is None else np.asarray(state["_weights"]).tolist()
-        return {"name": self.name, "kind": type(self.lookup).__name__, "state": state}
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> _Looking:
-        """Return the operation of a configuration."""
-        state = dict(config["state"])
-        if state["_weights"] is not None:
-            state["_weights"] = np.asarray(state["_weights"], "float32")
-        kind: type[text.Lookup] = {each.__name__: each for each in _KINDS}[config["kind"]]
-        return cls(text.restored(kind, state), config["name"])
-
-
-keras.saving.register_keras_serializable("stratagem")(_Looking)
-
-_DERIVED: Final = ("_counts", "_documents", "_numbers", "_seen")
-"""What a lookup computes of the rest, or needs while it learns alone."""
-
-
-class _OnInputs:
-    """A base of lookups that also take the inputs of models."""
-
-    def __call__(self, inputs: Any) -> Any:
-        """Return the numbers of tokens; for the symbolic input of a model a symbolic tensor."""
-        lookup: Any = super()
-        return _Looking(self)(inputs) if isinstance(inputs, keras.KerasTensor) else lookup.__call__(inputs)
+    def compute_output_shape(self, input_shape: Any) -> tuple[int | None, ...]:
+        """Return the shape of what is looked up."""
+        return self.lookup.output_spec(input_shape)[0]
 
     def __reduce__(self) -> Any:
-        return text.plain, (type(self).__mro__[2], vars(self))  # processes that read data import no Keras
+        return text.plain, (self._kind, vars(self.lookup))  # processes that read data import no Keras
+
+    # As files hold it ----------------------------------------------------------------------------
+
+    def get_config(self) -> dict[str, Any]:
+        """Return what the layer is made anew of, where a model is saved.
+
+        Raises:
+            InputError: The lookup has a function without a name, of which a file holds nothing.
+        """
+        state = {name: value for name, value in vars(self.lookup).items() if name not in text.DERIVED}
+        for name, value in state.items():
+            if not callable(value):
+                continue
+            if getattr(value, "__name__", "<lambda>") == "<lambda>":
+                raise InputError(
+                    f"A {type(self).__name__} with a function as {name.strip('_')} is in a model that is to be saved.",
+                    "Write it with def, under @tf.keras.utils.register_keras_serializable(); or save the rest of the "
+                    "model, and look up in dataset.map.",
+                )
+            state[name] = keras.saving.serialize_keras_object(value)
+        state["_weights"] = None if state["_weights"] is None else np.asarray(state["_weights"]).tolist()
+        return {"name": self.name, "state": state}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> LookupLayer:
+        """Return the layer of a configuration."""
+        state = {
+            name: keras.saving.deserialize_keras_object(value) if isinstance(value, dict) else value
+            for name, value in config["state"].items()
+        }
+        if state["_weights"] is not None:
+            state["_weights"] = np.asarray(state["_weights"], "float32")
+        layer = cls(name=config["name"])
+        layer.lookup = text.restored(cls._kind, state)
+        return layer
+
+    # What lookups have ---------------------------------------------------------------------------
+
+    def adapt(self, data: Any, batch_size: int | None = None, steps: int | None = None) -> None:
+        """Learn the vocabulary; see `stratagem.data.StringLookup`."""
+        self.lookup.adapt(data, batch_size, steps)
+
+    def reset_state(self) -> None:
+        """Forget what `update_state` was given."""
+        self.lookup.reset_state()
+
+    def update_state(self, data: Any) -> None:
+        """Count the tokens of a batch."""
+        self.lookup.update_state(data)
+
+    def finalize_state(self) -> None:
+        """Make the vocabulary of what was counted."""
+        self.lookup.finalize_state()
+
+    def set_vocabulary(self, vocabulary: Any, idf_weights: Any = None) -> None:
+        """Use these tokens, in the order of their numbers."""
+        self.lookup.set_vocabulary(vocabulary, idf_weights)
+
+    def get_vocabulary(self, include_special_tokens: bool = True) -> list[Any]:
+        """Return the tokens in the order of their numbers."""
+        return self.lookup.get_vocabulary(include_special_tokens)
+
+    def vocabulary_size(self) -> int:
+        """Return how many numbers there are."""
+        return self.lookup.vocabulary_size()
+
+    vocab_size = vocabulary_size
+
+    @property
+    def max_tokens(self) -> int | None:
+        """The most numbers there are."""
+        return self.lookup.max_tokens
+
+    @property
+    def output_mode(self) -> str:
+        """What is returned for tokens."""
+        return self.lookup.output_mode
+
+    @property
+    def invert(self) -> bool:
+        """Whether tokens are looked up by numbers."""
+        return self.lookup.invert
 
 
-class StringLookup(_OnInputs, text.StringLookup):
+@keras.saving.register_keras_serializable("stratagem")
+class StringLookup(LookupLayer):
     """Numbers for words (`tf.keras.layers.StringLookup`); see `stratagem.data.StringLookup`."""
 
+    _kind = text.StringLookup
 
-class IntegerLookup(_OnInputs, text.IntegerLookup):
+
+@keras.saving.register_keras_serializable("stratagem")
+class IntegerLookup(LookupLayer):
     """Consecutive numbers for whole numbers (`tf.keras.layers.IntegerLookup`); see `stratagem.data.IntegerLookup`."""
 
+    _kind = text.IntegerLookup
+    _dtype_of_inputs = "int64"
 
-class TextVectorization(_OnInputs, text.TextVectorization):
+
+@keras.saving.register_keras_serializable("stratagem")
+class TextVectorization(LookupLayer):
     """Numbers for the words of texts (`tf.keras.layers.TextVectorization`); see `stratagem.data.TextVectorization`."""
 
-
-_KINDS: Final = (StringLookup, IntegerLookup, TextVectorization)
-
-
-def takes_text(model: Any) -> bool:
-    """Whether a model was made of symbolic inputs of which one is text."""
-    return is_functional(model) and any(each.dtype == "string" for each in model.inputs)
-
-
-def are_symbols(inputs: Any) -> bool:
-    """Whether there are symbolic tensors among the inputs of a call."""
-    return any(isinstance(each, keras.KerasTensor) for each in keras.tree.flatten(inputs))
-
-
-def of_text(model: Any, inputs: Any) -> Any:
-    """Return the outputs of a model that takes text, for values.
-
-    As in Keras 2, one element without the axis of the batch gives its outputs without it, and (n,) stands for (n, 1).
-
-    Args:
-        model: The model.
-        inputs: Its inputs, in their structure or, where there is one, alone.
-    """
-    values, are_alone = [], False
-    for value, symbol in zip(keras.tree.flatten(inputs), model.inputs, strict=True):
-        array = value if hasattr(value, "shape") else encoded(value)
-        if len(np.shape(array)) == len(symbol.shape) - 1:
-            is_column = symbol.shape[-1] == 1
-            are_alone = are_alone or not is_column
-            array = np.expand_dims(array, -1 if is_column else 0)
-        values.append(array)
-    outputs = keras.Function(model.inputs, outputs_of(model))(values)
-    return keras.tree.map_structure(lambda each: each[0], outputs) if are_alone else outputs
+    _kind = text.TextVectorization

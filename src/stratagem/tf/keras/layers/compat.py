@@ -1,12 +1,15 @@
-"""The only file of this folder that touches private parts of Keras: the graph of a functional model, and its losses."""
+"""The only file of this folder that touches private parts of Keras: the graph of a functional model, and its losses.
+
+Checked on Keras 3.15.1.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import keras
-from keras.src.models.functional import Functional
+from keras.src.models.functional import Functional, operation_fn
 
 _GRAPH: Final = ("_nodes", "_nodes_by_depth", "_operations", "_operations_by_depth", "_outputs", "_outputs_struct")
 """What a functional model knows of its graph behind its inputs."""
@@ -42,3 +45,36 @@ def extend(model: Any, layer: Callable[[Any], Any]) -> None:
     for each in extended.layers:
         model._tracker.track(each)
     model.train_function = model.test_function = model.predict_function = None  # of the graph as it was
+
+
+def graph_of(model: Any) -> Any:
+    """Return the functional model that a model is, or that a `Sequential` has made of its layers; or None.
+
+    Args:
+        model: Anything that is called.
+    """
+    if isinstance(model, keras.Sequential):
+        return model._functional
+    return model if isinstance(model, Functional) else None
+
+
+def nodes_of(graph: Any) -> Sequence[Any]:
+    """Return the calls of operations in a functional model's graph, each behind those whose results it takes.
+
+    Each has its `operation`, `arguments.fill_in(values)` for values by the ids of symbolic tensors, `input_tensors`
+    and `outputs`.
+    """
+    by_depth = graph._nodes_by_depth
+    nodes = [node for depth in sorted(by_depth, reverse=True) for node in by_depth[depth]]
+    return [node for node in nodes if node.operation and not node.is_input]
+
+
+def in_context(operation: Any, **context: Any) -> Callable[..., Any]:
+    """Return an operation that is told the phase: `training`, where it asks for that."""
+    return operation_fn(operation, **context)
+
+
+def without_conversion(layer: Any) -> None:
+    """Let a layer's inputs be as they are: Keras would make tensors of JAX of them."""
+    layer._convert_input_args = False
+    layer._allow_non_tensor_positional_args = True
