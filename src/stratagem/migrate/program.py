@@ -11,7 +11,7 @@ from typing import Any, Final
 import libcst as cst
 from libcst.metadata import MetadataWrapper, PositionProvider
 
-from stratagem.migrate import calls, changed_meaning, control_flow, imports, names
+from stratagem.migrate import calls, changed_meaning, control_flow, imports, names, of_tensors
 from stratagem.migrate.findings import Finding, Kind, Place
 from stratagem.migrate.guesses import is_dataset, is_model, is_no_int
 from stratagem.migrate.modules import Presence, public_names
@@ -22,6 +22,7 @@ Edit = Callable[[Any], Any]
 
 _FILE: Final = re.compile(r".*\.(keras|h5|hdf5)")
 _BACKEND: Final = "KERAS_BACKEND"
+_TENSORFLOW: Final = ("tensorflow", "tensorflow.compat.v2", "tensorflow.compat.v1", "stratagem.tf")
 
 
 @dataclass(frozen=True)
@@ -116,6 +117,7 @@ class _Reader(ScopedVisitor):
 
     def visit_Attribute(self, node: cst.Attribute) -> bool:
         if not self._used(node):
+            self._look_at_tensor(node)
             node.value.visit(self)
         return False
 
@@ -134,6 +136,7 @@ class _Reader(ScopedVisitor):
     def visit_Call(self, node: cst.Call) -> None:
         if not self.has_tensorflow:
             return
+        self._look_at_tensor(node)
         function = next(map(names.without_version, self._canonical(node.func)), None)
         method = node.func.attr.value if isinstance(node.func, cst.Attribute) and function is None else ""
         self._look_at_arguments(node, function, method)
@@ -250,6 +253,22 @@ class _Reader(ScopedVisitor):
             if isinstance(path, cst.SimpleString) and not _FILE.fullmatch(str(path.evaluated_value)):
                 what = f"{self._code(function)}({path.value})"
                 self._note(Kind.MEANING, what, changed_meaning.FOLDER, function.attr)
+
+    def _look_at_tensor(self, node: cst.Attribute | cst.Call) -> None:
+        """Let what is asked of dtypes and shapes be asked of NumPy's dtypes and of tuples."""
+        if not self.has_tensorflow:
+            return
+        tensorflow = self.scope.name_of(_TENSORFLOW)
+        edit = of_tensors.in_both(node, self.scope, tensorflow or "tf")
+        if edit is None:
+            return
+        new = edit(node)
+        if tensorflow is None and isinstance(new, cst.Attribute):
+            text = f"Write {self._code(new)}, with `import stratagem.tf as tf`. {of_tensors.WHY}"
+            self._note(Kind.MISSING, self._code(node), text, node)
+        else:
+            self._rewrite(node, new, of_tensors.WHY)
+            self.edits[node] = edit
 
     def _look_at_computed_names(self, node: cst.Call, function: str | None) -> None:
         """Note names that the program makes up when it runs, and the backend that it asks for."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Final
 
 import libcst as cst
@@ -39,6 +40,20 @@ class Scope:
         holder = self.holder(name)
         bindings = [] if holder is None else holder.bindings[name]
         return bindings[0] if len(bindings) == 1 and isinstance(bindings[0], cst.BaseExpression) else None
+
+    def name_of(self, modules: Container[str]) -> str | None:
+        """Return the name by which one of some modules was imported where this scope can see it; None if it was not.
+
+        Args:
+            modules: Their full names.
+        """
+        scope: Scope | None = self
+        while scope is not None:
+            for name, bindings in scope.bindings.items():
+                if all(isinstance(each, str) and each in modules for each in bindings) and self.holder(name) is scope:
+                    return name
+            scope = scope.parent
+        return None
 
     def full_names(self, expression: cst.BaseExpression) -> tuple[str, ...]:
         """Return the full names that an expression may stand for, in the order of the imports.

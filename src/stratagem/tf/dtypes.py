@@ -103,12 +103,25 @@ class DType(str):
     @property
     def limits(self) -> tuple[Any, Any]:
         """The range of pixel values: 0 and 1 for floating-point images."""
-        return (0, 1) if self.is_floating else (0, self.max)
+        return (0, 1) if self.is_floating else (0, True if self.is_bool else self.max)
 
     def _bounds(self) -> Any:
         if self.is_integer:
             return np.iinfo(self.as_numpy_dtype)
+        if not self.is_floating:
+            raise TypeError(
+                explain(
+                    f"tf.{self} was asked for its least or greatest value.",
+                    "Only integer and floating-point dtypes have one; TensorFlow refuses it too.",
+                    "Ask first: dtype.is_integer, dtype.is_floating.",
+                )
+            )
         return ml_dtypes.finfo(self.as_numpy_dtype)
+
+    @property
+    def is_quantized(self) -> builtins.bool:
+        """Always False: there are no quantized dtypes."""
+        return False
 
     def is_compatible_with(self, other: Any) -> builtins.bool:
         """Whether a value of the other dtype can be used as this one."""

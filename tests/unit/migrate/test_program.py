@@ -113,6 +113,14 @@ tf.GradientTape, tf.nonsense
         ('os.environ.setdefault("KERAS_BACKEND", "torch")', 'os.environ.setdefault("KERAS_BACKEND", "jax")'),
         ("model.fit(x, y, epochs=3)  # as it is", "model.fit(x, y, epochs=3)  # as it is"),
         ("tf.keras.layers.BatchNormalization(fused=True)", "tf.keras.layers.BatchNormalization()"),
+        ("y = tf.where(m, g, g.dtype.max)", "y = tf.where(m, g, tf.as_dtype(g.dtype).max)"),
+        ("d = g[0].dtype\ny = (d.min, d.name)", "d = g[0].dtype\ny = (tf.as_dtype(d).min, d.name)"),
+        ("if f(x).dtype.is_floating: pass", "if tf.as_dtype(f(x).dtype).is_floating: pass"),
+        ("y = tf.float32.max, x.dtype.name, x.max()", "y = tf.float32.max, x.dtype.name, x.max()"),
+        ("b, h = x.shape.as_list()[:2]", "b, h = list(x.shape)[:2]"),
+        ("s = x.shape\ny = s.as_list(), s.rank", "s = x.shape\ny = list(s), len(s)"),
+        ("y = x.get_shape().as_list()", "y = x.get_shape().as_list()"),
+        ("y = x.shape.ndims + tf.rank(x.shape.dims)", "y = len(x.shape) + tf.rank(x.shape.dims)"),
     ],
 )
 def test_calls_are_rewritten_once(old: str, new: str) -> None:
@@ -237,3 +245,15 @@ def test_control_flow_on_tensors_of_compiled_functions() -> None:
         "If `x > 0` is a tensor, this cannot be compiled, for the raise or assignment to an attribute"
     )
     assert texts[0].endswith("or:\n    value = tf.cond(x > 0, lambda: ..., lambda: ...)")
+
+
+def test_a_dtype_needs_a_name_of_tensorflow() -> None:
+    assert "tensorflow_.as_dtype(x.dtype).max" in migrate("import tensorflow as tensorflow_\ny = x.dtype.max\n").text
+    inside = "def f(x):\n    import tensorflow as tf\n    return x.dtype.min\n"
+    assert "tf.as_dtype(x.dtype).min" in migrate(inside).text
+    text = "from tensorflow import keras\ny = x.dtype.max\n"
+    program = migrate(text)
+    assert "y = x.dtype.max" in program.text
+    (finding,) = [each for each in program.findings if each.what == "x.dtype.max"]
+    assert finding.kind is Kind.MISSING
+    assert finding.text.startswith("Write tf.as_dtype(x.dtype).max, with `import stratagem.tf as tf`.")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -47,6 +49,20 @@ def test_properties() -> None:
     assert [kind.size for kind in (tf.float64, tf.bfloat16, tf.string)] == [8, 2, 1]
     assert repr(tf.int32) == "tf.int32"
     assert tf.int32.is_compatible_with("int32")
+    assert (tf.bool.limits, tf.int8.is_quantized) == ((0, True), False)
+
+
+@pytest.mark.parametrize("kind", [tf.bool, tf.complex64, tf.string])
+def test_what_has_no_bounds_says_so(kind: DType) -> None:
+    for bound in ("max", "min"):
+        with pytest.raises(TypeError, match=f"tf.{kind} was asked for its least or greatest value"):
+            getattr(kind, bound)
+
+
+@pytest.mark.parametrize("value", [jnp.ones(2), np.ones(2, "float32"), tf.Variable([1.0]), tf.constant([1.0])])
+def test_bounds_of_the_dtype_of_a_value(value: Any) -> None:
+    assert tf.as_dtype(value.dtype).max == np.finfo(np.float32).max
+    assert tf.as_dtype(value.dtype).limits == (0, 1)
 
 
 def test_names_that_lie_elsewhere() -> None:
