@@ -146,6 +146,12 @@ _TABLE: Final[Mapping[tuple[str, Extent], Mapping[str, Sequence[str]]]] = {
     ("stratagem.loop.added_losses", Extent.DERIVATIVES): {
         "model.losses after tape.gradient, and after the tape's context": ("keras:Layer add_loss",),
     },
+    ("stratagem.tf.keras.complex_losses", Extent.PROCESS): {
+        "losses of complex numbers, of which Keras 3 drops the imaginary parts": ("keras:Loss __call__",),
+    },
+    ("stratagem.tf.keras.complex_losses", Extent.DERIVATIVES): {
+        "metrics of complex numbers, whose squares may be negative": ("keras:metrics.MeanMetricWrapper update_state",),
+    },
     ("stratagem.tf.keras.compat", Extent.PROCESS): {
         "arguments and names that optimizers had in Keras 2: Adam(lr=...), optimizer.lr, minimize": (
             f"{_OPTIMIZER} __bases__ < __init__ apply_gradients get_scaled_loss get_slot get_unscaled_gradients "
@@ -162,7 +168,7 @@ _TABLE: Final[Mapping[tuple[str, Extent], Mapping[str, Sequence[str]]]] = {
             "keras:Model __bases__ < __call__ __new__ begins_on_host compiled_loss compiled_metrics compute_loss "
             "compute_metrics distribute_strategy evaluate evaluate_generator fit fit_generator host_part losses "
             "metrics_names predict predict_generator",
-            "keras:Model build save save_weights load_weights",
+            "keras:Model save save_weights load_weights",
         ),
     },
     ("stratagem.tf.keras.compat", Extent.SCOPE): {

@@ -30,7 +30,7 @@ STUBS = runpy.run_path(str(Path(__file__).parents[3] / "tools" / "type_stubs.py"
         ("stratagem.tf.config", "threading", "stratagem.tf.config.threading"),
         ("stratagem.tf.experimental", "numpy", "jax.numpy"),
         ("stratagem.tf.keras.layers", "experimental", "stratagem.tf.keras.layers.experimental"),
-        ("stratagem.tf.keras.metrics", "mse", "keras.losses:mean_squared_error"),
+        ("stratagem.tf.keras.metrics", "mae", "keras.losses:mean_absolute_error"),
     ],
 )
 def test_home_of_a_name(module: str, name: str, home: str) -> None:

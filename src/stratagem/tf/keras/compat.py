@@ -14,7 +14,6 @@ from collections.abc import Callable
 from typing import Any
 
 import keras
-from keras.src.backend import compute_output_spec
 from keras.src.legacy.preprocessing.image import (
     DirectoryIterator,
     ImageDataGenerator,
@@ -42,7 +41,16 @@ from keras.src.legacy.saving.legacy_h5_format import save_weights_to_hdf5_group
 
 from stratagem.core import patches
 from stratagem.strategy.base import prepare_fit
-from stratagem.tf.keras import folders, old_initializers, old_losses, old_metrics, old_models, old_optimizers, weights
+from stratagem.tf.keras import (
+    complex_losses,
+    folders,
+    old_initializers,
+    old_losses,
+    old_metrics,
+    old_models,
+    old_optimizers,
+    weights,
+)
 from stratagem.tf.keras.derivatives import compat as derivatives
 
 __all__ = [
@@ -96,6 +104,7 @@ def _saving(original: Callable[..., Any]) -> Callable[..., Any]:
 def install() -> None:
     """Give Keras's classes what `core.patches` lists. A second call does nothing."""
     prepare_fit()  # first: what follows stands round it
+    complex_losses.install()
     derivatives.install()
     patches.install(
         __name__,
@@ -110,7 +119,6 @@ def install() -> None:
             # There, not on `Model`: `load_model` asks whether a model's `compile` is this one.
             "BaseTrainer.compile": old_models.taking_metrics_third,
             "Model.__bases__": old_models.OldModel,
-            "Model.build": functools.partial(old_models.building_by_a_call, outputs_of=compute_output_spec),
             "Model.save": _saving,
             "Model.save_weights": functools.partial(weights.saving_to_any_name, save_weights_to_hdf5_group),
             "Model.load_weights": weights.loading_from_any_name,

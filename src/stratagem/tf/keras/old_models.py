@@ -19,6 +19,7 @@ from stratagem.strategy.base import one_replica
 from stratagem.strategy.default import get_strategy
 from stratagem.tf.keras import learning_phase, old_results, on_host
 from stratagem.tf.keras.layers import added
+from stratagem.tf.keras.layers.compat import compute_output_spec
 
 
 def _compiled_loss(
@@ -102,6 +103,8 @@ class OldModel:
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         model: Any = super().__new__(cls, *args, **kwargs)
         added.give_method(model)
+        if type(model).build is keras.Model.build:
+            object.__setattr__(model, "build", _building_by_a_call(model))
         return model
 
     @property
@@ -231,24 +234,24 @@ def _as_in_keras_2(loss: Any, y: Any, y_pred: Any) -> Any:
     return keras.ops.expand_dims(y, -1) if is_elementwise else y
 
 
-def building_by_a_call(original: Callable[..., None], outputs_of: Callable[..., Any]) -> Callable[..., None]:
-    """Wrap `build`, which made the variables of a model whose layers do not exist yet by a call of the model.
+def _building_by_a_call(model: Any) -> Callable[..., None]:
+    """Return the `build` of a model, which made the variables of one whose layers do not exist yet by a call of it.
 
     Keras 3 marks such a model as built although it has no variables. If a call with floating-point inputs of these
     shapes fails, Keras's `build` runs, and warns.
 
     Args:
-        original: Keras's.
-        outputs_of: Keras's function that calls a function with shapes alone.
+        model: One that is being made, whose `build` is Keras's.
     """
+    original = model.build
 
     @functools.wraps(original)  # it is one that Keras takes for "no build of its own"
-    def build(self: Any, input_shape: Any) -> None:
-        if any(not layer.built for layer in self.layers):
+    def build(input_shape: Any) -> None:
+        if any(not layer.built for layer in model.layers):
             inputs = keras.tree.map_shape_structure(keras.KerasTensor, input_shape)
-            with contextlib.suppress(Exception):
-                outputs_of(self.call, inputs)
-        original(self, input_shape)
+            with contextlib.suppress(Exception), keras.name_scope(model.name, caller=model):
+                compute_output_spec(model.call, inputs)
+        original(input_shape)
 
     return build
 

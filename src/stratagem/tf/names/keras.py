@@ -11,12 +11,14 @@ _AS_IN_KERAS: Final = """
 """Modules whose names are all Keras's own."""
 
 _SHORT: Final = """
-    KLD=kl_divergence MAE=mean_absolute_error MAPE=mean_absolute_percentage_error MSE=mean_squared_error
+    KLD=kl_divergence MAE=mean_absolute_error MAPE=mean_absolute_percentage_error
     MSLE=mean_squared_logarithmic_error kld=kl_divergence kullback_leibler_divergence=kl_divergence
-    logcosh=log_cosh mae=mean_absolute_error mape=mean_absolute_percentage_error mse=mean_squared_error
+    logcosh=log_cosh mae=mean_absolute_error mape=mean_absolute_percentage_error
     msle=mean_squared_logarithmic_error
 """
 """Short names of functions, which Keras 2 had among losses and metrics."""
+
+_SQUARED: Final = "MSE=mean_squared_error mean_squared_error mse=mean_squared_error"
 
 KERAS: Final[dict[str, dict[str, str]]] = {
     **{f"keras.{name}": {f"keras.{name}": "*"} for name in _AS_IN_KERAS.split()},
@@ -71,12 +73,14 @@ KERAS: Final[dict[str, dict[str, str]]] = {
     # Keras's, and `Reduction`.
     "keras.losses": {
         "keras.losses": f"* {_SHORT}",
+        ".keras.complex_losses": f"{_SQUARED} get",
         ".keras.old_losses": "binary_crossentropy",
         ".keras.reduction": "Reduction",
     },
     "keras.metrics": {
         "keras.metrics": "*",
         "keras.losses": _SHORT,
+        ".keras.complex_losses": _SQUARED,
         ".keras.old_losses": "binary_crossentropy",
     },
     "keras.mixed_precision.experimental": {

@@ -9,7 +9,20 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import keras
+from keras.src.backend import compute_output_spec
 from keras.src.models.functional import Functional, operation_fn
+
+__all__ = [
+    "compute_output_spec",
+    "extend",
+    "graph_of",
+    "has_losses_of_call",
+    "in_context",
+    "is_functional",
+    "nodes_of",
+    "outputs_of",
+    "without_conversion",
+]
 
 _GRAPH: Final = ("_nodes", "_nodes_by_depth", "_operations", "_operations_by_depth", "_outputs", "_outputs_struct")
 """What a functional model knows of its graph behind its inputs."""
