@@ -183,24 +183,46 @@ class TensorArray(Adapting):
     def stack(self, name: str | None = None) -> Any:
         """Return all tensors as one, along a new first axis.
 
+        Of no tensors of an unknown shape that is an array of shape (0,), as in TensorFlow.
+
         Raises:
-            InputError: No tensor was written, and no shape of them is known.
+            InputError: No tensor was written, and no shape of them is known: of an array with room for some, and in a
+                compiled function.
         """
         return self._all()
 
     def gather(self, indices: Any, name: str | None = None) -> Any:
         """Return the tensors with these numbers as one, along a new first axis."""
         indices = tensor(indices)
+        if np.shape(indices) == (0,):
+            return (
+                self._none() if current_tracing() is None else jnp.zeros((0, *self._zeros().shape), held(self._dtype))
+            )
         self._check(indices, "read")
         return self._all()[indices]
 
     def concat(self, name: str | None = None) -> Any:
-        """Return all tensors as one, along their first axis."""
-        return concat([self.read(i) for i in range(self._size)], 0)
+        """Return all tensors as one, along their first axis.
+
+        Raises:
+            InputError: There is none; in a compiled function if their shape is not known either.
+        """
+        if self._size:
+            return concat([self.read(i) for i in range(self._size)], 0)
+        rest = None if self._declared is None or current_tracing() is None else tuple(self._declared)[1:]
+        if rest is None or None in rest or not len(self._declared or ()):
+            raise refusal(
+                "A TensorArray of no tensors was to be concatenated.", "Write tensors first, array = array.write(i, x)."
+            )
+        return jnp.zeros((0, *rest), held(self._dtype))
 
     def unstack(self, value: Any, name: str | None = None) -> TensorArray:
         """Return an array of the rows of a tensor."""
-        return self._filled(unstack(tensor(value)))
+        value = tensor(value)
+        array = self._filled(unstack(value))
+        if not len(value) and array is not self and array._declared is None:  # outside functions TensorFlow forgets it
+            array._declared = TensorShape(value.shape[1:])
+        return array
 
     def split(self, value: Any, lengths: Any, name: str | None = None) -> TensorArray:
         """Return an array of parts of a tensor that have these lengths along its first axis."""
@@ -273,6 +295,10 @@ class TensorArray(Adapting):
             )
         return tensor(np.zeros(shape), self._dtype)
 
+    def _none(self) -> Any:
+        """Return what TensorFlow gives for no tensors where nothing is compiled, whatever their shape."""
+        return tensor(np.zeros(0), self._dtype)
+
     def _as_rows(self, shape: Sequence[int]) -> jax.Array:
         if self._rows is not None:
             return self._rows
@@ -284,6 +310,8 @@ class TensorArray(Adapting):
     def _all(self) -> Any:
         if self._rows is not None:
             return self._rows
+        if not self._size and self._shape() is None and current_tracing() is None:
+            return self._none()
         if not self._written:
             return self._as_rows(self._zeros().shape)
         zeros = self._zeros()

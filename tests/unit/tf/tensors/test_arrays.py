@@ -172,3 +172,42 @@ def test_gradients_go_through_it() -> None:
         expected = sum((i + 1) * (i + 1) * x**i for i in range(n))
         np.testing.assert_allclose(compiled(tf.constant(x), tf.constant(n)), expected, rtol=1e-6)
         np.testing.assert_allclose(slope(tf.constant(x), tf.constant(n)), expected, rtol=1e-6)
+
+
+NOTHING: dict[str, tuple[Callable[[], Any], Any, Any]] = {
+    "stack": (lambda: Array(tf.float32, 0).stack(), (0,), None),
+    "stack, growing": (lambda: Array(tf.float32, 0, dynamic_size=True).stack(), (0,), None),
+    "stack, sizes unknown": (lambda: Array(tf.float32, 0, element_shape=(None, 2)).stack(), (0,), None),
+    "stack, shape": (lambda: Array(tf.float32, 0, element_shape=(2,)).stack(), (0, 2), (0, 2)),
+    "stack, numbers": (lambda: Array(tf.float32, 0, element_shape=()).stack(), (0,), (0,)),
+    "stack, room": (lambda: Array(tf.float32, 2).stack(), None, None),
+    "stack, room of unknown sizes": (lambda: Array(tf.float32, 2, element_shape=(None,)).stack(), None, None),
+    "stack, room of a shape": (lambda: Array(tf.float32, 2, element_shape=(2,)).stack(), (2, 2), (2, 2)),
+    "concat": (lambda: Array(tf.float32, 0).concat(), None, None),
+    "concat, shape": (lambda: Array(tf.float32, 0, element_shape=(None, 2)).concat(), None, (0, 2)),
+    "concat, room of a shape": (lambda: Array(tf.float32, 2, element_shape=(2,)).concat(), (4,), (4,)),
+    "gather": (lambda: Array(tf.float32, 2).gather(tf.zeros([0], tf.int32)), (0,), None),
+    "gather, shape": (
+        lambda: Array(tf.float32, 2, element_shape=(2,)).gather(tf.zeros([0], tf.int32)),
+        (0,),
+        (0, 2),
+    ),
+    "unstack": (lambda: Array(tf.float32, 0).unstack(tf.zeros([0, 3])).stack(), (0,), (0, 3)),
+    "unstack, growing": (
+        lambda: Array(tf.float32, 0, dynamic_size=True).unstack(tf.zeros([0, 3])).stack(),
+        (0,),
+        (0, 3),
+    ),
+}
+"""Without a tensor: a function, and TensorFlow's shape when nothing is compiled and when it is; None for an error."""
+
+
+@pytest.mark.parametrize("case", NOTHING)
+def test_nothing_was_written(case: str) -> None:
+    function, *shapes = NOTHING[case]
+    for run, shape in zip((function, tf.function(function)), shapes, strict=True):
+        if shape is None:
+            with pytest.raises(InputError, match="TensorArray"):
+                run()
+        else:
+            np.testing.assert_array_equal(np.asarray(run()), np.zeros(shape, "float32"), strict=True)
