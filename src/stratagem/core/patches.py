@@ -166,8 +166,8 @@ _TABLE: Final[Mapping[tuple[str, Extent], Mapping[str, Sequence[str]]]] = {
         "arguments, file names, attributes and lookups of text that models had in Keras 2": (
             f"{_BASE_TRAINER} compile",
             "keras:Model __bases__ < __call__ __new__ begins_on_host compiled_loss compiled_metrics compute_loss "
-            "compute_metrics distribute_strategy evaluate evaluate_generator fit fit_generator host_part losses "
-            "metrics_names predict predict_generator",
+            "compute_metrics distribute_strategy evaluate evaluate_generator fit fit_generator get_metrics_result "
+            "host_part losses metrics_names predict predict_generator",
             "keras:Model save save_weights load_weights",
         ),
     },

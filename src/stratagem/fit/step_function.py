@@ -68,6 +68,8 @@ class StepFunction(StepOfStrategy):
         Raises:
             StopIteration: There is no batch left.
         """
+        if not self.step.takes(state):  # a validation has built metrics that the step itself does not count
+            self.step = Step(self.step.model, self.step.strategy, self.kind)
         values, beyond = [value for group in state for value in group], self.step.beyond
         known = len(values)
         try:

@@ -127,6 +127,10 @@ class Step:
         """Whether a model has the variables in the groups that they were in when this step was made."""
         return self._groups == _identities(group_variables(model, group) for group in self.kind.groups)
 
+    def takes(self, state: State) -> bool:
+        """Whether a state has as many values as this step has variables."""
+        return [len(group) for group in state] == self._sizes
+
     def grouped(self, flat: Sequence[Any], group: Callable[[Sequence[Any]], Sequence[Any]] = list) -> State:
         """Return values in the groups of Keras's trainer, each made by `group`, without those beyond its state."""
         groups, start = [], 0

@@ -163,6 +163,19 @@ class OldModel:
         old_results.count_noted_loss(self)
         return trainer.compute_metrics(x, _as_in_keras_2(self.loss, y, y_pred), y_pred, sample_weight)
 
+    def get_metrics_result(self) -> dict[str, Any]:
+        """Return the results of the metrics, without those of `compile` where a step of one's own does not count them.
+
+        Keras 3 fails on these: they are not built.
+        """
+        of_compile: Any = self._compile_metrics  # pyright: ignore[reportAttributeAccessIssue]
+        results: dict[str, Any] = {}
+        for metric in self.metrics:
+            if metric is not of_compile or metric.built:
+                result = metric.result()
+                results |= result if isinstance(result, dict) else {metric.name: result}
+        return results
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the model: `model(x, True)`, and without `training` in the phase that `K.set_learning_phase` chose."""
         layer: Any = super()

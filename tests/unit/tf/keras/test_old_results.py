@@ -97,6 +97,29 @@ def test_a_step_of_ones_own_counts_its_loss(strategy: Any, counts: bool, expecte
     assert model.fit(X, 3 * X, batch_size=4, verbose=0).history == {"loss": [expected], "mae": [2.0]}
 
 
+class CountingNothing(keras.Model):
+    def train_step(self, data: Any) -> Any:
+        x, y = data
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((y - self(x, training=True)) ** 2)
+        self.optimizer.minimize(loss, self.trainable_variables, tape=tape)
+        return {"mine": loss}
+
+
+def test_metrics_of_compile_need_not_be_counted_in_a_step_of_ones_own(strategy: Any) -> None:
+    with strategy.scope():
+        x = tf.keras.layers.Input((2,))
+        model = CountingNothing(x, tf.keras.layers.Dense(1, kernel_initializer="ones")(x))
+        model.compile(tf.keras.optimizers.SGD(0.01), "mse", metrics=["mae"])
+    x, y = np.arange(8, dtype="float32").reshape(4, 2), np.ones((4, 1), "float32")
+    history = model.fit(x, y, shuffle=False, batch_size=2, epochs=2, verbose=0, validation_data=(x, y)).history
+    expected = {"mine": [81.3856, 3.5304], "val_loss": [4.5781, 0.4942], "val_mae": [2.0840, 0.6159]}  # tf-keras
+    assert history.keys() == expected.keys()
+    for name, values in expected.items():
+        np.testing.assert_allclose(history[name], values, atol=1e-4)
+    np.testing.assert_allclose(model.evaluate(x, y, verbose=0), [0.4942, 0.6159], atol=1e-4)
+
+
 def test_layers_are_built_where_the_strategy_of_the_model_is_current(strategy: Any) -> None:
     seen = []
 
