@@ -106,9 +106,13 @@ class EagerText(np.bytes_):
 class EagerArray(np.ndarray):
     """A NumPy array with `.numpy()`, for programs written for eager tensors.
 
-    Results of arithmetic are plain NumPy, and lie in the memory of the host. Training code never meets this class.
-    Elements of an array of text are `EagerText`, and comparisons and sums take a str for its bytes.
+    Results of arithmetic are such arrays too, and numbers of NumPy where they have no axis; they lie in the memory of
+    the host. Training code never meets this class. Elements of an array of text are `EagerText`, and comparisons and
+    sums take a str for its bytes.
     """
+
+    stands_for_tensors: bool = False
+    """Whether a program is written for tensors, so that functions of datasets get arrays of numbers as these too."""
 
     _copy_of: str | None = None
 
@@ -140,7 +144,7 @@ class EagerArray(np.ndarray):
         return bytes(value) if isinstance(value, bytes) else value
 
     def __array_wrap__(self, array: np.ndarray, context: Any = None, return_scalar: bool = False) -> Any:
-        return array[()] if return_scalar else np.asarray(array)
+        return array[()] if return_scalar else array.view(EagerArray)
 
     def __format__(self, form: str) -> str:
         return format(self.numpy(), form)
@@ -170,11 +174,14 @@ class EagerArray(np.ndarray):
 
 
 def answering(value: Any) -> Any:
-    """Return text and arrays of text as these; all else as it is. Tuples and dicts stay what they are."""
+    """Return text and arrays of text as these; all else as it is. Tuples and dicts stay what they are.
+
+    Where a program is written for tensors, arrays of numbers are these too: it may ask `x.set_shape(...)` of them.
+    """
     if type(value) is bytes or type(value) is np.bytes_:
         return EagerText(value)
     if type(value) is np.ndarray:
-        return value.view(EagerArray) if value.dtype.kind in "OSU" else value
+        return value.view(EagerArray) if EagerArray.stands_for_tensors or value.dtype.kind in "OSU" else value
     if type(value) is tuple:
         return tuple(answering(part) for part in value)
     if type(value) is dict:

@@ -156,8 +156,11 @@ FOUNDATIONS: Final = (
     ),
     Foundation(
         "stratagem.tf.keras.layers.compat",
-        "add_loss of a functional model of tf.keras",
-        ("keras.src.models.functional:Functional",),
+        "add_loss and lookups of a functional model of tf.keras, and build of models",
+        (
+            "keras.src.backend:compute_output_spec",
+            *(f"keras.src.models.functional:{name}" for name in ("Functional", "operation_fn")),
+        ),
     ),
     Foundation(
         "stratagem.tf.keras.compat",
@@ -179,7 +182,6 @@ FOUNDATIONS: Final = (
                 f"keras.src.legacy.preprocessing.text:{name}"
                 for name in ("Tokenizer", "hashing_trick", "one_hot", "text_to_word_sequence", "tokenizer_from_json")
             ),
-            "keras.src.backend:compute_output_spec",
             "keras.src.legacy.saving.legacy_h5_format:save_weights_to_hdf5_group",
         ),
     ),
@@ -205,7 +207,10 @@ ATTRIBUTES: Final[Mapping[str, tuple[str, ...]]] = {
         *("_initializer", "_name", "_ndim", "_path", "_regularizer", "_shape", "_trainable", "_value"),
     ),
     "keras:Operation": ("_outbound_nodes",),
-    "keras:Layer": ("_loss_ids", "_losses", "_losses_override", "_tracker"),
+    "keras:Layer": (
+        *("_allow_non_tensor_positional_args", "_convert_input_args", "_loss_ids", "_losses", "_losses_override"),
+        "_tracker",
+    ),
     "keras:Model": (
         *("_compile_config", "_compile_loss", "_compile_metrics", "_dtype_policy", "_flatten_layers"),
         *("_initial_epoch", "_jax_state", "_jax_state_synced", "_layers", "_loss_tracker", "_metrics"),
@@ -220,6 +225,7 @@ ATTRIBUTES: Final[Mapping[str, tuple[str, ...]]] = {
         *("_inputs_struct", "_nodes", "_nodes_by_depth", "_operations", "_operations_by_depth", "_outputs"),
         "_outputs_struct",
     ),
+    "keras:Sequential": ("_functional",),
     "keras:StatelessScope": ("original_scope", "state_mapping"),
     "keras.src.trainers.epoch_iterator:EpochIterator": ("_steps_seen",),
     "keras.src.trainers.data_adapters.array_data_adapter:ArrayDataAdapter": ("_inputs",),

@@ -22,6 +22,7 @@ import numpy as np
 
 from stratagem.core.eager import EagerArray
 from stratagem.core.errors import InputError, UsageError
+from stratagem.data.ragged import RaggedTensor
 from stratagem.data.structure import encoded
 
 Output = Literal["int", "one_hot", "multi_hot", "count", "tf_idf"]
@@ -205,11 +206,11 @@ class Lookup:
             return (*(shape[:-1] if len(shape) > 1 and shape[-1] == 1 else shape), self._width), "float32"
         return (*shape[:-1], self._width), "float32"
 
-    def __call__(self, inputs: Any) -> np.ndarray:
+    def __call__(self, inputs: Any) -> Any:
         """Return the numbers of tokens, or the tokens of numbers.
 
         Args:
-            inputs: Tokens, as an array of any shape, a list, or one.
+            inputs: Tokens, as an array of any shape, a list, a ragged tensor, or one.
 
         Returns:
             int64 numbers, of the same shape; or vectors of float32 (`output_mode`). Tokens are bytes.
@@ -218,6 +219,8 @@ class Lookup:
             InputError: A token is unknown, and `num_oov_indices` is 0.
             UsageError: There is no vocabulary; or it is called on the input of a model.
         """
+        if isinstance(inputs, RaggedTensor) and self.output_mode == "int":
+            return inputs.with_flat_values(self(inputs.flat_values))
         _check_values(self, inputs)
         if self._tokens is None:
             raise UsageError(

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 
 from stratagem.core.advancing import AdvancedByPython
 from stratagem.core.errors import InputError, OutOfRangeError
+from stratagem.core.log import announce_once
 from stratagem.data.transforms import in_element_function
 from stratagem.loop.seen import Arguments, SeenArguments
 from stratagem.loop.signature import InputSignature, arguments_in_order
@@ -20,7 +21,7 @@ from stratagem.mesh.mesh import Tree
 from stratagem.mesh.placing import placed
 from stratagem.program.autograph import without_rewriting
 from stratagem.program.cache import ProgramStore
-from stratagem.program.call import Call
+from stratagem.program.call import Call, TextArgument
 from stratagem.program.checked_numbers import with_checked_numbers
 from stratagem.program.compared import ComparedProgram
 from stratagem.program.guards import CapturedValue, is_array
@@ -44,7 +45,8 @@ def function(
     The function may read and assign Keras variables and call `strategy.run` and `strategy.reduce`: the whole
     becomes one program, traced once for each signature of arguments. Arrays and Python numbers are inputs; a number
     that the function needs in Python (`if step > 5`, `range(n)`, a shape) and other values are part of the signature. A
-    function that iterates over a distributed dataset runs as Python, and what it calls is compiled.
+    function that iterates over a distributed dataset runs as Python, and what it calls is compiled; one that is given
+    text runs as Python, and says so.
     Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/function
 
     Args:
@@ -154,7 +156,12 @@ class Function:
             return self._fn(*args, **kwargs)
         if self._runs_as_python:
             return self._as_python(args, kwargs)
-        call = Call(self._fn, args, kwargs)
+        try:
+            call = Call(self._fn, args, kwargs)
+        except TextArgument:
+            name = getattr(self._fn, "__qualname__", type(self._fn).__name__)
+            announce_once(f"{name} was given text, which no device holds: it runs as Python, operation by operation.")
+            return self._as_python(args, kwargs)
         if any(isinstance(leaf, AdvancedByPython) for leaf in call.plain):
             self._runs_as_python = True
             return self._as_python(args, kwargs)

@@ -82,9 +82,14 @@ class Call:
         return self._structure.unflatten(leaves)
 
 
+class TextArgument(InputError):
+    """A function that is to be compiled was given text."""
+
+
 def _check_numeric(fn: Callable[..., Tree], leaf: object) -> None:
     if isinstance(leaf, np.ndarray | np.generic) and leaf.dtype.kind in "USOMm":
-        raise InputError(
+        is_text = leaf.dtype.kind in "US" or all(isinstance(each, str | bytes) for each in np.ravel(leaf)[:1])
+        raise (TextArgument if is_text else InputError)(
             f"{getattr(fn, '__qualname__', fn)!s} is compiled, and was given an array of dtype {leaf.dtype}.",
             "A compiled function computes on devices, and no device holds text, dates or objects.",
             "Compute with text, dates and objects outside, or in dataset.map(...); a str of Python may be an argument.",

@@ -18,8 +18,18 @@ ORDERS = [operator.lt, operator.le, operator.gt, operator.ge]
 def test_numbers_are_ordered_as_plain_arrays_are(order: Callable[[Any, Any], Any]) -> None:
     plain = np.array([1, 2, 3])
     found = order(plain.view(EagerArray), 2)
-    assert type(found) is np.ndarray
+    assert type(found) is EagerArray
     assert found.tolist() == order(plain, 2).tolist()
+
+
+def test_results_of_arithmetic_answer_like_their_operands() -> None:
+    """`(image / 255).numpy()`: a tensor stays one. Without an axis they are numbers of NumPy, which have a hash."""
+    image = np.array([1.0, 2.0], "float32").view(EagerArray)
+    scaled = np.ones(2, "float32") - image / 2
+    assert type(scaled) is EagerArray
+    assert scaled.numpy().tolist() == [0.5, 0.0]
+    assert type(scaled.numpy()) is np.ndarray
+    assert type(image[0] * 2) is type(image.sum()) is np.float32
 
 
 @pytest.mark.parametrize("order", ORDERS)

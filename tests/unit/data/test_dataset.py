@@ -199,7 +199,7 @@ def test_eager_values() -> None:
     x, y = next(iter(Dataset.from_tensor_slices((np.ones((2, 3), np.float32), [4, 5]))))
     assert type(x.numpy()) is np.ndarray
     assert type(y.numpy()) is np.int32
-    assert type(x + 1) is np.ndarray
+    assert type((x + 1).numpy()) is np.ndarray
     assert type(y + 1) is np.int32
     assert f"{y:03d} {int(y)} {[10, 11, 12, 13, 14][y]}" == "004 4 14"
 

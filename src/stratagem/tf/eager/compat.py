@@ -145,6 +145,7 @@ def install() -> None:
     for own in (EagerArray, EagerText):
         kind: Any = own
         kind.get_shape, kind.set_shape = get_shape, set_shape
+    EagerArray.stands_for_tensors = True
     operators: dict[str, patches.Wrap] = {
         "__abs__": _abs,
         "__pow__": functools.partial(_by_rule, derivatives.power),

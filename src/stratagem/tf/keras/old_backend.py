@@ -20,7 +20,7 @@ from keras import ops
 from stratagem.core.errors import UsageError
 from stratagem.data.sparse import SparseTensor
 from stratagem.tf.keras import learning_phase as phase
-from stratagem.tf.tensors import reductions
+from stratagem.tf.tensors import draws, reductions
 
 
 def _like(name: str, function: Callable[..., Any], *arguments: str, **defaults: Any) -> Callable[..., Any]:
@@ -211,21 +211,21 @@ def random_normal(
     shape: Sequence[int], mean: float = 0.0, stddev: float = 1.0, dtype: Any = None, seed: Any = None
 ) -> Any:
     """Return numbers of a normal distribution."""
-    return keras.random.normal(shape, mean, stddev, dtype, seed)
+    return draws.normal(shape, mean, stddev, dtype or keras.config.floatx(), seed)
 
 
 def random_uniform(
     shape: Sequence[int], minval: float = 0.0, maxval: float = 1.0, dtype: Any = None, seed: Any = None
 ) -> Any:
     """Return numbers evenly spread between two bounds."""
-    return keras.random.uniform(shape, minval, maxval, dtype, seed)
+    return draws.uniform(shape, minval, maxval, dtype or keras.config.floatx(), seed)
 
 
 def truncated_normal(
     shape: Sequence[int], mean: float = 0.0, stddev: float = 1.0, dtype: Any = None, seed: Any = None
 ) -> Any:
     """Return numbers of a normal distribution within two standard deviations."""
-    return keras.random.truncated_normal(shape, mean, stddev, dtype, seed)
+    return draws.truncated_normal(shape, mean, stddev, dtype or keras.config.floatx(), seed)
 
 
 def switch(condition: Any, then_expression: Any, else_expression: Any) -> Any:

@@ -186,7 +186,7 @@ class OldModel:
         if on_host.begins_on_host(self) and not (on_host.are_symbols(args) or on_host.is_of_host(*args[:1])):
             return on_host.outputs_for(self, *args, **kwargs)
         with learning_phase.of_call(kwargs) as missing:
-            return layer.__call__(*args, **kwargs, **missing)
+            return layer.__call__(*map(_as_tensors, args), **kwargs, **missing)
 
     def begins_on_host(self) -> bool:
         """Whether a part of the model computes on the host: lookups of text. See `feed.on_host`."""
@@ -207,6 +207,17 @@ class OldModel:
     )
     evaluate_generator = _of_generator("evaluate", *_AFTER_GENERATOR)
     predict_generator = _of_generator("predict", *_AFTER_GENERATOR)
+
+
+def _as_tensors(inputs: Any) -> Any:
+    """Return inputs of which some are tensors and others NumPy's, such as a batch of a dataset, as tensors alone."""
+    leaves = keras.tree.flatten(inputs) if isinstance(inputs, list | tuple | dict) else []
+    are_of_numpy = [isinstance(leaf, np.ndarray) for leaf in leaves]
+    if all(are_of_numpy) or not any(are_of_numpy):
+        return inputs
+    return keras.tree.map_structure(
+        lambda leaf: keras.ops.convert_to_tensor(leaf) if isinstance(leaf, np.ndarray) else leaf, inputs
+    )
 
 
 _ELEMENTWISE: Final = (

@@ -61,6 +61,7 @@ KERAS: Final[dict[str, dict[str, str]]] = {
     "keras.layers": {
         "keras.layers": "* CuDNNGRU=GRU CuDNNLSTM=LSTM",
         ".keras.layers.of_keras": "Discretization InputLayer Normalization",
+        ".keras.layers.recurrent": "GRU LSTM RNN SimpleRNN",
         ".keras.old_models": "Input",
         ".keras.text_inputs": "IntegerLookup StringLookup TextVectorization",
     },

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from stratagem.data.ragged import RaggedTensor
 from stratagem.data.structure import encoded
 from stratagem.tf.tensors.fingerprints import fingerprint
 from stratagem.tf.tensors.operation import held, hosted, is_text, operation, refusal, tensor
@@ -146,6 +147,11 @@ def reduce_join(
         separator: What stands between.
         name: No effect.
     """
+    if isinstance(inputs, RaggedTensor):
+        if inputs.ragged_rank != 1 or axis not in (1, -1):
+            raise refusal("reduce_join was given a ragged tensor.", "Give one of two axes, and axis=-1.")
+        rows = [_bytes(separator).join(np.asarray(row, object).tolist()) for row in inputs]
+        return hosted(np.array([[row] for row in rows] if keepdims else rows, object))
     array = np.asarray(encoded(inputs), object)
     named = range(array.ndim)[::-1] if axis is None else np.atleast_1d(axis).tolist()
     along = [each % array.ndim for each in reversed(named)]
@@ -159,10 +165,10 @@ def reduce_join(
 
 
 def split(input: Any, sep: str | None = None, maxsplit: int = -1, name: str | None = None) -> Any:
-    """Return the words of one text (`tf.strings.split`); of several texts a list of them.
+    """Return the words of one text (`tf.strings.split`); of several texts a ragged tensor of them.
 
     Args:
-        input: One text, or an array of texts (where TensorFlow gives a ragged tensor, a list of arrays).
+        input: One text, or an array of texts.
         sep: What stands between words; None for white space.
         maxsplit: The most times to split; -1 for all.
         name: No effect.
@@ -293,20 +299,26 @@ def _shown_number(value: Any) -> str:
 
 
 def _parts(input: Any, cut: Callable[[bytes], Any], dtype: Any) -> Any:
-    """Return the parts of one text; of several texts a list of them, where TensorFlow gives a ragged tensor."""
+    """Return the parts of one text; of several texts a ragged tensor."""
     array = np.asarray(encoded(input), object)
-    found = [hosted(np.array(cut(text), dtype)) for text in array.ravel()]
-    return found[0] if array.ndim == 0 else found
+    found = [np.array(cut(text), dtype) for text in array.ravel()]
+    if array.ndim == 0:
+        return hosted(found[0])
+    values = hosted(np.concatenate([np.zeros(0, dtype), *found]))
+    rows = RaggedTensor.from_row_lengths(values, np.array([len(each) for each in found], np.int64))
+    for size in array.shape[:0:-1]:
+        rows = RaggedTensor.from_row_lengths(rows, np.full(len(rows) // size if size else 0, size, np.int64))
+    return rows
 
 
 def bytes_split(input: Any, name: str | None = None) -> Any:
-    """Return the bytes of a text apart (`tf.strings.bytes_split`); of several texts a list of them."""
+    """Return the bytes of a text apart (`tf.strings.bytes_split`); of several texts a ragged tensor of them."""
     return _parts(input, lambda text: [text[i : i + 1] for i in range(len(text))], object)
 
 
 @operation
 def unicode_split(input: Any, input_encoding: str, errors: str = "replace", replacement_char: int = 65533) -> Any:
-    """Return the characters of a text apart (`tf.strings.unicode_split`); of several texts a list of them."""
+    """Return the characters of a text apart (`tf.strings.unicode_split`); of several texts a ragged tensor of them."""
     read = _decoder(input_encoding, errors, replacement_char)
     return _parts(input, lambda text: [letter.encode() for letter in read(text)], object)
 
@@ -319,7 +331,7 @@ def unicode_decode(
     replacement_char: int = 65533,
     replace_control_characters: bool = False,
 ) -> Any:
-    """Return the code points of a text (`tf.strings.unicode_decode`); of several texts a list of them."""
+    """Return the code points of a text (`tf.strings.unicode_decode`); of several texts a ragged tensor of them."""
     read = _decoder(input_encoding, errors, replacement_char)
 
     def cut(text: bytes) -> list[int]:

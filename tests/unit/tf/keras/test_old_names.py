@@ -285,3 +285,27 @@ def test_optimizers_written_for_keras_2(rate: Any) -> None:
     model.fit(np.ones((4, 1)), np.zeros((4, 1)), batch_size=4, verbose=0)
     assert float(model.layers[0].kernel.numpy()[0, 0]) == 0.5
     assert (optimizer.name, float(optimizer.learning_rate)) == ("Descent", 0.25)
+
+
+class Noise(tf.keras.layers.Layer):
+    """As variational autoencoders of Keras 2 draw, without a generator of seeds."""
+
+    def call(self, x: Any) -> Any:
+        return (
+            x + K.random_normal(shape=(tf.shape(x)[0], 2)) + 0 * K.random_uniform((2,)) + 0 * K.truncated_normal((2,))
+        )
+
+
+@pytest.mark.parametrize("replicas", [0, 2])
+def test_draws_of_a_layer_are_others_at_each_step(replicas: int) -> None:
+    if replicas:
+        with tf.distribute.MirroredStrategy(["cpu:0", "cpu:1"]).scope():
+            model = tf.keras.Sequential([Noise()])
+            model.compile("sgd", "mse")
+    else:
+        model = tf.keras.Sequential([Noise()])
+        model.compile("sgd", "mse")
+    zeros = np.zeros((200, 2), "float32")
+    losses = [model.evaluate(zeros, zeros, batch_size=200, verbose=0) for _ in range(2)]
+    assert losses[0] != losses[1]
+    np.testing.assert_allclose(losses, [1.0, 1.0], atol=0.3)

@@ -16,7 +16,7 @@ from stratagem.data.nodes import INFINITE_CARDINALITY
 from stratagem.feed.distributed import DistributedDataset
 
 
-class _MakingKeras(type):
+class MakingKeras(type):
     """Metaclass of such a name. A program's subclass of it is an ordinary class."""
 
     def __call__(cls, *args: Any, **named: Any) -> Any:
@@ -25,11 +25,11 @@ class _MakingKeras(type):
 
     def __instancecheck__(cls, instance: Any) -> bool:
         if "_made" in vars(cls):
-            return isinstance(instance, cls.__bases__[0])
+            return isinstance(instance, cls.__bases__[-1])
         return super().__instancecheck__(instance)
 
 
-class InputLayer(keras.layers.InputLayer, metaclass=_MakingKeras):
+class InputLayer(keras.layers.InputLayer, metaclass=MakingKeras):
     """Keras's `InputLayer`, where `input_shape=` is `shape=` without a warning (`tf.keras.layers.InputLayer`).
 
     Args:
@@ -51,7 +51,7 @@ class InputLayer(keras.layers.InputLayer, metaclass=_MakingKeras):
         return keras.layers.InputLayer(*args, **named)
 
 
-class Normalization(keras.layers.Normalization, metaclass=_MakingKeras):
+class Normalization(keras.layers.Normalization, metaclass=MakingKeras):
     """Keras's `Normalization`, whose `adapt` takes datasets without TensorFlow (`tf.keras.layers.Normalization`).
 
     Args:
@@ -107,7 +107,7 @@ class Normalization(keras.layers.Normalization, metaclass=_MakingKeras):
         self.finalize_state()
 
 
-class Discretization(keras.layers.Discretization, metaclass=_MakingKeras):
+class Discretization(keras.layers.Discretization, metaclass=MakingKeras):
     """Keras's `Discretization`, whose `adapt` needs no TensorFlow (`tf.keras.layers.Discretization`).
 
     Args:

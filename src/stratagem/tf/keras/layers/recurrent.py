@@ -1,0 +1,73 @@
+"""Recurrent layers whose `get_initial_state` takes inputs, as in Keras 2; the objects are Keras's own."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+import keras
+
+from stratagem.tf.keras.layers.of_keras import MakingKeras
+
+
+class _TakingInputs:
+    """The method of Keras 2, before Keras's class."""
+
+    def get_initial_state(self, inputs: Any = None, batch_size: Any = None) -> list[Any]:
+        """Return the states that a call begins with, where it is given none.
+
+        Args:
+            inputs: The inputs of a call, or the number of their rows, as in Keras 3.
+            batch_size: The number of rows, by its name.
+        """
+        first = keras.tree.flatten(inputs)[0] if batch_size is None else batch_size
+        rows = first.shape[0] if getattr(first, "shape", ()) else first
+        layer: Any = self
+        kind = next(each for each in type(layer).__mro__ if each.__module__.startswith("keras."))
+        return kind.get_initial_state(layer, rows)
+
+
+def _made(layer: Any) -> Any:
+    layer.get_initial_state = types.MethodType(_TakingInputs.get_initial_state, layer)
+    return layer
+
+
+class GRU(_TakingInputs, keras.layers.GRU, metaclass=MakingKeras):  # pyright: ignore[reportIncompatibleMethodOverride]
+    """Keras's `GRU` (`tf.keras.layers.GRU`); see `RNN`."""
+
+    @staticmethod
+    def _made(*arguments: Any, **named: Any) -> keras.layers.GRU:
+        return _made(keras.layers.GRU(*arguments, **named))
+
+
+class LSTM(_TakingInputs, keras.layers.LSTM, metaclass=MakingKeras):  # pyright: ignore[reportIncompatibleMethodOverride]
+    """Keras's `LSTM` (`tf.keras.layers.LSTM`); see `RNN`."""
+
+    @staticmethod
+    def _made(*arguments: Any, **named: Any) -> keras.layers.LSTM:
+        return _made(keras.layers.LSTM(*arguments, **named))
+
+
+class SimpleRNN(_TakingInputs, keras.layers.SimpleRNN, metaclass=MakingKeras):  # pyright: ignore[reportIncompatibleMethodOverride]
+    """Keras's `SimpleRNN` (`tf.keras.layers.SimpleRNN`); see `RNN`."""
+
+    @staticmethod
+    def _made(*arguments: Any, **named: Any) -> keras.layers.SimpleRNN:
+        return _made(keras.layers.SimpleRNN(*arguments, **named))
+
+
+class RNN(_TakingInputs, keras.layers.RNN, metaclass=MakingKeras):  # pyright: ignore[reportIncompatibleMethodOverride]
+    """Keras's `RNN`, whose `get_initial_state` takes the inputs of a call too (`tf.keras.layers.RNN`).
+
+    Args:
+        arguments: Those of `keras.layers.RNN`.
+
+    Example:
+        >>> layer = RNN(keras.layers.GRUCell(3))
+        >>> [state.shape for state in layer.get_initial_state(keras.ops.ones((2, 5, 4)))]
+        [(2, 3)]
+    """
+
+    @staticmethod
+    def _made(*arguments: Any, **named: Any) -> keras.layers.RNN:
+        return _made(keras.layers.RNN(*arguments, **named))
