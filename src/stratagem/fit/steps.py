@@ -11,7 +11,7 @@ import contextlib
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +23,7 @@ from jax.sharding import PartitionSpec
 from stratagem.compression.residuals import is_in_parts
 from stratagem.core import patches
 from stratagem.core.errors import UsageError
+from stratagem.core.log import announce_once
 from stratagem.core.patches import Extent
 from stratagem.core.progress import Phase
 from stratagem.feed.batch import GlobalBatch
@@ -45,6 +46,9 @@ from stratagem.program.interpret import trace
 from stratagem.program.python_values import explaining_tensors_as_python_values
 from stratagem.replica.context import ReplicaContext, StrategyLike, replica_context
 from stratagem.replica.uneven import padded, run_uneven
+
+_MANY_SHAPES: Final = 10
+"""Programs of one step after which a line says why it is slow."""
 
 Program = tuple[Callable, list[int], list[int]]
 """A compiled step, the variables it rewrites, and those it only reads."""
@@ -109,6 +113,7 @@ class Step:
         ):
             if known is None:
                 known = self._programs[key] = tracing_anew(lambda: self._compile(values, batch))
+                self._tell_of_many_shapes()
             program, rewritten, reading = known
             logs, changed = program([values[i] for i in rewritten], [values[i] for i in reading], batch.data)
             if self.mesh.waits_for_steps:
@@ -117,6 +122,14 @@ class Step:
             for i, value in zip(rewritten, changed, strict=True):
                 values[i] = value
         return logs
+
+    def _tell_of_many_shapes(self) -> None:
+        if len(self._programs) == _MANY_SHAPES and self.strategy.is_chief:
+            announce_once(
+                f"{self.kind.method} of model {self.model.name!r} was compiled for {_MANY_SHAPES} shapes of batches, "
+                "and will be for others. Give rows few lengths: TextVectorization(output_sequence_length=...), "
+                "dataset.padded_batch(..., padded_shapes=...), dataset.bucket_by_sequence_length(...)."
+            )
 
     @property
     def returns_own_values(self) -> bool:

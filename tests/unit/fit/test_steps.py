@@ -135,3 +135,13 @@ def test_eager_steps_keep_what_each_replica_accumulated() -> None:
         model.fit(x, x[:, :1] * 2 + x[:, 1:2] ** 2, batch_size=8, verbose=0, shuffle=False)
         found.append(model.get_weights()[0])
     np.testing.assert_allclose(found[1], found[0], rtol=1e-5)
+
+
+def test_many_shapes_of_batches_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with stratagem.OneDeviceStrategy("cpu:0").scope():
+        model = keras.Sequential([keras.layers.GlobalAveragePooling1D(), keras.layers.Dense(1)], name="of_ten_lengths")
+        model.compile("sgd", "mse")
+    for length in range(1, 11):
+        assert "of_ten_lengths" not in capsys.readouterr().err
+        model.train_on_batch(np.ones((2, length, 1), "float32"), np.ones((2, 1), "float32"))
+    assert "train_step of model 'of_ten_lengths' was compiled for 10 shapes of batches" in capsys.readouterr().err

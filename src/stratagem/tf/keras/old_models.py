@@ -212,12 +212,14 @@ class OldModel:
 def _as_tensors(inputs: Any) -> Any:
     """Return inputs of which some are tensors and others NumPy's, such as a batch of a dataset, as tensors alone."""
     leaves = keras.tree.flatten(inputs) if isinstance(inputs, list | tuple | dict) else []
-    are_of_numpy = [isinstance(leaf, np.ndarray) for leaf in leaves]
+    are_of_numpy = [isinstance(leaf, np.ndarray) and leaf.dtype.kind not in "OSU" for leaf in leaves]
     if all(are_of_numpy) or not any(are_of_numpy):
         return inputs
-    return keras.tree.map_structure(
-        lambda leaf: keras.ops.convert_to_tensor(leaf) if isinstance(leaf, np.ndarray) else leaf, inputs
-    )
+    tensors = [
+        keras.ops.convert_to_tensor(leaf) if is_of_numpy else leaf
+        for leaf, is_of_numpy in zip(leaves, are_of_numpy, strict=True)
+    ]
+    return keras.tree.pack_sequence_as(inputs, tensors)
 
 
 _ELEMENTWISE: Final = (
