@@ -180,8 +180,8 @@ ESTIMATORS: Final = (
 )
 
 
-def _with_tf(use: str, line: str, found: str, remedy: str) -> Wrong:
-    return Wrong(use, f"import stratagem.tf as tf\n{line}", found, remedy)
+def _with_tf(use: str, line: str, found: str, remedy: str, *, warns: bool = False) -> Wrong:
+    return Wrong(use, f"import stratagem.tf as tf\n{line}", found, remedy, warns=warns)
 
 
 TENSORFLOW: Final = (
@@ -195,9 +195,10 @@ TENSORFLOW: Final = (
     ),
     _with_tf(
         "strings in `tf.function`",
-        'tf.function(lambda text: tf.strings.length(text))(tf.constant("abc"))',
-        "an array of dtype |S3",
+        'def lengths(text):\n    return tf.strings.length(text)\ntf.function(lengths)(tf.constant("abc"))',
+        "lengths was given text",
         "outside, or in dataset.map",
+        warns=True,
     ),
 )
 

@@ -191,9 +191,9 @@ RUN: Final = (
     ),
     Wrong("`stratagem.function(3)`", "stratagem.function(3)", "was given 3", "above a function"),
     Wrong(
-        "text in a compiled function",
-        'stratagem.function(lambda text: text)(np.array("abc"))',
-        "an array of dtype <U3",
+        "dates in a compiled function",
+        'stratagem.function(lambda date: date)(np.array("2026-11-26", "datetime64[D]"))',
+        "an array of dtype datetime64[D]",
         "outside, or in dataset.map",
     ),
 )

@@ -160,7 +160,10 @@ class Function:
             call = Call(self._fn, args, kwargs)
         except TextArgument:
             name = getattr(self._fn, "__qualname__", type(self._fn).__name__)
-            announce_once(f"{name} was given text, which no device holds: it runs as Python, operation by operation.")
+            announce_once(
+                f"{name} was given text, which no device holds: it runs as Python, operation by operation. Compute "
+                "with text outside, or in dataset.map, and the rest is compiled."
+            )
             return self._as_python(args, kwargs)
         if any(isinstance(leaf, AdvancedByPython) for leaf in call.plain):
             self._runs_as_python = True
