@@ -109,6 +109,10 @@ class DatasetIterator(AdvancedByPython, Generic[Item]):
         self._consumed += 1
         return item
 
+    def next(self) -> Item:
+        """Return the next element, as `next(iterator)` does: `dataset.as_numpy_iterator().next()`."""
+        return self.__next__()
+
     def get_next(self, name: str | None = None) -> Item:
         """Return the next element (`tf.data.Iterator.get_next`).
 

@@ -204,6 +204,13 @@ def test_eager_values() -> None:
     assert f"{y:03d} {int(y)} {[10, 11, 12, 13, 14][y]}" == "004 4 14"
 
 
+def test_iterators_have_a_method_next() -> None:
+    for iterator in (Dataset.range(2).as_numpy_iterator(), iter(Dataset.range(2))):
+        assert [int(iterator.next()), int(iterator.next())] == [0, 1]
+        with pytest.raises(StopIteration):
+            iterator.next()
+
+
 def test_jax_arrays_go_in_and_come_out_of_functions() -> None:
     jnp = pytest.importorskip("jax.numpy")
     dataset = Dataset.from_tensor_slices(jnp.arange(4.0)).map(lambda x: jnp.sqrt(x) * 2).batch(4)
