@@ -99,6 +99,10 @@ COMPAT_V1: Final[dict[str, dict[str, str]]] = {
         "stratagem.io": "TFRecordWriter",
         ".compat.v1.iterators": "tf_record_iterator",
     },
+    # The older places of names of signatures, and of tags.
+    "compat.v1.saved_model": {".saved_model": "*"},
+    "compat.v1.saved_model.signature_constants": {".saved_model": "DEFAULT_SERVING_SIGNATURE_DEF_KEY"},
+    "compat.v1.saved_model.tag_constants": {".saved_model": "GPU SERVING TPU TRAINING"},
     # Summaries of a `model_fn`.
     "compat.v1.summary": {"stratagem.estimator.summary": "*"},
     # Optimizers, hooks and the global step of Estimator programs; the rest is `tf.train`'s.
