@@ -77,6 +77,11 @@ class Workers(Work):
         self._wake.connect("inproc://wake")
         self._is_awake = False
         self._closing = False
+        self._told_at_end: Exception = UsageError(
+            "The strategy was closed, by strategy.close() or the end of the program.",
+            "Scheduled functions that have not run never will: the cluster has ended.",
+            "Call coordinator.join() before strategy.close(); to go on, make a new strategy, coordinator and model.",
+        )
         self._thread = threading.Thread(target=self._talk, name="coordinator", daemon=True)
         self._thread.start()
 
@@ -106,12 +111,17 @@ class Workers(Work):
                 "bytes received": sum(channel.received_bytes for channel in channels),
             }
 
-    def close(self) -> None:
-        """End the thread; who waits for closures that have not run is told. Harmless when closed."""
+    def close(self, because: Exception | None = None) -> None:
+        """End the thread; who waits for closures that have not run is told. Harmless when closed.
+
+        Args:
+            because: What they are told; None for the end of the strategy.
+        """
         with self._changed:
             if self._closing:
                 return
             self._closing = True
+            self._told_at_end = because or self._told_at_end
             self._rouse()
         self._thread.join()
         self._context.destroy(linger=0)
@@ -139,11 +149,6 @@ class Workers(Work):
         """The thread: send what is to be sent, take in what comes, call those that are away."""
         poller = self._links.poller
         poller.register(self._wake_end, zmq.POLLIN)
-        end: Exception = UsageError(
-            "The strategy was closed, by strategy.close() or the end of the program.",
-            "Scheduled functions that have not run never will: the cluster has ended.",
-            "Call coordinator.join() before strategy.close(); to go on, make a new strategy, coordinator and model.",
-        )
         try:
             while not self._closing:
                 ready = dict(poller.poll(0 if self._outbox else int(self._links.seconds_to_call * 1000) + 1))
@@ -167,9 +172,9 @@ class Workers(Work):
                     self._is_awake = False
                     self._changed.notify_all()
         except Exception as fault:  # of Stratagem's
-            end = fault
+            self._told_at_end = fault
         finally:
-            self._give_up(end)
+            self._give_up(self._told_at_end)
             self._links.disconnect_all()
 
     def _give_up(self, error: BaseException) -> None:
