@@ -24,6 +24,8 @@ from stratagem.ps.dispatch import (
     Failed,
     Finished,
     Forsaken,
+    Freed,
+    GaveUp,
     Send,
     WorkerLost,
     WorkerUp,
@@ -39,6 +41,9 @@ from stratagem.transport.message import ERROR, Message, MessageError
 
 PATIENCE_SECONDS: Final = 300.0
 """How long to wait for the first worker, or for one to come back, when there is none."""
+
+END_SECONDS: Final = 5.0
+"""How long functions may run on after another one has failed. Steps come to their end; what is longer is given up."""
 
 
 class Workers(Work):
@@ -77,6 +82,8 @@ class Workers(Work):
         self._wake.connect("inproc://wake")
         self._is_awake = False
         self._closing = False
+        self._patience_for_running: Deadline | None = None
+        """When closures in flight are given up, once another one has failed."""
         self._told_at_end: Exception = UsageError(
             "The strategy was closed, by strategy.close() or the end of the program.",
             "Scheduled functions that have not run never will: the cluster has ended.",
@@ -88,6 +95,8 @@ class Workers(Work):
     def begin(self, term: str) -> None:
         """Begin a term (`server.service`): give up what is under way, and let workers, too, begin with nothing."""
         with self._changed:
+            if not self._thread.is_alive():  # nothing would ever run, and nobody would be told
+                raise self._told_at_end
             self._term = term
             self._handle(Begun())
             self.has_told_of_loss = False
@@ -151,7 +160,7 @@ class Workers(Work):
         poller.register(self._wake_end, zmq.POLLIN)
         try:
             while not self._closing:
-                ready = dict(poller.poll(0 if self._outbox else int(self._links.seconds_to_call * 1000) + 1))
+                ready = dict(poller.poll(0 if self._outbox else int(self._seconds_to_wait() * 1000) + 1))
                 with self._changed:
                     if self._wake_end in ready:
                         self._wake_end.recv()
@@ -166,6 +175,7 @@ class Workers(Work):
                             self._call(link)
                     self._links.follow()
                     self._send_out()
+                    self._give_up_what_runs_on()
                     self._look_for_workers()
                     if (error := self._commits.failure) is not None:
                         self._handle(Broken(error))
@@ -220,8 +230,12 @@ class Workers(Work):
 
     def _understand(self, link: Link, message: Message) -> None:
         closure = link.sent.pop(message.id, None)
+        given_up = link.given_up.pop(message.id, None)
         if closure is not None:
             self._end(link, closure, message)
+        elif given_up is not None:
+            if given_up in link.sent.values() and message.kind != ERROR and message.fields["given_up"]:
+                self._handle(GaveUp(link.index, given_up))
         elif link.role is Role.PS and self._commits.is_answer(link.index, message.id):
             self._applied(link, message)
         elif message.kind != ERROR:  # it has answered the hello
@@ -234,6 +248,9 @@ class Workers(Work):
             link.is_up = True
 
     def _end(self, link: Link, closure: int, message: Message) -> None:
+        if closure in self.dispatch.given_up:
+            self._handle(Freed(link.index, closure))
+            return
         result = self._jobs.pop(closure).result
         try:
             value = put_together(raise_if_error(message).fields.get("value"), message.arrays)
@@ -288,6 +305,30 @@ class Workers(Work):
         link.sent[channel.send(message)] = closure
         link.known.update(shared.number for shared in fresh)
         link.known.difference_update(gone)
+
+    def _seconds_to_wait(self) -> float:
+        """Return how long until something is to be done by itself."""
+        running = self._patience_for_running
+        # What was asked to be given up has its answer to wait for, and no moment.
+        seconds = [] if running is None or running.expired else [running.remaining]
+        return min([self._links.seconds_to_call, *seconds])
+
+    def _give_up_what_runs_on(self) -> None:
+        """Ask workers to give up closures that still run some seconds after another one failed: the program waits."""
+        if self.dispatch.error is None or not self.dispatch.running:
+            self._patience_for_running = None
+            return
+        if self._patience_for_running is None:
+            self._patience_for_running = Deadline(END_SECONDS, self._clock)
+        if not self._patience_for_running.expired:
+            return
+        for link in self._links:
+            numbers = {closure: number for number, closure in link.sent.items()}
+            for closure in numbers.keys() - link.given_up.values() - self.dispatch.given_up:
+                announce(f"{link.name} gives up a function, {END_SECONDS:g} s after another one failed.")
+                with self._talking_to(link) as channel:
+                    message = Message("give up", {"term": self._term, "request": numbers[closure]})
+                    link.given_up[channel.send(message)] = closure
 
     def _look_for_workers(self) -> None:
         """Give up when there has been no worker for too long, and something waits for one."""

@@ -161,12 +161,11 @@ def test_a_strategy_that_another_has_followed_keeps_no_connection(cluster: Clust
 
     Program(cluster).train(1)
     threads, files = counted()
-    for _ in range(3):
-        last = Program(cluster)
-        last.train(1)
+    programs = [Program(cluster) for _ in range(3)]
+    programs[-1].train(1)
     assert counted()[0] == threads == 1
     assert counted()[1] <= files + 3
-    last.strategy.close()
+    programs[-1].strategy.close()
 
 
 class FlyingClock(HandClock):
