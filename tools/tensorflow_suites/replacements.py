@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from absl import logging
@@ -145,6 +146,17 @@ def _is_mirrored(variable: Any) -> bool:
     return isinstance(variable, tf.Variable) and not _is_sync_on_read(variable) and hasattr(variable, "values")
 
 
+@contextlib.contextmanager
+def _policy_scope(policy: Any) -> Iterator[None]:
+    """Set a policy of dtypes for a while."""
+    before = tf.keras.mixed_precision.global_policy()
+    tf.keras.mixed_precision.set_global_policy(policy)
+    try:
+        yield
+    finally:
+        tf.keras.mixed_precision.set_global_policy(before)
+
+
 def _always_record_summaries() -> Any:
     """Return a context in which summaries are written."""
     return tf.summary.record_if(True)
@@ -174,6 +186,7 @@ replacements: Final[Mapping[str, Any]] = {
     "tensorflow.python.framework.sparse_tensor.is_sparse": tf.keras.backend.is_sparse,
     "tf_keras.losses.losses_utils": _LossesUtils,
     "tf_keras.backend.is_tpu_strategy": _is_tpu_strategy,
+    "tf_keras.mixed_precision.policy.policy_scope": _policy_scope,
     "tf_keras.optimizers.adam_legacy": tf.keras.optimizers.legacy,
     "tensorflow.python.eager.context.num_gpus": _num_gpus,
     "tensorflow.python.eager.context.check_alive": check_alive,

@@ -5,7 +5,8 @@ A *closure* is one function to run once, known by a number. It is
 | state      | meaning                                                         | leaves it by                       |
 | ---------- | --------------------------------------------------------------- | ---------------------------------- |
 | queued     | waits for a worker                                              | `Send`, `Abort`                    |
-| in flight  | was sent to a worker                                            | `Finished`, `Failed`, `WorkerLost`, `GaveUp` |
+| in flight  | was sent to a worker, which has not ended or given it up        | `Finished`, `Failed`, `WorkerLost` |
+|            |                                                                 | `GaveUp`                           |
 | gone       | has run, failed or was aborted; the machine knows nothing of it |                                    |
 
 A worker that is lost gives its closures back: they run again elsewhere, at least once in all. When a closure fails,
