@@ -17,7 +17,7 @@ COMPAT_V1: Final[dict[str, dict[str, str]]] = {
             disable_control_flow_v2 disable_eager_execution disable_resource_variables disable_tensor_equality
             disable_v2_behavior disable_v2_tensorshape enable_control_flow_v2 enable_eager_execution
             enable_resource_variables enable_tensor_equality enable_v2_behavior enable_v2_tensorshape
-            reset_default_graph
+            executing_eagerly_outside_functions reset_default_graph
         """,
         "stratagem.estimator.graph": """
             AUTO_REUSE GraphKeys add_to_collection control_dependencies get_collection get_variable global_variables
