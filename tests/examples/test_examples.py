@@ -136,7 +136,9 @@ def test_estimator(tmp_path: Path) -> None:
     assert step == "11"
     assert 2.1 < float(first) < 2.6
     assert float(loss) < float(first)
-    assert {file.name for file in tmp_path.glob("model*")} == {f"model.ckpt-{n}.safetensors" for n in (0, 11)}
+    assert {file.name for file in tmp_path.glob("model*")} == {
+        f"model.ckpt-{n}.{kind}" for n in (0, 11) for kind in ("index", "safetensors")
+    }
     assert re.search(rf"^\(\{{'loss': np.float32\({loss}\), 'global_step': np.int64\(11\)\}}, \[\]\)$", output, re.M)
 
 

@@ -91,3 +91,43 @@ def test_both_workers_leave_behind_the_same_step(undisturbed: dict[str, Any], tm
     chief, other = (result.value for result in run_workers(program, 2, args=[str(tmp_path), None]))
     assert chief["values"] == other["values"]
     assert chief == undisturbed
+
+
+def program_with_grace(folder: str, preempted: bool) -> dict[str, Any]:
+    """Count the steps; SIGTERM comes to worker 1 behind the third, and the machine stays for a second."""
+    import keras
+
+    import stratagem
+
+    strategy = stratagem.MultiWorkerMirroredStrategy()
+    with strategy.scope():
+        total = keras.Variable(0.0, trainable=False)
+    manager = stratagem.train.CheckpointManager(stratagem.train.Checkpoint(total=total), folder, max_to_keep=None)
+    config = stratagem.train.TerminationConfig(grace_period=1.0)
+    handler = stratagem.train.PreemptionCheckpointHandler(None, manager, termination_config=config)
+    restored = [handler.total_run_calls, float(total)]
+
+    @stratagem.function
+    def step() -> None:
+        strategy.run(lambda: total.assign_add(1.0))
+
+    while preempted or handler.total_run_calls < restored[0] + STEPS:
+        handler.run(step)
+        if preempted and handler.total_run_calls == 3 and strategy.worker_index == 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+    return {"restored": restored, "done": [handler.total_run_calls, float(total)]}
+
+
+def test_both_workers_save_at_the_notice_and_at_the_end_of_the_grace_period(tmp_path: Path) -> None:
+    ended = run_workers(program_with_grace, 2, args=[str(tmp_path), True], check=False)
+    assert [result.returncode for result in ended] == [42, 42], ended[0].output + ended[1].output
+    said = [line for result in ended for line in result.output.splitlines() if "Preempted: saved" in line]
+    assert len(set(said)) == 1
+    chief, other = (result.value for result in run_workers(program_with_grace, 2, args=[str(tmp_path), False]))
+    assert sorted(file.name for file in tmp_path.glob("*.index")) == ["ckpt-1.index", "ckpt-2.index"]
+    assert chief == other
+    runs, total = chief["restored"]
+    assert said[0].endswith(f"saved behind step {runs}")
+    assert runs > 3
+    assert total == runs
+    assert chief["done"] == [runs + STEPS, total + STEPS]

@@ -69,7 +69,10 @@ def test_one_file_appears(tmp_path: Path) -> None:
     assert chief["paths"] == other["paths"] == [str(tmp_path / f"ckpt-{number}") for number in (1, 2, 3)]
     assert (len(chief["writes"]), other["writes"]) == (3, [])
     assert chief["kept"] == other["kept"] == chief["paths"][1:]
-    assert sorted(os.listdir(tmp_path)) == ["checkpoint", "ckpt-2.safetensors", "ckpt-3.safetensors"]
+    assert sorted(os.listdir(tmp_path)) == [
+        "checkpoint",
+        *(f"ckpt-{number}.{kind}" for number in (2, 3) for kind in ("index", "safetensors")),
+    ]
     assert chief["saved"] == other["saved"]
     assert chief["after"] == other["after"]
 
@@ -169,7 +172,7 @@ def test_pattern_of_the_tutorials(tmp_path: Path) -> None:
     chief, other = (result.value for result in run_workers(tutorial, 2, args=[str(tmp_path)]))
     assert chief == ["ckpt-1", True, str(tmp_path / "ckpt-1")]
     assert other == ["workertemp_1/ckpt-1", True, str(tmp_path / "ckpt-1")]
-    assert sorted(os.listdir(tmp_path)) == ["checkpoint", "ckpt-1.safetensors"]
+    assert sorted(os.listdir(tmp_path)) == ["checkpoint", "ckpt-1.index", "ckpt-1.safetensors"]
 
 
 def each_sees_its_own_disk(folder: str) -> tuple[Any, bool, list[Any]]:

@@ -220,6 +220,8 @@ def _shims() -> Mapping[str, str]:
         f"{distribute}.multi_process_runner": "processes",
         f"{distribute}.multi_worker_test_base": "clusters",
         f"{distribute}.test_util": "distribute_helpers",
+        f"{distribute}.input_lib": "inputs",
+        f"{distribute}.input_util": "inputs",
         "tensorflow.python.framework.test_util": "framework_helpers",
         "tensorflow.python.eager.test": "testing",
         "tensorflow.python.platform.test": "testing",

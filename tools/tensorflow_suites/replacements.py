@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from absl import logging
@@ -12,6 +13,7 @@ from tools.tensorflow_suites.verdicts import GRAPHS, PRIVATE, NotApplicable
 import stratagem.tf as tf
 from stratagem.cluster_resolver import SageMakerClusterResolver
 from stratagem.replica.on_read import OnReadVariable
+from stratagem.strategy.extended import StrategyExtended
 
 
 def _nothing(*_: Any, **__: Any) -> None:
@@ -89,6 +91,53 @@ def _extended_of(kind: type | tuple[type, ...]) -> type:
     return _IsExtended("Extended", (), {"kind": kind})
 
 
+class _IsComposite(type):
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, tf.RaggedTensor | tf.SparseTensor)
+
+
+class _CompositeTensor(metaclass=_IsComposite):
+    """A class of tensors in several parts. Iterators and variables are none here."""
+
+
+def _jobs_of(cluster_spec: Any) -> Mapping[str, Any]:
+    """Return the tasks of each job of a strategy's cluster."""
+    if not isinstance(cluster_spec, tf.train.ClusterSpec):
+        raise NotApplicable(PRIVATE, "what is no ClusterSpec: a test of the helper itself")
+    return cluster_spec.as_dict()
+
+
+def _worker_count(cluster_spec: Any, task_type: str) -> int:
+    """Return how many workers there are, the chief among them."""
+    return sum(len(_jobs_of(cluster_spec).get(job, ())) for job in ("chief", "worker"))
+
+
+def _id_in_cluster(cluster_spec: Any, task_type: str, task_id: int) -> int:
+    """Return which of the workers a task is; the chief is the first."""
+    chiefs = len(_jobs_of(cluster_spec).get("chief", ()))
+    return task_id + (chiefs if task_type == "worker" else 0)
+
+
+def _select_replica(replica: int, structure: Any) -> Any:
+    """Return what a replica of this worker has of a structure."""
+    return tf.nest.map_structure(
+        lambda value: value.values[replica] if isinstance(value, tf.distribute.DistributedValues) else value, structure
+    )
+
+
+def _make_input_context(extended: Any) -> Any:
+    """Return which part of the input is this worker's."""
+    strategy = extended._strategy
+    resolver = strategy.cluster_resolver
+    spec, kind, index = resolver.cluster_spec(), resolver.task_type, resolver.task_id
+    return tf.distribute.InputContext(
+        max(1, _worker_count(spec, kind)), _id_in_cluster(spec, kind, index or 0), strategy.num_replicas_in_sync
+    )
+
+
+setattr(StrategyExtended, "_make_input_context", _make_input_context)  # noqa: B010
+
+
 class _LossesUtils:
     """A name for the module that `tf_keras.losses` has of its own."""
 
@@ -145,6 +194,17 @@ def _is_mirrored(variable: Any) -> bool:
     return isinstance(variable, tf.Variable) and not _is_sync_on_read(variable) and hasattr(variable, "values")
 
 
+@contextlib.contextmanager
+def _policy_scope(policy: Any) -> Iterator[None]:
+    """Set a policy of dtypes for a while."""
+    before = tf.keras.mixed_precision.global_policy()
+    tf.keras.mixed_precision.set_global_policy(policy)
+    try:
+        yield
+    finally:
+        tf.keras.mixed_precision.set_global_policy(before)
+
+
 def _always_record_summaries() -> Any:
     """Return a context in which summaries are written."""
     return tf.summary.record_if(True)
@@ -157,6 +217,10 @@ replacements: Final[Mapping[str, Any]] = {
     ),
     # The one of TensorFlow 1.
     f"{_DISTRIBUTE}.parameter_server_strategy.ParameterServerStrategyExtended": _extended_of(()),
+    f"{_DISTRIBUTE}.multi_worker_util.worker_count": _worker_count,
+    f"{_DISTRIBUTE}.multi_worker_util.id_in_cluster": _id_in_cluster,
+    f"{_DISTRIBUTE}.distribute_utils.select_replica": _select_replica,
+    "tensorflow.python.framework.composite_tensor.CompositeTensor": _CompositeTensor,
     "tensorflow.python.types.core.Tensor": _Tensor,
     "tensorflow.python.eager.context._reset_context": _nothing,
     "tensorflow.python.framework.ops.convert_to_tensor": tf.convert_to_tensor,
@@ -174,6 +238,7 @@ replacements: Final[Mapping[str, Any]] = {
     "tensorflow.python.framework.sparse_tensor.is_sparse": tf.keras.backend.is_sparse,
     "tf_keras.losses.losses_utils": _LossesUtils,
     "tf_keras.backend.is_tpu_strategy": _is_tpu_strategy,
+    "tf_keras.mixed_precision.policy.policy_scope": _policy_scope,
     "tf_keras.optimizers.adam_legacy": tf.keras.optimizers.legacy,
     "tensorflow.python.eager.context.num_gpus": _num_gpus,
     "tensorflow.python.eager.context.check_alive": check_alive,

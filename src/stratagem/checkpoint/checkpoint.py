@@ -224,6 +224,7 @@ class Checkpoint(objects.Holder):
 
         def write(arrays: dict[str, np.ndarray]) -> None:
             storage.write(turn.path, description, arrays)
+            storage.mark(turn.path)
             list_it(turn.path)
 
         if options is None or not options.in_background:

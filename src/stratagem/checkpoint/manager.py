@@ -210,7 +210,7 @@ def publish(directory: str, state: FolderState, dropped: list[str]) -> None:
     write_state(directory, state)
     for old in dropped:
         try:
-            storage.file_of(old).unlink(missing_ok=True)
+            storage.remove(old)
         except OSError as error:
             logger.warning("The old checkpoint %r could not be deleted: %s", old, error)
 

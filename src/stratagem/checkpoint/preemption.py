@@ -1,9 +1,13 @@
-"""Saving before the machine is taken away: all workers stop after the same step, save once, and leave."""
+"""Saving before the machine is taken away: all workers stop after the same step, save, and leave.
+
+With a grace period they save twice, as in TensorFlow: at once, because the machine may go early, and at its end.
+"""
 
 from __future__ import annotations
 
 import atexit
 import contextlib
+import enum
 import functools
 import os
 import signal
@@ -19,7 +23,7 @@ from stratagem.checkpoint.checkpoint import Checkpoint
 from stratagem.checkpoint.manager import CheckpointManager
 from stratagem.cluster.bootstrap import current_peers
 from stratagem.cluster.stopping import CommonStop
-from stratagem.core.clock import Clock
+from stratagem.core.clock import Clock, Deadline
 from stratagem.core.errors import InputError, UsageError
 from stratagem.core.exits import PREEMPTED
 from stratagem.core.log import announce
@@ -44,8 +48,8 @@ class TerminationConfig:
         termination_watcher_fn: Asked once a second, in a thread, whether this worker is about to be preempted. None
             for the signal SIGTERM.
         exit_fn: Called when all is saved; None for `sys.exit(42)`.
-        grace_period: Seconds between the notice and the end of the machine. Training goes on for most of
-            them; with 0 or None it stops at once.
+        grace_period: Seconds between the notice and the end of the machine. All workers save at once, train on
+            for most of them, and save again; with 0 or None they save and stop at once.
         save_fn: Saves, with the arguments of `save_checkpoint_if_preempted`; None for the manager's `save`.
 
     Example:
@@ -57,6 +61,15 @@ class TerminationConfig:
     exit_fn: Callable[[], object] | None = None
     grace_period: float | None = None
     save_fn: Callable[..., object] | None = None
+
+
+class Due(enum.Enum):
+    """What is to be done before the next step, by all workers behind the same one."""
+
+    NOTHING = "nothing"
+    SAVE = "save"
+    """Save, and go on for the grace period."""
+    SAVE_AND_LEAVE = "save and leave"
 
 
 class PreemptionWatch:
@@ -74,10 +87,14 @@ class PreemptionWatch:
         step_seconds: Callable[[], float] = lambda: 0.0,
         clock: Clock | None = None,
     ) -> None:
-        grace = config.grace_period or 0.0
-        self._stop = CommonStop(current_peers(), lambda: grace - _STEPS_OF_RESERVE * step_seconds())
-        self._watcher = config.termination_watcher_fn
         self._clock = clock or Clock()
+        self._grace = config.grace_period or 0.0
+        self._step_seconds = step_seconds
+        self._end: Deadline | None = None
+        """When this worker's machine ends, once that is known."""
+        self._first = CommonStop(current_peers()) if self._grace > 0 else None
+        self._last = CommonStop(current_peers(), self._seconds_to_train)
+        self._watcher = config.termination_watcher_fn
         self._closed = threading.Event()
         self._is_unanswered = False
         """Whether SIGTERM came and training has not stopped for it."""
@@ -88,15 +105,29 @@ class PreemptionWatch:
             self._thread = threading.Thread(target=self._poll, name="stratagem-preemption", daemon=True)
             self._thread.start()
 
-    def may_begin_step(self) -> bool:
-        """Whether the next step is to be done; if not, all workers stand here, behind the same one.
+    def due(self) -> Due:
+        """Return what is to be done before the next step; if anything, all workers stand here, behind the same one.
 
         Raises:
             PeerError: A worker did not tell how far it is.
         """
-        may_begin = self._stop.may_begin()
-        self._is_unanswered &= may_begin
-        return may_begin
+        if self._first is not None and not self._first.may_begin():
+            self._first.close()
+            self._first = None
+            return Due.SAVE
+        if self._last.may_begin():
+            return Due.NOTHING
+        self._is_unanswered = False
+        return Due.SAVE_AND_LEAVE
+
+    def may_begin_step(self) -> bool:
+        """Whether the next step is to be done, where there is no grace period; if not, see `due`."""
+        return self.due() is Due.NOTHING
+
+    def train_on(self) -> None:
+        """Train on for the grace period, once what is due is saved; a worker that was told sees to its end."""
+        if self._end is not None:
+            self._last.request(f"Saved; training goes on for {self._seconds_to_train():.0f} s")
 
     def close(self, *, hand_on: bool = False) -> None:
         """Watch no longer; SIGTERM does what it did before.
@@ -111,20 +142,32 @@ class PreemptionWatch:
             _give_sigterm_back(self._on_sigterm, self._before)
         else:
             self._thread.join(_POLL_SECONDS)
-        self._stop.close()
+        for stop in filter(None, (self._first, self._last)):
+            stop.close()
         if hand_on and self._is_unanswered:
             signal.raise_signal(signal.SIGTERM)
 
     def _on_sigterm(self, number: int, frame: object) -> None:
         self._is_unanswered = True
         _give_sigterm_back(self._on_sigterm, self._before)  # a second one ends the process, as ever
-        self._stop.request("SIGTERM: all workers save behind the same step, and leave")
+        self._notice("SIGTERM")
+
+    def _notice(self, what: str) -> None:
+        if self._grace <= 0:
+            self._last.request(f"{what}: all workers save behind the same step, and leave")
+        elif self._first is not None:  # else the grace period of another worker has begun, and ends this one too
+            self._end = Deadline(self._grace, self._clock)
+            self._first.request(f"{what}: all workers save behind the same step, and go on for the grace period")
+
+    def _seconds_to_train(self) -> float:
+        """Return for how long steps may still begin."""
+        return 0.0 if self._end is None else self._end.remaining - _STEPS_OF_RESERVE * self._step_seconds()
 
     def _poll(self) -> None:
         assert self._watcher is not None, "there is something to ask"
         while not self._closed.is_set():
             if self._watcher():
-                self._stop.request("A preemption was told of: all workers save behind the same step, and leave")
+                self._notice("A preemption was told of")
                 return
             self._clock.wait(_POLL_SECONDS)
 
@@ -150,8 +193,8 @@ class PreemptionCheckpointHandler:
 
     Made, it restores the newest checkpoint, so that a restarted program goes on where it was:
     `total_run_calls` says how many steps were done. When any worker is told to end, all stop behind the same call
-    of `run`, save once, and exit with code 42, which says that another start will go on. A second
-    SIGTERM ends the process unsaved.
+    of `run`, save, and exit with code 42, which says that another start will go on; with a grace period they save,
+    train on, and save again. A second SIGTERM ends the process unsaved.
     Source of the semantics:
     https://www.tensorflow.org/api_docs/python/tf/distribute/experimental/PreemptionCheckpointHandler
 
@@ -221,39 +264,49 @@ class PreemptionCheckpointHandler:
         result = distributed_train_function(*args, **kwargs)
         self._seconds, self._timed = self._seconds + self._clock.now() - begin, self._timed + 1
         self._runs.assign_add(1)
-        self.save_checkpoint_if_preempted()
+        self._save_if_due()
         return result
 
     @property
     def total_run_calls(self) -> int:
-        """How often `run` has called its function, those before a restart among them."""
+        """How many calls there were of `run` and `save_checkpoint_if_preempted`, those before a restart among them."""
         return int(self._runs)
 
     def save_checkpoint_if_preempted(self, *args: Any, **kwargs: Any) -> None:
-        """Save and exit, if this is where all workers stop. Call it behind each step that `run` does not make.
+        """Save and exit, if this is where all workers stop. Call it before each step that `run` does not make.
+
+        It counts as a run (`total_run_calls`), as in TensorFlow, where it does not exit.
 
         Args:
             *args: Arguments of `save_fn`, or of the manager's `save`.
             **kwargs: Keyword arguments of the same.
         """
-        if self._watch.may_begin_step():
-            return
-        save = self._config.save_fn or functools.partial(self._manager.save, check_interval=False)
-        save(*args, **kwargs)
-        self.close()
-        announce(f"Preempted: saved behind step {self.total_run_calls}" if self._timed else "Preempted: saved")
-        leave(self._config.exit_fn)
+        self._save_if_due(*args, **kwargs)
+        self._runs.assign_add(1)
 
     @contextlib.contextmanager
     def watch_preemption_scope(self) -> Iterator[None]:
         """Save and exit at the end of the block, if a preemption was told of. For blocks without calls of `run`."""
         yield
-        self.save_checkpoint_if_preempted()
+        self._save_if_due()
 
     def close(self) -> None:
         """Watch no longer: SIGTERM does what it did before the handler was made, also one that came too late."""
         atexit.unregister(self._watch.close)
         self._watch.close(hand_on=sys.exception() is None)  # an exception ends the program with more to say
+
+    def _save_if_due(self, *args: Any, **kwargs: Any) -> None:
+        due = self._watch.due()
+        if due is Due.NOTHING:
+            return
+        save = self._config.save_fn or functools.partial(self._manager.save, check_interval=False)
+        save(*args, **kwargs)
+        if due is Due.SAVE:
+            self._watch.train_on()
+            return
+        self.close()
+        announce(f"Preempted: saved behind step {self.total_run_calls}" if self._timed else "Preempted: saved")
+        leave(self._config.exit_fn)
 
     def _step_seconds(self) -> float:
         return self._seconds / max(1, self._timed)

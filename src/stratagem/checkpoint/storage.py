@@ -4,6 +4,9 @@ The layout is that of safetensors (https://github.com/huggingface/safetensors): 
 header, the header, and the arrays one after another. Whatever opens safetensors opens a checkpoint, also
 without Stratagem. The last array, `__crc32__`, is the CRC-32 of all bytes before it: a file that was
 cut short or damaged anywhere does not pass for a checkpoint.
+
+A file `NAME.index` lies beside it: programs of TensorFlow look for that before they restore, and would begin anew
+without a word.
 """
 
 from __future__ import annotations
@@ -26,6 +29,8 @@ from stratagem.core.files import draft_of
 
 SUFFIX: Final = ".safetensors"
 """Ending of a checkpoint's file, which the path that programs see does not have."""
+
+_INDEX: Final = ".index"
 
 _CHECKSUM: Final = "__crc32__"
 _CHECKSUM_BYTES: Final = 4
@@ -108,6 +113,35 @@ def write(path: str, metadata: str, arrays: Mapping[str, np.ndarray]) -> None:
         file.write(checksum.to_bytes(_CHECKSUM_BYTES, "little"))
 
 
+def mark(path: str | os.PathLike[str]) -> None:
+    """Write the file beside a checkpoint by which programs of TensorFlow find it, once the checkpoint is whole.
+
+    Raises:
+        CheckpointError: It cannot be written.
+    """
+    with replacing(_index_of(path)) as stream:
+        stream.write(_words_of(path))
+
+
+def remove(path: str | os.PathLike[str]) -> None:
+    """Delete a checkpoint, and the file beside it first.
+
+    Raises:
+        OSError: It cannot be deleted.
+    """
+    _index_of(path).unlink(missing_ok=True)
+    file_of(path).unlink(missing_ok=True)
+
+
+def _index_of(path: str | os.PathLike[str]) -> Path:
+    return Path(f"{path_of(path)}{_INDEX}")
+
+
+def _words_of(path: str | os.PathLike[str]) -> bytes:
+    """Return what the file beside a checkpoint says."""
+    return f"{file_of(path).name}\n".encode()
+
+
 def read(path: str) -> bytes:
     """Return the bytes of a checkpoint.
 
@@ -118,7 +152,8 @@ def read(path: str) -> bytes:
         return file_of(path).read_bytes()
     except OSError as error:
         hint = "Give the path that save() returned, or latest_checkpoint(folder)."
-        if Path(f"{path}.index").exists():
+        index = _index_of(path)
+        if index.exists() and index.read_bytes() != _words_of(path):
             hint = "It is one of TensorFlow: load it there, and save the model as .weights.h5 for Keras."
         raise CheckpointError(f"There is no checkpoint {path!r} to read: {error}.", hint) from error
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from stratagem.core.errors import OutOfRangeError
+from stratagem.core.errors import InputError, OutOfRangeError
 from stratagem.data.structure import Tree
+
+
+class NoValueError(OutOfRangeError, InputError):
+    """There is no element. `get_next` raises the first kind of error in TensorFlow, `get_value` the second."""
 
 
 class OptionalElement:
@@ -29,10 +33,10 @@ class OptionalElement:
         """Return the element.
 
         Raises:
-            OutOfRangeError: There is none.
+            NoValueError: There is none.
         """
         if not self._elements:
-            raise OutOfRangeError(
+            raise NoValueError(
                 "The dataset has no more elements in this pass.",
                 "Iterate with `for`, ask get_next_as_optional().has_value(), or begin anew with iter(dataset).",
             )

@@ -18,14 +18,15 @@ from jax import export as jax_export
 from jax.dtypes import canonicalize_dtype
 
 from stratagem.core import optional
-from stratagem.core.errors import InputError
+from stratagem.core.errors import InputError, UsageError
 from stratagem.data.specs import TensorSpec
 from stratagem.loop.seen import Arguments, filled
 from stratagem.mesh.mesh import Tree
 from stratagem.program.call import Call
 from stratagem.program.compat import stored_dtype
 from stratagem.program.program import Program
-from stratagem.replica.on_read import OnReadVariable
+from stratagem.program.python_values import NeedsPython
+from stratagem.replica.on_read import OnReadVariable, as_one_value
 
 PLATFORMS: Final = ("cpu", "cuda", "tpu")
 """Devices that a program in a file runs on."""
@@ -100,10 +101,12 @@ def _program(fn: Callable[..., Any], arguments: Arguments) -> ProgramForFile:
     Raises:
         InputError: There is no such program.
     """
-    failures = []
+    failures: list[Exception] = []
     for rows_alike in (False, True):
         try:
             return _ForFile(fn, arguments).written(_sized(arguments, rows_alike=rows_alike))
+        except NeedsPython:
+            failures.append(UsageError("It needs Python at each call: it reads an iterator, or a table that changes."))
         except Exception as error:  # of the function itself, of JAX, or of ours
             failures.append(error)
     raise InputError(
@@ -186,7 +189,11 @@ class _ForFile(Program):
         )
 
     def _body(self, arrays: Sequence[Any]) -> Callable[[], Tree]:
-        return lambda: self._call.on(arrays)
+        def body() -> Tree:
+            with as_one_value():
+                return self._call.on(arrays)
+
+        return body
 
     def _pure(self, values: list[Any], arrays: list[Any]) -> tuple[list[Any], list[Any]]:
         given = dict(zip(self._kept, values, strict=True))

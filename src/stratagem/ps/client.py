@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -43,6 +43,8 @@ class Servers:
         self._keys = keys
         self._channels: dict[int, Channel] = {}
         self._lock = threading.Lock()
+        self.may_ask: Callable[[], None] = _anything
+        """Called before each request; raises what keeps the function that asks from it."""
         self._seen: dict[str, int] = {}
         """The version of each part that was read last."""
 
@@ -61,6 +63,11 @@ class Servers:
             for channel in self._channels.values():
                 channel.close()
             self._channels.clear()
+
+    def settle(self) -> None:
+        """Wait until no request is under way."""
+        with self._lock:
+            pass
 
     @property
     def traffic(self) -> tuple[int, int]:
@@ -82,6 +89,7 @@ class Servers:
         deadline = Deadline(seconds)
         numbers: dict[int, int] = {}
         with self._lock:
+            self.may_ask()
             try:
                 for index, message in requests.items():
                     message = replace(message, fields={**message.fields, "term": self.term})
@@ -175,6 +183,10 @@ class Servers:
             self._channels[index] = Channel(f"ps {index}", self._addresses[index], keys=self._keys)
             self._channels[index].share_memory(deadline)
         return self._channels[index]
+
+
+def _anything() -> None:
+    """Let everything be asked."""
 
 
 def _reading(wanted: Sequence[tuple[int, str, np.ndarray | None]], steps: Mapping[int, np.ndarray]) -> Message:

@@ -24,6 +24,8 @@ from stratagem.ps.dispatch import (
     Failed,
     Finished,
     Forsaken,
+    Freed,
+    GaveUp,
     Send,
     WorkerLost,
     WorkerUp,
@@ -39,6 +41,9 @@ from stratagem.transport.message import ERROR, Message, MessageError
 
 PATIENCE_SECONDS: Final = 300.0
 """How long to wait for the first worker, or for one to come back, when there is none."""
+
+END_SECONDS: Final = 5.0
+"""How long functions may run on after another one has failed. Steps come to their end; what is longer is given up."""
 
 
 class Workers(Work):
@@ -77,12 +82,21 @@ class Workers(Work):
         self._wake.connect("inproc://wake")
         self._is_awake = False
         self._closing = False
+        self._patience_for_running: Deadline | None = None
+        """When closures in flight are given up, once another one has failed."""
+        self._told_at_end: Exception = UsageError(
+            "The strategy was closed, by strategy.close() or the end of the program.",
+            "Scheduled functions that have not run never will: the cluster has ended.",
+            "Call coordinator.join() before strategy.close(); to go on, make a new strategy, coordinator and model.",
+        )
         self._thread = threading.Thread(target=self._talk, name="coordinator", daemon=True)
         self._thread.start()
 
     def begin(self, term: str) -> None:
         """Begin a term (`server.service`): give up what is under way, and let workers, too, begin with nothing."""
         with self._changed:
+            if not self._thread.is_alive():  # nothing would ever run, and nobody would be told
+                raise self._told_at_end
             self._term = term
             self._handle(Begun())
             self.has_told_of_loss = False
@@ -106,12 +120,17 @@ class Workers(Work):
                 "bytes received": sum(channel.received_bytes for channel in channels),
             }
 
-    def close(self) -> None:
-        """End the thread; who waits for closures that have not run is told. Harmless when closed."""
+    def close(self, because: Exception | None = None) -> None:
+        """End the thread; who waits for closures that have not run is told. Harmless when closed.
+
+        Args:
+            because: What they are told; None for the end of the strategy.
+        """
         with self._changed:
             if self._closing:
                 return
             self._closing = True
+            self._told_at_end = because or self._told_at_end
             self._rouse()
         self._thread.join()
         self._context.destroy(linger=0)
@@ -139,14 +158,9 @@ class Workers(Work):
         """The thread: send what is to be sent, take in what comes, call those that are away."""
         poller = self._links.poller
         poller.register(self._wake_end, zmq.POLLIN)
-        end: Exception = UsageError(
-            "The strategy was closed, by strategy.close() or the end of the program.",
-            "Scheduled functions that have not run never will: the cluster has ended.",
-            "Call coordinator.join() before strategy.close(); to go on, make a new strategy, coordinator and model.",
-        )
         try:
             while not self._closing:
-                ready = dict(poller.poll(0 if self._outbox else int(self._links.seconds_to_call * 1000) + 1))
+                ready = dict(poller.poll(0 if self._outbox else int(self._seconds_to_wait() * 1000) + 1))
                 with self._changed:
                     if self._wake_end in ready:
                         self._wake_end.recv()
@@ -161,15 +175,16 @@ class Workers(Work):
                             self._call(link)
                     self._links.follow()
                     self._send_out()
+                    self._give_up_what_runs_on()
                     self._look_for_workers()
                     if (error := self._commits.failure) is not None:
                         self._handle(Broken(error))
                     self._is_awake = False
                     self._changed.notify_all()
         except Exception as fault:  # of Stratagem's
-            end = fault
+            self._told_at_end = fault
         finally:
-            self._give_up(end)
+            self._give_up(self._told_at_end)
             self._links.disconnect_all()
 
     def _give_up(self, error: BaseException) -> None:
@@ -215,8 +230,12 @@ class Workers(Work):
 
     def _understand(self, link: Link, message: Message) -> None:
         closure = link.sent.pop(message.id, None)
+        given_up = link.given_up.pop(message.id, None)
         if closure is not None:
             self._end(link, closure, message)
+        elif given_up is not None:
+            if given_up in link.sent.values() and message.kind != ERROR and message.fields["given_up"]:
+                self._handle(GaveUp(link.index, given_up))
         elif link.role is Role.PS and self._commits.is_answer(link.index, message.id):
             self._applied(link, message)
         elif message.kind != ERROR:  # it has answered the hello
@@ -229,6 +248,9 @@ class Workers(Work):
             link.is_up = True
 
     def _end(self, link: Link, closure: int, message: Message) -> None:
+        if closure in self.dispatch.given_up:
+            self._handle(Freed(link.index, closure))
+            return
         result = self._jobs.pop(closure).result
         try:
             value = put_together(raise_if_error(message).fields.get("value"), message.arrays)
@@ -283,6 +305,30 @@ class Workers(Work):
         link.sent[channel.send(message)] = closure
         link.known.update(shared.number for shared in fresh)
         link.known.difference_update(gone)
+
+    def _seconds_to_wait(self) -> float:
+        """Return how long until something is to be done by itself."""
+        running = self._patience_for_running
+        # What was asked to be given up has its answer to wait for, and no moment.
+        seconds = [] if running is None or running.expired else [running.remaining]
+        return min([self._links.seconds_to_call, *seconds])
+
+    def _give_up_what_runs_on(self) -> None:
+        """Ask workers to give up closures that still run some seconds after another one failed: the program waits."""
+        if self.dispatch.error is None or not self.dispatch.running:
+            self._patience_for_running = None
+            return
+        if self._patience_for_running is None:
+            self._patience_for_running = Deadline(END_SECONDS, self._clock)
+        if not self._patience_for_running.expired:
+            return
+        for link in self._links:
+            numbers = {closure: number for number, closure in link.sent.items()}
+            for closure in numbers.keys() - link.given_up.values() - self.dispatch.given_up:
+                announce(f"{link.name} gives up a function, {END_SECONDS:g} s after another one failed.")
+                with self._talking_to(link) as channel:
+                    message = Message("give up", {"term": self._term, "request": numbers[closure]})
+                    link.given_up[channel.send(message)] = closure
 
     def _look_for_workers(self) -> None:
         """Give up when there has been no worker for too long, and something waits for one."""

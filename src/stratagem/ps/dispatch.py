@@ -5,11 +5,13 @@ A *closure* is one function to run once, known by a number. It is
 | state      | meaning                                                         | leaves it by                       |
 | ---------- | --------------------------------------------------------------- | ---------------------------------- |
 | queued     | waits for a worker                                              | `Send`, `Abort`                    |
-| in flight  | was sent to a worker                                            | `Finished`, `Failed`, `WorkerLost` |
+| in flight  | was sent to a worker, which has not ended or given it up        | `Finished`, `Failed`, `WorkerLost` |
+|            |                                                                 | `GaveUp`                           |
 | gone       | has run, failed or was aborted; the machine knows nothing of it |                                    |
 
 A worker that is lost gives its closures back: they run again elsewhere, at least once in all. When a closure fails,
-those that are queued are aborted and no other begins; the error is due once nothing is in flight any more
+those that are queued are aborted and no other begins; the error is due once nothing is in flight any more. A worker
+that has given up its closure is busy until that comes to its end, and nobody waits for it
 (https://www.tensorflow.org/api_docs/python/tf/distribute/coordinator/ClusterCoordinator#schedule).
 
 A bound on staleness (`ps.staleness`) or rounds (`ps.synchronous`) limit how far workers may run apart.
@@ -73,6 +75,22 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
+class GaveUp:
+    """A closure changes nothing any more, as another one failed; its worker is busy until it comes to its end."""
+
+    worker: int
+    closure: int
+
+
+@dataclass(frozen=True, slots=True)
+class Freed:
+    """A worker has come to the end of a closure that it had given up."""
+
+    worker: int
+    closure: int
+
+
+@dataclass(frozen=True, slots=True)
 class Broken:
     """The cluster can do no more in this term: a parameter server is lost."""
 
@@ -107,7 +125,8 @@ class Committed:
 
 
 Event: TypeAlias = (
-    Scheduled | WorkerUp | WorkerLost | Finished | Failed | Broken | Forsaken | Begun | Raised | Awaited | Committed
+    Scheduled | WorkerUp | WorkerLost | Finished | Failed | GaveUp | Freed | Broken | Forsaken | Begun | Raised
+    | Awaited | Committed
 )  # fmt: skip
 
 
@@ -162,6 +181,8 @@ class Dispatch:
         self.queued: deque[int] = deque()
         self.in_flight: dict[int, int | None] = {}
         """What each worker that is up runs; who was sent something last stands last."""
+        self.given_up: set[int] = set()
+        """Those of them that are gone."""
         self.error: BaseException | None = None
         """What the user is to be told once nothing is in flight."""
         self.broken = False
@@ -177,7 +198,7 @@ class Dispatch:
     @property
     def running(self) -> list[int]:
         """The closures in flight."""
-        return [closure for closure in self.in_flight.values() if closure is not None]
+        return [each for each in self.in_flight.values() if each is not None and each not in self.given_up]
 
     @property
     def is_idle(self) -> bool:
@@ -220,15 +241,26 @@ class Dispatch:
                 self._require(worker in self.in_flight, event)
                 return self._give_back(worker)
             case Finished(worker, closure, contribution):
+                self._require(closure not in self.given_up, event)
                 self._end(worker, closure, event)
                 self.counts["finished"] += 1
                 self.overlaps.end(closure)
                 self.counts["dropped"] += not self.rounds.take(closure, contribution)
             case Failed(worker, closure, error):
+                self._require(closure not in self.given_up, event)
                 self._end(worker, closure, event)
                 self.counts["failed"] += 1
                 self._leave(closure)
                 return self._stop(error)
+            case GaveUp(worker, closure):
+                self._require(self.in_flight.get(worker) == closure and closure in self.running, event)
+                self.given_up.add(closure)
+                self._leave(closure)
+                return self._abort([closure])
+            case Freed(worker, closure):
+                self._require(closure in self.given_up, event)
+                self._end(worker, closure, event)
+                self.given_up.remove(closure)
             case Broken(error):
                 self.broken = True
                 self.error = None  # it comes before an error of a closure, which may be its consequence
@@ -238,7 +270,7 @@ class Dispatch:
                 return self._stop(error)
             case Begun():
                 under_way = self.running
-                self.in_flight, self.error, self.broken = {}, None, False
+                self.in_flight, self.given_up, self.error, self.broken = {}, set(), None, False
                 for closure in under_way:
                     self._leave(closure)
                 self.rounds.give_up()
@@ -270,6 +302,9 @@ class Dispatch:
         closure = self.in_flight.pop(worker)
         self.counts["workers lost"] += 1
         if closure is None:
+            return []
+        if closure in self.given_up:
+            self.given_up.remove(closure)
             return []
         self._leave(closure)
         if self.error is not None:
@@ -339,6 +374,7 @@ class Dispatch:
             "rounds are of closures in flight": self.rounds.holds(self.running),
             "after an error nothing is queued": self.error is None or not self.queued,
             "losses are of closures that are known": set(self.losses) <= set(known),
+            "what is given up has a worker": self.given_up <= set(self.in_flight.values()),
             "what is broken has an error": not self.broken or self.error is not None,
             "nothing is lost": self.counts["scheduled"]
             == len(known) + self.counts["finished"] + self.counts["failed"] + self.counts["aborted"],

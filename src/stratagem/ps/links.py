@@ -39,6 +39,7 @@ class Link:
         channel: The connection; None between two.
         is_up: Whether it has answered.
         sent: Closures by the numbers of their requests.
+        given_up: Closures that the worker was asked to give up, by the numbers of these requests.
         known: Numbers of the shared values that it has.
     """
 
@@ -51,6 +52,7 @@ class Link:
     channel: Channel | None = None
     is_up: bool = False
     sent: dict[int, int] = field(default_factory=dict)
+    given_up: dict[int, int] = field(default_factory=dict)
     known: set[int] = field(default_factory=set)
 
     @property
@@ -138,7 +140,7 @@ class Links:
             link.channel.close()
         link.channel, link.is_up = None, False
         link.call_at = Deadline(_RETRY_SECONDS if is_lost else 0.0, self._clock)
-        link.sent, link.known = {}, set()
+        link.sent, link.given_up, link.known = {}, {}, set()
         link.patience = Deadline(_TRY_SECONDS, self._clock)
 
     def disconnect_all(self) -> None:

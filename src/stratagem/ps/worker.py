@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from stratagem.core.errors import InputError, UnavailableError
+from stratagem.core.errors import CancelledError, InputError, UnavailableError
 from stratagem.core.made_here import noting
 from stratagem.ps.client import Servers
 from stratagem.ps.results import taken_apart
@@ -25,10 +25,13 @@ from stratagem.transport.server import Request, error_message
 class Worker:
     """Answers the requests of the chief.
 
-    | request | meaning                                                                             |
-    | ------- | ----------------------------------------------------------------------------------- |
-    | `hello` | the chief is there, or still there; in a new `term` the worker begins with nothing  |
-    | `run`   | run a function; the answer is its result                                            |
+    | request   | meaning                                                                             |
+    | --------- | ----------------------------------------------------------------------------------- |
+    | `hello`   | the chief is there, or still there; in a new `term` the worker begins with nothing  |
+    | `run`     | run a function; the answer is its result                                            |
+    | `give up` | let a function change nothing any more; the answer says whether it had not ended    |
+
+    A function that is given up ends where it next asks a parameter server. What is compiled cannot be stopped before.
 
     A term that another has followed never returns.
 
@@ -46,6 +49,11 @@ class Worker:
         self._task = self._new_task()
         self.term = ""
         self.past_terms: set[str] = set()
+        self._looking = threading.Lock()
+        self._unfinished: set[int] = set()
+        """Numbers of the requests to run a function that have no answer yet."""
+        self._given_up: set[int] = set()
+        """Those of them that were given up."""
         self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name=f"worker {index}", daemon=True)
         self._thread.start()
@@ -54,18 +62,23 @@ class Worker:
         """Begin to work on a request."""
         request.require(Role.CHIEF)
         kind = request.message.kind
-        if kind not in ("hello", "run"):
+        if kind not in ("hello", "run", "give up"):
             raise InputError(f"A worker cannot answer {kind!r}.")
         self._look_at_term(request.message.fields["term"])
         if kind == "hello":
             request.answer(Message(DONE))
+        elif kind == "give up":  # in a thread of its own: a request to a parameter server may be under way
+            threading.Thread(target=self._give_up, args=(request,), name="giving up", daemon=True).start()
         else:
+            with self._looking:
+                self._unfinished.add(request.message.id)
             self._queue.put(functools.partial(self._run, request))
 
     def close(self) -> None:
-        """Finish the function that runs, and end."""
+        """Finish the function that runs, unless it was given up, and end."""
         self._queue.put(None)
-        self._thread.join()
+        if not self._given_up:
+            self._thread.join()
         _drop(self._task.shared.values())
         self._servers.close()
 
@@ -91,6 +104,23 @@ class Worker:
         self._servers.begin(term)
         self._task = self._new_task()
 
+    def _give_up(self, request: Request) -> None:
+        """Let a function change nothing any more, if it has not ended. Fields: `request`, the number of that to run."""
+        number = request.message.fields["request"]
+        with self._looking:
+            has_not_ended = number in self._unfinished
+            if has_not_ended:
+                self._given_up.add(number)
+        self._servers.settle()
+        request.answer(Message(DONE, {"given_up": has_not_ended}))
+
+    def _refuse_what_is_given_up(self, number: int) -> None:
+        if number in self._given_up:
+            raise CancelledError(
+                "Another scheduled function failed first: this one was given up.",
+                "See the error that coordinator.join() raises.",
+            )
+
     def _work(self) -> None:
         while (work := self._queue.get()) is not None:
             work()
@@ -104,7 +134,9 @@ class Worker:
         """
         message, residence = request.message, self._task.residence
         round = message.fields["round"]
+        self._servers.may_ask = functools.partial(self._refuse_what_is_given_up, message.id)
         try:
+            self._servers.may_ask()
             residence.contribution = None if round is None else Contribution(round)
             with working_for(self._task):
                 nest, arrays = taken_apart(self._called(message))
@@ -113,6 +145,9 @@ class Worker:
         except BaseException as error:  # also SystemExit and KeyboardInterrupt: they are the function's
             told = error_message(error).fields
             answer = Message(ERROR, {**told, "traceback": traceback.format_exc()})
+        with self._looking:
+            self._unfinished.discard(message.id)
+            self._given_up.discard(message.id)
         request.answer(answer)
 
     def _called(self, message: Message) -> Any:

@@ -7,7 +7,9 @@ Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/VariableS
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from typing import Any, Final
 
 import jax
@@ -18,6 +20,8 @@ from stratagem.core.errors import InputError
 from stratagem.mesh.mesh import ReplicaMesh, Tree
 from stratagem.mesh.values import PerReplica
 from stratagem.replica.context import current_replica_context, merging_context
+
+_as_one: ContextVar[bool] = ContextVar("as one value", default=False)
 
 _NONE: Final = "none"
 _SUM: Final = "sum"
@@ -100,6 +104,8 @@ class OnReadVariable(keras.Variable):
     def _moved(self, method: str, change: Any) -> Any:
         if current_replica_context() is not None:
             return super().assign(self.value + change)
+        if _as_one.get():
+            return super().assign(self.read_together() + change)
         if self.aggregation == _SUM:
             raise InputError(
                 f"SyncOnReadVariable does not support `{method}` in cross-replica context when aggregation is set to "
@@ -123,6 +129,16 @@ class OnReadVariable(keras.Variable):
     def components(self) -> PerReplica:
         """Return the replicas' values."""
         return PerReplica(self._mesh.keep_apart(self.parts.value), self._mesh)
+
+
+@contextlib.contextmanager
+def as_one_value() -> Iterator[None]:
+    """Let these variables be like any other in a function that is traced for a file, where there are no replicas."""
+    before = _as_one.set(True)
+    try:
+        yield
+    finally:
+        _as_one.reset(before)
 
 
 def apart(value: Tree) -> Tree:

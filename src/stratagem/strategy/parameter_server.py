@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final
@@ -46,6 +47,9 @@ from stratagem.transport.keys import Keys, Role, holder_for, make_keys
 
 _EMBEDDED: Final = {"ps": 1, "worker": 2}
 """The cluster in this process where none is described."""
+
+_chiefs: Final[weakref.WeakValueDictionary[tuple[str, ...], ParameterServerStrategy]] = weakref.WeakValueDictionary()
+"""The newest strategy of this process for each cluster, by the addresses of its parameter servers."""
 
 
 _ALONE: Final = InputContext(num_input_pipelines=1, input_pipeline_id=0, num_replicas_in_sync=1)
@@ -145,6 +149,10 @@ class ParameterServerStrategy(Strategy, HasWorkers):
         )
         terms = Terms(self._servers, self.workers)
         self.placement = Placement(self._servers, variable_partitioner, lazy_update_bytes, terms.begin_if_lost)
+        before = _chiefs.get(tuple(servers))
+        if before is not None:
+            before._give_way()
+        _chiefs[tuple(servers)] = self
         self._show = sys.excepthook
         if not self._embedded:
             sys.excepthook = self._leave_after_loss
@@ -167,21 +175,41 @@ class ParameterServerStrategy(Strategy, HasWorkers):
 
     def close(self) -> None:
         """Tell the cluster that it is over: its tasks end. Called at the end of the program; harmless when closed."""
-        atexit.unregister(self.close)
-        if self._closed:
-            return
-        self._closed = True
-        if sys.excepthook == self._leave_after_loss:
-            sys.excepthook = self._show
         term = self._servers.term
-        self.workers.close()
-        self._servers.close()
+        if not self._leave():
+            return
         if self._embedded:
             for server in reversed(self._embedded):
                 server.stop()
             self._embedded = []
         else:
             end_all(self.workers.addresses, self._keys, term)
+
+    def _leave(self, because: Exception | None = None) -> bool:
+        """Give up the connections; return whether there were any.
+
+        Args:
+            because: What those are told who wait for functions; None for the end of the strategy.
+        """
+        atexit.unregister(self.close)
+        if self._closed:
+            return False
+        self._closed = True
+        if sys.excepthook == self._leave_after_loss:
+            sys.excepthook = self._show
+        self.workers.close(because)
+        self._servers.close()
+        return True
+
+    def _give_way(self) -> None:
+        """Leave the cluster to another strategy of this process, which begins another term of it."""
+        self._leave(
+            UnavailableError(
+                "This process has made another ParameterServerStrategy of the same cluster, which works for that one.",
+                "Scheduled functions of the first one never run, and its variables are gone.",
+                "Use one strategy for one cluster; to begin anew, make coordinator, model and optimizer anew too.",
+            )
+        )
 
     def _leave_after_loss(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         """Show an uncaught exception; end at once after a loss, with a code that says that another try may go well.

@@ -44,6 +44,14 @@ def test_newest_are_kept_also_after_a_restart(tmp_path: Path, in_background: boo
     assert latest_checkpoint(tmp_path) == str(tmp_path / "ckpt-4")
 
 
+def test_each_has_the_index_that_programs_of_tensorflow_look_for(tmp_path: Path) -> None:
+    manager = CheckpointManager(checkpoint(), tmp_path, max_to_keep=1)
+    manager.save()
+    path = manager.save()
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["checkpoint", "ckpt-2.index", "ckpt-2.safetensors"]
+    assert Path(f"{path}.index").read_text() == "ckpt-2.safetensors\n"
+
+
 def test_none_keeps_all_and_numbers_may_be_given(tmp_path: Path) -> None:
     manager = CheckpointManager(checkpoint(), tmp_path, max_to_keep=None, checkpoint_name="model")
     for number in (10, 20, 10):

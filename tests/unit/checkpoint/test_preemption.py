@@ -11,7 +11,7 @@ from typing import Any
 import keras
 import pytest
 
-from stratagem.checkpoint.preemption import PreemptionWatch
+from stratagem.checkpoint.preemption import Due, PreemptionWatch
 from stratagem.core.errors import InputError
 from stratagem.train import Checkpoint, CheckpointManager, PreemptionCheckpointHandler, TerminationConfig
 
@@ -27,7 +27,8 @@ def train(folder: Path, sigterm_at: int | None) -> list[int]:
             if handler.total_run_calls == sigterm_at:
                 os.kill(os.getpid(), signal.SIGTERM)
                 while True:  # the stop is known a moment later
-                    handler.save_checkpoint_if_preempted()
+                    with handler.watch_preemption_scope():
+                        pass
             handler.run(total.assign_add, handler.total_run_calls)
     finally:
         handler.close()
@@ -43,6 +44,65 @@ def test_every_step_is_done_once(tmp_path: Path) -> None:
     assert train(tmp_path, None) == [STEPS, sum(range(STEPS))]
     assert signal.getsignal(signal.SIGTERM) is before
     assert len(list(tmp_path.glob("*.safetensors"))) == 1
+
+
+def test_steps_that_run_does_not_make_count_too(tmp_path: Path) -> None:
+    def train_without_run(sigterm_at: int | None) -> list[int]:
+        total = keras.Variable(0, dtype="int32", trainable=False)
+        handler = PreemptionCheckpointHandler(None, Checkpoint(total=total), tmp_path)
+        try:
+            while handler.total_run_calls < STEPS:
+                done = handler.total_run_calls
+                if done == sigterm_at:
+                    os.kill(os.getpid(), signal.SIGTERM)
+                    while True:  # the stop is known a moment later
+                        with handler.watch_preemption_scope():
+                            pass
+                handler.save_checkpoint_if_preempted()
+                total.assign_add(done)
+        finally:
+            handler.close()
+        return [handler.total_run_calls, int(total)]
+
+    with pytest.raises(SystemExit):
+        train_without_run(4)
+    assert train_without_run(None) == [STEPS, sum(range(STEPS))]
+
+
+def test_a_grace_period_begins_and_ends_with_a_checkpoint(tmp_path: Path) -> None:
+    total = keras.Variable(0, dtype="int32", trainable=False)
+    manager = CheckpointManager(Checkpoint(total=total), tmp_path, max_to_keep=None)
+    handler = PreemptionCheckpointHandler(
+        None, manager, termination_config=TerminationConfig(grace_period=0.5, exit_fn=lambda: None)
+    )
+    os.kill(os.getpid(), signal.SIGTERM)
+    while len(manager.checkpoints) < 2:
+        handler.run(total.assign_add, 1)
+    done = handler.total_run_calls
+
+    def restored(path: str) -> list[int]:
+        other = keras.Variable(0, dtype="int32", trainable=False)
+        runs = keras.Variable(0, dtype="int32", trainable=False)
+        Checkpoint(total=other, total_run_calls=runs).restore(path)
+        return [int(other), int(runs)]
+
+    first, last = map(restored, manager.checkpoints)
+    assert first[0] == first[1] < done
+    assert last == [done, done]
+
+
+def test_a_notice_within_the_grace_period_of_another_worker_does_not_shorten_it(tmp_path: Path) -> None:
+    watch = PreemptionWatch(TerminationConfig(grace_period=1000.0))
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+        while watch.due() is Due.NOTHING:  # the stop is known a moment later
+            pass
+        watch._notice("told again")
+        assert not watch._last._asked.is_set()
+        watch.train_on()
+        assert watch.due() is Due.NOTHING
+    finally:
+        watch.close()
 
 
 def test_what_the_program_says(tmp_path: Path) -> None:

@@ -73,6 +73,11 @@ def test_foreign_safetensors_file_is_named(tmp_path: Path) -> None:
 def test_missing_checkpoint_says_where_to_look(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"latest_checkpoint\(folder\)"):
         storage.read(str(tmp_path / "ckpt-9"))
+    storage.mark(tmp_path / "ckpt-9")
+    with pytest.raises(CheckpointError, match=r"latest_checkpoint\(folder\)"):
+        storage.read(str(tmp_path / "ckpt-9"))
+    storage.remove(tmp_path / "ckpt-9")
+    assert list(tmp_path.iterdir()) == []
     (tmp_path / "ckpt-9.index").touch()
     with pytest.raises(CheckpointError, match="one of TensorFlow"):
         storage.read(str(tmp_path / "ckpt-9"))

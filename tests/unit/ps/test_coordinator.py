@@ -611,3 +611,35 @@ def test_a_partitioner_that_is_wrong_is_told_where_the_variable_is_made() -> Non
     with strategy.scope(), pytest.raises(InputError, match=r"variable_partitioner returned \[2, 2\]"):
         tf.Variable([[0.0, 1.0], [2.0, 3.0]])
     strategy.close()
+
+
+def test_a_long_function_is_given_up_after_another_failed(
+    coordinator: ClusterCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stratagem.ps.coordinator_thread.END_SECONDS", 0.0)
+    begun, go = servers.gates["begun"], servers.gates["go"] = threading.Event(), threading.Event()
+    servers.gates["met"] = threading.Barrier(2)
+    with coordinator.strategy.scope():
+        total = keras.Variable(0.0, trainable=False)
+
+    def long() -> None:
+        servers.gates["begun"].set()
+        servers.gates["go"].wait(20)
+        total.assign_add(1.0)
+
+    def fail() -> None:
+        raise OwnError
+
+    given_up = coordinator.schedule(long)
+    assert begun.wait(20)
+    coordinator.schedule(fail)
+    with pytest.raises(Exception, match="OwnError"):
+        coordinator.join()
+    with pytest.raises(CancelledError, match="Another scheduled function failed first"):
+        given_up.fetch()
+    assert coordinator.schedule(lambda: 3).fetch() == 3  # by the other worker
+    go.set()
+    for _ in range(2):  # by both again
+        coordinator.schedule(lambda: servers.gates["met"].wait(20))
+    coordinator.join()
+    assert float(total.value) == 0.0

@@ -18,6 +18,8 @@ from stratagem.ps.dispatch import (
     Failed,
     Finished,
     Forsaken,
+    Freed,
+    GaveUp,
     Instruction,
     Raised,
     Scheduled,
@@ -88,6 +90,29 @@ def test_an_error_aborts_what_waits_and_is_due_when_nothing_runs() -> None:
     dispatch.validate()
 
 
+def test_what_is_given_up_is_not_waited_for_and_keeps_its_worker_busy() -> None:
+    dispatch, instructions = after(
+        WorkerUp(0), WorkerUp(1), Scheduled(0), Scheduled(1), Failed(0, 0, ERROR), GaveUp(1, 1)
+    )
+    assert instructions == [Abort(1)]
+    assert (dispatch.running, dispatch.due) == ([], ERROR)
+    dispatch.handle(Raised())
+    assert dispatch.handle(Scheduled(2)) == [Send(0, 2)]
+    assert dispatch.handle(Scheduled(3)) == []
+    dispatch.validate()
+    assert dispatch.handle(Freed(1, 1)) == [Send(1, 3)]
+    dispatch.validate()
+    assert dispatch.counts["aborted"] == 1
+
+
+def test_a_worker_lost_with_what_it_has_given_up_gives_nothing_back() -> None:
+    dispatch, instructions = after(
+        WorkerUp(0), WorkerUp(1), Scheduled(0), Scheduled(1), Failed(0, 0, ERROR), GaveUp(1, 1), WorkerLost(1)
+    )
+    assert instructions == []
+    assert (dispatch.given_up, dispatch.counts["retried"]) == (set(), 0)
+
+
 def test_a_worker_lost_after_an_error_is_not_waited_for() -> None:
     dispatch, instructions = after(
         WorkerUp(0), WorkerUp(1), Scheduled(0), Scheduled(1), Failed(0, 0, ERROR), WorkerLost(1)
@@ -142,6 +167,9 @@ def test_a_closure_that_ends_its_workers_is_given_up() -> None:
         (WorkerUp(0), Finished(0, 3)),
         (Raised(),),
         (WorkerUp(0), Scheduled(0), Finished(0, 0), Finished(0, 0)),
+        (WorkerUp(0), Scheduled(0), GaveUp(0, 0), Finished(0, 0)),
+        (WorkerUp(0), Scheduled(0), Freed(0, 0)),
+        (WorkerUp(0), GaveUp(0, 0)),
     ],
 )
 def test_what_cannot_be_tells_the_story(events: tuple[Event, ...]) -> None:
@@ -159,7 +187,8 @@ def random_run(seed: int, steps: int = 300) -> Dispatch:
     dispatch, number = Dispatch(), 0
     for _ in range(steps):
         up = list(dispatch.in_flight)
-        busy = [(worker, closure) for worker, closure in dispatch.in_flight.items() if closure is not None]
+        busy = [(worker, closure) for worker, closure in dispatch.in_flight.items() if closure in dispatch.running]
+        left = [(worker, closure) for worker, closure in dispatch.in_flight.items() if closure in dispatch.given_up]
         kind = rng.random()
         if kind < 0.45:
             event: Event = Scheduled(number)
@@ -168,6 +197,10 @@ def random_run(seed: int, steps: int = 300) -> Dispatch:
             event = Finished(*rng.choice(busy))
         elif kind < 0.88 and busy:
             event = Failed(*rng.choice(busy), ERROR)
+        elif kind < 0.88 and left:
+            event = Freed(*rng.choice(left))  # pyright: ignore[reportArgumentType]
+        elif dispatch.error is not None and busy and rng.random() < 0.3:
+            event = GaveUp(*rng.choice(busy))
         elif kind < 0.89:
             event = rng.choice((Broken(ERROR), Begun(), Begun(), Forsaken(ERROR)))
         elif kind < 0.94 and up:

@@ -21,6 +21,7 @@ def test_switches_are_accepted() -> None:
     tf.compat.v1.disable_eager_execution()
     tf.compat.v1.disable_v2_behavior()
     tf.compat.v1.enable_eager_execution()
+    assert tf.compat.v1.executing_eagerly_outside_functions() is True
     config = tf.compat.v1.ConfigProto(allow_soft_placement=True, gpu_options=tf.compat.v1.GPUOptions(allow_growth=True))
     config.graph_options.rewrite_options.memory_optimization = 1
     assert config.gpu_options.allow_growth
@@ -35,6 +36,14 @@ def test_names_that_are_not_its_own_are_tfs() -> None:
     assert tf.compat.v1.train.Checkpoint is tf.train.Checkpoint
     assert tf.compat.v1.keras.layers.Dense is keras.layers.Dense
     assert tf.compat.v2.data.Dataset is tf.data.Dataset
+    assert tf.compat.v1.saved_model.save is tf.saved_model.save
+
+
+def test_names_of_signatures_and_tags_have_their_older_places() -> None:
+    older = tf.compat.v1.saved_model
+    assert older.signature_constants.DEFAULT_SERVING_SIGNATURE_DEF_KEY == "serving_default"
+    tags = older.tag_constants
+    assert (tags.SERVING, tags.TRAINING, tags.GPU, tags.TPU) == ("serve", "train", "gpu", "tpu")
 
 
 def test_lines_are_shown_from_a_level_on(caplog: pytest.LogCaptureFixture) -> None:

@@ -27,19 +27,29 @@ def _servers(workers: int, servers: int) -> Callable[[], Any]:
     return make
 
 
-def _several(name: str, workers: int, needs: str = "") -> NamedDistribution:
-    def make() -> Any:
-        # As TensorFlow's tests make it: some ask its resolver for the GPUs.
-        environment = tf.distribute.cluster_resolver.TFConfigClusterResolver()
-        resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
-            environment.cluster_spec(),
-            task_type=environment.task_type,
-            task_id=environment.task_id,
-            num_accelerators={"GPU": 0},
-        )
-        return tf.distribute.MultiWorkerMirroredStrategy(cluster_resolver=resolver)
+def _make_of_several() -> Any:
+    # As TensorFlow's tests make it: some ask its resolver for the GPUs.
+    environment = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
+        environment.cluster_spec(),
+        task_type=environment.task_type,
+        task_id=environment.task_id,
+        num_accelerators={"GPU": 0},
+    )
+    return tf.distribute.MultiWorkerMirroredStrategy(cluster_resolver=resolver)
 
-    return NamedDistribution(name, make, num_workers=workers - 1, has_chief=True, needs=needs)
+
+def _get_multi_worker_mirrored_creator(required_gpus: int, **_: Any) -> Callable[[], Any]:
+    """Return what makes a strategy of several workers, for combinations that a file has of its own."""
+    return _make_of_several
+
+
+def _deferred_pool_runner(**_: Any) -> None:
+    """Return nothing in the place of a pool of processes: `__main__` starts them."""
+
+
+def _several(name: str, workers: int, needs: str = "") -> NamedDistribution:
+    return NamedDistribution(name, _make_of_several, num_workers=workers - 1, has_chief=True, needs=needs)
 
 
 default_strategy = NamedDistribution("Default", tf.distribute.get_strategy)

@@ -1,8 +1,7 @@
 """`save_weights` and `load_weights` with any file name, as in Keras 2.
 
 Keras 3 knows one kind of file, `.weights.h5`. A name that ends in `.h5` alone is a file of Keras 2, which Keras 3 still
-reads; a name without an ending is a checkpoint, which `tf.train.latest_checkpoint` and `tf.train.Checkpoint` find. A
-file `NAME.index` lies beside it: programs look for that before they load, and would begin anew without a word.
+reads; a name without an ending is a checkpoint, which `tf.train.latest_checkpoint` and `tf.train.Checkpoint` find.
 Source of the semantics: https://www.tensorflow.org/versions/r2.15/api_docs/python/tf/keras/Model#save_weights
 """
 
@@ -11,7 +10,6 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Final
 
 from stratagem.checkpoint import storage
@@ -60,7 +58,7 @@ def saving_to_any_name(write_group: Callable[[Any, Any], None], original: Callab
         alone = peers is None or peers.own_index == 0 or not bind.is_fitting()  # within `fit` all workers write it
         if _write_checkpoint(self, file) and alone:
             append_to_folder(storage.path_of(path))
-            Path(f"{storage.path_of(path)}.index").write_text(f"{os.path.basename(file)}\n")
+            storage.mark(path)
 
     return save_weights
 

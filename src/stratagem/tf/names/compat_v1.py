@@ -17,7 +17,7 @@ COMPAT_V1: Final[dict[str, dict[str, str]]] = {
             disable_control_flow_v2 disable_eager_execution disable_resource_variables disable_tensor_equality
             disable_v2_behavior disable_v2_tensorshape enable_control_flow_v2 enable_eager_execution
             enable_resource_variables enable_tensor_equality enable_v2_behavior enable_v2_tensorshape
-            reset_default_graph
+            executing_eagerly_outside_functions reset_default_graph
         """,
         "stratagem.estimator.graph": """
             AUTO_REUSE GraphKeys add_to_collection control_dependencies get_collection get_variable global_variables
@@ -99,6 +99,10 @@ COMPAT_V1: Final[dict[str, dict[str, str]]] = {
         "stratagem.io": "TFRecordWriter",
         ".compat.v1.iterators": "tf_record_iterator",
     },
+    # The older places of names of signatures, and of tags.
+    "compat.v1.saved_model": {".saved_model": "*"},
+    "compat.v1.saved_model.signature_constants": {".saved_model": "DEFAULT_SERVING_SIGNATURE_DEF_KEY"},
+    "compat.v1.saved_model.tag_constants": {".saved_model": "GPU SERVING TPU TRAINING"},
     # Summaries of a `model_fn`.
     "compat.v1.summary": {"stratagem.estimator.summary": "*"},
     # Optimizers, hooks and the global step of Estimator programs; the rest is `tf.train`'s.

@@ -23,7 +23,10 @@ from stratagem.tf.saved_model.models import DEFAULT_SERVING_SIGNATURE_DEF_KEY, L
 
 __all__ = [
     "DEFAULT_SERVING_SIGNATURE_DEF_KEY",
+    "GPU",
     "SERVING",
+    "TPU",
+    "TRAINING",
     "LoadOptions",
     "LoadedModel",
     "SaveOptions",
@@ -33,7 +36,10 @@ __all__ = [
 ]
 
 SERVING: Final = "serve"
-"""A tag, which is passed over."""
+TRAINING: Final = "train"
+GPU: Final = "gpu"
+TPU: Final = "tpu"
+"""Tags, which are passed over."""
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,9 @@ def test_checkpoints_by_seconds_and_listeners(tmp_path: Path) -> None:
     moments = [("before", 0), ("after", 0), ("before", 3), ("after", 3)]
     assert listener.seen == ["begin", *moments, ("end", 3)]
     assert sorted(file.name for file in tmp_path.glob("model*")) == [
+        "model.ckpt-0.index",
         "model.ckpt-0.safetensors",
+        "model.ckpt-3.index",
         "model.ckpt-3.safetensors",
     ]
     with pytest.raises(InputError, match="saving_listeners has 1 of type int"):

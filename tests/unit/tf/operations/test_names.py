@@ -57,7 +57,7 @@ EXCEPTIONS: Final = {
 OLD_ONLY: Final = """
     OpError FixedLen* VarLen* Graph* *Proto *Options add_to_collection dimension_at_index disable_* enable_*
     get_collection get_variable global_variables group matching_files parse_* decode_csv read_file write_file
-    reset_default_graph serialize_tensor trainable_variables variable_scope
+    executing_eagerly_outside_functions reset_default_graph serialize_tensor trainable_variables variable_scope
 """
 """Names of `tf.compat.v1` that are no operations: scopes, files, settings."""
 

@@ -172,6 +172,45 @@ def test_on_read_variables_are_saved_whole(tmp_path: Path) -> None:
     assert ([float(part) for part in parts], float(loaded.v)) == ([5.0, 5.0], 10.0)
 
 
+def test_a_function_that_adds_to_the_sum_of_replicas_is_saved_for_one_device(tmp_path: Path) -> None:
+    class Counter(tf.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            kind = tf.VariableSynchronization.ON_READ
+            self.total = tf.Variable(4.0, synchronization=kind, aggregation=tf.VariableAggregation.SUM)
+
+        @tf.function(input_signature=[tf.TensorSpec([], tf.float32)])
+        def update(self, value: Any) -> Any:
+            self.total.assign_add(value)
+            self.total.assign_sub(1.0)
+            return self.total + 1.0
+
+    with replicas().scope():
+        counter = Counter()
+        counter.total.assign(4.0)
+        loaded = saved(counter, tmp_path)
+    assert float(loaded.update(3.0)) == 7.0
+    assert float(loaded.update(3.0)) == 9.0
+    assert float(counter.total.read_value()) == 4.0
+
+
+def test_a_function_that_needs_python_is_left_out_or_explained(tmp_path: Path) -> None:
+    class Finds(tf.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = tf.Variable(2.0)
+            self.table = tf.lookup.experimental.MutableHashTable("int64", "int64", -1)
+
+        @tf.function(input_signature=[tf.TensorSpec([], tf.int32)])
+        def find(self, key: Any) -> Any:
+            return self.table.lookup(key)
+
+    finds = Finds()
+    assert float(saved(finds, tmp_path, signatures={}).weight) == 2.0
+    with pytest.raises(InputError, match="needs Python at each call"):
+        tf.saved_model.save(finds, tmp_path)
+
+
 def test_a_loaded_function_has_a_gradient(tmp_path: Path) -> None:
     module = Line()
     module(tf.ones([2]))

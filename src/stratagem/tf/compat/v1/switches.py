@@ -28,3 +28,8 @@ enable_tensor_equality = _accept
 disable_v2_tensorshape = _accept
 enable_v2_tensorshape = _accept
 reset_default_graph = _accept
+
+
+def executing_eagerly_outside_functions() -> bool:
+    """Return True: outside functions everything runs at once (`tf.compat.v1.executing_eagerly_outside_functions`)."""
+    return True
