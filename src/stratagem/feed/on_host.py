@@ -1,4 +1,4 @@
-"""What a model computes on the host of each batch, before its step: lookups of text, which no device can hold.
+"""Computation on the host that a model begins with, before its step: lookups of text, which no device could hold.
 
 A model that has such a part has two methods: `begins_on_host()`, and `host_part(example)`, which returns the function
 of a batch of inputs. The step begins with what that returns. It is applied to whole global batches, so that what

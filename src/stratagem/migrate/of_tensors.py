@@ -1,4 +1,4 @@
-"""What programs ask of `x.dtype` and `x.shape`, which are NumPy's dtype and a tuple here: the form that works in both.
+"""Names asked of `x.dtype` and `x.shape`, which are NumPy's dtype and a tuple here: the form that works in both.
 
 NumPy's dtypes are C objects of JAX's arrays and take no attributes, so nothing can give them TensorFlow's while the
 program runs. None of the names below is one of theirs, or of a tuple: a program that writes one means TensorFlow's.
