@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import functools
 import re
-import weakref
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
@@ -55,6 +54,10 @@ class HostPart:
         if self.has_lookups:
             self._put_on_host(self._put_in_step())
         self.is_all = self.has_lookups and not (self._in_step or self._divided or self._taken)
+
+    def __reduce__(self) -> tuple[Any, tuple[()]]:
+        """Leave it behind where its model is sent: it knows the tensors of this one."""
+        return type(None), ()
 
     def _put_in_step(self) -> list[Any]:
         """Note what the step computes, from the outputs back to lookups; return the tensors that these take."""
@@ -153,8 +156,9 @@ def _is_on_host(node: Any) -> bool:
     return isinstance(node.operation, LookupLayer) or (part is not None and part.is_all)
 
 
-_parts: Final[weakref.WeakKeyDictionary[Any, tuple[Any, HostPart]]] = weakref.WeakKeyDictionary()
-"""By functional model: its outputs when it was looked at, as others may be put behind them; and its part."""
+_PART: Final = "_stratagem_host_part"
+"""Attribute of a functional model: its outputs when it was looked at, as others may be put behind them; and its part.
+A table of all models would hold them for ever, as a part refers to its model."""
 
 
 def _part_of(model: Any) -> HostPart | None:
@@ -162,10 +166,10 @@ def _part_of(model: Any) -> HostPart | None:
     graph = graph_of(model)
     if graph is None:
         return None
-    outputs, part = _parts.get(graph, (None, None))
+    outputs, part = vars(graph).get(_PART, (None, None))
     if part is None or outputs is not graph.outputs:
         part = HostPart(graph)
-        _parts[graph] = graph.outputs, part
+        object.__setattr__(graph, _PART, (graph.outputs, part))
         if part.has_lookups:
             object.__setattr__(graph, "call", functools.partial(_call, graph))
             graph.input_spec = None  # a step calls it with what was looked up

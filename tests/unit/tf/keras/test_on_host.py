@@ -279,3 +279,17 @@ def test_wrong_inputs_of_models_of_text() -> None:
         model.predict({"one": np.array([["a"]])})
     with pytest.raises(UsageError, match=r"tf.keras.Input\(shape=\(1,\), dtype=tf.string\)"):
         compiled(sequential()).fit(batches(), verbose=0)
+
+
+def without_text() -> Any:
+    return tf.keras.Sequential([tf.keras.Input((2,)), tf.keras.layers.Dense(1)])
+
+
+@pytest.mark.parametrize("make", [functional, model_behind_a_model, without_text])
+def test_models_that_are_dropped_are_freed(make: Any) -> None:
+    model = compiled(make())
+    model.predict(np.ones((4, 2)) if make is without_text else np.array(TEXTS), verbose=0)
+    kept = weakref.ref(model), weakref.ref(model.layers[-1]), weakref.ref(model.trainable_variables[0])
+    del model
+    gc.collect()
+    assert [reference() for reference in kept] == [None, None, None]
