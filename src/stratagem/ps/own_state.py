@@ -27,6 +27,14 @@ _KERAS: Final = (keras.Variable, keras.Operation, keras.metrics.Metric, keras.op
 
 _OWN: Final = "Each worker would have one of its own, which no other worker sees and no checkpoint holds."
 
+_LAYER: Final = (
+    "Build it on the chief, in strategy.scope(), before it is scheduled: layer.build(shape), or model(example_batch)."
+)
+_METRIC: Final = (
+    "Make metrics on the chief, in strategy.scope(): compile(metrics=[keras.metrics.BinaryAccuracy()]), not a name, "
+    "of which Keras makes one when it first sees numbers."
+)
+
 
 class OwnState:
     """Watches over the functions of one worker."""
@@ -87,8 +95,7 @@ class OwnState:
                 return UsageError(
                     f"A scheduled function has built {type(layer).__name__} {layer.name!r}, and made {own.path!r}.",
                     _OWN,
-                    "Build it on the chief, in strategy.scope(), before it is scheduled: layer.build(shape), or "
-                    "model(example_batch).",
+                    _METRIC if isinstance(layer, keras.metrics.Metric) else _LAYER,
                 )
         return None
 

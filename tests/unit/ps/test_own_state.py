@@ -48,6 +48,28 @@ def test_a_layer_that_is_built_on_a_worker_is_refused(coordinator: ClusterCoordi
     assert np.shape(run(coordinator, function, np.ones((2, 3), "float32"))) == (1, 2, 1)
 
 
+class Counted(tf.keras.Model):
+    @tf.function
+    def count(self, y: Any, outputs: Any) -> None:
+        self.compiled_metrics.update_state(y, outputs)
+
+
+def test_metrics_that_are_named_in_compile_are_made_on_the_chief(coordinator: ClusterCoordinator) -> None:
+    """In TensorFlow the worker that first counts makes them on the servers."""
+    y, outputs = np.zeros((3, 1), "float32"), np.array([[0.0], [0.0], [1.0]], "float32")
+    with coordinator.strategy.scope():
+        named, made = Counted(), Counted()
+        named.compile(metrics=["accuracy"])
+        metric = keras.metrics.BinaryAccuracy()
+        made.compile(metrics=[metric])
+    with pytest.raises(UsageError, match=r"has built .*\n.*\n.*metrics=\[keras.metrics.BinaryAccuracy\(\)\]"):
+        run(coordinator, named.count, y, outputs)
+    for wrong in (outputs, np.array([[0.0], [1.0], [1.0]], "float32")):
+        coordinator.schedule(made.count, args=(y, wrong))
+    coordinator.join()
+    assert float(metric.result()) == pytest.approx(0.5)
+
+
 def test_a_variable_that_is_made_on_a_worker_and_kept_is_refused(coordinator: ClusterCoordinator) -> None:
     kept: dict[str, Any] = {}
 
