@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 import inspect
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import keras
 
-from stratagem.core.errors import InputError
+from stratagem.core.errors import InputError, explain
 from stratagem.fit.compat import applied_to, build_further
 from stratagem.loop.tape import GradientTape
 from stratagem.mesh.mesh import Tree
@@ -151,6 +152,16 @@ class OldOptimizer:
         own = vars(cls).get("update_step")
         if own is not None and len(inspect.signature(own).parameters) == len(("self", "gradient", "variable")):
             vars_of_class.update_step = _without_rate(own)
+        if "_resource_apply_dense" in vars(cls):
+            warnings.warn(
+                explain(
+                    f"{cls.__name__} has a _resource_apply_dense, which nothing calls.",
+                    "It belongs to optimizers before Keras 2.11, and to tf.keras.optimizers.legacy; without it the "
+                    "optimizer is what its base is.",
+                    "Write update_step(self, gradient, variable, learning_rate).",
+                ),
+                stacklevel=2,
+            )
         if "apply_gradients" in vars(cls):
             vars_of_class.apply = _by_own_apply_gradients(cls)
 

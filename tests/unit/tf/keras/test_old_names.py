@@ -405,3 +405,11 @@ def test_an_own_apply_gradients_that_changes_what_the_optimizer_does_not_hold_is
     model = line(strategy_of(replicas), Summing(0.5, outside=tf.Variable(0.0)))
     with pytest.raises(InputError, match="changed a variable that is not one of the optimizer's"):
         model.fit(TIMES, 2 * TIMES, batch_size=4, verbose=0)
+
+
+def test_a_method_of_older_optimizers_that_nothing_calls_is_told() -> None:
+    with pytest.warns(UserWarning, match="Older has a _resource_apply_dense, which nothing calls"):
+
+        class Older(tf.keras.optimizers.legacy.SGD):  # pyright: ignore[reportUnusedClass]
+            def _resource_apply_dense(self, grad: Any, var: Any) -> None:
+                raise AssertionError
