@@ -96,7 +96,8 @@ class TFConfig(NamedTuple):
 
     Args:
         cluster: The cluster; empty when none is written.
-        task: This process's task, or None when there is no task, and no cluster or one of a single task.
+        task: This process's task, or None when there is no task, and no cluster, one of a single task, or one with
+            parameter servers and without a chief, which this process is.
         rpc_layer: What is written under "rpc_layer".
         session_master: What is written under "session_master".
     """
@@ -161,7 +162,7 @@ def _task(config: dict[str, Any], cluster: ClusterSpec, overrides: dict[str, Any
     if written is not None and not isinstance(written, dict):
         raise _fault(config, SpecError(f"The task is {written!r}", _TASK_REMEDY, path=("task",)))
     task = {**(written or {}), **overrides}
-    if "type" not in task and (not cluster or (not config.keys() - {"cluster"} and len(cluster.tasks) == 1)):
+    if "type" not in task and (not cluster or (not config.keys() - {"cluster"} and _has_place_for_one_more(cluster))):
         return None
     for key in ("type", "index"):
         if key not in task:
@@ -173,6 +174,11 @@ def _task(config: dict[str, Any], cluster: ClusterSpec, overrides: dict[str, Any
     except SpecError as error:
         raise _fault(config, error.below("task")) from None
     return own
+
+
+def _has_place_for_one_more(cluster: ClusterSpec) -> bool:
+    """Whether a process may have no task: it is alone, or hands out work to parameter servers and workers."""
+    return len(cluster.tasks) == 1 or ("ps" in cluster.jobs and "chief" not in cluster.jobs)
 
 
 _TASK_REMEDY = 'Write "task": {"type": "worker", "index": 0}, with an index of its own for each task.'

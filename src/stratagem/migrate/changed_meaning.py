@@ -50,6 +50,10 @@ _NAMES: Final = {
     "In a compiled loss over the global batch, as on one device (TensorFlow: of each replica's rows).": (
         "tf.keras.losses.Dice tf.keras.losses.Tversky"
     ),
+    "One of your own gets labels of shape (n,) as they are, as in Keras 3. Keras 2 made them a column beside outputs "
+    "of shape (n, 1): where it multiplies or compares the two, reshape the labels in update_state.": (
+        "tf.keras.metrics.Metric"
+    ),
     _SAVED: "tf.keras.models.save_model tf.saved_model.save",
     "The images or texts are read without TensorFlow; a seed gives another order than there.": """
         tf.keras.preprocessing.image_dataset_from_directory tf.keras.preprocessing.text_dataset_from_directory

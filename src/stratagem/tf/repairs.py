@@ -330,7 +330,7 @@ _TABLE: Final = {
         "Write tf.io.decode_jpeg(tf.io.encode_jpeg(image, quality=quality)) in a function given to Dataset.map."
     ),
     "tf.image.draw_bounding_boxes": "Write keras.visualization.draw_bounding_boxes.",
-    "tf.image.ssim tf.image.ssim_multiscale": "Write it with tf.nn.avg_pool2d of means and products, or use a metric.",
+    "tf.image.ssim_multiscale": "Write it with tf.image.ssim of images that tf.nn.avg_pool2d made smaller.",
     "tf.image.extract_image_patches tf.extract_image_patches": "Write tf.image.extract_patches.",
     """tf.nn.all_candidate_sampler tf.nn.compute_accidental_hits tf.nn.fixed_unigram_candidate_sampler
     tf.nn.learned_unigram_candidate_sampler tf.nn.log_uniform_candidate_sampler tf.nn.uniform_candidate_sampler

@@ -87,6 +87,14 @@ def test_tf_config_is_parsed_again_only_when_it_or_an_override_has_changed(monke
     assert len(texts) == 2
 
 
+SERVERS = {"ps": ["a:1"], "worker": ["b:1", "c:1"]}
+
+
+def test_who_hands_out_work_to_parameter_servers_needs_no_task() -> None:
+    own = resolver({"cluster": SERVERS})
+    assert (own.task_type, own.task_id, own.cluster_spec().as_dict()) == (None, None, SERVERS)
+
+
 def with_task(**task: object) -> dict[str, object]:
     return {"cluster": CLUSTER, "task": task}
 
@@ -101,6 +109,8 @@ def with_task(**task: object) -> dict[str, object]:
         ({"cluster": CLUSTER}, "has a cluster and no task type", "{   <-- here"),
         ({"cluster": {"worker": ["a:1"]}, "tasks": {}}, "has a cluster and no task type", "{   <-- here"),
         ({"cluster": CLUSTER, "tasks": {}}, "has a cluster and no task type", "{   <-- here"),
+        ({"cluster": SERVERS | {"chief": ["d:1"]}}, "has a cluster and no task type", "{   <-- here"),
+        ({"cluster": SERVERS, "tasks": {}}, "has a cluster and no task type", "{   <-- here"),
         ({"cluster": CLUSTER, "task": ["worker", 0]}, "The task is ['worker', 0]", '"task": [   <-- here'),
         (with_task(type="worker"), "no task index", '"task": {   <-- here'),
         (with_task(index=0), "no task type", '"task": {   <-- here'),

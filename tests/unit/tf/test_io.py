@@ -144,3 +144,17 @@ def test_decoded_pixels_answer_as_tensors_do_in_a_map() -> None:
     ((image, total),) = tf.data.Dataset.from_tensor_slices([tf.io.encode_png(pixels)]).map(load)
     np.testing.assert_array_equal(image, pixels)
     assert int(total) == 66
+
+
+def test_bytes_and_arrays_answer_numpy(tmp_path: Path) -> None:
+    """What TensorFlow returns as a tensor; bytes keep the zeros at their end."""
+    ends_in_zeros = tf.io.serialize_tensor(np.zeros(3, np.int32))
+    assert ends_in_zeros.numpy()[-4:] == bytes(4)
+    assert tf.io.parse_tensor(ends_in_zeros.numpy(), tf.int32).numpy().tolist() == [0, 0, 0]
+    tf.io.write_file(str(tmp_path / "a"), ends_in_zeros)
+    assert tf.io.read_file(str(tmp_path / "a")).numpy() == ends_in_zeros.numpy()
+    assert tf.io.matching_files(str(tmp_path / "*")).numpy().tolist() == [str(tmp_path / "a").encode()]
+    pixels = np.zeros((2, 5, 3), np.uint8)
+    for encode in (tf.io.encode_jpeg, tf.io.encode_png):
+        feature = tf.train.Feature(bytes_list=tf.train.BytesList(value=[encode(pixels).numpy()]))
+        assert tf.io.decode_image(feature.bytes_list.value[0]).shape == (2, 5, 3)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from stratagem.core.eager import EagerArray, EagerText
 from stratagem.core.errors import InputError
 from stratagem.data.files import decode
 from stratagem.data.files.names import paths_of
@@ -29,7 +30,7 @@ class TFRecordOptions:
         self.compression_type = compression_type or None
 
 
-def read_file(filename: Any, name: str | None = None) -> bytes:
+def read_file(filename: Any, name: str | None = None) -> EagerText:
     """Return the contents of a file (`tf.io.read_file`).
 
     Args:
@@ -45,9 +46,9 @@ def read_file(filename: Any, name: str | None = None) -> bytes:
     """
     (path,) = paths_of(filename)
     if "://" not in path:
-        return decode.read_file(path)
+        return EagerText(decode.read_file(path))
     with gfile.GFile(path, "rb") as file:
-        return file.read()
+        return EagerText(file.read())
 
 
 def write_file(filename: Any, contents: Any, name: str | None = None) -> None:
@@ -72,7 +73,7 @@ def write_file(filename: Any, contents: Any, name: str | None = None) -> None:
         file.write(contents.encode() if isinstance(contents, str) else contents)
 
 
-def matching_files(pattern: Any, name: str | None = None) -> np.ndarray:
+def matching_files(pattern: Any, name: str | None = None) -> EagerArray:
     """Return the files that match a pattern or one of several, sorted (`tf.io.matching_files`).
 
     Returns:
@@ -82,10 +83,10 @@ def matching_files(pattern: Any, name: str | None = None) -> np.ndarray:
         >>> matching_files("/dev/nul*").tolist()
         [b'/dev/null']
     """
-    return np.array([path.encode() for path in gfile.glob(pattern)], object)
+    return np.array([path.encode() for path in gfile.glob(pattern)], object).view(EagerArray)
 
 
-def serialize_tensor(tensor: Any, name: str | None = None) -> bytes:
+def serialize_tensor(tensor: Any, name: str | None = None) -> EagerText:
     """Return an array as bytes that `parse_tensor` reads (`tf.io.serialize_tensor`).
 
     They have NumPy's format, not TensorFlow's.
@@ -95,15 +96,15 @@ def serialize_tensor(tensor: Any, name: str | None = None) -> bytes:
         name: Accepted as in TensorFlow.
 
     Example:
-        >>> parse_tensor(serialize_tensor([1.5, 2.0]), "float64")
-        array([1.5, 2. ])
+        >>> parse_tensor(serialize_tensor([1.5, 2.0]), "float64").tolist()
+        [1.5, 2.0]
     """
     stream = io.BytesIO()
     np.save(stream, np.asarray(tensor), allow_pickle=False)
-    return stream.getvalue()
+    return EagerText(stream.getvalue())
 
 
-def parse_tensor(serialized: Any, out_type: Any, name: str | None = None) -> np.ndarray:
+def parse_tensor(serialized: Any, out_type: Any, name: str | None = None) -> EagerArray:
     """Return the array that `serialize_tensor` made bytes of (`tf.io.parse_tensor`).
 
     Args:
@@ -115,8 +116,8 @@ def parse_tensor(serialized: Any, out_type: Any, name: str | None = None) -> np.
         InputError: The bytes are none of `serialize_tensor`'s, or hold another dtype.
 
     Example:
-        >>> parse_tensor(serialize_tensor(np.arange(3)), "int64")
-        array([0, 1, 2])
+        >>> parse_tensor(serialize_tensor(np.arange(3)), "int64").tolist()
+        [0, 1, 2]
     """
     wanted = np.dtype(getattr(out_type, "as_numpy_dtype", out_type))
     try:
@@ -134,4 +135,4 @@ def parse_tensor(serialized: Any, out_type: Any, name: str | None = None) -> np.
             "The numbers would not be those that were written.",
             f"Write out_type=tf.{found.dtype}.",
         )
-    return found
+    return found.view(EagerArray)

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from stratagem.core import optional
+from stratagem.core.eager import EagerText
 from stratagem.core.errors import InputError
 from stratagem.data.files.decode import decode_image
 
 
-def encode_jpeg(image: Any, format: str = "", quality: int = 95, **tuning: Any) -> bytes:
+def encode_jpeg(image: Any, format: str = "", quality: int = 95, **tuning: Any) -> EagerText:
     """Return an image as a JPEG file (`tf.io.encode_jpeg`).
 
     Args:
@@ -31,7 +32,7 @@ def encode_jpeg(image: Any, format: str = "", quality: int = 95, **tuning: Any) 
     return _encoded(image, "JPEG", (1, 3), quality=quality)
 
 
-def encode_png(image: Any, compression: int = -1, name: str | None = None) -> bytes:
+def encode_png(image: Any, compression: int = -1, name: str | None = None) -> EagerText:
     """Return an image as a PNG file (`tf.io.encode_png`).
 
     Args:
@@ -79,7 +80,7 @@ def extract_jpeg_shape(contents: Any, output_type: Any = np.int32, name: str | N
     return np.array(decode_image(contents).shape, getattr(output_type, "as_numpy_dtype", output_type))
 
 
-def _encoded(image: Any, format: str, channels: tuple[int, ...], **options: Any) -> bytes:
+def _encoded(image: Any, format: str, channels: tuple[int, ...], **options: Any) -> EagerText:
     pixels = np.asarray(image)
     if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[-1] not in channels:
         raise InputError(
@@ -90,4 +91,4 @@ def _encoded(image: Any, format: str, channels: tuple[int, ...], **options: Any)
     stream = io.BytesIO()
     pillow = optional.load("PIL.Image", "files", f"Writing a {format} file")
     pillow.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels).save(stream, format, **options)
-    return stream.getvalue()
+    return EagerText(stream.getvalue())

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 import keras
+
+from stratagem.program.tracing import read
 
 
 class OldMetric:
@@ -42,7 +45,9 @@ def _is_dtype(value: Any) -> bool:
 
 
 def adapt(cls: Any) -> None:
-    """Let a metric of the program's own name itself and its weights first, and begin anew by `reset_states`.
+    """Let a metric of the program's own be as in Keras 2.
+
+    It names itself and its weights first, begins anew by `reset_states`, and its result may be one of its weights.
 
     Args:
         cls: A metric; those of Keras stay as they are.
@@ -54,6 +59,8 @@ def adapt(cls: Any) -> None:
             cls.add_weight = naming_first(keras_metric.add_weight)
         if cls.reset_state is keras_metric.reset_state:
             cls.reset_state = _calling_old_reset(keras_metric.reset_state)
+        if inspect.isfunction(cls.__dict__.get("result")):
+            cls.result = _reading_variables(cls.result)
     for each in cls.__subclasses__():
         adapt(each)
 
@@ -74,6 +81,16 @@ def _calling_old_reset(original: Callable[[Any], None]) -> Callable[[Any], None]
             object.__delattr__(self, "_resetting")
 
     return reset_state
+
+
+def _reading_variables(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a metric's `result`: a step returns values, which Keras makes tensors of under TensorFlow alone."""
+
+    @functools.wraps(original)
+    def result(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return read(original(self, *args, **kwargs))
+
+    return result
 
 
 def naming_first(original: Callable[..., Any]) -> Callable[..., Any]:

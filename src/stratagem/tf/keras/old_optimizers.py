@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import functools
 import inspect
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import keras
 
-from stratagem.core.errors import InputError
-from stratagem.fit.compat import build_further
+from stratagem.core.errors import InputError, explain
+from stratagem.fit.compat import applied_to, build_further
 from stratagem.loop.tape import GradientTape
 from stratagem.mesh.mesh import Tree
+from stratagem.program.compat import innermost_scope
 
 
 def minimize(
@@ -87,6 +89,43 @@ def _without_rate(update_step: Callable[..., None]) -> Callable[..., None]:
     return update
 
 
+_APPLYING: Final = "_stratagem_applies_by_its_own"
+
+
+def _by_own_apply_gradients(cls: Any) -> Callable[..., None]:
+    """Return `apply` of a class with an `apply_gradients` of its own, which Keras calls in `fit` under TensorFlow.
+
+    On JAX `fit` applies gradients by `stateless_apply`, which calls `apply` with gradients alone, and would pass by
+    what the program wrote. The gradients are those of all replicas.
+
+    Args:
+        cls: The optimizer's class.
+    """
+    own = vars(cls).get("apply")
+
+    def apply(self: Any, grads: Sequence[Any], trainable_variables: Sequence[Any] | None = None) -> None:
+        scope = innermost_scope()
+        if trainable_variables is not None or scope is None or _APPLYING in self.__dict__:
+            # Looked up here: while a step is traced, the base has another.
+            applied = super(cls, self).apply if own is None else functools.partial(own, self)
+            applied(grads, trainable_variables)
+            return
+        held = set(scope.state_mapping)
+        object.__setattr__(self, _APPLYING, True)
+        try:
+            self.apply_gradients(list(zip(grads, applied_to(self), strict=True)))
+        finally:
+            object.__delattr__(self, _APPLYING)
+        if scope.state_mapping.keys() - held:
+            raise InputError(
+                f"{type(self).__name__}.apply_gradients changed a variable that is not one of the optimizer's.",
+                "fit carries those of optimizer.variables from step to step; what others were given would be lost.",
+                "Keep it as an attribute of the optimizer: self.sum = tf.Variable(0.0) in build.",
+            )
+
+    return apply
+
+
 class OldOptimizer:
     """A base of Keras's optimizers: arguments and names of Keras 2.
 
@@ -96,7 +135,7 @@ class OldOptimizer:
     `global_clipnorm=`, which Keras 3 refuses too: gradients are clipped by value first.
 
     An optimizer of the program's own may call `super().__init__(name)`, make its rate by `_build_learning_rate`, and
-    have an `update_step(gradient, variable)`
+    have an `update_step(gradient, variable)` or `apply_gradients(grads_and_vars)`
     (https://www.tensorflow.org/versions/r2.15/api_docs/python/tf/keras/optimizers/Optimizer).
     """
 
@@ -109,10 +148,22 @@ class OldOptimizer:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        vars_of_class: Any = cls
         own = vars(cls).get("update_step")
         if own is not None and len(inspect.signature(own).parameters) == len(("self", "gradient", "variable")):
-            vars_of_class: Any = cls
             vars_of_class.update_step = _without_rate(own)
+        if "_resource_apply_dense" in vars(cls):
+            warnings.warn(
+                explain(
+                    f"{cls.__name__} has a _resource_apply_dense, which nothing calls.",
+                    "It belongs to optimizers before Keras 2.11, and to tf.keras.optimizers.legacy; without it the "
+                    "optimizer is what its base is.",
+                    "Write update_step(self, gradient, variable, learning_rate).",
+                ),
+                stacklevel=2,
+            )
+        if "apply_gradients" in vars(cls):
+            vars_of_class.apply = _by_own_apply_gradients(cls)
 
     def __init__(
         self,

@@ -233,6 +233,7 @@ GENERAL: Final[dict[str, dict[str, str]]] = {
             rgb_to_grayscale rgb_to_hsv rgb_to_yiq rgb_to_yuv stateless_random_brightness stateless_random_contrast
             stateless_random_hue stateless_random_saturation yiq_to_rgb yuv_to_rgb
         """,
+        ".tensors.similarity": "ssim",
         ".tensors.distorted_boxes": "sample_distorted_bounding_box stateless_sample_distorted_bounding_box",
         "stratagem.io": "decode_image decode_jpeg decode_png",
         ".io.images": "decode_bmp decode_gif encode_jpeg encode_png extract_jpeg_shape is_jpeg",

@@ -173,6 +173,7 @@ def test_metrics_of_ones_own_are_named_first(metric: Any, by_place: Any, by_name
 
 
 def test_metrics_without_a_name_are_called_as_their_class() -> None:
+    keras.utils.clear_session()  # other modules have objects of this name
     assert (Named().name, Named(None, None).dtype) == ("named", "float32")
 
 
@@ -309,3 +310,106 @@ def test_draws_of_a_layer_are_others_at_each_step(replicas: int) -> None:
     losses = [model.evaluate(zeros, zeros, batch_size=200, verbose=0) for _ in range(2)]
     assert losses[0] != losses[1]
     np.testing.assert_allclose(losses, [1.0, 1.0], atol=0.3)
+
+
+class Clipping(tf.keras.optimizers.SGD):
+    """An optimizer that clips where gradients are applied, as those of BERT do."""
+
+    def apply_gradients(self, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
+        gradients, variables = zip(*grads_and_vars, strict=True)
+        gradients, _ = tf.clip_by_global_norm(gradients, 1.0)
+        return super().apply_gradients(zip(gradients, variables, strict=True), *args, **kwargs)
+
+
+class ClippingMore(Clipping):
+    pass
+
+
+class Summing(tf.keras.optimizers.SGD):
+    """An optimizer that adds up two gradients before it applies them, and may count in a variable of others."""
+
+    def __init__(self, learning_rate: float, outside: Any = None) -> None:
+        super().__init__(learning_rate)
+        self.sums: Any = None
+        object.__setattr__(self, "outside", outside)
+
+    def build(self, variables: Any) -> None:
+        super().build(variables)
+        if self.sums is None:
+            self.sums = [tf.Variable(tf.zeros_like(variable), trainable=False) for variable in variables]
+
+    def apply_gradients(self, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
+        gradients, variables = zip(*grads_and_vars, strict=True)
+        going_on = tf.cast(self.iterations % 2 == 1, tf.float32)
+        for total, gradient in zip(self.sums, gradients, strict=True):
+            total.assign(going_on * total + gradient)
+        if self.outside is not None:
+            self.outside.assign_add(1.0)
+        gradients = [going_on * total for total in self.sums]
+        return super().apply_gradients(zip(gradients, variables, strict=True), *args, **kwargs)
+
+
+def line(strategy: Any, optimizer: Any) -> Any:
+    with strategy.scope():
+        model = tf.keras.Sequential([tf.keras.Input((1,)), tf.keras.layers.Dense(1, kernel_initializer="zeros")])
+        model.compile(optimizer, "mse")
+    return model
+
+
+def strategy_of(replicas: int) -> Any:
+    devices = [f"CPU:{i}" for i in range(replicas)]
+    return tf.distribute.MirroredStrategy(devices) if replicas else tf.distribute.get_strategy()
+
+
+TIMES = np.array([[1.0], [2.0], [3.0], [4.0]], "float32")
+
+
+@pytest.mark.parametrize("replicas", [0, 1, 2])
+@pytest.mark.parametrize("optimizer", [Clipping, ClippingMore])
+def test_fit_calls_an_apply_gradients_of_the_programs_own(replicas: int, optimizer: Any) -> None:
+    model = line(strategy_of(replicas), optimizer(0.5))
+    history = model.fit(TIMES, 2 * TIMES, batch_size=4, shuffle=False, epochs=3, verbose=0)
+    # TensorFlow 2.21, with tf_keras and with Keras 3, on one device.
+    np.testing.assert_allclose(history.history["loss"], [30.0, 16.27610969543457, 6.727132797241211], rtol=1e-6)
+    np.testing.assert_allclose(model.layers[0].kernel.numpy(), [[1.4244091510772705]], rtol=1e-6)
+    assert int(model.optimizer.iterations) == 3
+
+
+def test_a_loop_sums_gradients_after_an_apply_gradients_of_the_programs_own() -> None:
+    strategy = strategy_of(2)
+    model = line(strategy, Clipping(0.5))
+
+    def step(x: Any) -> None:
+        with tf.GradientTape() as tape:
+            loss = tf.nn.compute_average_loss(tf.keras.losses.mse(2 * x, model(x)), global_batch_size=4)
+        model.optimizer.apply_gradients(zip(tape.gradient(loss, model.weights), model.weights, strict=True))
+
+    for batch in strategy.experimental_distribute_dataset(tf.data.Dataset.from_tensor_slices(TIMES).batch(4)):
+        strategy.run(step, args=(batch,))
+    # Each replica's gradient is clipped to a norm of 1: (-5, -3) and (-25, -7).
+    expected = 0.5 * np.array([5 / 34**0.5 + 25 / 674**0.5, 3 / 34**0.5 + 7 / 674**0.5])
+    np.testing.assert_allclose([weight.item() for weight in model.get_weights()], expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("replicas", [0, 2])
+def test_an_own_apply_gradients_keeps_sums_from_step_to_step(replicas: int) -> None:
+    model = line(strategy_of(replicas), Summing(0.01))
+    history = model.fit(TIMES, 2 * TIMES, batch_size=4, shuffle=False, epochs=3, verbose=0)
+    # The gradient of the first two steps is (-30, -10), and both are applied at the second.
+    after = float(np.mean((1.4 * TIMES - 0.2) ** 2))
+    np.testing.assert_allclose(history.history["loss"], [30.0, 30.0, after], rtol=1e-6)
+
+
+@pytest.mark.parametrize("replicas", [0, 2])
+def test_an_own_apply_gradients_that_changes_what_the_optimizer_does_not_hold_is_refused(replicas: int) -> None:
+    model = line(strategy_of(replicas), Summing(0.5, outside=tf.Variable(0.0)))
+    with pytest.raises(InputError, match="changed a variable that is not one of the optimizer's"):
+        model.fit(TIMES, 2 * TIMES, batch_size=4, verbose=0)
+
+
+def test_a_method_of_older_optimizers_that_nothing_calls_is_told() -> None:
+    with pytest.warns(UserWarning, match="Older has a _resource_apply_dense, which nothing calls"):
+
+        class Older(tf.keras.optimizers.legacy.SGD):  # pyright: ignore[reportUnusedClass]
+            def _resource_apply_dense(self, grad: Any, var: Any) -> None:
+                raise AssertionError

@@ -143,3 +143,30 @@ def test_layers_are_built_where_the_strategy_of_the_model_is_current(strategy: A
     other = tf.Variable(1.0)
     assert not strategy.extended.variable_created_in_scope(other)
     assert tf.distribute.get_strategy().extended.variable_created_in_scope(other)
+
+
+class Last(tf.keras.metrics.Metric):
+    """A metric whose result is a variable of its own: the largest output of the last batch."""
+
+    def __init__(self) -> None:
+        super().__init__(name="last")
+        self.largest = self.add_weight(name="largest", initializer="zeros")
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        self.largest.assign(tf.reduce_max(y_pred))
+
+    def result(self) -> Any:
+        return self.largest
+
+
+def test_a_result_may_be_a_variable(strategy: Any) -> None:
+    with strategy.scope():
+        model = tf.keras.Sequential(
+            [tf.keras.layers.Input((1,)), tf.keras.layers.Dense(1, kernel_initializer=tf.constant_initializer(2.0))]
+        )
+        model.compile(tf.keras.optimizers.SGD(0.0), "mse", metrics=[Last()])
+    history = model.fit(3 * X, X, epochs=1, verbose=0, validation_data=(X, X)).history
+    # As in TensorFlow, the value of a metric's variable is the sum of the replicas' values.
+    replicas = strategy.num_replicas_in_sync
+    assert (history["last"], history["val_last"]) == ([6.0 * replicas], [2.0 * replicas])
+    assert model.evaluate(X, X, verbose=0) == [1.0, 2.0 * replicas]
