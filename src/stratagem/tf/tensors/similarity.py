@@ -1,4 +1,4 @@
-"""How alike two images are (`tf.image.ssim`).
+"""Similarity of two images (`tf.image.ssim`).
 
 Source: Wang, Bovik, Sheikh and Simoncelli, "Image quality assessment: from error visibility to structural similarity",
 2004; https://www.tensorflow.org/api_docs/python/tf/image/ssim
