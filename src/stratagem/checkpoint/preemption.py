@@ -64,7 +64,7 @@ class TerminationConfig:
 
 
 class Due(enum.Enum):
-    """What is to be done before the next step, by all workers behind the same one."""
+    """Duty before the next step, by all workers behind the same one."""
 
     NOTHING = "nothing"
     SAVE = "save"
@@ -269,7 +269,7 @@ class PreemptionCheckpointHandler:
 
     @property
     def total_run_calls(self) -> int:
-        """How many calls there were of `run` and `save_checkpoint_if_preempted`, those before a restart among them."""
+        """Number of calls of `run` and `save_checkpoint_if_preempted`, those before a restart among them."""
         return int(self._runs)
 
     def save_checkpoint_if_preempted(self, *args: Any, **kwargs: Any) -> None:

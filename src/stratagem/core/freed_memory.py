@@ -33,7 +33,7 @@ from the system, each time anew. Logits of 1,024 rows and 10,000 classes are a b
 in memory that stays, 29 in new pages."""
 
 _SPARE: Final = 1 << 26
-"""Bytes to spare. Without them the memory of a thread, and XLA's have some of their own, goes back when all is free."""
+"""Bytes to spare. Without them the heap of a thread goes back when all in it is free."""
 
 _ARENAS: Final = 1
 """Heaps that threads take memory from. Each thread of XLA would get one of its own, which cannot grow beyond 64 MiB:

@@ -17,7 +17,7 @@ _made: Final[ContextVar[Made | None]] = ContextVar("variables made by a function
 
 
 class Made:
-    """What was made in one run of a function."""
+    """Variables that one run of a function has made."""
 
     def __init__(self) -> None:
         self._references: list[weakref.ref[Any]] = []

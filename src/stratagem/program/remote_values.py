@@ -43,7 +43,7 @@ class RowsOf:
 
     @property
     def residence(self) -> Residence:
-        """Where the variable lives."""
+        """Place at which the variable lives."""
         return self.variable.residence
 
 
@@ -61,7 +61,7 @@ class Taken:
 
     @property
     def residence(self) -> Residence:
-        """Where the variable lives."""
+        """Place at which the variable lives."""
         return self.variable.residence
 
 

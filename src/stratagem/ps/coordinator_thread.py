@@ -43,7 +43,7 @@ PATIENCE_SECONDS: Final = 300.0
 """How long to wait for the first worker, or for one to come back, when there is none."""
 
 END_SECONDS: Final = 5.0
-"""How long functions may run on after another one has failed. Steps come to their end; what is longer is given up."""
+"""Seconds for which functions run on after another has failed. Steps come to their end; what is longer is given up."""
 
 
 class Workers(Work):

@@ -101,7 +101,7 @@ class _Pickler(by_value.Pickler):
         self._modules = modules
         self.needs: set[Shared] = set()
         self.copied: list[Copied] = []
-        """What the program may change meanwhile."""
+        """Objects that the program may change meanwhile."""
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, type | types.FunctionType):

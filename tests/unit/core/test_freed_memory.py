@@ -6,8 +6,11 @@ import os
 import statistics
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
+
+from stratagem.core import freed_memory
 
 COUNTING = """
 import resource
@@ -53,6 +56,22 @@ def faults(program: str, **variables: str) -> float:
     )
     assert result.returncode == 0, result.stderr
     return statistics.median(map(int, result.stdout.split()))
+
+
+@pytest.mark.parametrize(
+    ("platforms", "plugins", "keeps"),
+    [("cpu", True, True), (None, False, True), (None, True, False), ("cuda", False, False), ("cuda,cpu", False, False)],
+)
+def test_one_heap_is_for_machines_without_accelerators(
+    platforms: str | None, plugins: bool, keeps: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Threads that read data for an accelerator keep heaps of their own."""
+    calls: list[bool] = []
+    monkeypatch.setattr(freed_memory, "jax", SimpleNamespace(config=SimpleNamespace(jax_platforms=platforms)))
+    monkeypatch.setattr(freed_memory, "find_spec", lambda name: name if plugins else None)
+    monkeypatch.setattr(freed_memory, "keep_freed_memory", lambda: calls.append(True))
+    freed_memory.keep_freed_memory_for_cpu()
+    assert bool(calls) == keeps
 
 
 @pytest.mark.thorough

@@ -17,7 +17,14 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from stratagem.program.rules.windows import MOST_PLACES, channels_last, in_layout, padded, under_window
+from stratagem.program.rules.windows import (
+    MOST_PLACES,
+    channels_last,
+    in_layout,
+    may_be_rewritten,
+    padded,
+    under_window,
+)
 
 
 def quick_convolution(
@@ -32,7 +39,7 @@ def quick_convolution(
     """
     image_dims, kernel_dims, result_dims = params["dimension_numbers"]
     images, kernel = operands
-    if result.dtype.name not in ("float32", "float64") or math.prod(result.shape) == 0:
+    if not may_be_rewritten(result):
         return None
     size = tuple(result.shape[i] for i in result_dims[2:])
     groups, of_rows = params["feature_group_count"], params["batch_group_count"]

@@ -9,7 +9,6 @@ zeros, and wins while the groups together have no more channels than keep the ma
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -17,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from stratagem.program.rules.windows import channels_last, convolution, in_layout
+from stratagem.program.rules.windows import channels_last, convolution, in_layout, may_be_rewritten
 
 _CHANNELS: Final = 64
 """Channels of the groups that are taken together; with more of them, products with zeros cost more than they save."""
@@ -40,7 +39,7 @@ def quick_convolution(
     images, _ = operands
     of_channels, of_rows = params["feature_group_count"], params["batch_group_count"]
     groups = of_channels * of_rows
-    if groups == 1 or result.dtype.name not in ("float32", "float64") or math.prod(result.shape) == 0:
+    if groups == 1 or not may_be_rewritten(result):
         return None
     width = images.shape[image_dims[1 if of_channels > 1 else 0]] // groups
     together = max(n for n in range(1, groups + 1) if groups % n == 0 and (n == 1 or n * width <= _CHANNELS))

@@ -15,7 +15,14 @@ import jax
 from jax import lax
 
 from stratagem.program.rules.products import are_neighbours, over_one_axis
-from stratagem.program.rules.windows import channels_last, in_layout, padded, under_window
+from stratagem.program.rules.windows import (
+    channels_last,
+    in_layout,
+    is_in_one_group,
+    may_be_rewritten,
+    padded,
+    under_window,
+)
 
 
 def quick_convolution(
@@ -30,8 +37,7 @@ def quick_convolution(
     """
     _, kernel_dims, result_dims = params["dimension_numbers"]
     images, kernel = operands
-    one_group = params["feature_group_count"] == params["batch_group_count"] == 1
-    if not one_group or result.dtype.name not in ("float32", "float64") or math.prod(result.shape) == 0:
+    if not (is_in_one_group(params) and may_be_rewritten(result)):
         return None
     size = [result.shape[i] for i in result_dims[2:]]
     strided, spread = max(params["window_strides"]) > 1, max(params["lhs_dilation"]) > 1

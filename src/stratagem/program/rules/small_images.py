@@ -16,7 +16,15 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from stratagem.program.rules.windows import MOST_PLACES, channels_last, in_layout, padded, under_window
+from stratagem.program.rules.windows import (
+    MOST_PLACES,
+    channels_last,
+    in_layout,
+    is_in_one_group,
+    may_be_rewritten,
+    padded,
+    under_window,
+)
 
 
 def quick_convolution(
@@ -33,10 +41,9 @@ def quick_convolution(
     images, kernel = operands
     window = [kernel.shape[i] for i in kernel_dims[2:]]
     smaller = any(images.shape[i] < size for i, size in zip(image_dims[2:], window, strict=True))
-    if not smaller or math.prod(window) > MOST_PLACES or math.prod(result.shape) == 0:
+    if not smaller or math.prod(window) > MOST_PLACES:
         return None
-    in_groups = params["feature_group_count"] != 1 or params["batch_group_count"] != 1
-    if in_groups or result.dtype.name not in ("float32", "float64"):
+    if not (is_in_one_group(params) and may_be_rewritten(result)):
         return None
     return functools.partial(as_product, size=[result.shape[i] for i in result_dims[2:]], params=params)
 

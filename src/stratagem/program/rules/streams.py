@@ -53,9 +53,9 @@ class Streams:
         self.taken = {i for i in assigned if getattr(variables[i], "is_stream", False)}
         self._sums = _numbers_added_to(variables, assigned)
         self._steps: dict[int, np.ndarray] = {}
-        """How far streams go on at each run, where that is always the same."""
+        """Steps by which streams go on at each run, where they are always the same."""
         self._ends: dict[int, tuple[list[int], Callable[..., Any]]] = {}
-        """What finds where the other streams stand in the end: which inputs it needs, and a function of these."""
+        """Inputs that tell where the other streams stand in the end, and a function of these."""
         self._prepared = False
 
     def wanted(self, arrays: Sequence[Any], numbers: Sequence[Any]) -> list[Any]:

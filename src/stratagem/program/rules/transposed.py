@@ -16,7 +16,7 @@ from typing import Any
 import jax
 from jax import lax
 
-from stratagem.program.rules.windows import convolution
+from stratagem.program.rules.windows import convolution, is_in_one_group
 
 
 def quick_convolution(
@@ -31,8 +31,7 @@ def quick_convolution(
     """
     _, kernel_dims, result_dims = params["dimension_numbers"]
     _, kernel = operands
-    one_group = params["feature_group_count"] == params["batch_group_count"] == 1
-    if not one_group or max(params["lhs_dilation"]) == 1:
+    if not is_in_one_group(params) or max(params["lhs_dilation"]) == 1:
         return None
     if max(params["window_strides"]) > 1 or max(params["rhs_dilation"]) > 1:
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -12,6 +13,20 @@ from jax import lax
 
 MOST_PLACES: Final = 64
 """Places of a window that become one equation each; a larger window is left to XLA."""
+
+
+def may_be_rewritten(result: jax.ShapeDtypeStruct) -> bool:
+    """Return whether a result has numbers, of a type that products and sums round as XLA's convolutions do."""
+    return result.dtype.name in ("float32", "float64") and math.prod(result.shape) > 0
+
+
+def is_in_one_group(params: Mapping[str, Any]) -> bool:
+    """Return whether a convolution takes all channels of all rows together.
+
+    Args:
+        params: Parameters of the equation `conv_general_dilated`.
+    """
+    return params["feature_group_count"] == params["batch_group_count"] == 1
 
 
 def channels_last(images: jax.Array, kernel: jax.Array, params: Mapping[str, Any]) -> tuple[jax.Array, jax.Array]:
