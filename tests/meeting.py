@@ -39,6 +39,9 @@ class FakeService:
                 raise jax.errors.JaxRuntimeError("DEADLINE_EXCEEDED: GetKeyValue() timed out.")
             return self.store[key]
 
+    def key_value_delete(self, key: str) -> None:
+        self.store.pop(key, None)
+
     def wait_at_barrier(self, barrier_id: str, timeout_in_ms: int) -> None:
         with self._lock:
             barrier = self._barriers.setdefault(barrier_id, threading.Barrier(self.processes))

@@ -270,7 +270,7 @@ def test_the_resnet_of_all_strategies(tmp_path: Path, monkeypatch: pytest.Monkey
 
     assert [result.returncode for result in results] == [0] * 5
     chief = results[0].output
-    # Rates are those of the last second that was counted: the last line has none where that second was the evaluation's.
+    # Rates are of the last second that was counted: the last line has none where that was spent in the evaluation.
     assert re.search(r"71/71.*step \(2/2 workers[,)]", chief) is not None, chief
     assert re.search(r"\d/71.*step \(2/2 workers, \d+\.\d steps/s, staleness \d+\.\d\)", chief) is not None, chief
     ((loss, accuracy),) = re.findall(r"On digits it has not seen: loss (\d+\.\d+), accuracy (\d+\.\d)%", chief)

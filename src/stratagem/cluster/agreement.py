@@ -10,18 +10,25 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import jax
 
 from stratagem.cluster.compat import CoordinationClient, abandon
 from stratagem.cluster.hello import Peer
+from stratagem.core.clock import Deadline
 from stratagem.core.errors import PeerError, name_some
 from stratagem.core.log import logger
 from stratagem.core.progress import Phase, progress
 
 _SILENT_SECONDS: Final = 10.0
 """How long a task waits for another before it says so."""
+
+FEW: Final = 32
+"""Up to so many processes each reads the notes of all. With more, process 0 reads them and posts one answer.
+
+If each of a thousand read all, the service would hand out a million, which takes half a minute. With two processes the
+answer takes a third longer than the notes."""
 
 Field = str | int | float | bool | None | Sequence[object] | Mapping[str, object]
 """What JSON can say."""
@@ -89,10 +96,9 @@ class Peers:
                 not come in time.
         """
         place = f"agreement {name!r}"
-        posted = self._exchange(place, json.dumps(value, sort_keys=True).encode(), timeout_seconds)
-        if len(set(posted.values())) > 1:
-            found = self._difference(place, {process: json.loads(note) for process, note in posted.items()})
-            raise PeerError(found, consequence, remedy)
+        values = self._exchange(place, value, timeout_seconds)
+        if len(values) > 1:
+            raise PeerError(self._difference(place, values), consequence, remedy)
 
     def from_chief(self, name: str, value: bytes, timeout_seconds: float | None = None) -> bytes:
         """Return the chief's value on every process.
@@ -105,9 +111,9 @@ class Peers:
         Raises:
             PeerError: Some processes did not come in time.
         """
-        folder = self._meet(f"value of the chief {name!r}", value if self.own_index == 0 else b"", timeout_seconds)
-        numbered = self.client.blocking_key_value_get_bytes(f"{folder}0", self._milliseconds(timeout_seconds))
-        return numbered.partition(b" ")[2]
+        place = f"value of the chief {name!r}"
+        folder = self._meet(place, value if self.own_index == 0 else b"", timeout_seconds)
+        return self._read(place, f"{folder}0", timeout_seconds).partition(b" ")[2]
 
     def from_all(self, name: str, value: Field, timeout_seconds: float | None = None) -> list[Any]:
         """Return every process's value, in order of process index.
@@ -120,49 +126,72 @@ class Peers:
         Raises:
             PeerError: Some processes did not come in time.
         """
-        posted = self._exchange(f"values {name!r}", json.dumps(value).encode(), timeout_seconds)
-        return [json.loads(posted[process]) for process in range(len(self.peers))]
+        values = self._exchange(f"values {name!r}", value, timeout_seconds)
+        return values if len(values) > 1 else [json.loads(json.dumps(values[0])) for _ in self.peers]
 
-    def from_all_that_wait(
-        self, name: str, value: Field, timeout_seconds: float | None = None, *, waits: bool
-    ) -> list[Any]:
-        """Return every process's value, in order; a process that need not know them leaves its own and goes on.
+    def distinct(self, name: str, value: Field, timeout_seconds: float | None = None, *, waits: bool) -> list[Any]:
+        """Return the values of all processes, each once; a process that need not know them leaves its own and goes on.
+
+        Process 0 collects them for all. Where it goes on, its own stands for all.
 
         Args:
             name: What the values are, once in the life of the cluster.
             value: Anything that JSON can say.
-            timeout_seconds: How long to wait for each.
+            timeout_seconds: How long to wait for all of them.
             waits: Whether this process waits for the others. If not, it gets its own value alone.
 
         Raises:
-            PeerError: Some processes did not come in time; the message names the first.
+            PeerError: Some processes did not come in time; the message names them.
         """
-        self.post(f"{name} of process {self.own_index}", value)
-        if not waits:
-            return [value]
-        # Not a meeting, for the watchdog: some do not wait. A worker that compiles is not late.
-        return [
-            self._awaited(f"{name} of process {index}", peer, timeout_seconds) for index, peer in enumerate(self.peers)
-        ]
+        deadline, answer = Deadline(self._seconds(timeout_seconds)), f"{name} of all"
+        self.post(f"{name}/{self.own_index}", value)
+        if self.own_index != 0:
+            return [value, *(self._await(name, answer, deadline) if waits else [])]
+        notes = self._notes(name)
+        while waits and len(notes) < len(self.peers):
+            # When the last of those that are missing has come, half of the others have, if tasks come in no order: to
+            # wait for each would be a thousand questions to the service.
+            missing = max(process for process in range(len(self.peers)) if process not in notes)
+            self._await(name, f"{name}/{missing}", deadline)
+            notes = self._notes(name)
+        values = [value, *(json.loads(note) for note in set(notes.values()))] if waits else [value]
+        self.post(answer, values)
+        return values
 
-    def _awaited(self, name: str, peer: Peer, timeout_seconds: float | None) -> Any:
-        """Return what a process posts; say after a while for whom this one waits."""
-        seconds = self._seconds(timeout_seconds)
-        first = min(_SILENT_SECONDS, seconds)
+    def _notes(self, name: str) -> dict[int, bytes]:
+        """Return what each process has posted below a name so far."""
+        found = self.client.key_value_dir_get_bytes(f"stratagem/posted/{name}/")
+        return {int(key.rpartition("/")[2]): note for key, note in found}
+
+    def _await(self, name: str, posted: str, deadline: Deadline) -> Any:
+        """Return a posted value; say after a while for whom this process waits.
+
+        Not a meeting, for the watchdog: some do not wait, and a worker that compiles is not late.
+        """
+        seconds = deadline.seconds
         try:
-            return self.wait_for(name, first)
+            return self.wait_for(posted, min(_SILENT_SECONDS, deadline.remaining))
         except TimeoutError:
-            logger.warning("%s waits for %s: %s (%g of %g s).", self.own, peer, name, first, seconds)
+            late = self._late(name)
+            logger.warning(
+                "%s waits for %s: %s (%g of %g s).", self.own, late, name, seconds - deadline.remaining, seconds
+            )
         try:
-            return self.wait_for(name, max(seconds - first, 0))
+            return self.wait_for(posted, deadline.remaining)
         except TimeoutError:
             abandon()
             raise PeerError(
-                f"{self.own} waited {seconds:g} s; missing: {peer}, with {name}.",
+                f"{self.own} waited {seconds:g} s; missing: {self._late(name)}, with {name}.",
                 "It runs what it ran before, or another part of the program, and waits for this task there.",
                 "Look at its output, and run the same program on every task. If it is only slow, allow more time "
                 "(timeout_seconds).",
             ) from None
+
+    def _late(self, name: str) -> str:
+        """Return who has posted nothing below a name; where all have, process 0 has not collected it yet."""
+        notes = self._notes(name)
+        late = [peer for process, peer in enumerate(self.peers) if process not in notes]
+        return name_some(map(str, late or self.peers[:1]))
 
     def post(self, name: str, value: Field) -> None:
         """Leave a value for any process that waits for it, now or later.
@@ -210,14 +239,36 @@ class Peers:
             with progress.during(Phase.MEETING, place=place, is_joint=True):
                 self.client.wait_at_barrier(f"stratagem/{place}", self._milliseconds(timeout_seconds))
         except jax.errors.JaxRuntimeError as error:
-            absence = self._absence(place, folder, str(error), timeout_seconds)
-            abandon()
-            raise absence from None
+            late = self._absent(folder, self._calls[place])
+            self._give_up(place, str(error), late, timeout_seconds)
         return folder
 
-    def _exchange(self, place: str, note: bytes, timeout_seconds: float | None) -> dict[int, bytes]:
-        """Post a note and wait for all; return the notes of all."""
-        return self._posted(self._meet(place, note, timeout_seconds), self._calls[place])
+    def _read(self, place: str, key: str, timeout_seconds: float | None) -> bytes:
+        """Return what process 0 has posted at a place, or is about to."""
+        try:
+            return self.client.blocking_key_value_get_bytes(key, self._milliseconds(timeout_seconds))
+        except jax.errors.JaxRuntimeError as error:
+            late = [str(self.peers[0])] if "DEADLINE_EXCEEDED" in str(error) else []
+            self._give_up(place, str(error), late, timeout_seconds)
+
+    def _exchange(self, place: str, value: Field, timeout_seconds: float | None) -> list[Any]:
+        """Return the value of each process, or one alone where all are equal."""
+        folder = self._meet(place, json.dumps(value, sort_keys=True).encode(), timeout_seconds)
+        call = self._calls[place]
+        if len(self.peers) <= FEW:
+            return json.loads(self._together(folder, call))
+        answer = f"stratagem/{place}/all/{call}"
+        if self.own_index == 0:
+            self.client.key_value_set_bytes(answer, self._together(folder, call))
+            # All that have come here have read the last answer.
+            self.client.key_value_delete(f"stratagem/{place}/all/{call - 1}")
+        return json.loads(self._read(place, answer, timeout_seconds))
+
+    def _together(self, folder: str, call: int) -> bytes:
+        """Return the notes of all, or one alone where all are equal, as a list of JSON."""
+        posted = self._posted(folder, call)
+        notes = [posted[process] for process in range(len(self.peers))]
+        return b"[%s]" % b", ".join(notes if len(set(notes)) > 1 else notes[:1])
 
     def _posted(self, folder: str, call: int) -> dict[int, bytes]:
         """Return the note of each process that posted one for this call."""
@@ -234,27 +285,32 @@ class Peers:
     def _seconds(self, timeout_seconds: float | None) -> float:
         return self.timeout_seconds if timeout_seconds is None else timeout_seconds
 
-    def _absence(self, place: str, folder: str, reason: str, timeout_seconds: float | None) -> PeerError:
+    def _absent(self, folder: str, call: int) -> list[str]:
+        """Return who has posted no note for this call; nobody if the service is gone as well."""
         try:
-            here = set(self._posted(folder, self._calls[place]))
+            here = self._posted(folder, call)
         except jax.errors.JaxRuntimeError:
-            here = set(range(len(self.peers)))  # the service is gone as well; `reason` says so
-        late = [str(peer) for process, peer in enumerate(self.peers) if process not in here]
+            return []
+        return [str(peer) for process, peer in enumerate(self.peers) if process not in here]
+
+    def _give_up(self, place: str, reason: str, late: Sequence[str], timeout_seconds: float | None) -> NoReturn:
+        """Raise the error of tasks that did not come in time; this process will end without waiting for its peers."""
+        abandon()
         if late:
             found = f"{self.own} waited {self._seconds(timeout_seconds):g} s at {place}; missing: {name_some(late)}."
         else:
             found = f"{self.own} could not wait at {place}: {reason.splitlines()[0]}"
-        return PeerError(
+        raise PeerError(
             found,
             "Look at the output of the tasks named here, and run the same program on every task. "
             "If they are only slow, allow more time (timeout_seconds).",
-        )
+        ) from None
 
-    def _difference(self, place: str, values: Mapping[int, Mapping[str, object]]) -> str:
+    def _difference(self, place: str, values: Sequence[Mapping[str, object]]) -> str:
         lines = []
-        for key in sorted({key for value in values.values() for key in value}):
+        for key in sorted({key for value in values for key in value}):
             holders: dict[str, list[str]] = {}
-            for process, value in sorted(values.items()):
+            for process, value in enumerate(values):
                 shown = json.dumps(value[key]) if key in value else "nothing"
                 holders.setdefault(shown, []).append(str(self.peers[process]))
             if len(holders) > 1:

@@ -35,6 +35,10 @@ class CoordinationClient(Protocol):
         """Return a value, waiting for it to be set."""
         ...
 
+    def key_value_delete(self, key: str) -> None:
+        """Delete a key, which need not be there."""
+        ...
+
     def wait_at_barrier(self, barrier_id: str, timeout_in_ms: int) -> None:
         """Wait for all processes."""
         ...

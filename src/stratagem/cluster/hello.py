@@ -54,11 +54,19 @@ class Hello:
         return json.dumps(fields)
 
     @classmethod
-    def decode(cls, text: str) -> Hello:
-        """Return the message in a text; `ValueError` when it is none."""
+    def decode(cls, text: str, known: ClusterSpec | None = None) -> Hello:
+        """Return the message in a text; `ValueError` when it is none.
+
+        Args:
+            text: The message.
+            known: A cluster that the message may name. It is not read again then: a thousand tasks that name a thousand
+                addresses each would take process 0 most of a minute.
+        """
         message = read_object(text.encode("utf-8", "surrogatepass"))
         try:
-            return cls(read_peer(message["peer"]), ClusterSpec(message["cluster"]), dict(message["versions"]))
+            named = message["cluster"]
+            cluster = known if known is not None and named == known.as_dict() else ClusterSpec(named)
+            return cls(read_peer(message["peer"]), cluster, dict(message["versions"]))
         except (TypeError, KeyError) as error:  # a stranger may send anything
             raise ValueError(f"not a hello: {error}") from None
 

@@ -32,6 +32,10 @@ HELLO_SECONDS: Final = 10.0
 FAREWELL_SECONDS: Final = 10.0
 """Longest time to hand the answer to one task, and to wait for an answer that is due."""
 
+BACKLOG: Final = 4096
+"""Connections that the system keeps while process 0 has not come to them: with fewer, some of a thousand tasks that
+start together would try again only after seconds."""
+
 FULL: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 """Errors of a process or a machine that has no descriptor or no memory left for a connection."""
 
@@ -42,7 +46,7 @@ LONGEST_NONCE: Final = 64
 """Characters that a nonce of a guest may have; ours have 32."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Guest:
     """A connection to process 0, and how far it has come.
 
@@ -69,15 +73,20 @@ class Reception:
     def __init__(self, own: Hello, secret: bytes) -> None:
         self._own = own
         self._secret = secret
-        self._expected = own.cluster.training_tasks[1:]
+        self._expected = dict.fromkeys(own.cluster.training_tasks[1:])
         # The same cluster as in our own hello, or a wrong one that is to be told so.
         self._longest_line = 4 * len(own.encode()) + 65536
         self._selector = selectors.DefaultSelector()
         self._listeners: list[socket.socket] = []
         self._guests: dict[socket.socket, Guest] = {}
+        self._silent: dict[socket.socket, Guest] = {}  # those that have said no hello; who came first stands first
         self._arrived: dict[Task, Guest] = {}
         self._turned_away = 0
         self._pause: Deadline | None = None
+
+    @property
+    def is_complete(self) -> bool:
+        return len(self._arrived) == len(self._expected)
 
     @property
     def missing(self) -> list[Task]:
@@ -105,14 +114,13 @@ class Reception:
             self._pause = None
             for listener in self._listeners:
                 self._let_in(listener)
-        silent = self._silent()
-        soonest = [*(guest.until for guest in silent), *([self._pause] if self._pause else [])]
+        silent = self._longest_silent()
+        soonest = [*([silent.until] if silent else []), *([self._pause] if self._pause else [])]
         for key, _ in self._selector.select(min([seconds, *(until.remaining for until in soonest)])):
             handle: Callable[[socket.socket], None] = key.data
             handle(cast(socket.socket, key.fileobj))
-        for guest in silent:
-            if guest.hello is None and guest.connection in self._guests and guest.until.expired:
-                self._turn_away(guest, f"said no hello within {guest.until.seconds:g} s")
+        while (silent := self._longest_silent()) is not None and silent.until.expired:
+            self._turn_away(silent, f"said no hello within {silent.until.seconds:g} s")
 
     def _accept(self, listener: socket.socket) -> None:
         try:
@@ -122,20 +130,21 @@ class Reception:
                 self._make_room()
             return  # gone again
         connection.setblocking(False)
-        self._guests[connection] = Guest(connection, str(address[0]), Deadline(HELLO_SECONDS))
+        guest = Guest(connection, str(address[0]), Deadline(HELLO_SECONDS))
+        self._guests[connection] = self._silent[connection] = guest
         self._selector.register(connection, selectors.EVENT_READ, self._read)
         if len(self._guests) > len(self._expected) + MAX_STRANGERS:
             self._make_room()
 
-    def _silent(self) -> list[Guest]:
-        """Return those that have said no hello, who came first first."""
-        return [guest for guest in self._guests.values() if guest.hello is None]
+    def _longest_silent(self) -> Guest | None:
+        """Return who has been here longest without a hello."""
+        return next(iter(self._silent.values()), None)
 
     def _make_room(self) -> None:
         """Turn away who has been silent longest; where nobody is silent, let nobody in for a while."""
-        silent = self._silent()
-        if silent:
-            self._turn_away(silent[0], "had said no hello when many others came")
+        silent = self._longest_silent()
+        if silent is not None:
+            self._turn_away(silent, "had said no hello when many others came")
             return
         if self._pause is None:
             logger.warning("%s has no descriptor left for a connection; it tries again.", self._own.peer.task)
@@ -163,7 +172,8 @@ class Reception:
         except (ValueError, OSError) as error:  # a health check, a port scanner, a task with another secret
             self._turn_away(guest, str(error).partition("\n")[0])
             return
-        if guest.hello is not None and guest not in self._arrived.values():
+        if guest.hello is not None and connection in self._silent:
+            del self._silent[connection]
             self._admit(guest, guest.hello)
 
     def _take(self, guest: Guest, line: bytes) -> None:
@@ -171,7 +181,7 @@ class Reception:
         if guest.hello is not None:
             raise ValueError("said more than its hello")
         if guest.handshake is not None:
-            guest.hello = Hello.decode(guest.handshake.open("hello", line))
+            guest.hello = Hello.decode(guest.handshake.open("hello", line), self._own.cluster)
             return
         nonce = read_object(line).get("nonce")
         if not isinstance(nonce, str) or not 0 < len(nonce) <= LONGEST_NONCE:
@@ -185,7 +195,7 @@ class Reception:
         if refusal is None:
             self._arrived[hello.peer.task] = guest
             return
-        _send(guest, error_answer(refusal))
+        _send(guest, json.dumps(error_answer(refusal)))
         if self._secret:
             raise refusal
         logger.warning("%s is turned away, and may come back: %s", hello.peer, refusal)
@@ -214,7 +224,9 @@ class Reception:
     def _drop(self, guest: Guest) -> None:
         self._selector.unregister(guest.connection)
         del self._guests[guest.connection]
-        self._arrived = {task: other for task, other in self._arrived.items() if other is not guest}
+        self._silent.pop(guest.connection, None)
+        if guest.hello is not None and self._arrived.get(guest.hello.peer.task) is guest:
+            del self._arrived[guest.hello.peer.task]
         guest.connection.close()
 
     def missing_error(self, deadline: Deadline) -> StartupError:
@@ -232,8 +244,9 @@ class Reception:
 
     def dismiss(self, answer: Mapping[str, Any]) -> None:
         """Send the last word to every task that said hello."""
+        text = json.dumps(answer)
         for guest in self._arrived.values():
-            _send(guest, answer)
+            _send(guest, text)
 
     def keep_connections(self) -> dict[int, tuple[socket.socket, bytes]]:
         """Return the connections to the peers, by process index; closing them is the caller's business."""
@@ -291,7 +304,7 @@ def listen(own: Hello) -> list[socket.socket]:
         six = len(address) == 4
         family = socket.AF_INET6 if six else socket.AF_INET
         try:
-            listeners.append(socket.create_server(address, family=family, backlog=512, dualstack_ipv6=bind == "::"))
+            listeners.append(socket.create_server(address, family=family, backlog=BACKLOG, dualstack_ipv6=bind == "::"))
         except OSError as error:
             failure = error
             if error.errno == errno.EADDRINUSE:
@@ -313,11 +326,11 @@ def error_answer(error: StratagemError) -> dict[str, str]:
     return {"error": type(error).__name__, "message": str(error)}
 
 
-def _send(guest: Guest, answer: Mapping[str, Any]) -> None:
+def _send(guest: Guest, answer: str) -> None:
     """Send the last word to a guest; a task that is gone is found by JAX or by its own deadline."""
     assert guest.handshake is not None
     try:
         guest.connection.settimeout(FAREWELL_SECONDS)
-        guest.connection.sendall(guest.handshake.seal("answer", json.dumps(answer)))
+        guest.connection.sendall(guest.handshake.seal("answer", answer))
     except OSError:
         pass

@@ -83,11 +83,12 @@ def gather(own: Hello, deadline: Deadline, secret: bytes = b"") -> Meeting:
             reception.open(listener)
         announce(f"Started server with target: {master_url(own.cluster.address_of(own.peer.task), 'grpc')}")
         try:
-            while reception.missing:
+            while not reception.is_complete:
                 if deadline.expired:
                     raise reception.missing_error(deadline)
                 reception.serve(waiting.seconds)
-                waiting.say(f"{own.peer.task} waits for {name_some(reception.named_missing)}")
+                if waiting.is_due:
+                    waiting.say(f"{own.peer.task} waits for {name_some(reception.named_missing)}")
         except StratagemError as error:
             reception.dismiss(error_answer(error))
             raise
@@ -110,12 +111,16 @@ class _Waiting:
         """Seconds until the next line or the deadline."""
         return min(self._next.remaining, self._deadline.remaining)
 
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time to say it."""
+        return self._next.expired and not self._deadline.expired
+
     def say(self, what: str) -> None:
-        """Say it, if it is time."""
-        if self._next.expired and not self._deadline.expired:
-            total = self._deadline.seconds
-            announce(f"{what}, {total - self._deadline.remaining:.0f} of {total:g} s.")
-            self._next = Deadline(LINES_SECONDS, self._deadline.clock)
+        """Say it, and how much of the time has gone."""
+        total = self._deadline.seconds
+        announce(f"{what}, {total - self._deadline.remaining:.0f} of {total:g} s.")
+        self._next = Deadline(LINES_SECONDS, self._deadline.clock)
 
 
 def visit(own: Hello, deadline: Deadline, secret: bytes = b"") -> Meeting:
@@ -157,7 +162,8 @@ def visit(own: Hello, deadline: Deadline, secret: bytes = b"") -> Meeting:
             state = "it did not answer"
         except OSError as error:
             state = error.strerror or str(error)
-        waiting.say(f"{own.peer.task} tries to reach {first} ({own.cluster.address_of(first)}): {state}")
+        if waiting.is_due:
+            waiting.say(f"{own.peer.task} tries to reach {first} ({own.cluster.address_of(first)}): {state}")
         deadline.clock.wait(min(pause, deadline.remaining))
         pause = min(2 * pause, 1.0)
     raise _unreachable(own, deadline, state)

@@ -44,8 +44,8 @@ def find_stalled(standings: Sequence[Standing]) -> tuple[int, ...]:
     hang = find_hang(standings, seconds)
     if hang is not None:
         return hang.stuck
-    meetings = [task.joints for task in standings if task.phase is Phase.MEETING and task.seconds > seconds]
-    absent = [i for i, task in enumerate(standings) if meetings and task.joints < max(meetings)]
+    met = max((task.joints for task in standings if task.phase is Phase.MEETING and task.seconds > seconds), default=0)
+    absent = [i for i, task in enumerate(standings) if task.joints < met]
     return tuple(i for i in absent if standings[i].phase is not Phase.COMPILING)
 
 

@@ -126,9 +126,7 @@ def find_hang(standings: Sequence[Standing], seconds: float) -> Hang | None:
     reading = [i for i, task in enumerate(standings) if task.phase is Phase.INPUT and task.seconds > seconds]
     if reading:
         return _hang(standings, reading, seconds)
-    for waiting in standings:
-        if waiting.phase not in _WAITS:
-            continue
+    for waiting in _longest_waiting(standings):
         behind = [i for i, task in enumerate(standings) if _is_behind(task, waiting)]
         ended = [i for i in behind if standings[i].phase is Phase.ENDED]
         if ended and min(waiting.seconds, *(standings[i].seconds for i in ended)) > ENDED_SECONDS:
@@ -139,6 +137,22 @@ def find_hang(standings: Sequence[Standing], seconds: float) -> Hang | None:
         if all(standings[i].seconds > _allowed(standings[i], seconds) for i in holding):
             return _hang(standings, holding, seconds)
     return None
+
+
+def _longest_waiting(standings: Sequence[Standing]) -> list[Standing]:
+    """Return tasks that wait: of those at the same step, and of those at a meeting, the one that has waited longest.
+
+    The others at its place are held up by the same tasks: with a thousand tasks, to look at each of them beside each
+    would take process 0 half a second of every second.
+    """
+    found: dict[tuple[bool, int], Standing] = {}
+    for task in standings:
+        if task.phase in _WAITS:
+            place = (True, 0) if task.phase is Phase.MEETING else (False, task.steps)
+            earlier = found.setdefault(place, task)
+            if task.seconds > earlier.seconds:
+                found[place] = task
+    return list(found.values())
 
 
 def _is_behind(task: Standing, waiting: Standing) -> bool:

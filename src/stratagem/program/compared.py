@@ -119,16 +119,28 @@ def compare(peers: Peers, runs: _Runs, name: str, own: Fingerprint) -> None:
         PeerError: Another worker is about to run another one, or did not come.
     """
     is_known = own.digest in runs.agreed
-    note = [own.digest, is_known, [line.digest for line in own.lines]]
-    told = peers.from_all_that_wait(f"program of run {runs.number}", note, waits=not is_known)
-    if len({digest for digest, _, _ in told}) > 1:
-        common = functools.reduce(operator.and_, (Counter(lines) for _, _, lines in told))
+    if is_known:
+        _post_equations(peers, own)  # it does not come back when another worker finds a difference
+    told = peers.distinct(f"program of run {runs.number}", [own.digest, is_known], waits=not is_known)
+    digests = sorted({digest for digest, _ in told})
+    if len(digests) > 1:
+        _post_equations(peers, own)
+        common = functools.reduce(operator.and_, (_equations(peers, digest) for digest in digests))
         what = f"the first equation of {name} that differs"
         found = {what: _first_beyond(own, common)}
-        if any(known for _, known, _ in told):  # who knows its program has gone on
+        if any(known for _, known in told):  # who knows its program has gone on
             raise PeerError(f"The tasks run different programs. On {peers.own}, {what} is {found[what]!r}.", *_ADVICE)
         peers.agree("the program of a step", found, consequence=_ADVICE[0], remedy=_ADVICE[1])
     runs.agreed.add(own.digest)
+
+
+def _post_equations(peers: Peers, own: Fingerprint) -> None:
+    """Leave the digests of a program's equations, of which large networks have thousands, for who looks for one."""
+    peers.post(f"equations of {own.digest}", [line.digest for line in own.lines])
+
+
+def _equations(peers: Peers, digest: str) -> Counter[str]:
+    return Counter(peers.wait_for(f"equations of {digest}"))
 
 
 def _first_beyond(own: Fingerprint, common: Counter[str]) -> str:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from tests.meeting import members, on_all
 
+from stratagem.cluster import agreement
 from stratagem.cluster.agreement import Peers
 from stratagem.core.errors import PeerError, name_some
 
@@ -38,6 +41,29 @@ def test_differing_fields_are_shown_with_who_has_which_value() -> None:
 def test_the_value_of_the_chief_is_everybodys(value: bytes) -> None:
     _, peers = members(2)
     assert on_all(peers, lambda index, own: own.from_chief("v", b"own" if index else value)) == [value, value]
+
+
+def test_of_many_each_reads_one_answer_and_process_0_alone_the_notes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agreement, "FEW", 7)
+    service, peers = members(8)
+    listed = []
+    service.key_value_dir_get_bytes = lambda key, read=service.key_value_dir_get_bytes: listed.append(key) or read(key)  # type: ignore[method-assign]
+    assert on_all(peers, lambda index, own: own.from_all("rows", index)) == [list(range(8))] * 8
+    assert on_all(peers, lambda index, own: own.from_all("rows", [7])) == [[[7]] * 8] * 8
+    assert on_all(peers, lambda index, own: own.agree("fit", {"batch": 64})) == [None] * 8
+    assert len(listed) == 3
+    assert len(service.store) == 2 * 8 + 8 + 2  # notes of two calls and of one, and the last answer of each place
+
+
+def test_process_0_is_named_where_its_answer_does_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agreement, "FEW", 1)
+    service, peers = members(2)
+    service.key_value_set_bytes = lambda key, value, allow_overwrite=False, write=service.key_value_set_bytes: (  # type: ignore[method-assign]
+        None if "/all/" in key else write(key, value, allow_overwrite)
+    )
+    _, error = on_all(peers, lambda index, own: own.from_all("rows", index, 0.05))
+    found = r"worker 1 \(.*\) waited 0.05 s at values 'rows'; missing: worker 0 \(host node0, pid 100\)\."
+    assert re.match(found, str(error))
 
 
 def test_who_is_missing_is_named_also_after_calls_that_went_well() -> None:
@@ -79,3 +105,23 @@ def test_a_posted_value_reaches_those_that_wait() -> None:
     assert on_all(peers, work) == [{"is": 42}] * 2
     with pytest.raises(TimeoutError, match="nobody posted 'question'"):
         peers[0].wait_for("question", 0.01)
+
+
+def test_process_0_collects_what_is_different_and_names_all_that_are_missing() -> None:
+    service, peers = members(8)
+    reads = []
+    service.key_value_dir_get_bytes = lambda key, read=service.key_value_dir_get_bytes: reads.append(key) or read(key)  # type: ignore[method-assign]
+    told = on_all(peers, lambda index, own: sorted(set(own.distinct("program", index % 2, waits=index != 3))))
+    assert told == [[0, 1], [0, 1], [0, 1], [1], *[[0, 1]] * 4]
+    assert len(reads) <= 8  # by process 0 alone
+    # Where process 0 goes on, what it has stands for all.
+    told = on_all(peers, lambda index, own: sorted(set(own.distinct("known", index % 2, waits=index != 0))))
+    assert told == [[0], *[[0, 1], [0]] * 3, [0, 1]]
+    assert [peers[i].distinct("other", i, waits=False) for i in (2, 3)] == [[2], [3]]
+    missing = r"waited 0.01 s; missing: worker 0 \(.*\), worker 4 \(.*\), .*, worker 7 \(.*\), with other\."
+    with pytest.raises(PeerError, match=missing):
+        peers[1].distinct("other", 1, 0.01, waits=True)
+    with pytest.raises(
+        PeerError, match=r"waited 0.01 s; missing: worker 4 \(.*\), worker 5 \(.*, worker 7 \(.*\), with other\."
+    ):
+        peers[0].distinct("other", 0, 0.01, waits=True)

@@ -16,6 +16,14 @@ def test_a_hello_survives_the_wire() -> None:
     assert Hello.decode(text) == HELLO
 
 
+def test_a_cluster_that_is_known_is_not_read_again() -> None:
+    known = ClusterSpec({"worker": ["a:1", "b:1"]})
+    text = Hello(HELLO.peer, ClusterSpec({"worker": ["a:1", "b:1"]}), {}).encode()
+    assert Hello.decode(text, known).cluster is known
+    other = Hello(HELLO.peer, ClusterSpec({"worker": ["a:1", "c:1"]}), {})
+    assert Hello.decode(other.encode(), known) == other
+
+
 @pytest.mark.parametrize(
     "text",
     [

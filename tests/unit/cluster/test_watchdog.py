@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from stratagem.cluster import watchdog
 from stratagem.cluster.hello import Peer
 from stratagem.cluster.spec import Task
 from stratagem.cluster.watchdog import COMPILING_SECONDS, PATIENCE_SECONDS, Hang, Standing, find_hang, patience
@@ -87,3 +88,15 @@ def test_patience_follows_the_steps_of_the_program_unless_the_user_says() -> Non
     assert patience(None, [Standing(peer, longest_step=45.0), Standing(peer, longest_step=2.0)]) == 900
     assert patience(5.0, [Standing(peer, longest_step=45.0)]) == 5
     assert patience(0.1, []) == 3  # a task speaks every second
+
+
+@pytest.mark.parametrize("phase", [Phase.STEP, Phase.MEETING])
+def test_a_thousand_tasks_are_not_each_set_beside_each(phase: Phase, monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[Standing] = []
+    is_behind = watchdog._is_behind
+    monkeypatch.setattr(watchdog, "_is_behind", lambda task, other: compared.append(task) or is_behind(task, other))
+    late = group(*[(phase, 7, 1.0 + index / 100) for index in range(1023)], (Phase.ENDED, 7, 10.0))
+    hang = find_hang(late, SECONDS)
+    assert hang is not None
+    assert hang.stuck == (1023,)
+    assert len(compared) == 1024

@@ -41,6 +41,16 @@ def compare(peers: Peers, runs: compared._Runs, rate: float) -> None:
     compared.compare(peers, runs, "train_step of Net", compared.fingerprint(Jitted(rate).trace(1.0).jaxpr))
 
 
+def test_equations_cross_only_where_programs_differ() -> None:
+    """A large network has thousands, and each of a thousand workers would read those of each."""
+    service, peers = members(3)
+    runs = [compared._Runs() for _ in peers]
+    assert on_all(peers, lambda index, own: compare(own, runs[index], 0.5)) == [None] * 3
+    assert all(len(note) < 100 for note in service.store.values())
+    on_all(peers, lambda index, own: compare(own, runs[index], (0.25, 0.25, 0.75)[index]))
+    assert len([name for name in service.store if "equations of" in name]) == 2
+
+
 def two() -> tuple[list[Peers], list[compared._Runs]]:
     return members(2)[1], [compared._Runs(), compared._Runs()]
 
