@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import multiprocessing
+import multiprocessing.connection
 import os
 import secrets
 import tempfile
+import threading
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Final
@@ -30,7 +31,16 @@ def serve(folders: list[Path], spec: dict[str, list[str]], job: str, index: int)
         index: Its index.
     """
     names.install(folders)
+    threading.Thread(target=end_with_parent, daemon=True).start()
     tf.distribute.Server(spec, job_name=job, task_index=index).join()
+
+
+def end_with_parent() -> None:
+    """End this process when the one that runs the tests is gone: it may be compiling, and would go on for long."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    multiprocessing.connection.wait([parent.sentinel])
+    os._exit(1)
 
 
 class ProcessCluster:
