@@ -88,6 +88,8 @@ class DistributedValues:
         return tuple(cut(component, shape) for component, shape in zip(self.stacked, self.shapes, strict=True))
 
     def __repr__(self) -> str:
+        if not isinstance(self.stacked, jax.Array) or isinstance(self.stacked, Tracer):  # in a function being compiled
+            return f"{type(self).__name__}({self.stacked})"
         lines = [
             f"  {replica}: {component.numpy()!r}"
             for replica, component in zip(self.mesh.local_replicas, self.values, strict=True)

@@ -13,7 +13,7 @@ import traceback
 import weakref
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from types import CodeType, FunctionType
+from types import CodeType, FrameType, FunctionType
 from typing import Final, TypeVar
 
 from stratagem.program.captured_names import is_in_library
@@ -127,6 +127,26 @@ def without_rewriting() -> Iterator[None]:
 def leave_as_it_is(code: CodeType) -> None:
     """Never rewrite the function that has this code, nor another one because of what it calls."""
     _rewritings.left_out.add(code)
+
+
+def rewrite_loop(frame: FrameType) -> None:
+    """Rewrite the function of the program that begins a loop, if it can be; else leave it as it is.
+
+    Args:
+        frame: That of the function.
+
+    Raises:
+        Rewritten: It has been: the tracing may begin anew.
+    """
+    code = frame.f_code
+    if _met.get() is None or not _may_rewrite.get() or code.co_filename.startswith("<"):
+        return
+    callers = {each.f_code for each, _ in traceback.walk_stack(frame)}
+    if is_in_library(code.co_filename) or not _rewritings.left_out.isdisjoint(callers):
+        return
+    with contextlib.suppress(CannotRewrite):
+        if _rewritings.add(code) or _was_rewritten_meanwhile(code):
+            raise Rewritten
 
 
 def rewrite_what_failed(error: Exception) -> str:

@@ -1,13 +1,30 @@
-"""`ComputedRange`: numbers at equal distances, of which a compiled function computes how many there are."""
+"""Results of `tf.range` in a compiled function: `ComputedRange` where it computes the length, else `KnownRange`."""
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+import sys
+from collections.abc import Iterator
+from typing import Any, Final, NoReturn
 
 import jax
 import jax.numpy as jnp
 
+from stratagem.core.eager import EagerArray
+from stratagem.program.autograph import rewrite_loop
 from stratagem.program.python_values import NeedsValue
+
+MOST_UNROLLED: Final = 64
+"""Turns of a loop over `tf.range` that are traced one by one. XLA takes longer than linearly for a program of more: of
+300 turns with two draws of random numbers, minutes, and gigabytes of memory."""
+
+
+class KnownRange(EagerArray):
+    """Result of `tf.range(n)` where n is known: an array. A loop over a long one is rewritten, and compiled as one."""
+
+    def __iter__(self) -> Iterator[Any]:
+        if len(self) > MOST_UNROLLED:
+            rewrite_loop(sys._getframe(1))
+        return super().__iter__()
 
 
 class ComputedRange:

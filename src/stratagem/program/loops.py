@@ -6,6 +6,7 @@ A compiled loop carries the variables that have a value before it.
 from __future__ import annotations
 
 import builtins
+import contextlib
 from collections.abc import Callable, Mapping, Sequence, Sized
 from typing import Any
 
@@ -31,7 +32,7 @@ from stratagem.program.carried import (
     values_of,
 )
 from stratagem.program.computed_loop import computed_loop
-from stratagem.program.computed_range import ComputedRange
+from stratagem.program.computed_range import MOST_UNROLLED, ComputedRange, KnownRange
 from stratagem.program.tracing import is_traced
 
 
@@ -62,6 +63,23 @@ def elements(iterable: Any, obstacle: str) -> Any:
     if isinstance(iterable, ComputedRange):
         raise refused(f"counts to a tensor, in a loop with {obstacle}")
     return iterable
+
+
+class _Numbers:
+    """What is left of a loop over numbers that are known.
+
+    Args:
+        numbers: An array of them.
+    """
+
+    def __init__(self, numbers: np.ndarray) -> None:
+        self.most = len(numbers)
+        self.count = jnp.asarray(self.most)
+        self._numbers = jnp.asarray(np.asarray(numbers))
+
+    def number(self, place: Any) -> Any:
+        """Return the number at a place."""
+        return self._numbers[place]
 
 
 class _Rows:
@@ -141,8 +159,15 @@ def for_(
     if isinstance(iterable, ComputedRange):
         return _counting(iterable, body, place, names, values, refusal)
     elements = iter(iterable)
+    is_long = isinstance(iterable, KnownRange) and len(iterable) > MOST_UNROLLED and not refusal
     for element in elements:
         values = body(element, *values)
+        if is_long:
+            # What the loop assigns has a value, and its form, behind the first turn. Where others cannot be compiled,
+            # as they use the number as one of Python or change a shape, all are traced one by one.
+            is_long = False
+            with contextlib.suppress(Exception):
+                return _counting(_Numbers(iterable[1:]), body, place, names, values, refusal)
         left = False if place is None else read(values[place])
         if is_traced(left):
             if not isinstance(iterable, Sized):
@@ -156,7 +181,7 @@ def for_(
 
 
 def _counting(
-    numbers: ComputedRange | _Rows,
+    numbers: ComputedRange | _Numbers | _Rows,
     body: Callable[..., tuple[Any, ...]],
     place: int | None,
     names: Sequence[str],
@@ -171,7 +196,7 @@ def _counting(
         return state[0] + 1, *body(numbers.number(state[0]), *state[1:])
 
     begin = (jnp.zeros((), numbers.count.dtype), *values)
-    most = numbers.most if isinstance(numbers, _Rows) else None
+    most = None if isinstance(numbers, ComputedRange) else numbers.most
     return looped(goes_on, turn, ["the count", *names], begin, refusal, most)[1:]
 
 

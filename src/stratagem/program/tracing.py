@@ -20,7 +20,7 @@ from stratagem.core import patches
 from stratagem.core.errors import UsageError
 from stratagem.core.patches import Extent
 from stratagem.program.autograph import rewritten_functions
-from stratagem.program.compat import enclosing_scope, stored_dtype, stored_value
+from stratagem.program.compat import enclosing_scope, innermost_scope, stored_dtype, stored_value
 from stratagem.program.python_values import NeedsPython, explaining_tensors_as_python_values
 
 ReadHook = Callable[[Any, Any], Any]
@@ -117,6 +117,14 @@ _innermost: ContextVar[Replayable | None] = ContextVar("innermost tracing", defa
 def current_tracing() -> Replayable | None:
     """Return the innermost function that is being traced, or None outside all."""
     return _innermost.get()
+
+
+def value_now(variable: Any) -> Any:
+    """Return what a variable holds in a function that is being traced: in a branch or a loop, what it has there."""
+    scope = innermost_scope()
+    while (value := scope.get_current_value(variable)) is None:
+        scope = enclosing_scope(scope)
+    return value
 
 
 def leave_tracing() -> None:

@@ -40,7 +40,7 @@ from stratagem.program.python_values import NeedsPython
 from stratagem.program.remote_values import assign_all, lives_elsewhere, values_of
 from stratagem.program.rules.row_changes import RowProgram
 from stratagem.program.rules.streams import Streams
-from stratagem.program.tracing import MadeEachTimeError, Replayable, current_tracing, leave_tracing
+from stratagem.program.tracing import MadeEachTimeError, Replayable, current_tracing, leave_tracing, value_now
 from stratagem.replica.context import ReplicaContext, StrategyLike, inside_step, merging_context, replica_context
 from stratagem.replica.on_read import has_parts
 from stratagem.replica.uneven import run_uneven
@@ -308,7 +308,7 @@ def _values_of(variables: Sequence[Any], tracing: Replayable | None) -> list[Any
     if tracing is None:
         return values_of(variables)
     # Not `variable.value`, to which a variable that lives elsewhere adds what was added.
-    return [tracing.scope.get_current_value(variable) for variable in variables]
+    return [value_now(variable) for variable in variables]
 
 
 class _Shares:

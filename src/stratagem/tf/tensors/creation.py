@@ -14,7 +14,7 @@ import keras
 import numpy as np
 
 from stratagem.core.errors import InputError, explain
-from stratagem.program.computed_range import ComputedRange
+from stratagem.program.computed_range import ComputedRange, KnownRange
 from stratagem.program.tracing import current_tracing, is_traced
 from stratagem.tf import derivatives
 from stratagem.tf.dtypes import as_dtype
@@ -191,8 +191,8 @@ def eye(
 def range(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name: str = "range") -> Any:
     """Return numbers at equal distances (`tf.range`).
 
-    In a compiled function a loop `for i in tf.range(n)` is unrolled, or a loop of the program where n is computed. Else
-    the bounds must be known, as a shape must.
+    In a compiled function a loop `for i in tf.range(n)` is unrolled up to 64 turns, and else a loop of the program, if
+    it can be; where n is computed, always. Else the bounds must be known, as a shape must.
 
     Args:
         start: The first number; alone, the limit.
@@ -225,7 +225,7 @@ def range(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name
     kind = np.result_type(*(floating or numbers)) if dtype is None else np.dtype(as_dtype(dtype).as_numpy_dtype)
     made = np.arange(*(number.item() for number in numbers)).astype(kind)
     if current_tracing() is not None:  # of NumPy, so that `for i in tf.range(3)` gives numbers that are known
-        return hosted(made.astype(held(kind)))
+        return made.astype(held(kind)).view(KnownRange)
     return tensor(made)
 
 
