@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import inspect
 from collections.abc import Iterator
 from typing import Any, Final, NoReturn
 
@@ -22,8 +22,9 @@ class KnownRange(EagerArray):
     """Result of `tf.range(n)` where n is known: an array. A loop over a long one is rewritten, and compiled as one."""
 
     def __iter__(self) -> Iterator[Any]:
-        if len(self) > MOST_UNROLLED:
-            rewrite_loop(sys._getframe(1))
+        here = inspect.currentframe()
+        if len(self) > MOST_UNROLLED and here is not None and here.f_back is not None:
+            rewrite_loop(here.f_back)
         return super().__iter__()
 
 
