@@ -140,7 +140,12 @@ def _post_equations(peers: Peers, own: Fingerprint) -> None:
 
 
 def _equations(peers: Peers, digest: str) -> Counter[str]:
-    return Counter(peers.wait_for(f"equations of {digest}"))
+    """Return the digests of the equations of a program that some worker is about to run."""
+    try:
+        return Counter(peers.wait_for(f"equations of {digest}"))
+    except TimeoutError:
+        found = f"The tasks run different programs, and {peers.own} could not learn what is in that of another one."
+        raise PeerError(found, *_ADVICE) from None
 
 
 def _first_beyond(own: Fingerprint, common: Counter[str]) -> str:

@@ -65,31 +65,19 @@ def elements(iterable: Any, obstacle: str) -> Any:
     return iterable
 
 
-class _Numbers:
-    """What is left of a loop over numbers that are known.
-
-    Args:
-        numbers: An array of them.
-    """
-
-    def __init__(self, numbers: np.ndarray) -> None:
-        self.most = len(numbers)
-        self.count = jnp.asarray(self.most)
-        self._numbers = jnp.asarray(np.asarray(numbers))
-
-    def number(self, place: Any) -> Any:
-        """Return the number at a place."""
-        return self._numbers[place]
-
-
 class _Rows:
     """What is left of a loop over things of Python when whether it goes on is computed: counted, it is one array each.
 
     Args:
-        elements: Numbers or tensors, or structures of them, all of one form.
+        elements: Numbers or tensors, or structures of them, all of one form; or an array of numbers.
     """
 
-    def __init__(self, elements: Sequence[Any]) -> None:
+    def __init__(self, elements: Sequence[Any] | np.ndarray) -> None:
+        self.most = len(elements)
+        self.count = jnp.asarray(self.most)
+        if isinstance(elements, np.ndarray):
+            self._structure, self._rows = flat(0)[1], [jnp.asarray(np.asarray(elements))]
+            return
         leaves = [flat(element) for element in elements]
         first, self._structure = leaves[0]
         for others, structure in leaves:
@@ -99,8 +87,6 @@ class _Rows:
                     f"leaves a loop over things unlike each other ({shown(elements[0])}, {shown(elements[-1])}) by a "
                     "`break` or `return` whose condition is a tensor"
                 )
-        self.most = len(elements)
-        self.count = jnp.asarray(self.most)
         self._rows = [
             jnp.stack(list(map(jnp.asarray, rows))) for rows in zip(*(each for each, _ in leaves), strict=True)
         ]
@@ -162,13 +148,13 @@ def for_(
     is_long = isinstance(iterable, KnownRange) and len(iterable) > MOST_UNROLLED and not refusal
     for element in elements:
         values = body(element, *values)
-        if is_long:
+        left = False if place is None else read(values[place])
+        if is_long and (is_traced(left) or not left):
             # What the loop assigns has a value, and its form, behind the first turn. Where others cannot be compiled,
             # as they use the number as one of Python or change a shape, all are traced one by one.
             is_long = False
             with contextlib.suppress(Exception):
-                return _counting(_Numbers(iterable[1:]), body, place, names, values, refusal)
-        left = False if place is None else read(values[place])
+                return _counting(_Rows(iterable[1:]), body, place, names, values, refusal)
         if is_traced(left):
             if not isinstance(iterable, Sized):
                 kind = type(iterable).__name__
@@ -181,7 +167,7 @@ def for_(
 
 
 def _counting(
-    numbers: ComputedRange | _Numbers | _Rows,
+    numbers: ComputedRange | _Rows,
     body: Callable[..., tuple[Any, ...]],
     place: int | None,
     names: Sequence[str],

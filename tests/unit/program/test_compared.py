@@ -84,6 +84,16 @@ def test_who_comes_with_another_program_than_the_known_one_says_so_at_once() -> 
     assert "On worker 1 (host node1, pid 101), the first equation of train_step of Net that differs is" in str(second)
 
 
+def test_equations_that_do_not_come_leave_the_difference_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    peers, runs = two()
+    monkeypatch.setattr(compared, "_post_equations", lambda peers, own: None)
+    for member in peers:
+        member.timeout_seconds = 0.2
+    for error in on_all(peers, lambda index, own: compare(own, runs[index], (0.5, 0.25)[index])):
+        assert str(error).startswith("The tasks run different programs, and worker ")
+        assert "Look for a constant, a branch or an array" in str(error)
+
+
 def test_who_does_not_come_is_named() -> None:
     _, peers = members(2)
     peers[0].timeout_seconds = 0.01

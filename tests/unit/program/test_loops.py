@@ -138,6 +138,15 @@ def left_early(x: Any) -> Any:
 
 
 @tf.function
+def left_at_once(x: Any) -> Any:
+    for i in tf.range(1000):
+        x += 1
+        if i == 0:
+            break
+    return x
+
+
+@tf.function
 def nested(x: Any) -> Any:
     for i in tf.range(100):
         for j in tf.range(3):
@@ -158,6 +167,7 @@ def written() -> Any:
     [
         (lambda: sums(0.0), [500500.0, 1000.0]),
         (lambda: left_early(0), sum(range(1, 51, 2))),
+        (lambda: left_at_once(0), 1),
         (lambda: nested(0), sum(i * j for i in range(100) for j in range(3))),
         (written, sum(i**2 for i in range(100))),
     ],
