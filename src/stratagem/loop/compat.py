@@ -44,6 +44,18 @@ class RecordedArray(Tracer):
     def aval(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
         return jax.typeof(self.primal)
 
+    @property
+    def dimension_as_value(self) -> Callable[[], Any]:
+        """What JAX asks of an operand for the value to trace in its place.
+
+        A tape in a branch or loop of a compiled function, once it has ended, leaves what that part computed itself. JAX
+        would take the array for a constant from outside, of which it finds that it comes from the part.
+        """
+        value = _lowered(self)
+        if value is self or not isinstance(value, Tracer):
+            raise AttributeError("dimension_as_value")
+        return lambda: value
+
     def full_lower(self) -> Any:
         return self if self._trace.recording else core.full_lower(self.primal)
 

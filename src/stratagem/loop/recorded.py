@@ -1,4 +1,6 @@
-"""The record of a tape outside compiled functions: each operation runs at once, and how to differentiate it is kept."""
+"""The record of a tape outside compiled functions, or in a branch or loop of one: each operation runs at once, or is
+traced, and how to differentiate it is kept.
+"""
 
 from __future__ import annotations
 

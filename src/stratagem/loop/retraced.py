@@ -3,7 +3,8 @@
 It cannot look back at what JAX has traced. So when `tape.gradient` is reached, the function is
 traced again from its start up to that call, with the values that the tape watches as inputs; that is
 a function JAX can differentiate, and the first tracing goes on with the result. XLA finds the two
-forward passes equal and keeps one.
+forward passes equal and keeps one. A tape that begins in a branch or loop of the function, which JAX
+traces by itself, is `recorded` instead.
 """
 
 from __future__ import annotations

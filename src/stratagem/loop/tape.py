@@ -64,8 +64,11 @@ class GradientTape:
         self._used = False
 
     def _new_record(self) -> Recorded | Retraced:
+        # A function can be traced again up to a call of `gradient`; not up to the midst of a branch or loop of it.
         tracing = current_tracing()
-        return Recorded(self._watches_variables) if tracing is None else Retraced(tracing, self._watches_variables)
+        if tracing is None or tracing.is_in_part():
+            return Recorded(self._watches_variables)
+        return Retraced(tracing, self._watches_variables)
 
     def __enter__(self) -> GradientTape:
         self._record.begin()

@@ -20,7 +20,7 @@ from stratagem.core import patches
 from stratagem.core.errors import UsageError
 from stratagem.core.patches import Extent
 from stratagem.program.autograph import rewritten_functions
-from stratagem.program.compat import enclosing_scope, innermost_scope, stored_dtype, stored_value
+from stratagem.program.compat import enclosing_scope, innermost_scope, stored_dtype, stored_value, trace_state
 from stratagem.program.python_values import NeedsPython, explaining_tensors_as_python_values
 
 ReadHook = Callable[[Any, Any], Any]
@@ -93,11 +93,17 @@ class Replayable:
         self.scope = TracedVariables(self.values, discovering=discovering)
         self.again = False
         """Whether this repeats a tracing that goes on, so that side effects of tracing have happened already."""
+        self._trace: Any = None
         self.notes: dict[str, list[Any]] = {}
         """Notes of those who run the function again, kept for one tracing in the order in which they were made."""
 
+    def is_in_part(self) -> bool:
+        """Whether JAX traces a part of the function by itself: a branch, a turn of a loop, an element of a map."""
+        return trace_state() != self._trace
+
     def run(self) -> Any:
         """Trace the function from its start."""
+        self._trace = trace_state()
         outer = _innermost.set(self)
         try:
             with (
