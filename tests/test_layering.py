@@ -26,7 +26,6 @@ CORE: tuple[dict[str, str], ...] = (
         "host_memory": "sums over the processes of a host, through memory they share; knows neither traces nor a mesh",
         "keras": "the module `keras` as `stratagem.keras`, which takes JAX whatever was imported before",
         "launch": "`stratagem run`; imports neither JAX nor Keras",
-        "plan": "`stratagem plan`: the cost of sums, the step of a model on more workers",
         "transport": "messages with arrays between tasks: bounded, versioned, authenticated (ZeroMQ)",
     },
     {
@@ -49,7 +48,10 @@ CORE: tuple[dict[str, str], ...] = (
     {"fit": "`fit`, `evaluate` and `predict` of a model under a strategy: steps, gradients, resuming"},
     {"backup": "`BackupAndRestore`: what a backup holds, when it is made; `stratagem.callbacks` has the name"},
     {"strategy": "the public strategies: each chooses devices and says who is chief"},
-    {"doctor": "`stratagem doctor`: facts of all tasks side by side, sums timed, a dataset read together"},
+    {
+        "doctor": "`stratagem doctor`: facts of all tasks side by side, sums timed, a dataset read together",
+        "plan": "`stratagem plan`: what a step costs on more workers, and on devices that are not here",
+    },
 )
 """The core: a folder imports from itself and from the layers before its own."""
 

@@ -150,6 +150,11 @@ FOUNDATIONS: Final = (
         ),
     ),
     Foundation(
+        "stratagem.plan.compat",
+        "stratagem plan --on",
+        ("jax.experimental.topologies:get_topology_desc",),
+    ),
+    Foundation(
         "stratagem.tf.config.compat",
         "tf.config.list_physical_devices('TPU')",
         ("jax._src.hardware_utils:num_available_tpu_chips_and_device_id",),

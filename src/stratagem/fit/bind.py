@@ -22,6 +22,7 @@ import jax
 import keras
 
 from stratagem.core import patches
+from stratagem.core.described import described_devices
 from stratagem.core.errors import UsageError
 from stratagem.core.patches import Extent
 from stratagem.data.batches import DatasetIterator
@@ -224,8 +225,8 @@ def _in_session(
         if strategy_of(model) is None:
             if resumer is not None:
                 attach(model, current_strategy() or default_strategy())  # where it stands is known of ours only
-            elif _is_beyond_keras(model, KIND_OF[method], bound.arguments):
-                attach(model, default_strategy())
+            elif described_devices() is not None or _is_beyond_keras(model, KIND_OF[method], bound.arguments):
+                attach(model, default_strategy())  # a program that is planned trains on what is described
         strategy = strategy_of(model)
         if strategy is None:
             if method == "fit":

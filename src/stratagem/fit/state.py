@@ -9,7 +9,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.sharding import PartitionSpec
 
 from stratagem.compression.residuals import is_in_parts
 from stratagem.fit import compat
@@ -64,7 +63,9 @@ class StateKeeper:
         if not compat.accumulates(step.model.optimizer):
             return
         slots = indices_of(compat.accumulators(step.model.optimizer), step.variables)
-        for slot, value in zip(slots, self._on_replicas(_keep_first, [values[slot] for slot in slots]), strict=True):
+        for slot, value in zip(
+            slots, self.mesh.on_replicas(_keep_first, [values[slot] for slot in slots]), strict=True
+        ):
             values[slot] = value
         self._accumulators_apart = True
 
@@ -83,15 +84,9 @@ class StateKeeper:
             self._combine(_sum, compat.accumulators(optimizer))
 
     def _combine(self, function: Any, variables: Sequence[Any]) -> None:
-        values = self._on_replicas(function, [variable.value for variable in variables])
+        values = self.mesh.on_replicas(function, [variable.value for variable in variables])
         for variable, value in zip(variables, values, strict=True):
             variable.assign(value)
-
-    def _on_replicas(self, function: Any, values: Sequence[jax.Array]) -> list[jax.Array]:
-        spmd = jax.shard_map(
-            function, mesh=self.mesh.mesh, in_specs=PartitionSpec(), out_specs=PartitionSpec(), check_vma=False
-        )
-        return list(jax.jit(spmd)(list(values)))
 
 
 def _separate(flat: list[jax.Array]) -> None:

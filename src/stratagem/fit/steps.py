@@ -42,6 +42,7 @@ from stratagem.program.assertions import Assertions, are_numbers_checked
 from stratagem.program.autograph import rewritten_functions, tracing_anew
 from stratagem.program.checked_numbers import with_checked_numbers
 from stratagem.program.compile import compiled
+from stratagem.program.described import trained
 from stratagem.program.interpret import trace
 from stratagem.program.python_values import explaining_tensors_as_python_values
 from stratagem.replica.context import ReplicaContext, StrategyLike, replica_context
@@ -328,6 +329,7 @@ class Step:
             donated=True,
             eager=self._eager,
             in_parts=self._in_parts(),
+            trained=trained(self.variables, rewritten) if self.kind.trains else (),
         )
 
     def _in_parts(self) -> list[bool]:

@@ -17,6 +17,7 @@ from stratagem.core.log import announce_once
 from stratagem.data.transforms import in_element_function
 from stratagem.loop.seen import Arguments, SeenArguments
 from stratagem.loop.signature import InputSignature, arguments_in_order
+from stratagem.mesh.described import DescribedMesh
 from stratagem.mesh.mesh import Tree
 from stratagem.mesh.placing import placed
 from stratagem.program.autograph import without_rewriting
@@ -24,7 +25,9 @@ from stratagem.program.cache import ProgramStore
 from stratagem.program.call import Call, TextArgument
 from stratagem.program.checked_numbers import with_checked_numbers
 from stratagem.program.compared import ComparedProgram
+from stratagem.program.described import DescribedProgram, trained
 from stratagem.program.guards import CapturedValue, is_array
+from stratagem.program.options import jitted, options_for
 from stratagem.program.program import Program
 from stratagem.program.python_values import NeedsPython
 from stratagem.program.remote_values import values_of
@@ -246,12 +249,16 @@ class _CompiledFunction(Program):
         strategies = tracing.notes.get("strategies", [])
         self._strategy: StrategyLike | None = strategies[0] if strategies else None
         self.progress = None if self._strategy is None else self._strategy.mesh.progress
-        alone = self._strategy is None or not self._strategy.mesh.multi_process
-        self._compiled: Callable[..., Any] = jax.jit(with_checked_numbers(self._pure) if alone else self._pure)
-        self._with_rows = RowProgram(self._compiled, self.variables, self.assigned)
-        self.streams = Streams(self._compiled, self.variables, self.assigned)
-        if self._strategy is not None and self._strategy.mesh.multi_process:
-            self._compiled = ComparedProgram(call.name, self._compiled)
+        mesh = None if self._strategy is None else self._strategy.mesh
+        alone = mesh is None or not mesh.multi_process
+        pure = with_checked_numbers(self._pure) if alone else self._pure
+        program = jitted(pure, options_for(mesh) if mesh is not None else {})
+        self._compiled: Callable[..., Any] = program if alone else ComparedProgram(call.name, program)
+        if isinstance(mesh, DescribedMesh):
+            assigned = trained(self.variables, self.assigned)
+            self._compiled = DescribedProgram(mesh, self._pure, None, name=call.name, trained=assigned)
+        self._with_rows = RowProgram(program, self.variables, self.assigned)
+        self.streams = Streams(program, self.variables, self.assigned)
 
     def _body(self, arrays: Sequence[jax.Array]) -> Callable[[], Tree]:
         return lambda: self.called.call.on(arrays)

@@ -157,7 +157,7 @@ def _is_text(leaf: np.ndarray) -> bool:
 
 
 def _on_only_device(mesh: ReplicaMesh, leaf: np.ndarray) -> Any:
-    return leaf.view(EagerArray) if _is_text(leaf) else jax.device_put(_computable(leaf), mesh.replicated)
+    return leaf.view(EagerArray) if _is_text(leaf) else mesh.replicate(_computable(leaf))
 
 
 def of_components(

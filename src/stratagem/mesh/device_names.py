@@ -9,7 +9,8 @@ from stratagem.mesh.mesh import Device
 
 def device_name(device: Device) -> str:
     """Return the name of a device: `CPU:1`."""
-    return f"{device.platform.upper()}:{device.local_hardware_id or 0}"
+    number = device.local_hardware_id
+    return f"{device.platform.upper()}:{device.id if number is None else number}"
 
 
 def device_of_task(device: Device) -> str:

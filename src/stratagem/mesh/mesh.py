@@ -217,6 +217,17 @@ class ReplicaMesh:
         parts = [jax.device_put(host if i == 0 else np.zeros_like(host), self.devices[i]) for i in self.local_replicas]
         return jax.make_array_from_single_device_arrays(host.shape, self.replicated, parts)
 
+    def on_replicas(self, function: Callable[..., Tree], values: Sequence[jax.Array]) -> list[jax.Array]:
+        """Run a function of one replica's list of arrays, which every replica has whole, and return its list.
+
+        Args:
+            function: What it returns is of each replica, under the same name.
+            values: The arrays.
+        """
+        whole = PartitionSpec()
+        spmd = jax.shard_map(function, mesh=self.mesh, in_specs=whole, out_specs=whole, check_vma=False)
+        return list(jax.jit(spmd)(list(values)))
+
     def making_variables(self) -> contextlib.AbstractContextManager[Any]:
         """Let variables that are made in this context not pass through the memory of other devices."""
         return contextlib.nullcontext() if self.centre is None else jax.default_device(self.centre)

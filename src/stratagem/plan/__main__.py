@@ -14,7 +14,9 @@ from stratagem.core.errors import InputError, StratagemError
 from stratagem.plan.costs import Hosts
 from stratagem.plan.growth import Workload
 from stratagem.plan.networks import GLOO, MEMORY, faster, network
+from stratagem.plan.place import place_of
 from stratagem.plan.report import report
+from stratagem.plan.settings import prepare
 
 _FAILED: Final = 2
 """Exit code of a wrong command line."""
@@ -47,7 +49,10 @@ _PART: Final = click.FloatRange(0, 1)
 @click.option("--per-host", type=_COUNT, default=1, metavar="K", help="Workers on each host. [default: 1]")
 @click.option("--bytes-per-pack", type=_SIZE, default=0, metavar="B", help="As in CommunicationOptions. [default: 0]")
 @click.option("--overlap", type=_PART, default=0.0, metavar="X", help="Of computing, beside exchanging. [default: 0]")
+@click.option("--on", "place_name", metavar="DEVICES", help="Compile for h100:8, 2x8xh100, tpu:v5e:4x4, cpu:2, ...")
+@click.option("--json", "in_json", is_flag=True, help="Print what --on found as JSON.")
 @click.argument("model", required=False)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def main(
     model: str | None,
     parameters: int | None,
@@ -59,10 +64,15 @@ def main(
     per_host: int,
     bytes_per_pack: int,
     overlap: float,
+    place_name: str | None,
+    in_json: bool,
+    arguments: tuple[str, ...],
 ) -> None:
     """Predict the step of MODEL on more workers: what it takes, what bounds it, what to try.
 
-    MODEL is a .keras file, or a function that returns a model. Without one, give --parameters and --step-ms.
+    MODEL is a .keras file, or a function that returns a model. Without one, give --parameters and --step-ms. With --on
+    it may be a program, which runs up to its first step of training. That step is compiled for devices that need not be
+    here.
 
     \b
     A saved model, 64 rows for each worker:
@@ -71,9 +81,16 @@ def main(
         stratagem plan train.py:make_model --workers 4,8 --per-host 4
     A network known by its numbers:
         stratagem plan --parameters 25600000 --step-ms 180 --workers 8,32,128
+    A program, before GPUs or TPUs are rented:
+        stratagem plan train.py --on h100:8
+        stratagem plan train.py --on tpu:v5e:4x4 -- --batch-size 1024
     """  # noqa: D301 - click keeps the lines below a backspace as they are
     sys.path.insert(0, os.getcwd())
     try:
+        if place_name is not None:
+            print(_on(model, arguments, place_name, batch, network_name, in_json))
+            return
+        _check_without_place(model, arguments, in_json)
         numbers = _numbers(workers)
         hosts = Hosts(network(network_name), MEMORY, GLOO, per_host)
         told = nbytes or (parameters and _FLOAT32 * parameters)
@@ -84,6 +101,30 @@ def main(
     except StratagemError as error:
         print(f"stratagem: {error}", file=sys.stderr)
         sys.exit(_FAILED)
+
+
+def _on(
+    model: str | None, arguments: tuple[str, ...], place_name: str, batch: int, network_name: str, in_json: bool
+) -> str:
+    if model is None:
+        raise InputError(
+            f"--on is {place_name!r}, and no program or model is named.",
+            "Write one: stratagem plan train.py --on h100:8, or stratagem plan train.py:make_model --on h100:8",
+        )
+    place = place_of(place_name)
+    prepare(place)
+    on = importlib.import_module("stratagem.plan.on")  # with Keras and JAX, which read what was prepared
+    return on.answer(model, arguments, place, batch=batch, network_name=network_name, in_json=in_json)
+
+
+def _check_without_place(model: str | None, arguments: tuple[str, ...], in_json: bool) -> None:
+    if in_json or arguments or (model or "").endswith(".py"):
+        found = "--json" if in_json else f"MODEL {model}"
+        raise InputError(
+            f"{found} was given without --on.",
+            "Say what to compile for: stratagem plan train.py --on h100:8. To predict more workers from a step that is "
+            "measured here, name a function that returns the model: stratagem plan train.py:make_model",
+        )
 
 
 def _numbers(workers: str) -> list[int]:

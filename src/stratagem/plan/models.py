@@ -75,12 +75,8 @@ def time_step(model: keras.Model, rows: int, clock: Callable[[], float] = time.p
     Raises:
         InputError: The shape of its inputs is not known.
     """
-    if not model.compiled:
-        model.compile(optimizer="adam")
-    model.compile(optimizer=model.optimizer, loss="mean_squared_error")
-    generator = np.random.default_rng(0)
-    x = keras.tree.map_structure(lambda spec: _random(generator, spec, rows), _inputs(model))
-    y = keras.tree.map_structure(lambda value: np.zeros(value.shape, np.float32), model.predict_on_batch(x))
+    compile_for_random_rows(model)
+    x, y = random_batch(model, rows)
     times: list[float] = []
     begin = clock()
     while len(times) < _STEPS + _WARM_UP:
@@ -92,6 +88,28 @@ def time_step(model: keras.Model, rows: int, clock: Callable[[], float] = time.p
     counted = times[_WARM_UP:]
     median = statistics.median(counted)
     return Timed(median, statistics.stdev(counted) / median)
+
+
+def compile_for_random_rows(model: keras.Model) -> None:
+    """Compile a model with its own optimizer, or Adam, and the mean squared error, which labels of any kind suit."""
+    if not model.compiled:
+        model.compile(optimizer="adam")
+    model.compile(optimizer=model.optimizer, loss="mean_squared_error")
+
+
+def random_batch(model: keras.Model, rows: int) -> tuple[Any, Any]:
+    """Return random rows that a model takes, and zeros like its outputs.
+
+    Args:
+        model: A built model.
+        rows: How many.
+
+    Raises:
+        InputError: The shape of its inputs is not known.
+    """
+    generator = np.random.default_rng(0)
+    x = keras.tree.map_structure(lambda spec: _random(generator, spec, rows), _inputs(model))
+    return x, keras.tree.map_structure(lambda value: np.zeros(value.shape, np.float32), model.predict_on_batch(x))
 
 
 def _inputs(model: keras.Model) -> Any:

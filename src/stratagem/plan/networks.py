@@ -39,12 +39,13 @@ def wire(bits_per_second: float) -> Link:
     return Link(seconds_per_byte=8 / (bits_per_second * _PAYLOAD))
 
 
-def network(text: str) -> Link:
+def network(text: str, host: Link = GLOO) -> Link:
     """Return the network that a user names.
 
     Args:
-        text: `1gbe`, `10gbe`, `25gbe` or `100gbe`: an Ethernet between hosts that use Gloo, whose own cost is added. Or
+        text: `1gbe`, `10gbe`, `25gbe` or `100gbe`: an Ethernet between hosts, whose own cost is added. Or
             bandwidth and latency as they are between two workers, all included, as `stratagem doctor` finds them.
+        host: Cost of a host itself, of an Ethernet.
 
     Raises:
         InputError: It is neither.
@@ -57,7 +58,7 @@ def network(text: str) -> Link:
     """
     rate = _RATES.get(text.lower())
     if rate is not None:
-        return Link(latency=_SWITCHED) + wire(rate) + GLOO
+        return Link(latency=_SWITCHED) + wire(rate) + host
     found = _OWN.fullmatch(text.strip())
     try:
         if found is not None:

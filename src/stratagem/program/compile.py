@@ -2,6 +2,7 @@
 
 | where it runs                                 | what becomes of it                                              |
 | --------------------------------------------- | --------------------------------------------------------------- |
+| on devices that are only described            | it is traced, and handed on (`program.described`)               |
 | on CPUs                                       | equations that XLA:CPU is slow at are replaced (`rules.cpu`)    |
 | workers of a host share memory                | its collectives go through that (`rules.through_memory`)        |
 | variables lie at a centre                     | it is cut at its updates (`rules.at_centre`)                    |
@@ -16,11 +17,12 @@ import hashlib
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final
 
-import jax
-
+from stratagem.mesh.described import DescribedMesh
 from stratagem.mesh.mesh import ReplicaMesh, Tree
 from stratagem.program.compared import ComparedProgram
+from stratagem.program.described import DescribedProgram
 from stratagem.program.lru import LastUsed
+from stratagem.program.options import jitted, options_for
 from stratagem.program.rules.at_centre import CentralProgram, run_around_centre
 from stratagem.program.rules.cpu import suited_to_cpu
 from stratagem.program.rules.through_memory import MemoryProgram
@@ -39,6 +41,7 @@ def compiled(
     donated: bool = False,
     eager: bool = False,
     in_parts: Sequence[bool] = (),
+    trained: Sequence[Any] = (),
 ) -> Callable[..., Tree]:
     """Return a function of all replicas, given that of one.
 
@@ -53,18 +56,22 @@ def compiled(
         eager: Whether it runs operation by operation.
         in_parts: Which arrays of the first argument, a list, are another one on each replica's device. Only if `eager`
             somebody has to know.
+        trained: The trainable variables that get new values. Only where devices are described somebody has to know.
     """
+    if mesh.devices[0].platform == "cpu" and not eager:
+        function = suited_to_cpu(function)
+    if isinstance(mesh, DescribedMesh):
+        on_replicas = mesh.spmd(function, in_specs, out_specs)
+        return DescribedProgram(mesh, on_replicas, in_specs, name=name, donated=donated, trained=trained)
     if eager:
         on_replicas = mesh.uncompiled(function, in_specs, in_parts)
         return run_around_centre(mesh, on_replicas, in_specs, out_specs) if mesh.central else on_replicas
-    if mesh.devices[0].platform == "cpu":
-        function = suited_to_cpu(function)
     if mesh.central:
         return CentralProgram(mesh, function, in_specs, out_specs, donated=donated)
     if mesh.memory is not None:
         program = MemoryProgram(mesh.mesh, function, in_specs, out_specs, mesh.memory, donated=donated)
     else:
-        program = jax.jit(mesh.spmd(function, in_specs, out_specs), donate_argnums=0 if donated else ())
+        program = jitted(mesh.spmd(function, in_specs, out_specs), options_for(mesh), donated=donated)
     return ComparedProgram(name, program) if mesh.multi_process else program
 
 

@@ -32,6 +32,7 @@ from stratagem.program.cache import ProgramStore
 from stratagem.program.call import Call
 from stratagem.program.checked_numbers import with_checked_numbers
 from stratagem.program.compile import Executables, compiled
+from stratagem.program.described import trained
 from stratagem.program.discover import policies_of
 from stratagem.program.guards import CapturedValue, is_array
 from stratagem.program.made import MadeVariables, unmarked
@@ -174,7 +175,14 @@ class _ReplicaProgram(Program):
         shared, whole = PartitionSpec(AXIS), PartitionSpec()
         specs = [shared if spread else whole for spread in (*shares.spread, *(True for _ in self._with_parts))]
         replica = with_checked_numbers(self._replica, self.mesh)
-        self._compiled = compiled(self.mesh, replica, (whole, specs, whole), (shared, whole), name=call.name)
+        self._compiled = compiled(
+            self.mesh,
+            replica,
+            (whole, specs, whole),
+            (shared, whole),
+            name=call.name,
+            trained=trained(self.variables, self.assigned),
+        )
         self._executables = runner.executables if hasattr(self._compiled, "lower") else None
         self._with_rows = RowProgram(self._compiled, self.variables, self.assigned)
         self.streams = Streams(self._compiled, self.variables, self.assigned)

@@ -18,6 +18,7 @@ from stratagem.cluster.agreement import Peers
 from stratagem.cluster.resolver import ClusterResolver
 from stratagem.compression.methods import compression_of
 from stratagem.core import environment
+from stratagem.core.described import described_devices
 from stratagem.core.errors import InputError, UsageError
 from stratagem.core.log import announce_once
 from stratagem.core.types import CommunicationOptions, InputContext, InputOptions, ReduceOp, ValueContext
@@ -28,8 +29,10 @@ from stratagem.fit import bind
 from stratagem.fit.records import note_made, note_used
 from stratagem.fit.step_function import StepFunction
 from stratagem.fit.step_kinds import StepKind
+from stratagem.mesh.described import mesh_on
 from stratagem.mesh.mesh import ReplicaMesh, Tree
 from stratagem.mesh.values import local_results
+from stratagem.program.options import PACK_BYTES
 from stratagem.program.tracing import current_tracing
 from stratagem.replica import reduce as reduction
 from stratagem.replica.context import current_replica_context, merging_context, strategy_scope
@@ -474,10 +477,14 @@ class Strategy:
         return f"<{type(self).__name__} replicas={self.num_replicas_in_sync} workers={self.worker_count}>"
 
 
-@functools.cache
 def one_replica() -> Strategy:
     """Return the strategy that holds outside every scope: one replica on the first device. It changes nothing."""
-    strategy = Strategy(ReplicaMesh(local_devices()[:1]))
+    return _one_replica(described_devices())
+
+
+@functools.cache
+def _one_replica(described: tuple[Any, ...] | None) -> Strategy:
+    strategy = Strategy(mesh_on(local_devices()[:1]))
     strategy.is_default = True
     return strategy
 
@@ -491,9 +498,12 @@ def _pack_bytes(mesh: ReplicaMesh, options: CommunicationOptions) -> int | None:
     """Return the size of packs that values are summed in: 0 for one pack, None for none.
 
     Between processes on CPUs every collective costs a round trip of Gloo's, so one pack is best. Through memory all
-    values of a step travel together as they are (`program.rules.through_memory`). Elsewhere XLA groups collectives by
-    itself; on virtual CPU devices a pack of 11 MB costs 30 to 180 ms to put together, where the sums take 10.
+    values of a step travel together as they are (`program.rules.through_memory`). On GPUs packs begin while others are
+    computed (`program.options`). Elsewhere XLA groups collectives by itself; on virtual CPU devices a pack of 11 MB
+    costs 30 to 180 ms to put together, where the sums take 10.
     """
     if options.bytes_per_pack:
         return options.bytes_per_pack
+    if mesh.devices[0].platform == "gpu" and mesh.size > 1 and not mesh.central:
+        return PACK_BYTES
     return 0 if mesh.multi_process and mesh.devices[0].platform == "cpu" and mesh.memory is None else None

@@ -9,8 +9,9 @@ import jax
 from stratagem.cluster.detect import count_workers
 from stratagem.core.errors import UsageError
 from stratagem.core.log import announce
+from stratagem.mesh.described import mesh_on
 from stratagem.mesh.device_names import device_name
-from stratagem.mesh.mesh import Device, ReplicaMesh
+from stratagem.mesh.mesh import Device
 from stratagem.strategy.base import Strategy
 from stratagem.strategy.devices import chosen_devices, device_names, named_device
 
@@ -51,7 +52,7 @@ class CentralStorageStrategy(Strategy):
         if parameter_device is None:
             only = compute_devices is None and len(devices) == 1
             parameter_device = devices[0] if only else "cpu:0"
-        mesh = ReplicaMesh(devices, named_device(parameter_device))
+        mesh = mesh_on(devices, named_device(parameter_device))
         super().__init__(mesh)
         announce(
             f"CentralStorageStrategy: {mesh.size} replica(s) on {device_names(mesh.devices)}, "

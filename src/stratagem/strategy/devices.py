@@ -11,6 +11,7 @@ from typing import Any, Final
 import jax
 
 from stratagem.core import patches
+from stratagem.core.described import described_devices
 from stratagem.core.environment import JAX_PLATFORMS
 from stratagem.core.errors import InputError, UsageError
 from stratagem.core.freed_memory import keep_freed_memory_for_cpu
@@ -31,6 +32,9 @@ def local_devices() -> list[Device]:
         UsageError: JAX_PLATFORMS asks for devices that this machine, or this JAX, does not have.
     """
     keep_freed_memory_for_cpu()
+    described = described_devices()
+    if described is not None:
+        return list(described)
     try:
         return list(jax.local_devices())
     except (RuntimeError, AssertionError) as error:  # the latter for JAX_PLATFORMS=cuda without a plugin
@@ -43,6 +47,12 @@ def local_devices() -> list[Device]:
             f"Install JAX for them, for instance pip install 'jax[cuda12]'; or set {JAX_PLATFORMS}=cpu, or leave it "
             "out.",
         ) from None
+
+
+def devices_of_all_workers() -> list[Device]:
+    """Return the devices of all workers, in the order of replicas."""
+    found = described_devices() or jax.devices()
+    return sorted(found, key=lambda device: (device.process_index, device.id))
 
 
 def named_device(name: str | Device) -> Device:
@@ -79,6 +89,9 @@ def named_device(name: str | Device) -> Device:
 
 def _devices_of(kind: str) -> list[Device]:
     keep_freed_memory_for_cpu()
+    described = described_devices()
+    if described is not None and described[0].platform == {"cuda": "gpu"}.get(kind.lower(), kind.lower()):
+        return list(described)
     try:
         return list(jax.local_devices(backend=kind.lower()))
     except RuntimeError:  # no such platform here

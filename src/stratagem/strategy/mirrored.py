@@ -8,7 +8,8 @@ from stratagem.cluster.detect import count_workers
 from stratagem.core.errors import InputError, explain
 from stratagem.core.log import announce, logger
 from stratagem.core.types import CommunicationOptions
-from stratagem.mesh.mesh import Device, ReplicaMesh
+from stratagem.mesh.described import mesh_on
+from stratagem.mesh.mesh import Device
 from stratagem.strategy.base import Strategy
 from stratagem.strategy.cross_device import CrossDeviceOps
 from stratagem.strategy.devices import chosen_devices, device_names
@@ -44,7 +45,7 @@ class MirroredStrategy(Strategy):
                 f"cross_device_ops is {cross_device_ops!r}.",
                 "Write stratagem.NcclAllReduce(), or leave the argument out.",
             )
-        mesh = ReplicaMesh(chosen_devices(devices))
+        mesh = mesh_on(chosen_devices(devices))
         self.cross_device_ops = cross_device_ops
         super().__init__(mesh, communication_options=CommunicationOptions())
         workers = count_workers()

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 
-import jax
-
 from stratagem.cluster.bootstrap import Membership, join
 from stratagem.cluster.detect import detect
 from stratagem.cluster.resolver import ClusterResolver
 from stratagem.core import environment
+from stratagem.core.described import described_devices
 from stratagem.core.log import announce
 from stratagem.core.types import CommunicationImplementation, CommunicationOptions, checked_options
+from stratagem.mesh.described import mesh_on
 from stratagem.mesh.mesh import ReplicaMesh
 from stratagem.strategy.base import Strategy
-from stratagem.strategy.devices import device_names, local_devices
+from stratagem.strategy.devices import device_names, devices_of_all_workers, local_devices
 from stratagem.strategy.host_memory import shared_memory
 
 
@@ -51,14 +51,11 @@ class MultiWorkerMirroredStrategy(Strategy):
     ) -> None:
         options = checked_options(communication_options)
         resolver = detect(cluster_resolver)
-        membership = join(resolver, timeout_seconds=options.timeout_seconds)
-        devices = (
-            local_devices()
-            if membership.process_count == 1
-            else sorted(jax.devices(), key=lambda device: (device.process_index, device.id))
-        )
+        alone = described_devices() is not None  # one process stands for those of all hosts
+        membership = join(detect(environ={}) if alone else resolver, timeout_seconds=options.timeout_seconds)
+        devices = local_devices() if membership.process_count == 1 else devices_of_all_workers()
         super().__init__(
-            ReplicaMesh(devices, memory=shared_memory(membership.peers, devices, options)),
+            mesh_on(devices, memory=shared_memory(membership.peers, devices, options)),
             communication_options=options,
             peers=membership.peers,
             worker_count=membership.process_count,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from stratagem.mesh.mesh import Device, ReplicaMesh
+from stratagem.mesh.described import mesh_on
+from stratagem.mesh.mesh import Device
 from stratagem.strategy.base import Strategy
 from stratagem.strategy.devices import named_device
 
@@ -20,4 +21,4 @@ class OneDeviceStrategy(Strategy):
     """
 
     def __init__(self, device: str | Device) -> None:
-        super().__init__(ReplicaMesh([named_device(device)]))
+        super().__init__(mesh_on([named_device(device)]))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax
-
 from stratagem.core.errors import UsageError
 from stratagem.core.log import announce
-from stratagem.mesh.mesh import Device, ReplicaMesh
+from stratagem.mesh.described import mesh_on
+from stratagem.mesh.mesh import Device
 from stratagem.strategy.base import Strategy
+from stratagem.strategy.devices import devices_of_all_workers
 
 
 class TPUStrategy(Strategy):
@@ -34,7 +34,7 @@ class TPUStrategy(Strategy):
         tpu_cluster_resolver: Any = None,
         experimental_device_assignment: Any = None,
         *,
-        devices: Callable[[], Sequence[Device]] = jax.devices,
+        devices: Callable[[], Sequence[Device]] = devices_of_all_workers,
     ) -> None:
         if experimental_device_assignment is not None:
             raise UsageError(
@@ -50,7 +50,7 @@ class TPUStrategy(Strategy):
                 "Install jax[tpu] on a TPU VM, or use MirroredStrategy here.",
             )
         tpus.sort(key=lambda device: (device.process_index, device.id))
-        mesh = ReplicaMesh(tpus)
+        mesh = mesh_on(tpus)
         super().__init__(
             mesh,
             cluster_resolver=tpu_cluster_resolver,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax
 
 from stratagem.cluster.compat import backends_started
+from stratagem.core.described import described_devices
 from stratagem.core.errors import InputError, UsageError
 
 
@@ -31,6 +32,8 @@ def virtual_devices(count: int) -> None:
     """
     if not isinstance(count, int) or count < 1:
         raise InputError(f"virtual_devices got {count!r}.", "Ask for a whole number of devices, 1 or more.")
+    if described_devices() is not None:
+        return  # a program that is planned; it has the devices that it is planned for
     if backends_started():
         shown = jax.local_device_count("cpu")
         if shown == count:

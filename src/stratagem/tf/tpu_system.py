@@ -7,7 +7,7 @@ from typing import Any
 from stratagem.cluster.resolver import ClusterResolver
 from stratagem.cluster.spec import ClusterSpec
 from stratagem.core.errors import InputError
-from stratagem.tf.config.compat import tpu_chips
+from stratagem.tf.config.devices import count_devices
 
 
 class TPUClusterResolver(ClusterResolver):
@@ -24,7 +24,7 @@ class TPUClusterResolver(ClusterResolver):
     """
 
     def __init__(self, tpu: str | None = None, **options: Any) -> None:
-        if not tpu_chips():
+        if not count_devices("TPU"):
             raise InputError(
                 "TPUClusterResolver was made, and this machine has no TPU that JAX can use.",
                 "Training would run on the CPU without saying so.",

@@ -16,6 +16,7 @@ import jax
 from stratagem.cluster.compat import backends_started
 from stratagem.cluster.resolver import visible_gpus
 from stratagem.core import environment
+from stratagem.core.described import described_devices
 from stratagem.core.errors import InputError, UsageError
 from stratagem.core.log import announce_once
 from stratagem.testing.devices import virtual_devices
@@ -68,7 +69,7 @@ def list_physical_devices(device_type: str | None = None) -> list[PhysicalDevice
         >>> list_physical_devices("CPU")
         [PhysicalDevice(name='/physical_device:CPU:0', device_type='CPU')]
     """
-    counts = {"CPU": 1, "GPU": _count("GPU"), "TPU": _count("TPU")}
+    counts = {"CPU": 1, "GPU": count_devices("GPU"), "TPU": count_devices("TPU")}
     return [
         PhysicalDevice(f"/physical_device:{kind}:{index}", kind)
         for kind, count in counts.items()
@@ -90,7 +91,7 @@ def list_logical_devices(device_type: str | None = None) -> list[LogicalDevice]:
     return [
         LogicalDevice(f"/device:{kind}:{index}", kind)
         for kind in ("CPU", "GPU", "TPU")
-        for index in range(_count(kind))
+        for index in range(count_devices(kind))
         if device_type in (None, kind)
     ]
 
@@ -137,7 +138,7 @@ def set_visible_devices(devices: Any, device_type: str | None = None) -> None:
                 "Leave the line out; name the devices of a strategy instead: MirroredStrategy(['GPU:0']).",
             )
         return
-    if len(chosen) == _count("GPU"):
+    if len(chosen) == count_devices("GPU") or described_devices() is not None:
         return
     _before_start("set_visible_devices")
     if chosen:
@@ -185,12 +186,15 @@ def set_logical_device_configuration(
 
 def get_logical_device_configuration(device: PhysicalDevice) -> list[LogicalDeviceConfiguration] | None:
     """Return one configuration for each device that was made of the CPU; None where nothing was set."""
-    count = _count("CPU") if device.device_type == "CPU" else 1
+    count = count_devices("CPU") if device.device_type == "CPU" else 1
     return [LogicalDeviceConfiguration() for _ in range(count)] if count > 1 else None
 
 
-def _count(kind: str) -> int:
+def count_devices(kind: str) -> int:
     """Return how many devices of a kind JAX has, or will have."""
+    described = described_devices()
+    if described is not None:
+        return sum(device.platform.upper() == kind for device in described) or int(kind == "CPU")
     config: Any = jax.config  # its flags are made at run time: a checker does not see them
     platforms = config.jax_platforms or ""
     if backends_started():
@@ -213,7 +217,7 @@ def drives_gpus() -> bool:
 
 
 def _before_start(what: str) -> None:
-    if backends_started():
+    if backends_started() and described_devices() is None:
         raise UsageError(
             f"tf.config.{what} was called after JAX had started.",
             "JAX fixes its devices at the first operation; the program would go on with the old ones.",

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any, Final
 
-import jax
-
 from stratagem.cluster.compat import backends_started
+from stratagem.core.described import described_devices
 from stratagem.core.errors import UsageError
 from stratagem.strategy.devices import named_device
 from stratagem.tf.config.devices import PhysicalDevice
@@ -28,7 +27,7 @@ def set_memory_growth(device: PhysicalDevice, enable: bool) -> None:
     wanted = "false" if enable else "true"
     if os.environ.get(_PREALLOCATE) == wanted or device.device_type != "GPU":
         return
-    if backends_started():
+    if backends_started() and described_devices() is None:
         raise UsageError(
             "set_memory_growth was called after JAX had started.",
             "The memory has been taken already.",
@@ -84,7 +83,7 @@ def get_device_details(device: PhysicalDevice) -> dict[str, Any]:
     """
     if device.device_type == "CPU":
         return {}
-    found = jax.local_devices(backend=device.device_type.lower())[int(device.name.rpartition(":")[2])]
+    found = named_device(device.name.removeprefix("/physical_device:"))
     details: dict[str, Any] = {"device_name": found.device_kind}
     capability = getattr(found, "compute_capability", None)
     if capability is not None:

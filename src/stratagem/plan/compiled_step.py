@@ -1,0 +1,142 @@
+"""One step of training, compiled for devices that are not here: what it takes of a device, and what it exchanges."""
+
+from __future__ import annotations
+
+import functools
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from stratagem.core.errors import UsageError
+from stratagem.plan.arithmetic import flops
+from stratagem.plan.place import Place
+from stratagem.plan.program_text import parsed
+from stratagem.plan.schedule import Schedule, schedule_of
+from stratagem.program.described import DescribedStep
+
+_SHARE_OF_JAX: Final = {"gpu": 0.75, "tpu": 0.98, "cpu": 1.0}
+"""Share of a device's memory that programs get: JAX takes so much of a GPU (XLA_PYTHON_CLIENT_MEM_FRACTION)."""
+
+_TOO_MUCH = re.compile(r"Used ([\d.]+)([KMGT]) of ([\d.]+)([KMGT]) (?:\w+)")
+_UNITS: Final = {"K": 2.0**10, "M": 2.0**20, "G": 2.0**30, "T": 2.0**40}
+
+
+@dataclass(frozen=True)
+class Bytes:
+    """Memory of one device in a step.
+
+    Args:
+        state: Of variables: weights, the optimizer's, statistics, metrics.
+        batch: Of its rows.
+        padding: Of what fills both up to the sizes that the device asks for.
+        temporary: Of what is computed on the way.
+        results: Of what does not take the place of an argument.
+        program: Of the program itself.
+        reused: Of arguments whose memory results take.
+    """
+
+    state: int
+    batch: int
+    padding: int
+    temporary: int
+    results: int
+    program: int
+    reused: int
+
+    @property
+    def together(self) -> int:
+        """Most that are in use at once."""
+        return self.state + self.batch + self.padding + self.temporary + self.results + self.program
+
+
+@dataclass(frozen=True)
+class CompiledStep:
+    """A step that was compiled.
+
+    Args:
+        name: What its user calls it.
+        place: What it was compiled for.
+        devices: How many of these devices its strategy has.
+        hosts: On how many hosts those are.
+        seconds: It took to compile.
+        gradient_bytes: Bytes of the trainable variables.
+        bytes: Memory of a device; None where it does not fit, and XLA compiles nothing then.
+        schedule: What it does, in order; None alike.
+        operations: Floating-point operations of products on a device, by dtype.
+        too_much: Bytes that it would take of a device, where XLA found that they do not fit.
+    """
+
+    name: str
+    place: Place
+    devices: int
+    hosts: int
+    seconds: float
+    gradient_bytes: int
+    bytes: Bytes | None
+    schedule: Schedule | None
+    operations: Mapping[str, int]
+    too_much: float = 0.0
+
+    @property
+    def available(self) -> float:
+        """Bytes of a device that programs get; 0 where that is not known."""
+        return self.place.hardware.memory * _SHARE_OF_JAX[self.place.hardware.platform]
+
+    @property
+    def fits(self) -> bool:
+        """Whether a device has the memory that it takes."""
+        return self.bytes is not None and (not self.available or self.bytes.together <= self.available)
+
+    @property
+    def largest_batch(self) -> float | None:
+        """How many times the batch might fit, if what is temporary grows with it; None where that is not known."""
+        if self.bytes is None or not self.available or not self.bytes.batch:
+            return None
+        growing = self.bytes.batch + self.bytes.temporary
+        return (self.available - (self.bytes.together - growing)) / growing
+
+
+def compile_step(step: DescribedStep, place: Place, clock: Callable[[], float] = time.perf_counter) -> CompiledStep:
+    """Compile a step, and read what came out.
+
+    Args:
+        step: Where the program arrived.
+        place: The devices it was described for.
+        clock: Where time comes from.
+
+    Raises:
+        UsageError: XLA cannot compile it.
+    """
+    operations = flops(step.traced.jaxpr)
+    hosts = len({device.process_index for device in step.mesh.devices}) if place.hosts > 1 else 1
+    of = functools.partial(CompiledStep, step.name, place, step.mesh.size, hosts)
+    begin = clock()
+    try:
+        compiled = step.compile()
+    except Exception as error:  # XLA's own class, which JAX has no public name for
+        found = _TOO_MUCH.search(str(error))
+        if found is None:
+            raise UsageError(
+                f"XLA could not compile {step.name} for {place}: {str(error).splitlines()[0]}",
+                "Try the program on a smaller place, for instance --on cpu:2; if it is compiled there, it is XLA's "
+                "limit for this device.",
+            ) from error
+        too_much = float(found[1]) * _UNITS[found[2]]
+        return of(clock() - begin, step.gradient_bytes, None, None, operations, too_much)
+    seconds = clock() - begin
+    used = _bytes(step, compiled.memory_analysis())
+    return of(seconds, step.gradient_bytes, used, schedule_of(parsed(compiled.as_text())), operations)
+
+
+def _bytes(step: DescribedStep, memory: Any) -> Bytes:
+    return Bytes(
+        state=step.state_bytes,
+        batch=step.batch_bytes,
+        padding=max(0, memory.argument_size_in_bytes - step.state_bytes - step.batch_bytes),
+        temporary=memory.temp_size_in_bytes,
+        results=memory.output_size_in_bytes - memory.alias_size_in_bytes,
+        program=memory.generated_code_size_in_bytes,
+        reused=memory.alias_size_in_bytes,
+    )

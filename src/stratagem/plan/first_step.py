@@ -1,0 +1,89 @@
+"""The first step of training of a program, for devices that are only described: the program runs until there."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import runpy
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from stratagem.core.described import describing
+from stratagem.core.errors import InputError
+from stratagem.plan.models import compile_for_random_rows, model_of, random_batch
+from stratagem.program.described import DescribedStep, StepReached
+from stratagem.strategy.base import prepare_fit
+from stratagem.strategy.multi_worker_mirrored import MultiWorkerMirroredStrategy
+
+
+def step_of(act: Callable[[], Any], devices: Sequence[Any], what: str) -> DescribedStep:
+    """Return the first step of training that a function would do.
+
+    Args:
+        act: The function. What it prints goes to standard error.
+        devices: Those that strategies find.
+        what: Its name, for messages.
+
+    Raises:
+        InputError: It trains nothing.
+    """
+    prepare_fit()  # a program may train without a strategy
+    try:
+        with describing(devices), contextlib.redirect_stdout(sys.stderr):
+            act()
+    except StepReached as reached:
+        return reached.step
+    except SystemExit as end:
+        code = f" It ended with {end.code!r}." if end.code else ""
+        raise _trains_nothing(what, code) from None
+    raise _trains_nothing(what, "")
+
+
+def _trains_nothing(what: str, more: str) -> InputError:
+    return InputError(
+        f"{what} trained nothing: no fit, and no strategy.run that changes trainable variables.{more}",
+        "Plan a program that trains in one process. Parameter servers, and steps of your own in jax.jit, are not "
+        "planned; a program that needs arguments gets what stands behind --.",
+    )
+
+
+def of_script(path: str, arguments: Sequence[str]) -> Callable[[], Any]:
+    """Return a function that runs a script as Python does.
+
+    Args:
+        path: The script.
+        arguments: Those of its command line.
+
+    Raises:
+        InputError: There is no such file.
+    """
+    if not Path(path).is_file():
+        raise InputError(f"There is no file {path}.", "Name a program: stratagem plan train.py --on h100:8")
+
+    def act() -> None:
+        sys.argv = [path, *arguments]
+        sys.path.insert(0, os.fspath(Path(path).absolute().parent))
+        runpy.run_path(path, run_name="__main__")
+
+    return act
+
+
+def of_model(place: str, batch: int) -> Callable[[], Any]:
+    """Return a function that trains a model on random rows, on all devices.
+
+    Args:
+        place: A `.keras` file, or `module:function`.
+        batch: Rows of each device.
+    """
+
+    def act() -> None:
+        strategy = MultiWorkerMirroredStrategy()
+        with strategy.scope():
+            model = model_of(place)
+            compile_for_random_rows(model)
+        x, y = random_batch(model, batch * strategy.num_replicas_in_sync)
+        model.fit(x, y, batch_size=batch * strategy.num_replicas_in_sync)
+
+    return act
