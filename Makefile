@@ -1,21 +1,24 @@
 # Every target does all of its own set-up: only Python 3.11 or newer (with venv) and PyPI are needed.
-#   make train          the main job: two workers on this machine train the tutorials' network
-#   make test           ruff, types, and the tests that each change has to pass
-#   make test-all       ruff, types and all tests
-#   make test-rest      the tests that test-all has and test has not
-#   make test-as-users  the numerics, compiled as users compile them
-#   make test-floor     all tests on the oldest versions that pyproject.toml names
-#   make versions       a suite of its own on each Python, JAX and Keras, and the table in docs/versions.md
-#   make lint           ruff and types only
-#   make bench          the benchmarks, in one table (15 minutes at most, without peers)
-#   make clean          remove the virtual environments
+#   make train            the main job: two workers on this machine train the tutorials' network
+#   make test             ruff, types, and the tests that each change has to pass
+#   make test-all         ruff, types and all tests
+#   make test-newest      of these, the parts that another Python or another JAX may break
+#   make test-rest        the tests that test-all has and test has not, but for test-table
+#   make test-table       TensorFlow's operations, each with its derivatives, as TensorFlow computed them
+#   make test-gpu-compile steps compiled for 8 H100s, by a compiler of 6 GB; no GPU is needed
+#   make test-as-users    the numerics, compiled as users compile them
+#   make test-floor       all tests on the oldest versions that pyproject.toml names
+#   make versions         a suite of its own on each Python, JAX and Keras, and the table in docs/versions.md
+#   make lint             ruff and types only
+#   make bench            the benchmarks, in one table (15 minutes at most, without peers)
+#   make clean            remove the virtual environments
 # Extra arguments: make test PYTEST_ARGS="-k cluster", make train TRAIN_ARGS="--epochs 1", make bench BENCH_ARGS="--write".
 # Another Python: make test PYTHON=python3.13 works in an environment of its own, .venv-3.13.
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help train test test-all test-rest test-as-users test-floor versions lint bench clean
+.PHONY: help train test test-all test-newest test-rest test-table test-gpu-compile test-as-users test-floor versions lint bench clean
 
 PYTHON ?=
 FOUND := $(if $(PYTHON),$(shell sh tools/pythons.sh $(PYTHON)))
@@ -28,11 +31,14 @@ BENCH_ARGS ?=
 VERSIONS_ARGS ?=
 # Files side by side; the tests of one share what is slow to make. One after another: make test PYTEST_ARGS="-n 0"
 # In their order, which has the slow folders first: sorted by number of tests, files of one slow test would come last.
-QUICK := quick or not (multiprocess or thorough)
+QUICK := quick or not (multiprocess or thorough or table)
+# Byte code and syntax trees differ between versions of Python, tracing and numerics between those of JAX.
+NEWEST := tests/conformance tests/examples tests/multiprocess tests/programs tests/test_public_api.py \
+	$(addprefix tests/unit/,core fit launch loop migrate mesh plan program replica)
 PYTEST := -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 help:
-	@sed -n '2,11s/^# \{0,1\}//p' Makefile
+	@sed -n '2,14s/^# \{0,1\}//p' Makefile
 
 train:
 	@$(INSTALL) $(VENV) examples
@@ -46,10 +52,25 @@ test-all: lint
 	@echo "== pytest, all tests"
 	@$(BIN)/python $(PYTEST) $(PYTEST_ARGS)
 
+test-newest:
+	@$(INSTALL) $(VENV) dev
+	@echo "== pytest, what another Python or JAX may break"
+	@$(BIN)/python $(PYTEST) -m "$(QUICK)" $(NEWEST) $(PYTEST_ARGS)
+
 test-rest:
 	@$(INSTALL) $(VENV) dev
 	@echo "== pytest, the tests that make test leaves out"
-	@$(BIN)/python $(PYTEST) -m "not ($(QUICK))" $(PYTEST_ARGS)
+	@$(BIN)/python $(PYTEST) -m "not table and not ($(QUICK))" $(PYTEST_ARGS)
+
+test-table:
+	@$(INSTALL) $(VENV) dev
+	@echo "== pytest, the table of TensorFlow's operations"
+	@$(BIN)/python $(PYTEST) -m table $(PYTEST_ARGS)
+
+test-gpu-compile:
+	@$(INSTALL) $(VENV)-gpu dev,plan-gpu
+	@echo "== pytest, steps compiled for GPUs"
+	@$(VENV)-gpu/bin/python -m pytest -n 2 tests/conformance/test_described.py $(PYTEST_ARGS)
 
 test-as-users:
 	@$(INSTALL) $(VENV) dev

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import glob
 import os
 import sys
 from importlib.util import find_spec
@@ -48,8 +49,17 @@ _USERS_OWN: Final = (
 )
 """Environment variables with which a user decides instead."""
 
-_PLUGINS: Final = ("jax_plugins", "libtpu")
-"""Packages that bring accelerators to JAX."""
+_WORTH: Final = 1 << 22
+"""Bytes of variables from which on memory is given back after the first steps."""
+
+_FIRST: Final = 3
+"""Before the first step, after it, and after the second."""
+
+_PLUGINS: Final = ("jax_plugins",)
+"""Packages that bring accelerators to JAX, besides libtpu."""
+
+_TPUS: Final = ("/dev/accel*", "/dev/vfio/[0-9]*")
+"""Where a machine shows its TPUs. libtpu alone only compiles for some (`stratagem plan`)."""
 
 
 def keep_freed_memory_for_cpu() -> None:
@@ -58,8 +68,14 @@ def keep_freed_memory_for_cpu() -> None:
     It is called before JAX is first asked for its devices: the threads that it starts then keep their heaps.
     """
     platforms = jax.config.jax_platforms  # pyright: ignore[reportAttributeAccessIssue]
-    if platforms == "cpu" or (not platforms and not any(map(find_spec, _PLUGINS))):
+    if platforms == "cpu" or (not platforms and not _may_have_accelerators()):
         keep_freed_memory()
+
+
+def _may_have_accelerators() -> bool:
+    if any(map(find_spec, _PLUGINS)):
+        return True
+    return find_spec("libtpu") is not None and any(map(glob.glob, _TPUS))
 
 
 @functools.cache
@@ -79,3 +95,25 @@ def keep_freed_memory() -> bool:
         return False
     options = {_TRIM_THRESHOLD: _KEPT, _TOP_PAD: _SPARE, _ARENA_MAX: _ARENAS}
     return all(set_option(name, value) for name, value in options.items())
+
+
+class FirstSteps:
+    """The first steps of a program, after which memory goes back to the system that no later step takes.
+
+    Making variables and compiling take more than a step does, and until the second step the values that variables were
+    made with are there, too. A network of 88 MB of weights, Adam, two workers: 1,635 MB of a process while it trained,
+    and 865 since that goes back.
+
+    Args:
+        nbytes: Bytes of the program's variables. For few nothing is done; it takes 20 ms.
+    """
+
+    def __init__(self, nbytes: int) -> None:
+        self._left = _FIRST if nbytes >= _WORTH else 0
+
+    def tidy(self) -> None:
+        """Give freed memory back, before the first step and after each of the first ones."""
+        if self._left:
+            self._left -= 1
+            if keep_freed_memory.cache_info().currsize and keep_freed_memory():
+                ctypes.CDLL(None).malloc_trim(0)

@@ -23,6 +23,7 @@ from jax.sharding import PartitionSpec
 from stratagem.compression.residuals import is_in_parts
 from stratagem.core import patches
 from stratagem.core.errors import UsageError
+from stratagem.core.freed_memory import FirstSteps
 from stratagem.core.log import announce_once
 from stratagem.core.patches import Extent
 from stratagem.core.progress import Phase
@@ -89,6 +90,7 @@ class Step:
         self._entries: list[Entry | None] = []
         self._rewritten: list[int] = []
         self._programs: dict[Any, Program] = {}
+        self._first_steps = FirstSteps(0)
         self._assertions = Assertions()
         # Without jit_compile one device dispatches operation by operation; several would compile each operation.
         self._eager = bool(model.run_eagerly) or (not model.jit_compile and self.mesh.size == 1)
@@ -115,6 +117,8 @@ class Step:
             if known is None:
                 known = self._programs[key] = tracing_anew(lambda: self._compile(values, batch))
                 self._tell_of_many_shapes()
+                self._first_steps = FirstSteps(sum(value.nbytes for value in values))
+                self._first_steps.tidy()
             program, rewritten, reading = known
             logs, changed = program([values[i] for i in rewritten], [values[i] for i in reading], batch.data)
             if self.mesh.waits_for_steps:
@@ -122,6 +126,7 @@ class Step:
             # Also where an assertion fails: the program has reused the memory of the values before.
             for i, value in zip(rewritten, changed, strict=True):
                 values[i] = value
+        self._first_steps.tidy()
         return logs
 
     def _tell_of_many_shapes(self) -> None:

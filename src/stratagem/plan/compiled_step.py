@@ -19,7 +19,8 @@ from stratagem.program.described import DescribedStep
 _SHARE_OF_JAX: Final = {"gpu": 0.75, "tpu": 0.98, "cpu": 1.0}
 """Share of a device's memory that programs get: JAX takes so much of a GPU (XLA_PYTHON_CLIENT_MEM_FRACTION)."""
 
-_TOO_MUCH = re.compile(r"Used ([\d.]+)([KMGT]) of ([\d.]+)([KMGT]) (?:\w+)")
+_TOO_MUCH = re.compile(r"HLO temporaries \(([\d.]+)([KMGT])\) exceeds")
+_USED = re.compile(r"Used ([\d.]+)([KMGT]) of [\d.]+[KMGT] hbm")
 _UNITS: Final = {"K": 2.0**10, "M": 2.0**20, "G": 2.0**30, "T": 2.0**40}
 
 
@@ -116,18 +117,25 @@ def compile_step(step: DescribedStep, place: Place, clock: Callable[[], float] =
     try:
         compiled = step.compile()
     except Exception as error:  # XLA's own class, which JAX has no public name for
-        found = _TOO_MUCH.search(str(error))
-        if found is None:
+        too_much = _too_much(str(error), step)
+        if not too_much:
             raise UsageError(
                 f"XLA could not compile {step.name} for {place}: {str(error).splitlines()[0]}",
                 "Try the program on a smaller place, for instance --on cpu:2; if it is compiled there, it is XLA's "
                 "limit for this device.",
             ) from error
-        too_much = float(found[1]) * _UNITS[found[2]]
         return of(clock() - begin, step.gradient_bytes, None, None, operations, too_much)
     seconds = clock() - begin
     used = _bytes(step, compiled.memory_analysis())
     return of(seconds, step.gradient_bytes, used, schedule_of(parsed(compiled.as_text())), operations)
+
+
+def _too_much(message: str, step: DescribedStep) -> float:
+    """Return the bytes that do not fit, by the compiler's message; 0 where it says something else."""
+    of_temporaries, of_all = _TOO_MUCH.search(message), _USED.search(message)
+    if of_temporaries is not None:
+        return float(of_temporaries[1]) * _UNITS[of_temporaries[2]] + step.state_bytes + step.batch_bytes
+    return 0.0 if of_all is None else float(of_all[1]) * _UNITS[of_all[2]]
 
 
 def _bytes(step: DescribedStep, memory: Any) -> Bytes:

@@ -14,7 +14,8 @@ _ARRAY = re.compile(r"\b(pred|token|[a-z]+\d+\w*)\[([\d,<=]*)\](\{[^}]*\})?")
 _ON_CHIP = re.compile(r"S\([1-9]\d*\)")
 _OPERAND = re.compile(r"%([\w.\-]+)")
 _CALLED = re.compile(
-    r"\b(calls|body|condition|to_apply|called_computations|branch_computations)=\{?(%[\w.\-]+(?:, ?%[\w.\-]+)*)"
+    r"\b(calls|body|condition|to_apply|called_computations|branch_computations|true_computation|false_computation)="
+    r"\{?(%[\w.\-]+(?:, ?%[\w.\-]+)*)"
 )
 _TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"')
 _OP_NAME = re.compile(r'op_name="([^"]*)"')

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import subprocess
 import sys
@@ -12,6 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from stratagem.plan.__main__ import main
+from stratagem.plan.compat import has_compiler
 
 
 def planned(*arguments: str) -> Result:
@@ -57,6 +60,10 @@ def test_widest_table_has_100_columns() -> None:
         (("--bytes", "5", "--step-ms", "5", "--workers", "0"), "--workers is '0'."),
         (("--bytes", "5", "--step-ms", "5", "--network", "token"), "--network is 'token'."),
         (("missing.keras",), "MODEL missing.keras: no such file."),
+        (("train.py",), "MODEL train.py was given without --on."),
+        (("--json", "--bytes", "5", "--step-ms", "5"), "--json was given without --on."),
+        (("--on", "h100:8"), "--on is 'h100:8', and no program or model is named."),
+        (("train.py", "--on", "h101:8"), "--on is 'h101:8': h101 is not known; h100 is."),
     ],
 )
 def test_mistakes_are_explained(arguments: tuple[str, ...], found: str) -> None:
@@ -84,3 +91,105 @@ def test_a_model_is_measured(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert re.match(r"0\.0 MB of gradients; a step of one worker alone takes \d+\.\d ms", done.stdout)
     assert re.search(r"^At 2 workers on 10gbe expect \d+% efficiency", done.stdout, re.M)
+
+
+PROGRAM = """
+import sys
+import numpy as np
+import stratagem
+from stratagem import keras
+
+strategy = stratagem.MirroredStrategy()
+print("replicas", strategy.num_replicas_in_sync)
+with strategy.scope():
+    model = keras.Sequential([keras.Input((100,)), keras.layers.Dense(int(sys.argv[1]))])
+    model.compile("adam", "mse")
+x = np.zeros((32, 100), np.float32)
+model.fit(x, np.zeros((32, int(sys.argv[1])), np.float32), batch_size=32, epochs=1000)
+print("trained")
+"""
+
+
+def run_plan(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the command as users do: no device is described to this process before."""
+    (folder / "train.py").write_text(PROGRAM)
+    environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
+    command = [sys.executable, "-m", "stratagem", "plan", *arguments]
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=150, check=False
+    )
+
+
+@pytest.mark.multiprocess
+@pytest.mark.quick
+def test_a_program_is_planned_for_devices_that_are_not_here(tmp_path: Path) -> None:
+    done = run_plan(tmp_path, "train.py", "--on", "cpu:4", "--json", "--", "300")
+    assert done.returncode == 0, done.stderr
+    assert "replicas 4" in done.stderr  # what the program prints is not part of the answer
+    assert "trained" not in done.stderr
+    answer = json.loads(done.stdout)
+    gradients = (100 * 300 + 300) * 4
+    assert answer["gradient_bytes"] == gradients
+    assert gradients <= answer["collective_bytes"] < gradients + 100
+    assert answer["bytes"]["batch"] == 8 * (100 + 300) * 4
+    # Weights, two moments each, and few numbers more; all of them are reused.
+    assert 3 * gradients <= answer["bytes"]["state"] < 3 * gradients + 100
+    assert answer["bytes"]["reused"] >= 3 * gradients
+    assert answer["operations"] == {"float32": 2 * 2 * 8 * 100 * 300}  # no gradient of the rows is needed
+    assert (answer["devices"], answer["fits"], answer["host_calls"]) == (4, True, 0)
+
+
+@pytest.mark.multiprocess
+@pytest.mark.parametrize(
+    ("arguments", "found"),
+    [
+        (("missing.py", "--on", "cpu:2"), "There is no file missing.py."),
+        (("missing.py:net", "--on", "cpu:2"), "MODEL missing.py:net: there is no file"),
+        (("train.py", "--on", "cpu:2"), "IndexError: list index out of range"),
+        (("train.py", "--on", "tpu:v5e:3x5", "--", "8"), "XLA's compiler describes no 15 x TPU v5e (3x5)"),
+        (("train.py", "--on", "h100:2", "--", "8"), "XLA's compiler for NVIDIA H100 80GB HBM3 is not installed here."),
+    ],
+)
+def test_what_cannot_be_planned_is_explained(arguments: tuple[str, ...], found: str, tmp_path: Path) -> None:
+    if "h100:2" in arguments and has_compiler("gpu"):
+        pytest.skip("it is installed")
+    done = run_plan(tmp_path, *arguments)
+    assert done.returncode != 0
+    assert found in done.stderr
+    assert done.stdout == ""
+
+
+@pytest.mark.multiprocess
+def test_a_model_is_planned_for_tpus(tmp_path: Path) -> None:
+    (tmp_path / "nets.py").write_text(
+        "from stratagem import keras\n"
+        "def net():\n"
+        "    return keras.Sequential([keras.Input((64,)), keras.layers.Dense(512), keras.layers.Dense(8)])\n"
+    )
+    done = run_plan(tmp_path, "nets.py:net", "--batch", "16", "--on", "tpu:v5e:2x2")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == "train_step of Sequential, for 4 x TPU v5e (2x2)"
+    assert "fits: a device has 16.8 GB" in done.stdout
+    gradients = f"{(64 * 512 + 512 + 512 * 8 + 8) * 4 / 1e3:.1f}"
+    assert re.search(
+        rf"^Exchange of a step: 1 all-reduce; .*, where the gradients are {gradients} kB", done.stdout, re.M
+    )
+
+
+@pytest.mark.multiprocess
+def test_what_does_not_fit_on_a_tpu_is_an_answer(tmp_path: Path) -> None:
+    (tmp_path / "nets.py").write_text(
+        "from stratagem import keras\n"
+        "def net():\n"
+        "    wide = [keras.layers.Dense(16384, activation='relu') for _ in range(3)]\n"
+        "    return keras.Sequential([keras.Input((16,)), *wide, keras.layers.Dense(1)])\n"
+    )
+    done = run_plan(tmp_path, "nets.py:net", "--batch", "100000", "--on", "v5e:1")
+    assert done.returncode == 0, done.stderr
+    # Activations of 100,000 rows and 16,384 units take 6.6 GB, and there are at least three at once; weights and two
+    # moments of 537 million numbers take 6.4 GB.
+    found = re.search(r"It does not fit: it takes (\d+\.\d) GB of a device, which has 16\.8 GB\.", done.stdout)
+    assert found is not None, done.stdout
+    assert 3 * 6.55 + 6.44 < float(found[1]) < 5 * 6.55 + 6.44
+    assert '  keras.config.set_dtype_policy("mixed_bfloat16")' in done.stdout

@@ -101,6 +101,27 @@ def test_what_a_loop_does_counts_as_often_as_it_turns() -> None:
     assert schedule_of(parsed(LOOP_OF_TPU)).collectives == (Collective("all-reduce", 32, times=7),)
 
 
+def test_what_branches_do_counts() -> None:
+    branches = """%yes (p: f32[4]) -> f32[4] {
+  %p = f32[4]{0} parameter(0)
+  ROOT %sum = f32[4]{0} all-reduce(%p), to_apply=%add
+}
+
+%no (q: f32[4]) -> f32[4] {
+  ROOT %q = f32[4]{0} parameter(0)
+}
+
+ENTRY %main (c: pred[], p: f32[4]) -> f32[4] {
+  %c = pred[] parameter(0)
+  %p = f32[4]{0} parameter(1)
+  ROOT %r = f32[4]{0} conditional(%c, %p, %p), METHOD
+}
+"""
+    for method in ("true_computation=%yes, false_computation=%no", "branch_computations={%no, %yes}"):
+        schedule = schedule_of(parsed(branches.replace("METHOD", method)))
+        assert schedule.collectives == (Collective("all-reduce", 16),)
+
+
 def test_what_lies_beside_the_cores_moves_nothing() -> None:
     assert schedule_of(parsed(ON_CHIP)).moved == 2 * 64 * 128 * 2
 

@@ -36,15 +36,15 @@ def goldens(area: str) -> dict[str, Any]:
 
 
 EACH_CHANGE: Final = ("ones",)
-"""Areas that `make test` has: the functions of one tensor, among them most with kinks. The rest takes seven
-minutes, as each small operation is compiled for each shape and dtype."""
+"""Areas that `make test` has: the functions of one tensor, among them most with kinks. The rest (`make
+test-table`) takes seven minutes, as each small operation is compiled for each shape and dtype."""
 
 
 def by_name() -> list[Any]:
     """Return (area, name) for each operation of each file."""
     pairs = dict.fromkeys((area, case.name) for area in table.areas() for case in table.cases(area))
     return [
-        pytest.param(area, name, id=f"{area}-{name}", marks=[] if area in EACH_CHANGE else [pytest.mark.thorough])
+        pytest.param(area, name, id=f"{area}-{name}", marks=[] if area in EACH_CHANGE else [pytest.mark.table])
         for area, name in pairs
     ]
 
