@@ -33,6 +33,57 @@ def uses_tensorflow(module: cst.Module) -> bool:
     return not {package_of(name) for name in names}.isdisjoint({"tensorflow", "stratagem.tf", "tf_keras"})
 
 
+class _Names(cst.CSTVisitor):
+    """Collects the names that a program uses, other than to import them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: set[str] = set()
+
+    def visit_Import(self, node: cst.Import) -> bool:
+        return False
+
+    def visit_ImportFrom(self, node: cst.ImportFrom) -> bool:
+        return False
+
+    def visit_Name(self, node: cst.Name) -> None:
+        self.found.add(node.value)
+
+
+def names_used(module: cst.Module) -> set[str]:
+    r"""Return the names that a program uses, other than to import them.
+
+    Example:
+        >>> sorted(names_used(cst.parse_module("from a import b, c\nprint(b.d)")))
+        ['b', 'd', 'print']
+    """
+    names = _Names()
+    module.visit(names)
+    return names.found
+
+
+def is_idle(node: cst.ImportFrom, used: set[str]) -> bool:
+    """Return whether an import brings only names of TensorFlow's private modules that are not there and not used.
+
+    Editors write such imports by themselves: `from tensorflow.python.ops.gen_math_ops import Add`.
+
+    Args:
+        node: The import.
+        used: The names that the program uses.
+    """
+    if node.relative or node.module is None or isinstance(node.names, cst.ImportStar):
+        return False
+    module = canonical(dotted(node.module)) or ""
+    for alias in node.names:
+        bound = alias.name if alias.asname is None else alias.asname.name
+        name = f"{module}.{dotted(alias.name)}"
+        if not module.startswith("tf.python.") or moved(name) or is_there(name) is not Presence.ABSENT:
+            return False
+        if dotted(bound) in used:
+            return False
+    return True
+
+
 def new_module(module: str) -> str | None:
     """Return the module to import in place of one of TensorFlow or Keras, None where the import is to stay.
 

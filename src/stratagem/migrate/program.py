@@ -80,6 +80,7 @@ class _Reader(ScopedVisitor):
         self.has_tensorflow = imports.uses_tensorflow(module)
         self._module = module
         self._positions = positions
+        self._names = imports.names_used(module) if self.has_tensorflow else set()
         self._has_imported = False
         self._all_of: list[tuple[cst.ImportFrom, str]] = []
         self._free: set[str] = set()
@@ -99,6 +100,14 @@ class _Reader(ScopedVisitor):
         if self.has_tensorflow and (new := imports.new_import(node)) is not None:
             self._rewrite(node, new)
         return False
+
+    def visit_SimpleStatementLine(self, node: cst.SimpleStatementLine) -> bool:
+        match node.body:
+            case [cst.ImportFrom() as only] if self.has_tensorflow and imports.is_idle(only, self._names):
+                self.edits[node] = lambda _: cst.RemovalSentinel.REMOVE
+                self._note(Kind.REWRITE, f"{self._code(only)} -> (nothing)", "Nothing of it is used here.", only)
+                return False
+        return True
 
     def visit_ImportFrom(self, node: cst.ImportFrom) -> bool:
         if node.relative or node.module is None:
@@ -330,6 +339,6 @@ class _Editor(cst.CSTTransformer):
         super().__init__()
         self._edits = edits
 
-    def on_leave(self, original_node: cst.CSTNode, updated_node: cst.CSTNode) -> cst.CSTNode:
+    def on_leave(self, original_node: cst.CSTNode, updated_node: cst.CSTNode) -> Any:
         edit = self._edits.get(original_node)
         return updated_node if edit is None else edit(updated_node)

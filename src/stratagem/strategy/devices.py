@@ -18,7 +18,7 @@ from stratagem.core.freed_memory import keep_freed_memory_for_cpu
 from stratagem.mesh.device_names import device_name
 from stratagem.mesh.mesh import Device
 
-_NAME = re.compile(r"(?:.*/)?(?:device:)?(?P<kind>[a-z]+):(?P<index>\d+)", re.IGNORECASE)
+_NAME = re.compile(r"(?:.*/)?(?:(?:physical_)?device:)?(?P<kind>[a-z]+)(?::(?P<index>\d+))?", re.IGNORECASE)
 
 
 _INSTALLED: Final = {"gpu": "jax[cuda12]", "cuda": "jax[cuda12]", "rocm": "jax[rocm]", "tpu": "jax[tpu]"}
@@ -60,13 +60,14 @@ def named_device(name: str | Device) -> Device:
 
     Args:
         name: "cpu:0", "GPU:1", "/gpu:0", "/device:CPU:1", "/job:localhost/.../device:GPU:0", or a
-            `jax.Device`.
+            `jax.Device`, or what `tf.config` lists. Without a number it is the first of its kind.
 
     Raises:
         InputError: There is no such device here.
     """
     if isinstance(name, jax.Device):
         return name
+    name = getattr(name, "name", name) if hasattr(name, "device_type") else name
     if not isinstance(name, str):
         raise InputError(f"A device is named {name!r}, of type {type(name).__name__}.", 'Write its name: "GPU:0".')
     match = _NAME.fullmatch(name.strip())
@@ -77,14 +78,15 @@ def named_device(name: str | Device) -> Device:
             f"Install JAX for it: pip install '{_INSTALLED[match['kind'].lower()]}'. `nvidia-smi` shows whether the "
             "system sees a GPU. Without one, leave the devices out.",
         )
-    if match is None or int(match["index"]) >= len(devices):
+    index = int(match["index"] or 0) if match else 0
+    if index >= len(devices):
         here = ", ".join(f"{device.platform.upper()}:{i}" for i, device in enumerate(local_devices()))
         raise InputError(
             f"Device {name!r} was asked for; this process has {here}.",
             "Name a device that is here. For several CPU devices call "
-            f"stratagem.testing.virtual_devices({int(match['index']) + 1 if match else 2}) before anything else.",
+            f"stratagem.testing.virtual_devices({index + 1 if match else 2}) before anything else.",
         )
-    return devices[int(match["index"])]
+    return devices[index]
 
 
 def _devices_of(kind: str) -> list[Device]:

@@ -7,6 +7,22 @@ from stratagem.migrate.program import migrate
 KERAS = "stratagem.tf.keras"
 
 
+def test_private_names_that_nothing_uses_are_left_out() -> None:
+    private = "from tensorflow.python.ops.gen_math_ops import Add\n"
+    program = "import tensorflow as tf\n" + private + "print(tf.ones(2))\n"
+    migrated = migrate(program)
+    assert migrated.text == "import stratagem.tf as tf\nprint(tf.ones(2))\n"
+    said = f"{private.strip()} -> (nothing)"
+    assert [(each.what, each.text) for each in migrated.findings if "gen_math_ops" in each.what] == [
+        (said, "Nothing of it is used here.")
+    ]
+    alone = f"import tensorflow as tf\nif True:\n    {private}"
+    assert migrate(alone).text == "import stratagem.tf as tf\nif True:\n    pass\n"
+    for used in (program + "Add(1, 2)\n", program.replace(private, private.strip() + " as a\n") + "a.b\n"):
+        assert "gen_math_ops" in migrate(used).text
+        assert migrate(used).findings[0].what == "tf.python.ops.gen_math_ops.Add"
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -52,7 +68,7 @@ def test_imports_are_rewritten_once(old: str, new: str) -> None:
         "from . import tensorflow",
         "from .tensorflow import keras",
         "import tensorflow.lite",
-        "from tensorflow.python.autograph import converters",
+        "from tensorflow.python.autograph import converters\nconverters.asserts",
         "from tensorflow.contrib import slim",
         "text = 'import tensorflow as tf'",
         "import numpy as tf\ntf.Session()",

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import stratagem
+import stratagem.tf as tf
 from stratagem.cluster.resolver import SimpleClusterResolver
 from stratagem.cluster.spec import ClusterSpec
 from stratagem.core.errors import InputError, PeerError, UsageError
@@ -32,6 +33,14 @@ def test_device_names_of_tensorflow(name: str) -> None:
     assert stratagem.OneDeviceStrategy(name).mesh.devices == (jax.devices()[1],)
 
 
+def test_a_kind_alone_is_its_first_device_and_what_tf_config_lists_is_one() -> None:
+    assert stratagem.MirroredStrategy(devices=["CPU"]).mesh.devices == (jax.devices()[0],)
+    listed = tf.config.list_logical_devices("CPU")
+    assert stratagem.MirroredStrategy(devices=listed[1:3]).mesh.devices == tuple(jax.devices()[1:3])
+    physical = tf.config.list_physical_devices("CPU")
+    assert stratagem.OneDeviceStrategy(physical[0]).mesh.devices == (jax.devices()[0],)
+
+
 @pytest.mark.parametrize(
     ("name", "extra"), [("gpu:0", "jax[cuda12]"), ("/device:GPU:1", "jax[cuda12]"), ("tpu:0", "jax[tpu]")]
 )
@@ -51,7 +60,7 @@ def test_devices_by_their_numbers() -> None:
         stratagem.MirroredStrategy([0, 1])  # type: ignore[list-item]  # pyright: ignore
 
 
-@pytest.mark.parametrize("name", ["cpu:9", "nonsense", "cpu"])
+@pytest.mark.parametrize("name", ["cpu:9", "nonsense", "cpu:"])
 def test_a_device_that_is_not_there(name: str) -> None:
     with pytest.raises(InputError, match=r"virtual_devices"):
         stratagem.OneDeviceStrategy(name)

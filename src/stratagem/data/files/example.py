@@ -86,7 +86,7 @@ class FixedLenFeature(FeatureConfiguration):
     """A feature that has as many values in every example (`tf.io.FixedLenFeature`).
 
     Args:
-        shape: Of its array; () for one value.
+        shape: Of its array; () for one value, a number for a list of so many.
         dtype: "int64", "float32" or "string"; or such a dtype of NumPy or TensorFlow, or `bytes`.
         default_value: What it is where an example lacks it, of this shape or one value. None makes that an error.
 
@@ -94,9 +94,9 @@ class FixedLenFeature(FeatureConfiguration):
         InputError: The dtype is not one of these, or `default_value` does not have the shape.
     """
 
-    def __init__(self, shape: Sequence[int], dtype: Any, default_value: Any = None) -> None:
+    def __init__(self, shape: Sequence[int] | int, dtype: Any, default_value: Any = None) -> None:
         super().__init__(dtype)
-        self.shape = tuple(shape)
+        self.shape = (shape,) if isinstance(shape, int) else tuple(shape)
         self.default_value = default_value
         self._size = math.prod(self.shape)
         self._default = None if default_value is None else self._filled(default_value)
@@ -177,10 +177,10 @@ class FixedLenSequenceFeature(FeatureConfiguration):
     """
 
     def __init__(
-        self, shape: Sequence[int], dtype: Any, allow_missing: bool = False, default_value: Any = None
+        self, shape: Sequence[int] | int, dtype: Any, allow_missing: bool = False, default_value: Any = None
     ) -> None:
         super().__init__(dtype)
-        self.shape = tuple(shape)
+        self.shape = (shape,) if isinstance(shape, int) else tuple(shape)
         self.allow_missing = allow_missing
         self.default_value = default_value
 
