@@ -6,6 +6,7 @@
 #   make test-rest        the tests that test-all has and test has not, but for test-table
 #   make test-table       TensorFlow's operations, each with its derivatives, as TensorFlow computed them
 #   make test-gpu-compile steps compiled for 8 H100s, by a compiler of 6 GB; no GPU is needed
+#   make gpu              the tests marked gpu, on an NVIDIA GPU; make gpu ON=cpu is a rehearsal
 #   make test-as-users    the numerics, compiled as users compile them
 #   make test-floor       all tests on the oldest versions that pyproject.toml names
 #   make versions         a suite of its own on each Python, JAX and Keras, and the table in docs/versions.md
@@ -18,7 +19,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help train test test-all test-newest test-rest test-table test-gpu-compile test-as-users test-floor versions lint bench clean
+.PHONY: help train test test-all test-newest test-rest test-table test-gpu-compile gpu test-as-users test-floor versions lint bench clean
 
 PYTHON ?=
 FOUND := $(if $(PYTHON),$(shell sh tools/pythons.sh $(PYTHON)))
@@ -28,6 +29,7 @@ INSTALL := PYTHON="$(or $(word 2,$(FOUND)),$(PYTHON))" sh tools/install.sh
 PYTEST_ARGS ?=
 TRAIN_ARGS ?=
 BENCH_ARGS ?=
+ON ?=
 VERSIONS_ARGS ?=
 # Files side by side; the tests of one share what is slow to make. One after another: make test PYTEST_ARGS="-n 0"
 # In their order, which has the slow folders first: sorted by number of tests, files of one slow test would come last.
@@ -38,7 +40,7 @@ NEWEST := tests/conformance tests/examples tests/multiprocess tests/programs tes
 PYTEST := -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 help:
-	@sed -n '2,14s/^# \{0,1\}//p' Makefile
+	@sed -n '2,15s/^# \{0,1\}//p' Makefile
 
 train:
 	@$(INSTALL) $(VENV) examples
@@ -71,6 +73,17 @@ test-gpu-compile:
 	@$(INSTALL) $(VENV)-gpu dev,plan-gpu
 	@echo "== pytest, steps compiled for GPUs"
 	@$(VENV)-gpu/bin/python -m pytest -n 2 tests/conformance/test_described.py $(PYTEST_ARGS)
+
+gpu:
+ifeq ($(ON),cpu)
+	@$(INSTALL) $(VENV) dev
+	@echo "== pytest, the tests for GPUs, on CPU devices"
+	@STRATAGEM_GPU_REHEARSAL=1 $(BIN)/python -m pytest -n 2 -m gpu tests/gpu $(PYTEST_ARGS)
+else
+	@$(INSTALL) $(VENV)-gpu dev,plan-gpu
+	@echo "== pytest, the tests for GPUs"
+	@JAX_PLATFORMS=cuda,cpu $(VENV)-gpu/bin/python -m pytest -m gpu tests/gpu $(PYTEST_ARGS)
+endif
 
 test-as-users:
 	@$(INSTALL) $(VENV) dev

@@ -70,7 +70,7 @@ class CommunicationOptions:
     Args:
         bytes_per_pack: Size in bytes of the packs that gradients are gathered into before they are
             summed over replicas. 0 puts all gradients of one dtype into one pack, on several GPUs into packs of
-            8 MB, and none where packs would only cost copies.
+            6 MB, and none where packs would only cost copies.
         timeout_seconds: Longest time a step may wait for the other workers, in seconds. None means
             the default of the cluster.
         implementation: AUTO, RING or NCCL.

@@ -122,7 +122,9 @@ def _memory(step: CompiledStep) -> list[str]:
     lines.append(f"{total}   {fits}: a device has {of}")
     largest = step.largest_batch
     if step.fits and largest is not None:
-        lines.append(f"  A batch about {_SLACK * largest:.3g} times as large would fit, by these figures.")
+        times = _SLACK * largest
+        shown = f"{times:,.0f}" if times >= 100 else f"{times:.3g}"
+        lines.append(f"  A batch about {shown} times as large would fit, by these figures.")
     return lines
 
 

@@ -1,14 +1,14 @@
 """Options that XLA compiles a step with, where its own choice was found to be worse.
 
 GPUs: XLA puts sums of up to 30 MB together, and begins such a sum when the last gradient of it is there. So a step ends
-with sums that nothing computes beside. Packs of 8 MB (`PACK_BYTES`, which the strategy makes, from the last layers to
+with sums that nothing computes beside. Packs of 6 MB (`PACK_BYTES`, which the strategy makes, from the last layers to
 the first) begin earlier, and fewer bytes are copied together. Compiled for 8 H100s, 2026-11-26, JAX 0.10.2, bytes of
 gradients that cross while the backward pass computes, and bytes that the step moves through memory:
 
-| network                                    | XLA's choice | packs of 8 MB |
+| network                                    | XLA's choice | packs of 6 MB |
 | ------------------------------------------ | ------------ | ------------- |
-| ResNet-50, 224 px, 64 rows, mixed bfloat16 | 45%, 34.6 GB | 79%, 29.8 GB  |
-| GPT-2's blocks, 256 tokens, 4 rows         | 62%, 17.3 GB | 77%, 11.1 GB  |
+| ResNet-50, 224 px, 64 rows, mixed bfloat16 | 45%, 34.6 GB | 90%, 29.5 GB  |
+| GPT-2's blocks, 256 tokens, 4 rows         | 62%, 17.3 GB | 77%, 11.0 GB  |
 
 Nobody has run it on several GPUs yet (docs/hardware.md).
 """
@@ -28,7 +28,7 @@ from stratagem.core.log import announce_once
 from stratagem.mesh.described import DescribedMesh
 from stratagem.mesh.mesh import Device, ReplicaMesh, Tree
 
-PACK_BYTES: Final = 8_000_000
+PACK_BYTES: Final = 6_000_000
 """Largest size of a pack of gradients on several GPUs."""
 
 _THRESHOLD: Final = "xla_gpu_all_reduce_combine_threshold_bytes"
