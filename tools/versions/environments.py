@@ -37,7 +37,7 @@ SUITE: Final = (
 )
 """The tests that stand on versions; of these, what `make test` runs."""
 
-QUICK: Final = "quick or not (multiprocess or thorough)"
+QUICK: Final = "quick or not (multiprocess or thorough or table)"
 BASIC_SUITE: Final = "tests/multiprocess/test_basic_install.py"
 
 PYTHON_OF_PROGRAMS: Final = "STRATAGEM_TESTS_PYTHON"
