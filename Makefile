@@ -5,6 +5,7 @@
 #   make test-newest      of these, the parts that another Python or another JAX may break
 #   make test-rest        the tests that test-all has and test has not, but for test-table
 #   make test-table       TensorFlow's operations, each with its derivatives, as TensorFlow computed them
+#   make test-tpu-compile steps compiled for TPUs; none is needed
 #   make test-gpu-compile steps compiled for 8 H100s, by a compiler of 6 GB; no GPU is needed
 #   make gpu              the tests marked gpu, on an NVIDIA GPU; make gpu ON=cpu is a rehearsal
 #   make test-as-users    the numerics, compiled as users compile them
@@ -19,7 +20,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help train test test-all test-newest test-rest test-table test-gpu-compile gpu test-as-users test-floor versions lint bench clean
+.PHONY: help train test test-all test-newest test-rest test-table test-tpu-compile test-gpu-compile gpu test-as-users test-floor versions lint bench clean
 
 PYTHON ?=
 FOUND := $(if $(PYTHON),$(shell sh tools/pythons.sh $(PYTHON)))
@@ -40,7 +41,7 @@ NEWEST := tests/conformance tests/examples tests/multiprocess tests/programs tes
 PYTEST := -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 help:
-	@sed -n '2,15s/^# \{0,1\}//p' Makefile
+	@sed -n '2,16s/^# \{0,1\}//p' Makefile
 
 train:
 	@$(INSTALL) $(VENV) examples
@@ -69,10 +70,18 @@ test-table:
 	@echo "== pytest, the table of TensorFlow's operations"
 	@$(BIN)/python $(PYTEST) -m table $(PYTEST_ARGS)
 
+# In environments of their own: JAX loads libtpu wherever it is, and looks for TPUs at each start.
+COMPILED := tests/conformance/test_described.py tests/unit/plan/test_command.py
+
+test-tpu-compile:
+	@$(INSTALL) $(VENV)-tpu test,plan-tpu
+	@echo "== pytest, steps compiled for TPUs"
+	@$(VENV)-tpu/bin/python -m pytest -n 2 $(COMPILED) -k "tpu or v5e" $(PYTEST_ARGS)
+
 test-gpu-compile:
-	@$(INSTALL) $(VENV)-gpu dev,plan-gpu
+	@$(INSTALL) $(VENV)-gpu test,plan-gpu
 	@echo "== pytest, steps compiled for GPUs"
-	@$(VENV)-gpu/bin/python -m pytest -n 2 tests/conformance/test_described.py $(PYTEST_ARGS)
+	@$(VENV)-gpu/bin/python -m pytest -n 2 $(COMPILED) -k h100 $(PYTEST_ARGS)
 
 gpu:
 ifeq ($(ON),cpu)
@@ -80,7 +89,7 @@ ifeq ($(ON),cpu)
 	@echo "== pytest, the tests for GPUs, on CPU devices"
 	@STRATAGEM_GPU_REHEARSAL=1 $(BIN)/python -m pytest -n 2 -m gpu tests/gpu $(PYTEST_ARGS)
 else
-	@$(INSTALL) $(VENV)-gpu dev,plan-gpu
+	@$(INSTALL) $(VENV)-gpu test,plan-gpu
 	@echo "== pytest, the tests for GPUs"
 	@JAX_PLATFORMS=cuda,cpu $(VENV)-gpu/bin/python -m pytest -m gpu tests/gpu $(PYTEST_ARGS)
 endif

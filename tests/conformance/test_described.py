@@ -1,7 +1,7 @@
 """Steps of training compiled for devices that are not here: every strategy, model and place.
 
 Arithmetic says what must cross: each gradient once, each moving statistic once. What stands here for the compilers of
-GPUs and TPUs runs where they are installed: libtpu by `make test-all`, CUDA's by `make test-gpu-compile`.
+GPUs and TPUs runs where they are installed: libtpu by `make test-tpu-compile`, CUDA's by `make test-gpu-compile`.
 """
 
 from __future__ import annotations

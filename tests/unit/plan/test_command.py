@@ -139,6 +139,10 @@ def test_a_program_is_planned_for_devices_that_are_not_here(tmp_path: Path) -> N
     assert (answer["devices"], answer["fits"], answer["host_calls"]) == (4, True, 0)
 
 
+def needs_compiler(platform: str) -> pytest.MarkDecorator:
+    return pytest.mark.skipif(not has_compiler(platform), reason=f"the compiler for {platform} is not installed")
+
+
 @pytest.mark.multiprocess
 @pytest.mark.parametrize(
     ("arguments", "found"),
@@ -146,7 +150,12 @@ def test_a_program_is_planned_for_devices_that_are_not_here(tmp_path: Path) -> N
         (("missing.py", "--on", "cpu:2"), "There is no file missing.py."),
         (("missing.py:net", "--on", "cpu:2"), "MODEL missing.py:net: there is no file"),
         (("train.py", "--on", "cpu:2"), "IndexError: list index out of range"),
-        (("train.py", "--on", "tpu:v5e:3x5", "--", "8"), "XLA's compiler describes no 15 x TPU v5e (3x5)"),
+        pytest.param(
+            ("train.py", "--on", "tpu:v5e:3x5", "--", "8"),
+            "XLA's compiler describes no 15 x TPU v5e (3x5)",
+            marks=needs_compiler("tpu"),
+            id="tpu",
+        ),
         (("train.py", "--on", "h100:2", "--", "8"), "XLA's compiler for NVIDIA H100 80GB HBM3 is not installed here."),
     ],
 )
@@ -160,6 +169,7 @@ def test_what_cannot_be_planned_is_explained(arguments: tuple[str, ...], found: 
 
 
 @pytest.mark.multiprocess
+@needs_compiler("tpu")
 def test_a_model_is_planned_for_tpus(tmp_path: Path) -> None:
     (tmp_path / "nets.py").write_text(
         "from stratagem import keras\n"
@@ -178,6 +188,7 @@ def test_a_model_is_planned_for_tpus(tmp_path: Path) -> None:
 
 
 @pytest.mark.multiprocess
+@needs_compiler("tpu")
 def test_what_does_not_fit_on_a_tpu_is_an_answer(tmp_path: Path) -> None:
     (tmp_path / "nets.py").write_text(
         "from stratagem import keras\n"
