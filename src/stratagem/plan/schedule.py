@@ -91,8 +91,7 @@ def schedule_of(program: ProgramText) -> Schedule:
             host_calls += times * _asks_host(each)
             kind = _kind(program, each)
             if kind is not None:
-                end = _end(own, place)
-                collectives.append(_collective(kind, own, place, end, sum(traffic[place + 1 : end]), times))
+                collectives.append(_collective(kind, own, place, _end(own, place), traffic, times))
     return Schedule(tuple(collectives), moved, kernels, host_calls)
 
 
@@ -127,31 +126,24 @@ def _kind(program: ProgramText, each: Instruction) -> str | None:
 
 
 def _end(own: Sequence[Instruction], place: int) -> int:
-    """Return where the collective that begins at a place ends; there, if nothing may run beside it."""
+    """Return the place of the instruction that has the result of a collective."""
     start = own[place]
-    if not start.opcode.endswith("-start") or '"is_sync":true' in start.rest:
-        return place
-    for later in range(place + 1, len(own)):
-        if own[later].opcode.endswith("-done") and start.name in own[later].operands:
-            return later
+    if start.opcode.endswith("-start"):
+        for later in range(place + 1, len(own)):
+            if own[later].opcode.endswith("-done") and start.name in own[later].operands:
+                return later
     return place
 
 
-def _collective(kind: str, own: Sequence[Instruction], place: int, end: int, moved: int, times: int) -> Collective:
+def _collective(
+    kind: str, own: Sequence[Instruction], place: int, end: int, traffic: Sequence[int], times: int
+) -> Collective:
+    nbytes = own[end].nbytes
+    if '"is_sync":true' in own[place].rest:
+        return Collective(kind, nbytes, times)
     beside = [each for each in own[place + 1 : end] if each.works and not each.opcode.endswith(("-start", "-done"))]
     backward = sum(_BACKWARD in each.op_name for each in beside)
-    result = own[end] if end > place else _done(own, place)
-    return Collective(kind, result.nbytes, times, len(beside), backward, moved)
-
-
-def _done(own: Sequence[Instruction], place: int) -> Instruction:
-    """Return the instruction that has the result of a collective."""
-    start = own[place]
-    if start.opcode.endswith("-start"):
-        for each in own[place + 1 :]:
-            if each.opcode.endswith("-done") and start.name in each.operands:
-                return each
-    return start
+    return Collective(kind, nbytes, times, len(beside), backward, sum(traffic[place + 1 : end]))
 
 
 def _moved(each: Instruction, sizes: dict[str, int]) -> int:

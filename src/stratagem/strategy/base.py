@@ -32,7 +32,7 @@ from stratagem.fit.step_kinds import StepKind
 from stratagem.mesh.described import mesh_on
 from stratagem.mesh.mesh import ReplicaMesh, Tree
 from stratagem.mesh.values import local_results
-from stratagem.program.options import PACK_BYTES
+from stratagem.program.options import pack_bytes
 from stratagem.program.tracing import current_tracing
 from stratagem.replica import reduce as reduction
 from stratagem.replica.context import current_replica_context, merging_context, strategy_scope
@@ -79,7 +79,7 @@ class Strategy:
     ) -> None:
         self.mesh = mesh
         self.communication_options = communication_options or CommunicationOptions()
-        self.pack_bytes = _pack_bytes(mesh, self.communication_options)
+        self.pack_bytes = pack_bytes(mesh, self.communication_options.bytes_per_pack)
         self.compression = compression_of(mesh, self.communication_options)
         self.worker_count = worker_count
         self.worker_index = worker_index
@@ -492,18 +492,3 @@ def _one_replica(described: tuple[Any, ...] | None) -> Strategy:
 def prepare_fit() -> None:
     """Let Keras's `fit` and its siblings know strategies. A second call does nothing."""
     bind.install(one_replica, Backup.like)
-
-
-def _pack_bytes(mesh: ReplicaMesh, options: CommunicationOptions) -> int | None:
-    """Return the size of packs that values are summed in: 0 for one pack, None for none.
-
-    Between processes on CPUs every collective costs a round trip of Gloo's, so one pack is best. Through memory all
-    values of a step travel together as they are (`program.rules.through_memory`). On GPUs packs begin while others are
-    computed (`program.options`). Elsewhere XLA groups collectives by itself; on virtual CPU devices a pack of 11 MB
-    costs 30 to 180 ms to put together, where the sums take 10.
-    """
-    if options.bytes_per_pack:
-        return options.bytes_per_pack
-    if mesh.devices[0].platform == "gpu" and mesh.size > 1 and not mesh.central:
-        return PACK_BYTES
-    return 0 if mesh.multi_process and mesh.devices[0].platform == "cpu" and mesh.memory is None else None
