@@ -6,6 +6,8 @@ import functools
 import inspect
 import os
 import shutil
+import tarfile
+from collections.abc import Iterable
 from typing import Any
 
 import keras
@@ -46,5 +48,29 @@ def get_file(*args: Any, **kwargs: Any) -> str:
         if found.endswith(".zip"):
             shutil.unpack_archive(found, folder)
         else:
-            shutil.unpack_archive(found, folder, filter="data")
+            _unpack(found, folder)
     return unpacked if untar else found
+
+
+def _unpack(archive: str, folder: str) -> None:
+    """Unpack a tar archive; nothing in it may land outside the folder."""
+    with tarfile.open(archive) as opened:
+        if hasattr(tarfile, "data_filter"):
+            opened.extractall(folder, filter="data")
+        else:  # Python before 3.11.4, as Debian 12 has it
+            opened.extractall(folder, members=inside(opened.getmembers(), folder))
+
+
+def inside(members: Iterable[tarfile.TarInfo], folder: str) -> list[tarfile.TarInfo]:
+    """Return the files and folders of an archive that lie in the folder they are unpacked to; no links.
+
+    Args:
+        members: Those of the archive.
+        folder: Where to.
+    """
+    root = os.path.realpath(folder)
+
+    def is_below(name: str) -> bool:
+        return os.path.commonpath([root, os.path.realpath(os.path.join(root, name))]) == root
+
+    return [each for each in members if (each.isfile() or each.isdir()) and is_below(each.name)]

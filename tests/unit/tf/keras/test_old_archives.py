@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import shutil
+import tarfile
+import warnings
 from pathlib import Path
 
 import pytest
 
 import stratagem.tf as tf
+from stratagem.tf.keras.old_archives import inside
 
 
 @pytest.fixture
@@ -33,6 +36,27 @@ def test_untar_gives_the_folder(texts: Path) -> None:
     for _ in range(2):  # the second time it is there
         found = tf.keras.utils.get_file(wanted, (texts / "origin/texts.tar.gz").as_uri(), untar=True)
         assert found == str(wanted)
+    assert (wanted / "spa.txt").read_text() == "Go.\tVe."
+
+
+def test_nothing_of_an_archive_lands_outside(tmp_path: Path) -> None:
+    """Where Python has no filter of its own, before 3.11.4."""
+    names = ["a/b.txt", "../c.txt", "/etc/d.txt", "a/../../e.txt", "."]
+    members = [tarfile.TarInfo(name) for name in names]
+    members[-1].type = tarfile.DIRTYPE
+    link = tarfile.TarInfo("link")
+    link.type, link.linkname = tarfile.SYMTYPE, "/etc"
+    assert [each.name for each in inside([*members, link], str(tmp_path))] == ["a/b.txt", "."]
+
+
+@pytest.mark.parametrize("has_filter", [True, False])
+def test_tar_archives_are_unpacked(texts: Path, has_filter: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not has_filter:
+        monkeypatch.delattr("tarfile.data_filter", raising=False)
+    wanted = texts / "elsewhere" / "texts"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of newer Pythons without the filter
+        tf.keras.utils.get_file(wanted, (texts / "origin/texts.tar.gz").as_uri(), untar=True)
     assert (wanted / "spa.txt").read_text() == "Go.\tVe."
 
 
