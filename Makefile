@@ -71,17 +71,17 @@ test-table:
 	@$(BIN)/python $(PYTEST) -m table $(PYTEST_ARGS)
 
 # In environments of their own: JAX loads libtpu wherever it is, and looks for TPUs at each start.
-COMPILED := tests/conformance/test_described.py tests/unit/plan/test_command.py
+COMPILED := tests/conformance/test_described.py tests/unit/plan/test_command.py tests/unit/plan/test_topology.py
 
 test-tpu-compile:
 	@$(INSTALL) $(VENV)-tpu test,plan-tpu
 	@echo "== pytest, steps compiled for TPUs"
-	@$(VENV)-tpu/bin/python -m pytest -n 2 $(COMPILED) -k "tpu or v5e" $(PYTEST_ARGS)
+	@$(VENV)-tpu/bin/python -m pytest -n 2 $(COMPILED) $(PYTEST_ARGS)
 
 test-gpu-compile:
 	@$(INSTALL) $(VENV)-gpu test,plan-gpu
 	@echo "== pytest, steps compiled for GPUs"
-	@$(VENV)-gpu/bin/python -m pytest -n 2 $(COMPILED) -k h100 $(PYTEST_ARGS)
+	@$(VENV)-gpu/bin/python -m pytest -n 2 $(COMPILED) $(PYTEST_ARGS)
 
 gpu:
 ifeq ($(ON),cpu)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+import jax
 import keras
 import numpy as np
 
@@ -66,6 +67,20 @@ def embeddings() -> keras.Model:
     return model
 
 
+class Calls(keras.layers.Layer):
+    """A layer that calls Python on the host."""
+
+    def call(self, x: Any) -> Any:
+        shape = jax.ShapeDtypeStruct(x.shape, x.dtype)
+        return x + jax.pure_callback(np.asarray, shape, jax.lax.stop_gradient(x))
+
+
+def calling() -> keras.Model:
+    model = keras.Sequential([keras.Input((64,)), Calls(), keras.layers.Dense(1)])
+    model.compile("sgd", "mean_squared_error")
+    return model
+
+
 MODELS: Final[Mapping[str, Callable[[], keras.Model]]] = {
     "dense": dense,
     "accumulated": lambda: dense(gradient_accumulation_steps=4),
@@ -81,9 +96,9 @@ def rows_of(model: keras.Model, number: int) -> tuple[np.ndarray, np.ndarray]:
     return np.zeros((number, *spec.shape[1:]), spec.dtype), np.zeros((number, 1), np.float32)
 
 
-def fit(name: str, strategy: Strategy, *, uneven: bool = False, steps: int = 1) -> None:
+def fit(make: Callable[[], keras.Model], strategy: Strategy, *, uneven: bool = False, steps: int = 1) -> None:
     with strategy.scope():
-        model = MODELS[name]()
+        model = make()
         model.steps_per_execution = steps
     batch = ROWS * strategy.num_replicas_in_sync - uneven
     x, y = rows_of(model, batch * steps)

@@ -11,13 +11,15 @@ from typing import Any
 
 import jax
 import pytest
-from tests.conformance.described import MODELS, STRATEGIES, adversarial, fit
+from tests.conformance.described import MODELS, STRATEGIES, adversarial, calling, dense, fit
 
 from stratagem import MirroredStrategy, TPUStrategy
 from stratagem.core.described import describing
+from stratagem.core.errors import UsageError
 from stratagem.plan import compat
 from stratagem.plan.compiled_step import CompiledStep, compile_step
 from stratagem.plan.first_step import step_of
+from stratagem.plan.outcome import advised
 from stratagem.plan.place import Place, place_of
 from stratagem.plan.settings import SETTINGS
 from stratagem.plan.topology import devices_of
@@ -71,7 +73,7 @@ def check(step: CompiledStep, *, statistics: int = 0, sums: int = 1) -> None:
 def test_fit_sums_each_gradient_once_and_keeps_variables_in_their_places(
     place: Place, model: str, strategy: str
 ) -> None:
-    step = compiled(place, lambda: fit(model, STRATEGIES[strategy]()))
+    step = compiled(place, lambda: fit(MODELS[model], STRATEGIES[strategy]()))
     assert step.devices == place.devices
     # Mean and variance of 32 channels cross too. What is accumulated crosses in a branch, metrics beside it.
     check(step, statistics=256 if model == "convolutions" else 0, sums=2 if model == "accumulated" else 1)
@@ -81,8 +83,8 @@ def test_fit_sums_each_gradient_once_and_keeps_variables_in_their_places(
 
 
 def test_an_uneven_batch_does_not_double_what_is_temporary(place: Place) -> None:
-    even = compiled(place, lambda: fit("dense", MirroredStrategy()))
-    uneven = compiled(place, lambda: fit("dense", MirroredStrategy(), uneven=True))
+    even = compiled(place, lambda: fit(dense, MirroredStrategy()))
+    uneven = compiled(place, lambda: fit(dense, MirroredStrategy(), uneven=True))
     check(uneven)
     assert even.bytes is not None
     assert uneven.bytes is not None
@@ -91,7 +93,7 @@ def test_an_uneven_batch_does_not_double_what_is_temporary(place: Place) -> None
 
 
 def test_steps_of_one_execution_exchange_in_each(place: Place) -> None:
-    step = compiled(place, lambda: fit("dense", MirroredStrategy(), steps=3))
+    step = compiled(place, lambda: fit(dense, MirroredStrategy(), steps=3))
     assert step.schedule is not None
     crossing = step.schedule.crossing
     assert 3 * step.gradient_bytes <= crossing <= 3 * (step.gradient_bytes + FEW)
@@ -104,9 +106,23 @@ def test_a_loop_of_ones_own_with_two_networks(place: Place) -> None:
     check(step, sums=2)
 
 
+def test_calls_of_python_in_a_step_are_found(place: Place) -> None:
+    def act() -> None:
+        fit(calling, MirroredStrategy())
+
+    if place.hardware.platform == "gpu":  # JAX lowers them only where a GPU is
+        with pytest.raises(UsageError, match=r"calls Python on the host: .*\n.*each call makes the device wait"):
+            compiled(place, act)
+        return
+    step = compiled(place, act)
+    assert step.schedule is not None
+    assert step.schedule.host_calls == 1
+    assert any(line.startswith("A step calls Python on the host (1 times)") for line in advised(step))
+
+
 @pytest.mark.parametrize("place", [PLACES[1]], indirect=True)
 def test_tpu_strategy_finds_described_chips(place: Place) -> None:
-    step = compiled(place, lambda: fit("dense", TPUStrategy()))
+    step = compiled(place, lambda: fit(dense, TPUStrategy()))
     assert step.devices == 4
     check(step)
 

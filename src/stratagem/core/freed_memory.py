@@ -59,7 +59,7 @@ _PLUGINS: Final = ("jax_plugins",)
 """Packages that bring accelerators to JAX, besides libtpu."""
 
 _TPUS: Final = ("/dev/accel*", "/dev/vfio/[0-9]*")
-"""Where a machine shows its TPUs. libtpu alone only compiles for some (`stratagem plan`)."""
+"""Files of a machine's TPUs. Without them libtpu only compiles for some (`stratagem plan`)."""
 
 
 def keep_freed_memory_for_cpu() -> None:
@@ -115,5 +115,10 @@ class FirstSteps:
         """Give freed memory back, before the first step and after each of the first ones."""
         if self._left:
             self._left -= 1
-            if keep_freed_memory.cache_info().currsize and keep_freed_memory():
+            if _is_kept():
                 ctypes.CDLL(None).malloc_trim(0)
+
+
+def _is_kept() -> bool:
+    """Return whether freed memory is kept. Where nobody has asked for that, as on GPUs, it is not."""
+    return keep_freed_memory.cache_info().currsize > 0 and keep_freed_memory()

@@ -16,12 +16,23 @@ _BYTES: dict[Any, np.dtype] = dict.fromkeys(("string", bytes, np.bytes_), np.dty
 """Names of the dtype of text and binary data. NumPy's own byte strings lose the zeros at their end."""
 
 
+def sizes_of(shape: Any) -> tuple[Any, ...]:
+    """Return a shape as a tuple. A number is the size of one axis, as TensorFlow takes it.
+
+    Example:
+        >>> sizes_of(4), sizes_of([None, 3])
+        ((4,), (None, 3))
+    """
+    return (int(shape),) if isinstance(shape, int | np.integer) else tuple(shape)
+
+
 @dataclass(frozen=True)
 class TensorSpec:
     """Shape and dtype of one component (`tf.TensorSpec`).
 
     Args:
-        shape: One entry per axis, None where the size may differ from element to element; None for any shape.
+        shape: One entry per axis, None where the size may differ from element to element; None for any shape, a number
+            for the only axis.
         dtype: Anything that `numpy.dtype` takes; also the dtypes of JAX and TensorFlow; "string" or `bytes` for text
             and binary data, which stay Python's bytes (dtype `object`).
         name: A name for people.
@@ -38,7 +49,7 @@ class TensorSpec:
     def __post_init__(self) -> None:
         shape = self.shape
         if shape is not None:
-            shape = tuple(None if size is None else int(size) for size in shape)
+            shape = tuple(None if size is None else int(size) for size in sizes_of(shape))
         object.__setattr__(self, "shape", shape)
         try:
             dtype = _BYTES.get(self.dtype) or np.dtype(getattr(self.dtype, "as_numpy_dtype", self.dtype))

@@ -53,7 +53,9 @@ _PART: Final = click.FloatRange(0, 1)
 @click.option("--json", "in_json", is_flag=True, help="Print what --on found as JSON.")
 @click.argument("model", required=False)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
 def main(
+    context: click.Context,
     model: str | None,
     parameters: int | None,
     nbytes: int | None,
@@ -88,6 +90,7 @@ def main(
     sys.path.insert(0, os.getcwd())
     try:
         if place_name is not None:
+            _check_with_place(context, model)
             print(_on(model, arguments, place_name, batch, network_name, in_json))
             return
         _check_without_place(model, arguments, in_json)
@@ -115,6 +118,22 @@ def _on(
     prepare(place)
     on = importlib.import_module("stratagem.plan.on")  # with Keras and JAX, which read what was prepared
     return on.answer(model, arguments, place, batch=batch, network_name=network_name, in_json=in_json)
+
+
+def _check_with_place(context: click.Context, model: str | None) -> None:
+    """Refuse options that --on would pass over."""
+    gone = ["parameters", "nbytes", "step_ms", "workers", "per_host", "bytes_per_pack", "overlap"]
+    if (model or "").endswith(".py"):
+        gone.append("batch")
+    given = [name for name in gone if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE]
+    if given:
+        option = "--bytes" if given[0] == "nbytes" else f"--{given[0].replace('_', '-')}"
+        raise InputError(
+            f"{option} was given with --on.",
+            "The step is read from the program, and the devices from --on: their number, hosts and all.",
+            "Leave it out. The rows of a batch are the program's own; of a model, --batch says them. Between hosts "
+            "--network counts.",
+        )
 
 
 def _check_without_place(model: str | None, arguments: tuple[str, ...], in_json: bool) -> None:

@@ -17,7 +17,11 @@ from stratagem.plan.schedule import Schedule, schedule_of
 from stratagem.program.described import DescribedStep
 
 _SHARE_OF_JAX: Final = {"gpu": 0.75, "tpu": 0.98, "cpu": 1.0}
-"""Share of a device's memory that programs get: JAX takes so much of a GPU (XLA_PYTHON_CLIENT_MEM_FRACTION)."""
+"""Share of a device's memory that programs get. JAX takes so much of a GPU (XLA_PYTHON_CLIENT_MEM_FRACTION); of a v5e's
+16 GB the compiler gives 15.75."""
+
+_CALLS_PYTHON: Final = "Unknown backend"
+"""Begin of JAX's message where a step for absent GPUs calls Python on the host."""
 
 _TOO_MUCH = re.compile(r"HLO temporaries \(([\d.]+)([KMGT])\) exceeds")
 _USED = re.compile(r"Used ([\d.]+)([KMGT]) of [\d.]+[KMGT] hbm")
@@ -92,7 +96,7 @@ class CompiledStep:
 
     @property
     def largest_batch(self) -> float | None:
-        """How many times the batch might fit, if what is temporary grows with it; None where that is not known."""
+        """Greatest multiple of the batch that fits, if what is temporary grows with it; None where it is not known."""
         if self.bytes is None or not self.available or not self.bytes.batch:
             return None
         growing = self.bytes.batch + self.bytes.temporary
@@ -119,6 +123,13 @@ def compile_step(step: DescribedStep, place: Place, clock: Callable[[], float] =
     except Exception as error:  # XLA's own class, which JAX has no public name for
         too_much = _too_much(str(error), step)
         if not too_much:
+            if str(error).startswith(_CALLS_PYTHON):
+                raise UsageError(
+                    f"{step.name} calls Python on the host: jax.pure_callback, jax.debug.print, tf.print or the like.",
+                    "JAX compiles such a call only where a GPU is; and there each call makes the device wait.",
+                    "Leave it out of the step, compute it in dataset.map or with keras.ops; or plan it on cpu:2, which "
+                    "counts the calls.",
+                ) from error
             raise UsageError(
                 f"XLA could not compile {step.name} for {place}: {str(error).splitlines()[0]}",
                 "Try the program on a smaller place, for instance --on cpu:2; if it is compiled there, it is XLA's "

@@ -1,7 +1,7 @@
 """Devices that programs are planned for, by their published figures.
 
 Sources: NVIDIA's data sheets of V100, T4, A100, L4, H100 and H200 (peaks without sparsity, NVLink in one direction);
-Google Cloud's pages of TPU v4, v5e, v5p and v6e (half of the bidirectional bandwidth between chips). What XLA's
+Google Cloud's pages of TPU v5e, v5p and v6e (half of the bidirectional bandwidth between chips). What XLA's
 compiler needs to know of a GPU is as its own descriptions of these cards have it (openxla/xla,
 `xla/backends/gpu/target_config/specs`); those of L4 and T4 are of NVIDIA's architecture papers.
 """
@@ -18,7 +18,7 @@ _GIB: Final = 2.0**30
 
 @dataclass(frozen=True)
 class Chip:
-    """What XLA's compiler needs to know of an NVIDIA GPU.
+    """Facts of an NVIDIA GPU that XLA's compiler needs.
 
     Args:
         capability: Major and minor number of its compute capability.
@@ -125,7 +125,6 @@ _ALL: Final = (
         150e9,
         Chip((7, 0), 80, 64, 1.53, 6291456, 98304, 98304),
     ),
-    _tpu("v4", "TPU v4", 32, 1.228e12, 275.0, 300e9),
     _tpu("v5e", "TPU v5e", 16, 0.819e12, 197.0, 200e9),
     _tpu("v5p", "TPU v5p", 95, 2.765e12, 459.0, 600e9),
     _tpu("v6e", "TPU v6e", 32, 1.64e12, 918.0, 400e9),

@@ -76,17 +76,15 @@ def advised(step: CompiledStep) -> list[str]:
     advice = []
     if step.schedule is not None and step.schedule.host_calls:
         advice.append(
-            f"{step.schedule.host_calls} calls of Python on the host are part of the step, and each makes the device "
-            "wait: compute it in dataset.map, or with keras.ops."
+            f"A step calls Python on the host ({step.schedule.host_calls} times), and each call makes the device wait: "
+            "compute it in dataset.map, or with keras.ops."
         )
     if step.fits:
         return advice
     largest = step.largest_batch
     if largest is not None and largest > 0:
-        share = _SLACK * largest
-        advice.append(
-            f"A batch of {share:.0%} of this one; gradient_accumulation_steps of the optimizer makes up for it."
-        )
+        part = f"{_SLACK * largest:.0%}"
+        advice.append(f"A batch of {part} of this one; gradient_accumulation_steps of the optimizer makes up for it.")
     if "float32" in step.operations and "bfloat16" not in step.operations:
         advice.append('keras.config.set_dtype_policy("mixed_bfloat16"): half the bytes of most of what is temporary.')
     needed = step.too_much if step.bytes is None else step.bytes.together

@@ -36,7 +36,7 @@ class Place:
 
     @property
     def devices(self) -> int:
-        """How many there are."""
+        """Number of them all."""
         return self.hosts * self.per_host
 
     def __str__(self) -> str:
@@ -85,7 +85,7 @@ def place_of(text: str) -> Place:
 
 def _row(hardware: Hardware, chips: int) -> str:
     """Return the shape of a slice of so many chips in a row."""
-    return "x".join([str(chips), *["1"] * (2 if hardware.name in ("v4", "v5p") else 1)])
+    return "x".join([str(chips), *["1"] * (2 if hardware.name == "v5p" else 1)])
 
 
 def _hardware(text: str, name: str) -> Hardware:

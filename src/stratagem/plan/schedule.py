@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -20,8 +21,11 @@ _COLLECTIVES: Final = (
 _BACKWARD: Final = "transpose(jvp"
 """Part of the names that JAX gives to what comes of a backward pass."""
 
-_ON_HOST: Final = ("xla_python_gpu_callback", "xla_ffi_python", "xla_python_cpu_callback", "callback")
-"""Targets of custom calls that Python on the host answers."""
+_ON_HOST = re.compile(r'custom_call_target="xla_(ffi_)?python_')
+"""Targets of custom calls that Python on the host answers, on CPUs and GPUs."""
+
+_TO_HOST: Final = "is_host_transfer=true"
+"""Mark of what a TPU sends to Python on the host."""
 
 
 @dataclass(frozen=True)
@@ -47,18 +51,16 @@ class Collective:
 
 @dataclass(frozen=True)
 class Schedule:
-    """What a compiled step does.
+    """Collectives, traffic and calls of the host of a compiled step.
 
     Args:
         collectives: In their order.
         moved: Bytes that the step moves through the memory of a device.
-        kernels: Instructions that it runs.
         host_calls: Those that wait for Python on the host.
     """
 
     collectives: tuple[Collective, ...]
     moved: int
-    kernels: int
     host_calls: int
 
     @property
@@ -80,19 +82,18 @@ def schedule_of(program: ProgramText) -> Schedule:
         program: The program.
     """
     collectives: list[Collective] = []
-    moved = kernels = host_calls = 0
+    moved = host_calls = 0
     for name, times in _computations(program, program.entry, 1):
         own = program.computations[name]
         sizes = {each.name: each.bytes_in_memory for each in own}
         traffic = [_moved(each, sizes) for each in own]
         for place, each in enumerate(own):
             moved += times * traffic[place]
-            kernels += times * (each.works and not each.opcode.endswith("-done"))
             host_calls += times * _asks_host(each)
             kind = _kind(program, each)
             if kind is not None:
                 collectives.append(_collective(kind, own, place, _end(own, place), traffic, times))
-    return Schedule(tuple(collectives), moved, kernels, host_calls)
+    return Schedule(tuple(collectives), moved, host_calls)
 
 
 def _computations(program: ProgramText, name: str, times: int) -> list[tuple[str, int]]:
@@ -156,6 +157,6 @@ def _moved(each: Instruction, sizes: dict[str, int]) -> int:
 
 
 def _asks_host(each: Instruction) -> bool:
-    if each.opcode in ("infeed", "outfeed", "send", "recv"):
-        return True
-    return each.opcode == "custom-call" and any(f'custom_call_target="{name}' in each.rest for name in _ON_HOST)
+    if each.opcode in ("send", "recv"):
+        return each.opcode == "send" and _TO_HOST in each.rest
+    return each.opcode == "custom-call" and _ON_HOST.search(each.rest) is not None

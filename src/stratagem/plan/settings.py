@@ -19,7 +19,7 @@ SETTINGS: Final = {
     "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",  # nothing runs on a TPU, so two processes may compile for one
     "TF_CPP_MIN_LOG_LEVEL": "3",
 }
-"""What holds for every place."""
+"""Variables that are alike for every place."""
 
 
 def prepare(place: Place) -> None:

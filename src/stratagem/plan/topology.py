@@ -12,7 +12,7 @@ from stratagem.plan.hardware import target_config
 from stratagem.plan.place import Place
 
 _INSTALLED: Final = {"gpu": "'jax[cuda12]'", "tpu": "libtpu"}
-"""What pip installs to compile for a platform; neither needs a driver or a device."""
+"""Names by which pip installs the compilers; neither needs a driver or a device."""
 
 
 def devices_of(place: Place) -> list[Any]:

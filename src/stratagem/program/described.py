@@ -58,9 +58,7 @@ class DescribedStep:
 
     def compile(self) -> Any:
         """Compile it for the devices; return what `jax.stages.Lowered.compile` does."""
-        platform = self.mesh.devices[0].platform
-        lowered = self.traced.lower(lowering_platforms=("cuda" if platform == "gpu" else platform,))
-        return lowered.compile(compiler_options=dict(options_for(self.mesh)))
+        return self.traced.lower().compile(compiler_options=dict(options_for(self.mesh)))
 
 
 class DescribedProgram:

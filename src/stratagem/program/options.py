@@ -23,9 +23,9 @@ from typing import Any, Final
 import jax
 import jax.numpy as jnp
 from jax.core import Tracer
+from jax.sharding import SingleDeviceSharding
 
 from stratagem.core.log import announce_once
-from stratagem.mesh.described import DescribedMesh
 from stratagem.mesh.mesh import Device, ReplicaMesh, Tree
 
 PACK_BYTES: Final = 6_000_000
@@ -34,6 +34,7 @@ PACK_BYTES: Final = 6_000_000
 _THRESHOLD: Final = "xla_gpu_all_reduce_combine_threshold_bytes"
 
 Options = Mapping[str, Any]
+"""Of `jax.stages.Lowered.compile`, by name."""
 
 
 def pack_bytes(mesh: ReplicaMesh, chosen: int) -> int | None:
@@ -65,15 +66,15 @@ def options_for(mesh: ReplicaMesh) -> Options:
     device = mesh.devices[0]
     if device.platform != "gpu" or mesh.size == 1 or _THRESHOLD in os.environ.get("XLA_FLAGS", ""):
         return {}
-    options = {_THRESHOLD: PACK_BYTES}
-    return options if isinstance(mesh, DescribedMesh) or _takes(device, _THRESHOLD) else {}
+    return {_THRESHOLD: PACK_BYTES} if _takes(device, _THRESHOLD) else {}
 
 
 @functools.cache
 def _takes(device: Device, option: str) -> bool:
-    """Return whether the compiler of a device knows an option. Releases of XLA take some away."""
+    """Return whether the compiler of a device, here or described, knows an option. Releases of XLA take some away."""
+    number = jax.ShapeDtypeStruct((), jnp.float32, sharding=SingleDeviceSharding(device))
     try:
-        jax.jit(jnp.negative, compiler_options={option: PACK_BYTES}).lower(jax.device_put(0.0, device)).compile()
+        jax.jit(jnp.negative, compiler_options={option: PACK_BYTES}).lower(number).compile()
     except Exception as error:  # XLA's own class, which JAX has no public name for
         announce_once(f"XLA does not know {option}, so it puts gradients together as it likes: {error}")
         return False

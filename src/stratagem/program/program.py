@@ -140,10 +140,11 @@ class Program(abc.ABC):
         with self.called.by(call, inputs):
             if self.progress is None or current_tracing() is not None:
                 return tracing_anew(lambda: self.run(arrays, numbers))
+            if self._phase is Phase.COMPILING:
+                self._first_steps = FirstSteps(sum(4 * math.prod(variable.shape) for variable in self.variables))
+                self._first_steps.tidy()
             with self.progress.during(self._phase, 1, f"the function `{call.name}`", self.is_joint):
                 result = tracing_anew(lambda: self.run(arrays, numbers))
-        if self._phase is Phase.COMPILING:
-            self._first_steps = FirstSteps(sum(4 * math.prod(variable.shape) for variable in self.variables))
         self._first_steps.tidy()
         self._phase = Phase.STEP
         return result

@@ -16,7 +16,8 @@ from stratagem.cluster.resolver import ClusterResolver, checked_resolver
 from stratagem.cluster.spec import ClusterSpec, Task
 from stratagem.cluster.tf_config import TFConfigClusterResolver
 from stratagem.core import exits
-from stratagem.core.errors import InputError, UnavailableError
+from stratagem.core.described import described_devices
+from stratagem.core.errors import InputError, UnavailableError, UsageError
 from stratagem.core.log import announce, announce_once
 from stratagem.core.types import InputContext, InputOptions
 from stratagem.data.dataset import Dataset
@@ -117,6 +118,12 @@ class ParameterServerStrategy(Strategy, HasWorkers):
         backup_workers: int = 0,
     ) -> None:
         resolver = TFConfigClusterResolver() if cluster_resolver is None else checked_resolver(cluster_resolver)
+        if described_devices() is not None:
+            raise UsageError(
+                "ParameterServerStrategy was made in a program that is planned (stratagem plan --on).",
+                "Its workers run steps of their own, each in a process of its own; there is no step of all devices.",
+                "Plan the program with OneDeviceStrategy: its step is that of a worker.",
+            )
         task_type = resolver.task_type
         if task_type is not None:
             # Now: a task that nobody expects would wait for the others, and they for another one.

@@ -16,7 +16,8 @@ IMAGES = jnp.ones((2, 12, 12, 6))
 
 
 def convolved(x: jax.Array, kernel: jax.Array, **options: Any) -> jax.Array:
-    return lax.conv_general_dilated(x, kernel, padding="VALID", dimension_numbers=("NHWC", "HWIO", "NHWC"), **options)
+    options = {"padding": "VALID", **options}
+    return lax.conv_general_dilated(x, kernel, dimension_numbers=("NHWC", "HWIO", "NHWC"), **options)
 
 
 @pytest.mark.parametrize(
@@ -54,12 +55,23 @@ def test_a_loop_counts_as_often_as_it_turns_and_a_branch_as_the_longest() -> Non
     assert flops(jax.make_jaxpr(branched)(x)) == {"bfloat16": 2 * one}
 
 
-def test_a_backward_pass_of_convolutions_is_counted_near_xlas() -> None:
+@pytest.mark.parametrize(
+    ("kernel", "options"),
+    [
+        ((3, 3, 6, 10), {"window_strides": (1, 1)}),
+        ((3, 3, 6, 10), {"window_strides": (2, 2)}),
+        ((3, 3, 1, 12), {"window_strides": (1, 1), "feature_group_count": 6}),
+        ((3, 3, 6, 10), {"window_strides": (1, 1), "lhs_dilation": (2, 2), "padding": [(2, 2), (2, 2)]}),
+        ((3, 3, 6, 10), {"window_strides": (1, 1), "rhs_dilation": (2, 2)}),
+    ],
+    ids=["plain", "strided", "depthwise", "transposed", "dilated"],
+)
+def test_a_backward_pass_of_convolutions_is_counted_near_xlas(kernel: tuple[int, ...], options: dict[str, Any]) -> None:
     def loss(kernel: jax.Array, x: jax.Array) -> jax.Array:
-        return (convolved(x, kernel, window_strides=(1, 1)) ** 2).sum()
+        return (convolved(x, kernel, **options) ** 2).sum()
 
     backward = jax.grad(loss, argnums=(0, 1))
-    arguments = (jnp.ones((3, 3, 6, 10)), IMAGES)
+    arguments = (jnp.ones(kernel), IMAGES)
     expected: Any = jax.jit(backward).lower(*arguments).cost_analysis()
     # Ours counts products with the zeros round an image, which XLA leaves out; XLA's counts additions of the loss too.
     assert expected["flops"] <= flops(jax.make_jaxpr(backward)(*arguments)).total() <= 1.6 * expected["flops"]

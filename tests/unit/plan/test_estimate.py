@@ -13,7 +13,7 @@ from stratagem.plan.schedule import Collective, Schedule
 
 def compiled(place: str, hosts: int = 1, collectives: tuple[Collective, ...] = ()) -> CompiledStep:
     where = place_of(place)
-    schedule = Schedule(collectives, moved=33_520_000_000, kernels=10, host_calls=0)
+    schedule = Schedule(collectives, moved=33_520_000_000, host_calls=0)
     used = Bytes(100, 10, 2, 20, 5, 1, 100)
     return CompiledStep("step", where, where.devices, hosts, 1.0, 80, used, schedule, {"bfloat16": 989_000_000_000})
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import stratagem
-from stratagem import CentralStorageStrategy, GradientTape, MirroredStrategy
+from stratagem import CentralStorageStrategy, GradientTape, MirroredStrategy, ParameterServerStrategy
 from stratagem.core.described import described_devices
 from stratagem.core.errors import InputError, UsageError
 from stratagem.plan.first_step import of_model, of_script, step_of
@@ -126,9 +126,13 @@ def test_devices_are_named_and_chosen_as_if_they_were_here() -> None:
     assert described_devices() is None
 
 
-def test_variables_at_a_centre_are_refused() -> None:
-    with pytest.raises(UsageError, match="Plan the program with MirroredStrategy"):
-        reached(CentralStorageStrategy)
+@pytest.mark.parametrize(
+    ("strategy", "remedy"),
+    [(CentralStorageStrategy, "MirroredStrategy"), (ParameterServerStrategy, "OneDeviceStrategy")],
+)
+def test_strategies_without_one_step_of_all_devices_are_refused(strategy: Callable[[], Any], remedy: str) -> None:
+    with pytest.raises(UsageError, match=f"Plan the program with {remedy}"):
+        reached(strategy)
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ STEP = CompiledStep(
     seconds=12.34,
     gradient_bytes=40_000_000,
     bytes=USED,
-    schedule=Schedule(SUMS, moved=10_056_000_000, kernels=300, host_calls=0),
+    schedule=Schedule(SUMS, moved=10_056_000_000, host_calls=0),
     operations={"float32": 988_000_000_000},
 )
 
@@ -90,7 +90,7 @@ def test_what_xla_refuses_to_compile_for_want_of_memory() -> None:
     step = dataclasses.replace(STEP, place=place_of("tpu:v5e:2x4"), bytes=None, schedule=None, too_much=20.5 * 2**30)
     lines = text_of(step).splitlines()
     assert lines[2] == "It does not fit: it takes 22.0 GB of a device, which has 16.8 GB."
-    assert lines[-1] == "  A device with more memory, for instance --on v4 (34.4 GB)."
+    assert lines[-1] == "  A device with more memory, for instance --on v6e (34.4 GB)."
     assert as_json(step, None)["bytes"] == {"together": 20.5 * 2**30}
 
 
@@ -105,12 +105,12 @@ def test_fewer_devices_than_there_are_and_hosts() -> None:
 
 
 def test_one_device_and_no_peaks() -> None:
-    alone = dataclasses.replace(STEP, place=place_of("cpu"), devices=1, schedule=Schedule((), 5, 3, host_calls=2))
+    alone = dataclasses.replace(STEP, place=place_of("cpu"), devices=1, schedule=Schedule((), 5, host_calls=2))
     lines = text_of(alone).splitlines()
     assert "No exchange among devices." in lines
     assert lines[-3:] == [
         "Try:",
-        "  2 calls of Python on the host are part of the step, and each makes the device wait: compute it in",
+        "  A step calls Python on the host (2 times), and each call makes the device wait: compute it in",
         "  dataset.map, or with keras.ops.",
     ]
     assert not any("At best" in line for line in lines)

@@ -19,7 +19,7 @@ from stratagem.plan.place import place_of
         ("tpu:v5e:4x4", "v5e", 1, 16, "4x4"),
         ("v5p:2x2x2", "v5p", 1, 8, "2x2x2"),
         ("v5e:4", "v5e", 1, 4, "4x1"),
-        ("v4", "v4", 1, 1, "1x1x1"),
+        ("v5p", "v5p", 1, 1, "1x1x1"),
         ("cpu:4", "cpu", 1, 4, ""),
     ],
 )

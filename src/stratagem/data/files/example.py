@@ -12,6 +12,7 @@ import numpy as np
 from stratagem.core import optional
 from stratagem.core.errors import InputError
 from stratagem.core.example import message
+from stratagem.data.specs import sizes_of
 from stratagem.data.structure import encoded, objects
 from stratagem.data.variable_length import VariableLength
 
@@ -96,7 +97,7 @@ class FixedLenFeature(FeatureConfiguration):
 
     def __init__(self, shape: Sequence[int] | int, dtype: Any, default_value: Any = None) -> None:
         super().__init__(dtype)
-        self.shape = (shape,) if isinstance(shape, int) else tuple(shape)
+        self.shape = sizes_of(shape)
         self.default_value = default_value
         self._size = math.prod(self.shape)
         self._default = None if default_value is None else self._filled(default_value)
@@ -180,7 +181,7 @@ class FixedLenSequenceFeature(FeatureConfiguration):
         self, shape: Sequence[int] | int, dtype: Any, allow_missing: bool = False, default_value: Any = None
     ) -> None:
         super().__init__(dtype)
-        self.shape = (shape,) if isinstance(shape, int) else tuple(shape)
+        self.shape = sizes_of(shape)
         self.allow_missing = allow_missing
         self.default_value = default_value
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from stratagem.core.errors import InputError
 from stratagem.data.files.example import FixedLenFeature
+from stratagem.data.specs import sizes_of
 from stratagem.estimator.checks import unusable
 from stratagem.estimator.feature_column.columns import Categorical, Column, feature_of
 from stratagem.estimator.text import Text
@@ -158,7 +159,7 @@ def numeric_column(
         >>> column.rows({"age": jnp.array([50, 25])}, None).tolist()
         [[0.5], [0.25]]
     """
-    sizes = (int(shape),) if isinstance(shape, int | np.integer) else tuple(int(size) for size in shape)
+    sizes = tuple(int(size) for size in sizes_of(shape))
     if not isinstance(key, str) or (normalizer_fn is not None and not callable(normalizer_fn)):
         remedy = 'Write numeric_column("age", normalizer_fn=lambda age: age / 100).'
         raise unusable("numeric_column", remedy, key=key, normalizer_fn=normalizer_fn)

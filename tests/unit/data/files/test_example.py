@@ -183,7 +183,7 @@ def test_wrong_configurations() -> None:
 def test_a_number_is_the_shape_of_a_list() -> None:
     """As in TensorFlow: `FixedLenFeature((3), tf.float32)` forgets a comma."""
     record = example(x=int64s(1, 2, 3), steps=int64s(4, 5))
-    features = {"x": FixedLenFeature(3, "int64"), "steps": FixedLenSequenceFeature(1, "int64")}
+    features = {"x": FixedLenFeature(np.int64(3), "int64"), "steps": FixedLenSequenceFeature(1, "int64")}
     parsed = parse_single_example(record, features)
     assert parsed["x"].tolist() == [1, 2, 3]
     assert parsed["steps"].tolist() == [[4], [5]]
