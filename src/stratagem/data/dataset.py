@@ -852,7 +852,8 @@ class Dataset(Storing, Composite):
             iteration: Which pass this is, for the order of unfixed shuffles. None continues the count of this
                 dataset object, which every `iter` and `batches` advances.
             readers: Reader processes (`reader_pool`) that outlive the pass; None starts them for this pass alone.
-            together: How many batches of arrays in memory to read at once, where none is read ahead.
+            together: How many batches are used at once. Of arrays in memory so many are read at once, or more while
+                they are small, where none is read ahead.
 
         Returns:
             An iterator of `Batch(rows, data)` with `get_state`, `set_state` and `close`.
@@ -873,7 +874,7 @@ class Dataset(Storing, Composite):
             threads=max(node.parallel_calls for node in walk(self._node)),
             processes=self._options.reader_processes,
             readers=readers,
-            together=together if self.in_memory else 1,
+            together=together if self.in_memory else 0,
         )
         return self._pass(read, iteration)
 

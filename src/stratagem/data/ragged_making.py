@@ -14,6 +14,8 @@ from stratagem.data.structure import Composite, as_array
 
 def eager(value: Any) -> Any:
     """Return an array of NumPy, or numbers of Python, with `.numpy()`; what is computed elsewhere as it is."""
+    if hasattr(value, "__jax_array__") and not hasattr(value, "__array_namespace__"):
+        value = value.__jax_array__()  # of a variable, in which a tape sees it read
     if isinstance(value, Composite) or (not isinstance(value, np.ndarray) and hasattr(value, "__array_namespace__")):
         return value
     return np.asarray(as_array(value)).view(EagerArray)

@@ -5,16 +5,18 @@ Source of the semantics: https://www.tensorflow.org/guide/sparse_tensor
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+import operator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from stratagem.core.eager import EagerArray
 from stratagem.core.errors import InputError
-from stratagem.data.ragged_making import eager, known, library, places_of_rows
+from stratagem.data.ragged_making import eager, library, places_of_rows
 from stratagem.data.specs import SparseTensorSpec
-from stratagem.data.structure import Composite
+from stratagem.data.structure import Composite, as_array
 
 
 class SparseTensor(Composite):
@@ -36,7 +38,7 @@ class SparseTensor(Composite):
 
     def __init__(self, indices: Any, values: Any, dense_shape: Any) -> None:
         self.indices, self.values, self.dense_shape = _whole(indices), eager(values), _whole(dense_shape)
-        if not self.indices.size and isinstance(self.indices, np.ndarray):
+        if not self.indices.size and isinstance(self.indices, np.ndarray) and len(self.dense_shape):
             self.indices = self.indices.reshape(0, len(self.dense_shape))
         if self.indices.shape != (*self.values.shape, *self.dense_shape.shape):
             raise InputError(
@@ -87,19 +89,61 @@ class SparseTensor(Composite):
         """Return a sparse tensor with other values at the same places."""
         return SparseTensor(self.indices, new_values, self.dense_shape)
 
-    def dense(self, default_value: Any = None) -> Any:
-        sizes = known(self.dense_shape, "tf.sparse.to_dense").tolist()
-        values, indices = self.values, self.indices
-        fill = (b"" if values.dtype.hasobject else 0) if default_value is None else default_value
-        dense = np.full(sizes, fill, values.dtype)
-        if not isinstance(values, np.ndarray):
-            return library(values).asarray(dense).at[tuple(indices.T)].set(values)
+    def sizes(self, what: str) -> tuple[int, ...]:
+        """Return the shape of the array, whose sizes are known.
+
+        Args:
+            what: The function that needs them.
+
+        Raises:
+            InputError: They are not known, in a function that is being compiled.
+        """
+        return tuple(known_part(self.dense_shape, what, "the sizes in dense_shape").tolist())
+
+    def places(self, what: str) -> np.ndarray:
+        """Return the indices, whose values are known.
+
+        Args:
+            what: The function that needs them.
+
+        Raises:
+            InputError: They are not known, in a function that is being compiled; or one lies outside of the array.
+        """
+        indices = known_part(self.indices, what, "the indices")
+        sizes = self.sizes(what)
         outside = (indices < 0) | (indices >= sizes)
         if outside.any():
             raise InputError(
-                f"A SparseTensor of shape {tuple(sizes)} has a value at {indices[outside.any(axis=1)][0].tolist()}.",
+                f"A SparseTensor of shape {sizes} has a value at {indices[outside.any(axis=1)][0].tolist()}.",
                 "Correct its indices, or its dense_shape.",
             )
+        return indices
+
+    def refuse_repeated(self) -> None:
+        """Refuse two values at one place, where the indices are known.
+
+        Raises:
+            InputError: There are two.
+        """
+        if not isinstance(self.indices, np.ndarray):
+            return
+        places, counts = np.unique(self.indices, axis=0, return_counts=True)
+        if (counts > 1).any():
+            raise InputError(
+                f"tf.sparse.to_dense was given a SparseTensor of shape {self.shape} with several values at "
+                f"{places[counts > 1][0].tolist()}.",
+                "An element of a dense tensor has one value.",
+                "Write tf.sparse.reduce_sum(sparse, axis=[]), which adds them; or validate_indices=False: one counts.",
+            )
+
+    def dense(self, default_value: Any = None) -> Any:
+        sizes = self.sizes("tf.sparse.to_dense")
+        values, indices = self.values, self.indices
+        fill = (b"" if values.dtype.hasobject else 0) if default_value is None else as_array(default_value)
+        dense = np.full(sizes, fill, values.dtype)
+        indices, xp = places_of(self, "tf.sparse.to_dense"), common_library(values, indices)
+        if xp is not np:
+            return xp.asarray(dense).at[tuple(indices.T)].set(xp.asarray(values))
         dense[tuple(indices.T)] = values
         return dense.view(EagerArray)
 
@@ -124,6 +168,57 @@ class SparseTensor(Composite):
     def __iter__(self) -> Iterator[SparseTensor]:
         return (self[place] for place in range(len(self)))
 
+    __array_ufunc__ = None
+    """Lets `array * sparse` be this class's product, and not one of NumPy's."""
+
+    def _by_value(self, other: Any, compute: Callable[[Any, Any], Any]) -> SparseTensor:
+        """Return what an operator makes of each value and the element of a tensor at its place.
+
+        The tensor is broadcast to the shape of this one, and not the other way round.
+
+        Raises:
+            InputError: The tensor has a shape or a dtype that does not fit.
+        """
+        if isinstance(other, Composite):
+            raise InputError(
+                f"An operator was given {other!r:.200} beside a SparseTensor of shape {self.shape}.",
+                "Products of two sparse tensors are not there, in TensorFlow neither.",
+                "Make one of them dense by tf.sparse.to_dense; tf.sparse.add adds two sparse ones.",
+            )
+        dense, sizes = eager(other), self.sizes("An operator")
+        fits = dense.ndim <= len(sizes) and all(
+            size in (1, own) for size, own in zip(dense.shape[::-1], sizes[::-1], strict=False)
+        )
+        if not fits:
+            raise InputError(
+                f"An operator was given a tensor of shape {tuple(dense.shape)} beside a SparseTensor of shape {sizes}.",
+                "A dense tensor is broadcast to a sparse one, and not the other way round.",
+                "Give a tensor whose sizes are 1 or those of the sparse one, of as many axes or fewer.",
+            )
+        from_python = isinstance(other, int) and not isinstance(other, bool)
+        if dense.dtype.kind != self.dtype.kind and not (from_python and self.dtype.kind in "iufcV"):
+            raise InputError(
+                f"An operator was given a tensor of {dense.dtype} beside a SparseTensor of {self.dtype}.",
+                "Their dtypes must be one, as in TensorFlow.",
+                "Write tf.cast(tensor, sparse.dtype), or cast the values: sparse.with_values(...).",
+            )
+        indices = places_of(self, "An operator")
+        first = len(sizes) - dense.ndim
+        at = [indices[:, first + axis] if size > 1 else indices[:, 0] * 0 for axis, size in enumerate(dense.shape)]
+        xp = common_library(self.values, dense, indices)
+        values, dense = xp.asarray(self.values), xp.asarray(dense).astype(self.dtype)
+        with np.errstate(all="ignore"):  # 1 / 0 is infinity, and no reason to warn
+            return SparseTensor.of_parts(self.indices, compute(values, dense[tuple(at)]), self.dense_shape)
+
+    def __mul__(self, other: Any) -> SparseTensor:
+        return self._by_value(other, operator.mul)
+
+    def __rmul__(self, other: Any) -> SparseTensor:
+        return self._by_value(other, operator.mul)
+
+    def __truediv__(self, other: Any) -> SparseTensor:
+        return self._by_value(other, operator.truediv)
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         raise self.refused_in_batch()
 
@@ -144,8 +239,69 @@ class SparseTensor(Composite):
 
 
 def _whole(numbers: Any) -> Any:
+    """Return whole numbers as an array of NumPy, where they are known, also if JAX has computed them."""
     found = eager(numbers)
-    return found.astype(np.int64) if isinstance(found, np.ndarray) else found
+    try:
+        return np.asarray(found).astype(np.int64).view(EagerArray)
+    except Exception:  # of JAX, in a function that is being compiled
+        return found
+
+
+def known_part(numbers: Any, what: str, part: str) -> np.ndarray:
+    """Return numbers that a result's shape depends on as an array of NumPy.
+
+    Args:
+        numbers: The numbers.
+        what: The function that needs them.
+        part: What they are, in the plural.
+
+    Raises:
+        InputError: They are not known, in a function that is being compiled.
+    """
+    try:
+        return np.asarray(numbers)
+    except Exception as error:  # of JAX, which this layer does not know
+        raise InputError(
+            f"{what} was called in a function that is being compiled, and {part} exist only when it runs.",
+            "A compiled program has arrays of known shapes, and the result's shape depends on them.",
+            "Make the sparse tensor outside and let the function use it from there; or compute this where the data is "
+            "read, in dataset.map(...).",
+        ) from error
+
+
+def places_of(sparse: SparseTensor, what: str) -> Any:
+    """Return the indices of a sparse tensor, of which none lies outside where they are known.
+
+    Args:
+        sparse: The sparse tensor.
+        what: The function that needs them.
+
+    Raises:
+        InputError: One lies outside.
+    """
+    return sparse.places(what) if isinstance(sparse.indices, np.ndarray) else sparse.indices
+
+
+def common_library(*arrays: Any) -> Any:
+    """Return the library that computes with arrays: `numpy` where all are NumPy's, else `jax.numpy`."""
+    return next((library(array) for array in arrays if not isinstance(array, np.ndarray)), np)
+
+
+def flat_places(indices: Any, sizes: Sequence[int]) -> Any:
+    """Return where indices lie in an array of these sizes whose elements stand one after another.
+
+    Example:
+        >>> flat_places(np.array([[0, 1], [1, 2]]), (2, 3)).tolist()
+        [1, 5]
+    """
+    steps = [math.prod(sizes[axis + 1 :]) for axis in range(len(sizes))]
+    if not isinstance(indices, np.ndarray) and math.prod(sizes) > np.iinfo(np.int32).max:
+        raise InputError(
+            f"Places in an array of shape {tuple(sizes)} were to be computed in a function that is being compiled.",
+            "JAX counts with int32, which does not reach so far.",
+            "Make the sparse tensor outside and let the function use it from there.",
+        )
+    return (indices * np.asarray(steps, indices.dtype)).sum(axis=1)
 
 
 def from_dense(tensor: Any, name: str | None = None) -> SparseTensor:
@@ -155,13 +311,23 @@ def from_dense(tensor: Any, name: str | None = None) -> SparseTensor:
         >>> from_dense([[0, 3], [4, 0]]).indices.tolist()
         [[0, 1], [1, 0]]
     """
-    dense = known(eager(tensor), "tf.sparse.from_dense")
-    places = np.argwhere(dense != (b"" if dense.dtype.hasobject else 0))
+    dense = eager(tensor)
+    numbers = known_part(dense, "tf.sparse.from_dense", "the values of its tensor")
+    places = np.argwhere(numbers != (b"" if numbers.dtype.hasobject else 0))
     return SparseTensor(places, dense[tuple(places.T)], dense.shape)
 
 
 def reorder(sp_input: SparseTensor, name: str | None = None) -> SparseTensor:
     """Return a sparse tensor with its values in the order of rows (`tf.sparse.reorder`)."""
-    indices = known(sp_input.indices, "tf.sparse.reorder")
-    order = np.lexsort(indices.T[::-1])
-    return SparseTensor(indices[order], np.asarray(sp_input.values)[order], sp_input.dense_shape)
+    indices = sp_input.indices
+    if not indices.shape[1]:
+        return sp_input
+    order = common_library(indices).lexsort(tuple(indices.T[::-1]))
+    return SparseTensor.of_parts(indices[order], picked(sp_input.values, order), sp_input.dense_shape)
+
+
+def picked(values: Any, places: Any) -> Any:
+    """Return the values at these places, which may both be arrays of NumPy or JAX."""
+    return (
+        common_library(values, places).asarray(values)[places] if not isinstance(places, np.ndarray) else values[places]
+    )

@@ -8,6 +8,7 @@ import numpy as np
 
 from stratagem.core.eager import EagerArray
 from stratagem.data.ragged import RaggedTensor
+from stratagem.data.sparse import SparseTensor
 from stratagem.data.structure import Composite
 
 
@@ -57,11 +58,11 @@ def to_dense(sp_input: Any, default_value: Any = None, validate_indices: bool = 
     Args:
         sp_input: A `SparseTensor`; or what `parse_single_example` or `parse_example` returned for a `VarLenFeature`.
         default_value: What is elsewhere; None for zero and b"".
-        validate_indices: Accepted as in TensorFlow.
+        validate_indices: Whether an index that occurs twice is an error; if not, one of its values counts.
         name: Accepted as in TensorFlow.
 
     Raises:
-        InputError: A value lies outside; or the shape is not known, in a function that is compiled.
+        InputError: A value lies outside, or two at one place; or the shape is not known, in a compiled function.
 
     Example:
         >>> rows = np.empty(2, object)
@@ -69,6 +70,8 @@ def to_dense(sp_input: Any, default_value: Any = None, validate_indices: bool = 
         >>> to_dense(rows, default_value=-1).tolist()
         [[1, 2], [3, -1]]
     """
+    if isinstance(sp_input, SparseTensor) and validate_indices:
+        sp_input.refuse_repeated()
     if isinstance(sp_input, Composite):
         return sp_input.dense(default_value)
     array = np.asarray(sp_input)

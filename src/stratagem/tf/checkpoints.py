@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from stratagem.checkpoint import storage
+from stratagem.checkpoint import file_names
+from stratagem.checkpoint.shard_files import load
 from stratagem.checkpoint.state_file import latest_checkpoint, read_state
 from stratagem.core.errors import CheckpointError
 
@@ -37,8 +38,7 @@ class CheckpointReader:
             if found is None:
                 raise CheckpointError(f"The folder {name!r} has no checkpoint.", "Name another folder.")
             name = found
-        name = storage.path_of(name)
-        self._arrays = storage.decode(storage.read(name), name).arrays
+        self._arrays = load(file_names.path_of(name)).arrays
 
     def get_variable_to_shape_map(self) -> dict[str, list[int]]:
         """Return the shape of each value."""
@@ -63,7 +63,7 @@ class CheckpointReader:
                 f"The checkpoint has no value {name!r}; it has {', '.join(sorted(self._arrays))}.",
                 "Use one of these names; they follow the program's own attributes, as in TensorFlow 2.",
             )
-        return self._arrays[name]
+        return np.asarray(self._arrays[name])
 
 
 def load_checkpoint(ckpt_dir_or_file: str | os.PathLike[str]) -> CheckpointReader:

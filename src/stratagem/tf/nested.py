@@ -12,6 +12,7 @@ import jax
 import keras
 
 from stratagem.core.errors import InputError, explain
+from stratagem.mesh.trees import all_parts
 from stratagem.mesh.values import DistributedValues
 
 is_nested = keras.tree.is_nested
@@ -21,8 +22,7 @@ def _parts(leaf: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:
     """Return the arrays of a leaf, and the function that makes it of such: of a ragged or sparse tensor several."""
     if leaf is None or isinstance(leaf, DistributedValues) or jax.tree_util.all_leaves([leaf]):
         return [leaf], lambda parts: parts[0]
-    arrays, structure = jax.tree.flatten(leaf)
-    return arrays, structure.unflatten
+    return all_parts(leaf)
 
 
 def flatten(structure: Any, expand_composites: bool = False) -> list[Any]:

@@ -134,12 +134,8 @@ _TABLE: Final = {
     """tf.ragged tf.SparseTensorValue tf.sparse tf.IndexedSlicesSpec tf.io.SparseFeature tf.SparseFeature
     tf.io.serialize_sparse tf.io.serialize_many_sparse tf.io.deserialize_many_sparse tf.ragged_fill_empty_rows
     tf.ragged_fill_empty_rows_grad tf.edit_distance tf.experimental.DynamicRaggedShape tf.experimental.RowPartition
-    tf.experimental.StructuredTensor tf.sets tf.sparse_tensor_to_dense
-    tf.sparse_to_dense tf.sparse_add tf.sparse_concat tf.sparse_fill_empty_rows tf.sparse_mask tf.sparse_matmul
-    tf.sparse_maximum tf.sparse_merge tf.sparse_minimum tf.sparse_reduce_max tf.sparse_reduce_max_sparse
-    tf.sparse_reduce_sum tf.sparse_reduce_sum_sparse tf.sparse_reorder tf.sparse_reset_shape tf.sparse_reshape
-    tf.sparse_retain tf.sparse_segment_mean tf.sparse_segment_sqrt_n tf.sparse_segment_sum tf.sparse_slice
-    tf.sparse_softmax tf.sparse_split tf.sparse_tensor_dense_matmul tf.sparse_to_indicator tf.sparse_transpose
+    tf.experimental.StructuredTensor tf.sets tf.sparse_matmul tf.sparse_merge tf.sparse_reduce_max_sparse
+    tf.sparse_reduce_sum_sparse
     tf.serialize_sparse tf.serialize_many_sparse tf.deserialize_many_sparse""": _DENSE,
     "tf.dtensor tf.experimental.dtensor": _DTENSOR,
     "tf.raw_ops": _RAW,

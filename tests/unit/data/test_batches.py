@@ -136,7 +136,7 @@ def test_state_restores_at_every_cut_with_another_number_of_workers(
 
 @pipelines
 def test_groups_hold_the_batches_that_come_one_by_one(build: Callable[[], Dataset]) -> None:
-    alone, groups = build().batches(share(1, 2), iteration=1), build().batches(share(1, 2), iteration=1, together=3)
+    alone, groups = (build().batches(share(1, 2), iteration=1, together=number) for number in (0, 3))
     for _ in range(LIMIT):
         expected, batch = next(alone, None), next(groups, None)
         assert (expected is None) == (batch is None)
@@ -150,6 +150,21 @@ def test_a_group_is_read_at_once() -> None:
     bases = [batch.data[1].base for batch in batches]
     assert [base is bases[0] for base in bases] == [True, True, True, False, False]
     assert [len(base) for base in bases] == [15, 15, 15, 8, 8]
+
+
+def test_small_batches_are_read_many_at_a_time() -> None:
+    batches = list(arrays(500).shuffle(500, seed=1).batch(5).batches())
+    lengths = [len(batch.data[1].base) for batch in batches]
+    assert lengths == [5] + 96 * [160] + 3 * [15]  # the first tells how large they are
+    assert sorted(np.concatenate([batch.data[1] for batch in batches]).tolist()) == list(range(500))
+
+
+def test_large_batches_are_read_one_by_one() -> None:
+    rows = Dataset.from_tensor_slices(np.zeros((16, 1 << 18), np.float32)).shuffle(16, seed=1)  # of 1 MiB
+    lengths = [len(batch.data if batch.data.base is None else batch.data.base) for batch in rows.batch(2).batches()]
+    assert lengths == [2] + 6 * [4] + [2]
+    lengths = [len(batch.data if batch.data.base is None else batch.data.base) for batch in rows.batch(3).batches()]
+    assert lengths == 5 * [3] + [1]
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 4])

@@ -158,3 +158,28 @@ def test_bytes_and_arrays_answer_numpy(tmp_path: Path) -> None:
     for encode in (tf.io.encode_jpeg, tf.io.encode_png):
         feature = tf.train.Feature(bytes_list=tf.train.BytesList(value=[encode(pixels).numpy()]))
         assert tf.io.decode_image(feature.bytes_list.value[0]).shape == (2, 5, 3)
+
+
+def test_what_is_parsed_outside_a_dataset_answers_numpy() -> None:
+    feature = {
+        "text": tf.train.Feature(bytes_list=tf.train.BytesList(value=[b"eel"])),
+        "numbers": tf.train.Feature(float_list=tf.train.FloatList(value=[1.0, 2.0])),
+        "label": tf.train.Feature(int64_list=tf.train.Int64List(value=[3])),
+    }
+    record = tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString()
+    described = {
+        "text": tf.io.FixedLenFeature([], tf.string),
+        "numbers": tf.io.FixedLenFeature([2], tf.float32),
+        "label": tf.io.FixedLenFeature([], tf.int64),
+    }
+    one, two = tf.io.parse_single_example(record, described), tf.io.parse_example([record, record], described)
+    assert (one["text"].numpy(), one["numbers"].numpy().tolist(), one["label"].numpy()) == (b"eel", [1.0, 2.0], 3)
+    assert (two["text"].numpy().tolist(), two["label"].numpy().tolist()) == ([b"eel"] * 2, [3, 3])
+    number, text = tf.io.decode_csv("1.5,x", [0.0, ""])
+    assert (number.numpy(), text.numpy()) == (1.5, b"x")
+    dataset = tf.data.Dataset.from_tensors(record).map(lambda each: tf.io.parse_single_example(each, described))
+    assert {name: spec.shape for name, spec in dataset.element_spec.items()} == {
+        "text": (),
+        "numbers": (2,),
+        "label": (),
+    }

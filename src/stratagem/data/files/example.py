@@ -10,10 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stratagem.core import optional
+from stratagem.core.eager import EagerArray
 from stratagem.core.errors import InputError
 from stratagem.core.example import message
 from stratagem.data.specs import sizes_of
-from stratagem.data.structure import encoded, objects
+from stratagem.data.structure import eager, encoded, objects
+from stratagem.data.transforms import in_element_function
 from stratagem.data.variable_length import VariableLength
 
 
@@ -224,7 +226,7 @@ def parse_single_example(
         name: Accepted as in TensorFlow, without effect.
 
     Returns:
-        An array, a NumPy scalar or bytes for each key.
+        For each key an array; in a function given to a dataset also a NumPy scalar or bytes.
 
     Raises:
         InputError: The bytes are no Example, or a feature is missing, of another dtype or of another size.
@@ -233,11 +235,11 @@ def parse_single_example(
         >>> from stratagem.train import Example, Feature, Features, Int64List
         >>> label = Feature(int64_list=Int64List(value=[3]))
         >>> record = Example(features=Features(feature={"label": label})).SerializeToString()
-        >>> parse_single_example(record, {"label": FixedLenFeature([], "int64")})
-        {'label': np.int64(3)}
+        >>> parse_single_example(record, {"label": FixedLenFeature([], "int64")})["label"].numpy()
+        np.int64(3)
     """
     found = _features_of(serialized)
-    return {key: configuration.parse(key, found) for key, configuration in features.items()}
+    return _answering({key: configuration.parse(key, found) for key, configuration in features.items()})
 
 
 def parse_example(
@@ -259,14 +261,22 @@ def parse_example(
         InputError: As for `parse_single_example`.
 
     Example:
-        >>> parse_example([b"", b""], {"label": FixedLenFeature([], "int64", default_value=-1)})
-        {'label': array([-1, -1])}
+        >>> parse_example([b"", b""], {"label": FixedLenFeature([], "int64", default_value=-1)})["label"].tolist()
+        [-1, -1]
     """
     found = [_features_of(record) for record in serialized]
-    return {
+    parsed = {
         key: configuration.join([configuration.parse(key, example) for example in found])
         for key, configuration in features.items()
     }
+    return _answering(parsed)
+
+
+def _answering(parsed: dict[str, Any]) -> dict[str, Any]:
+    """Return features whose arrays answer `.numpy()` outside of functions given to a dataset."""
+    if in_element_function():
+        return parsed
+    return {key: value if isinstance(value, EagerArray) else eager(value) for key, value in parsed.items()}
 
 
 def _features_of(serialized: Any) -> Any:

@@ -21,7 +21,8 @@ from stratagem.core import patches
 from stratagem.core.eager import EagerArray, EagerText
 from stratagem.core.errors import explain
 from stratagem.core.patches import Extent
-from stratagem.program.tracing import is_traced
+from stratagem.program.tracing import is_traced, own_array
+from stratagem.strategy import first_values
 from stratagem.tf import derivatives
 from stratagem.tf.eager.variables import (
     Reference,
@@ -32,7 +33,8 @@ from stratagem.tf.eager.variables import (
     numpy_of,
     set_shape,
 )
-from stratagem.tf.tensors import ragged
+from stratagem.tf.tensors import ragged, sparse
+from stratagem.tf.tensors.operation import beside_tensor
 
 _OF_SHAPES: Final = {"get_shape": get_shape, "set_shape": set_shape}
 _OF_TENSORS: Final = {**_OF_SHAPES, "experimental_ref": Reference, "numpy": numpy_of, "ref": Reference}
@@ -100,7 +102,8 @@ def _checked_index(original: Callable[..., Any]) -> Callable[..., Any]:
     def take(array: Any, idx: Any, *args: Any, **options: Any) -> Any:
         if not (args or options or isinstance(idx, slice)):
             _refuse_positions_outside(array.shape, idx)
-        return original(array, idx, *args, **options)
+        taken = original(array, idx, *args, **options)
+        return own_array(taken) if taken is array else taken  # x[:], which may be the array of a variable
 
     return take
 
@@ -128,6 +131,21 @@ def _by_rule(operator: Callable[[Any, Any], Any], original: Callable[..., Any]) 
     return apply
 
 
+def _beside_large_numbers(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap an operator of a tensor and something else, which may be a whole number of more than 32 bits."""
+
+    @functools.wraps(original)
+    def apply(x: Any, y: Any) -> Any:
+        return original(x, beside_tensor(y, x) if type(y) is int else y)
+
+    return apply
+
+
+_ARITHMETIC: Final = (
+    *("__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__", "__truediv__", "__rtruediv__"),
+    *("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"),
+)
+
 _derivatives: Final[Any] = jax.make_user_context("of JAX")
 """JAX keeps what it traces under the one apart from what it traces under the other."""
 
@@ -137,11 +155,13 @@ def _rpow(x: Any, y: Any) -> Any:
 
 
 def install() -> None:
-    """Give arrays and variables what `core.patches` lists, and operations their ragged ones.
+    """Give arrays and variables what `core.patches` lists, and operations those of ragged and sparse tensors.
 
     A second call does nothing.
     """
     ragged.install()
+    sparse.install()
+    first_values.install()
     for own in (EagerArray, EagerText):
         kind: Any = own
         kind.get_shape, kind.set_shape = get_shape, set_shape
@@ -164,6 +184,7 @@ def install() -> None:
             "Variable.__bases__": TensorVariable,
             "rewriting_take": _checked_index,
             **{f"{owner}.{name}": wrap for owner in ("ArrayImpl", "Tracer") for name, wrap in operators.items()},
+            **{f"{owner}.{name}": _beside_large_numbers for owner in ("ArrayImpl", "Tracer") for name in _ARITHMETIC},
         },
         around=(Extent.DERIVATIVES, functools.partial(_derivatives, "of TensorFlow")),
     )

@@ -10,6 +10,8 @@ import numpy as np
 
 from stratagem.core.errors import InputError
 from stratagem.data.files.columns import column
+from stratagem.data.structure import eager
+from stratagem.data.transforms import in_element_function
 
 
 def decode_csv(
@@ -40,8 +42,8 @@ def decode_csv(
         InputError: A line has too few or too many columns, no value where one is needed, or no number.
 
     Example:
-        >>> decode_csv([b"1,2.5,a", b"4,,b"], [0, 1.0, ""])
-        [array([1, 4], dtype=int32), array([2.5, 1. ], dtype=float32), array([b'a', b'b'], dtype=object)]
+        >>> [each.tolist() for each in decode_csv([b"1,2.5,a", b"4,,b"], [0, 1.0, ""])]
+        [[1, 4], [2.5, 1.0], [b'a', b'b']]
     """
     lines = np.asarray(records, object)
     texts = [line.decode() if isinstance(line, bytes) else str(line) for line in lines.reshape(-1)]
@@ -55,7 +57,8 @@ def decode_csv(
                 "Values would stand in the wrong columns.",
                 "Give a default for each column, or name the columns with select_cols.",
             )
-    return [
+    columns = [
         column([row[place] for row in rows], default, na_value).reshape(lines.shape)
         for place, default in zip(wanted, record_defaults, strict=True)
     ]
+    return columns if in_element_function() else list(map(eager, columns))

@@ -45,6 +45,7 @@ from stratagem.tf.keras import (
     complex_losses,
     folders,
     old_initializers,
+    old_layers,
     old_losses,
     old_metrics,
     old_models,
@@ -111,7 +112,8 @@ def install() -> None:
         {
             "Optimizer.__bases__": old_optimizers.OldOptimizer,
             "Metric.__bases__": old_metrics.OldMetric,
-            "Layer.add_weight": old_metrics.naming_first,
+            "Layer.__call__": old_layers.taking_arguments_by_place,
+            "Layer.add_weight": old_layers.adding_by_old_arguments,
             "BatchNormalization.__init__": old_models.choosing_no_kernel,
             "Constant.__call__": old_initializers.filling_in_order,
             "Loss.__call__": old_losses.refusing_means,
@@ -121,7 +123,6 @@ def install() -> None:
             "Model.__bases__": old_models.OldModel,
             "Model.save": _saving,
             "Model.save_weights": functools.partial(weights.saving_to_any_name, save_weights_to_hdf5_group),
-            "Model.load_weights": weights.loading_from_any_name,
         },
     )
     old_metrics.adapt(keras.metrics.Metric)  # whose subclasses the program may have made before

@@ -18,10 +18,14 @@ from typing import Any, Final
 
 import keras
 
+from stratagem.checkpoint import file_names
 from stratagem.core.errors import InputError
 
 FILE: Final = "model.keras"
 """The file in a model's folder."""
+
+MODULE: Final = "saved_model"
+"""The file with functions and variables in a folder, without its ending (`stratagem.tf.saved_model`)."""
 
 _FILES: Final = (".keras", ".h5", ".hdf5")
 
@@ -54,8 +58,15 @@ def saving_to_folders(original: Callable[..., None]) -> Callable[..., None]:
             original(self, path, overwrite, **kwargs)
             return
         folder = _checked(path)
+        if signatures is not None:
+            raise InputError(
+                "model.save was given signatures.",
+                "They would be missing from the folder.",
+                "Write tf.saved_model.save(model, folder, signatures=...).",
+            )
         os.makedirs(folder, exist_ok=True)
         original(self, os.path.join(folder, FILE), overwrite, **kwargs)
+        file_names.file_of(os.path.join(folder, MODULE)).unlink(missing_ok=True)
 
     return save
 

@@ -17,7 +17,7 @@ from stratagem.fit.records import strategy_of
 from stratagem.replica.context import current_strategy, strategy_scope
 from stratagem.strategy.base import one_replica
 from stratagem.strategy.default import get_strategy
-from stratagem.tf.keras import learning_phase, old_results, on_host
+from stratagem.tf.keras import learning_phase, old_layers, old_results, on_host, weights
 from stratagem.tf.keras.layers import added
 from stratagem.tf.keras.layers.compat import compute_output_spec
 
@@ -103,6 +103,8 @@ class OldModel:
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         model: Any = super().__new__(cls, *args, **kwargs)
         added.give_method(model)
+        old_layers.give_method(model)
+        weights.give_method(model)
         if type(model).build is keras.Model.build:
             object.__setattr__(model, "build", _building_by_a_call(model))
         return model
@@ -179,10 +181,7 @@ class OldModel:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the model: `model(x, True)`, and without `training` in the phase that `K.set_learning_phase` chose."""
         layer: Any = super()
-        if any(isinstance(each, bool) for each in args):  # Keras 3 takes tensors alone by position
-            names = list(inspect.signature(self.call).parameters)
-            kwargs |= dict(zip(names[1 : len(args)], args[1:], strict=False))
-            args = args[:1]
+        args, kwargs = old_layers.by_name(self, args, kwargs)
         if on_host.begins_on_host(self) and not (on_host.are_symbols(args) or on_host.is_of_host(*args[:1])):
             return on_host.outputs_for(self, *args, **kwargs)
         with learning_phase.of_call(kwargs) as missing:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -21,6 +22,7 @@ def for_each_output(model: Any, metrics: Any) -> Any:
         model: The model.
         metrics: What `compile` was given as `metrics` or `weighted_metrics`.
     """
+    metrics = _of_classes(metrics)
     if isinstance(metrics, str) or callable(metrics):
         metrics = [metrics]
     names = getattr(model, "output_names", None)
@@ -30,6 +32,26 @@ def for_each_output(model: Any, metrics: Any) -> Any:
     each = [[_copied(metric) for metric in metrics] for _ in names]
     structure = getattr(model, "_outputs_struct", None)
     return dict(zip(names, each, strict=True)) if isinstance(structure, Mapping) else each
+
+
+def _of_classes(metrics: Any) -> Any:
+    """Return metrics of which those that are named as a class, such as "AUC", are objects of it.
+
+    So their results are called as in Keras 2, "auc"; Keras 3 calls them by what `compile` was given.
+    """
+    if isinstance(metrics, list | tuple):
+        return [_of_classes(each) for each in metrics]
+    if isinstance(metrics, dict):
+        return {name: _of_classes(each) for name, each in metrics.items()}
+    if not isinstance(metrics, str) or metrics.lower() in _CHOSEN_BY_LOSS:
+        return metrics
+    named = vars(keras.metrics).get(metrics)
+    if not (isinstance(named, type) and issubclass(named, keras.metrics.Metric)):
+        return metrics
+    return named(name=re.sub(r"_\d+$", "", named().name))  # not "auc_1" of the second in a process
+
+
+_CHOSEN_BY_LOSS: Final = ("accuracy", "acc", "crossentropy", "ce")
 
 
 def _copied(metric: Any) -> Any:

@@ -12,7 +12,9 @@ import os
 from collections.abc import Callable
 from typing import Any, Final
 
-from stratagem.checkpoint import storage
+import keras
+
+from stratagem.checkpoint import file_names, storage
 from stratagem.checkpoint.checkpoint import append_to_folder, read_alone, write_alone
 from stratagem.cluster.bootstrap import current_peers
 from stratagem.core import optional
@@ -53,11 +55,11 @@ def saving_to_any_name(write_group: Callable[[Any, Any], None], original: Callab
         if hdf5:
             write_hdf5(self, path)
             return
-        file = os.fspath(storage.file_of(path))
+        file = os.fspath(file_names.file_of(path))
         peers = current_peers()
         alone = peers is None or peers.own_index == 0 or not bind.is_fitting()  # within `fit` all workers write it
         if _write_checkpoint(self, file) and alone:
-            append_to_folder(storage.path_of(path))
+            append_to_folder(file_names.path_of(path))
             storage.mark(path)
 
     return save_weights
@@ -71,27 +73,27 @@ def _write_checkpoint(model: Any, filepath: str) -> bool:
     return True
 
 
-def loading_from_any_name(original: Callable[..., None]) -> Callable[..., Any]:
-    """Wrap `Model.load_weights`.
+def give_method(model: Any) -> None:
+    """Give a model a `load_weights` of its own, which takes any file name. A class that has another keeps that.
 
     Args:
-        original: Keras's.
+        model: A model that is being made.
     """
+    if type(model).load_weights is keras.Model.load_weights:
+        object.__setattr__(model, "load_weights", functools.partial(_load_weights, model))
 
-    @functools.wraps(original)
-    def load_weights(self: Any, filepath: str | os.PathLike[str], *args: Any, **kwargs: Any) -> Any:
-        if filepath is None:
-            raise InputError(
-                "load_weights was given None.",
-                "The model would keep the weights it has.",
-                "latest_checkpoint(folder) returns None where the folder has no checkpoint: look at the folder.",
-            )
-        path = os.fspath(filepath)
-        if path.endswith((*_OF_KERAS, *_HDF5)) or not storage.file_of(path).exists():
-            return original(self, path, *args, **kwargs)
-        try:
-            return read_alone(self, path)
-        except InputError:  # it may have another optimizer than the model that was saved
-            return read_alone(self, path, optimizers=False)
 
-    return load_weights
+def _load_weights(model: Any, filepath: str | os.PathLike[str], *args: Any, **kwargs: Any) -> Any:
+    if filepath is None:
+        raise InputError(
+            "load_weights was given None.",
+            "The model would keep the weights it has.",
+            "latest_checkpoint(folder) returns None where the folder has no checkpoint: look at the folder.",
+        )
+    path = os.fspath(filepath)
+    if path.endswith((*_OF_KERAS, *_HDF5)) or not file_names.file_of(path).exists():
+        return keras.Model.load_weights(model, path, *args, **kwargs)
+    try:
+        return read_alone(model, path)
+    except InputError:  # it may have another optimizer than the model that was saved
+        return read_alone(model, path, optimizers=False)

@@ -51,6 +51,15 @@ COMPAT_V1: Final[dict[str, dict[str, str]]] = {
             random_normal=normal random_shuffle=shuffle random_uniform=uniform set_random_seed=set_seed
             truncated_normal
         """,
+        ".sparse": """
+            sparse_add=add sparse_concat=concat sparse_fill_empty_rows=fill_empty_rows sparse_mask=mask
+            sparse_maximum=maximum sparse_minimum=minimum sparse_reduce_max=reduce_max sparse_reduce_sum=reduce_sum
+            sparse_reorder=reorder sparse_reset_shape=reset_shape sparse_reshape=reshape sparse_retain=retain
+            sparse_segment_mean=segment_mean sparse_segment_sqrt_n=segment_sqrt_n sparse_segment_sum=segment_sum
+            sparse_slice=slice sparse_softmax=softmax sparse_split=split
+            sparse_tensor_dense_matmul=sparse_dense_matmul sparse_tensor_to_dense=to_dense
+            sparse_to_indicator=to_indicator sparse_transpose=transpose
+        """,
         ".strings": "reduce_join regex_replace string_join=join string_strip=strip string_to_number=to_number substr",
         ".version": """
             COMPILER_VERSION GIT_VERSION GRAPH_DEF_VERSION GRAPH_DEF_VERSION_MIN_CONSUMER
@@ -62,7 +71,7 @@ COMPAT_V1: Final[dict[str, dict[str, str]]] = {
             orthogonal_initializer=Orthogonal truncated_normal_initializer=TruncatedNormal
             variance_scaling_initializer=VarianceScaling
         """,
-        ".compat.v1.other_order": "batch_to_space confusion_matrix space_to_batch",
+        ".compat.v1.other_order": "batch_to_space confusion_matrix space_to_batch sparse_to_dense",
         "stratagem.io": """
             FixedLenFeature FixedLenSequenceFeature VarLenFeature decode_raw parse_example parse_single_example
         """,
@@ -103,6 +112,8 @@ COMPAT_V1: Final[dict[str, dict[str, str]]] = {
     "compat.v1.saved_model": {".saved_model": "*"},
     "compat.v1.saved_model.signature_constants": {".saved_model": "DEFAULT_SERVING_SIGNATURE_DEF_KEY"},
     "compat.v1.saved_model.tag_constants": {".saved_model": "GPU SERVING TPU TRAINING"},
+    # `tf.sparse`, and the older name of a product.
+    "compat.v1.sparse": {".sparse": "* matmul=sparse_dense_matmul"},
     # Summaries of a `model_fn`.
     "compat.v1.summary": {"stratagem.estimator.summary": "*"},
     # Optimizers, hooks and the global step of Estimator programs; the rest is `tf.train`'s.

@@ -156,6 +156,13 @@ GENERAL: Final[dict[str, dict[str, str]]] = {
     "sparse": {
         "stratagem.data.sparse": "SparseTensor from_dense reorder",
         "stratagem.data.variable_length": "to_dense",
+        ".tensors.sparse": """
+            add map_values mask maximum minimum reduce_max reduce_sum segment_mean segment_sqrt_n segment_sum softmax
+            sparse_dense_matmul
+        """,
+        ".tensors.sparse_arranging": """
+            concat expand_dims eye fill_empty_rows reset_shape reshape retain slice split to_indicator transpose
+        """,
     },
     "debugging": {
         ".tensors.checks": """

@@ -60,8 +60,11 @@ KERAS: Final[dict[str, dict[str, str]]] = {
     # Keras's, and lookups of words that need no TensorFlow.
     "keras.layers": {
         "keras.layers": "* CuDNNGRU=GRU CuDNNLSTM=LSTM",
-        ".keras.layers.of_keras": "Discretization InputLayer Normalization",
-        ".keras.layers.recurrent": "GRU LSTM RNN SimpleRNN",
+        ".keras.layers.of_keras": """
+            AveragePooling1D AveragePooling2D AveragePooling3D AvgPool1D=AveragePooling1D AvgPool2D=AveragePooling2D
+            AvgPool3D=AveragePooling3D Discretization InputLayer Normalization
+        """,
+        ".keras.layers.recurrent": "GRU GRUCell LSTM LSTMCell RNN SimpleRNN SimpleRNNCell StackedRNNCells",
         ".keras.old_models": "Input",
         ".keras.text_inputs": "IntegerLookup StringLookup TextVectorization",
     },

@@ -2,7 +2,8 @@
 
 A Keras model is saved as by `model.save(folder)`: the folder holds `model.keras` (`stratagem.tf.keras.folders`). The
 folder of anything else holds `saved_model.safetensors` (`stratagem.tf.saved_model.writing`): variables, and the
-programs of functions, which run without the Python that they were made of. TensorFlow Serving reads neither.
+programs of functions, which run without the Python that they were made of. A model that is saved with signatures has
+both. TensorFlow Serving reads neither.
 Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/saved_model
 """
 
@@ -14,7 +15,6 @@ from typing import Any, Final
 
 import keras
 
-from stratagem.core.errors import InputError
 from stratagem.tf import keras as tf_keras
 from stratagem.tf.keras.folders import FILE
 from stratagem.tf.namespace import explaining
@@ -88,7 +88,7 @@ def save(obj: Any, export_dir: str | os.PathLike[str], signatures: Any = None, o
         obj: A Keras model, `tf.Module`, `tf.train.Checkpoint`, variable, or what `load` returned.
         export_dir: The folder.
         signatures: A function with an `input_signature`, or what `get_concrete_function` returned, or several by name;
-            None for the one function of a module that has an `input_signature`. A Keras model has one, its call.
+            None for the one function of a module that has an `input_signature`, and for the call of a Keras model.
         options: Accepted as in TensorFlow.
 
     Raises:
@@ -111,18 +111,10 @@ def save(obj: Any, export_dir: str | os.PathLike[str], signatures: Any = None, o
     folder = os.fspath(export_dir)
     if isinstance(obj, LoadedModel):
         obj = obj.model
-    if isinstance(obj, keras.Model):
-        if signatures is not None:
-            raise InputError(
-                "tf.saved_model.save was given a Keras model, and signatures.",
-                "A model is saved by its layers, and has one signature: its call.",
-                "Save a tf.Module that has the model as an attribute, and the functions: "
-                "module.model = model; tf.saved_model.save(module, folder, signatures=module.serve).",
-            )
-        tf_keras.models.save_model(obj, folder)
-        writing.remove(folder)
-        return
-    writing.write(obj, folder, signatures)
+    if isinstance(obj, keras.Model) and signatures is None:
+        obj.save(folder)
+    else:
+        writing.write(obj, folder, signatures)
 
 
 def load(export_dir: str | os.PathLike[str], tags: Any = None, options: Any = None) -> Any:
@@ -152,9 +144,10 @@ def load(export_dir: str | os.PathLike[str], tags: Any = None, options: Any = No
         {'sum': [[2.0]]}
     """
     folder = os.fspath(export_dir)
-    if writing.is_in(folder):
+    if writing.is_in(folder) and not os.path.exists(os.path.join(folder, FILE)):
         return loading.load(folder)
-    return LoadedModel(tf_keras.models.load_model(folder, compile=False))
+    model = tf_keras.models.load_model(folder, compile=False)
+    return LoadedModel(model, loading.signatures_of_model(folder, model) if writing.is_in(folder) else None)
 
 
 def contains_saved_model(export_dir: str | os.PathLike[str]) -> bool:

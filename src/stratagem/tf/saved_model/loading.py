@@ -37,6 +37,19 @@ def load(folder: str) -> Any:
     return _Reader(storage.decode(blob, path)).root()
 
 
+def signatures_of_model(folder: str, model: Any) -> dict[str, Any]:
+    """Return the signatures that a folder holds of a Keras model; they compute with the model's variables.
+
+    Args:
+        folder: The folder.
+        model: The model, which was loaded from the same folder.
+    """
+    found = read_together(path_in(folder))
+    assert found is not None, "a path was given"
+    blob, path = found
+    return _Reader(storage.decode(blob, path), model.variables).signatures()
+
+
 class LoadedObject(Module):
     """An object that was loaded: its attributes are those that held variables and functions, and `signatures`."""
 
@@ -176,14 +189,16 @@ class _Reader:
 
     Args:
         contents: The file's.
+        of_model: The variables of the model that the file belongs to.
     """
 
-    def __init__(self, contents: storage.Contents) -> None:
+    def __init__(self, contents: storage.Contents, of_model: Sequence[Any] = ()) -> None:
         optional.load("flatbuffers", "export", "tf.saved_model.load of a function")
         self._objects: list[dict[str, Any]] = contents.metadata["objects"]
         self._descriptions: list[dict[str, Any]] = contents.metadata["programs"]
         self._signatures: dict[str, Any] = contents.metadata["signatures"]
         self._arrays = contents.arrays
+        self._of_model = of_model
         self._made: dict[int, Any] = {}
         self._programs: dict[int, _Program] = {}
 
@@ -191,12 +206,15 @@ class _Reader:
         """Return the object that was saved."""
         root = self._object(0)
         if isinstance(root, LoadedObject):
-            signatures = {
-                name: Signature(name, each["inputs"], [self._program(number) for number in each["programs"]])
-                for name, each in self._signatures.items()
-            }
-            vars(root)["signatures"] = signatures
+            vars(root)["signatures"] = self.signatures()
         return root
+
+    def signatures(self) -> dict[str, Any]:
+        """Return the signatures by name."""
+        return {
+            name: Signature(name, each["inputs"], [self._program(number) for number in each["programs"]])
+            for name, each in self._signatures.items()
+        }
 
     def _object(self, number: int | None) -> Any:
         if number is None:
@@ -219,6 +237,9 @@ class _Reader:
 
     def _make_dict(self, _: int, description: Mapping[str, Any]) -> dict[str, Any]:
         return {key: self._object(part) for key, part in description["parts"].items()}
+
+    def _make_variable_of_model(self, _: int, description: Mapping[str, Any]) -> Any:
+        return self._of_model[description["place"]]
 
     def _make_variable(self, number: int, description: Mapping[str, Any]) -> Any:
         value, synchronization = self._arrays[f"{VALUE}{number}"], description["synchronization"]

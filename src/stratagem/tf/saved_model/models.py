@@ -19,14 +19,19 @@ class LoadedModel:
 
     Attributes:
         model: The Keras model.
-        signatures: Its call under the name "serving_default": a function of the inputs, in order or by name, that
-            returns the outputs by name, as in Keras 2: the layers that they come from, or "output_1" and so on.
+        signatures: Those that it was saved with. Without any, its call under the name "serving_default": a function of
+            the inputs, in order or by name, that returns the outputs by name, as in Keras 2: the layers that they come
+            from, or "output_1" and so on.
+
+    Args:
+        model: The Keras model.
+        signatures: Those that it was saved with.
     """
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, signatures: Mapping[str, Any] | None = None) -> None:
         self.model = model
         self._call = function(lambda inputs, training=False: model(inputs, training=training))
-        self.signatures: Mapping[str, Any] = {DEFAULT_SERVING_SIGNATURE_DEF_KEY: self._by_name}
+        self.signatures = signatures or {DEFAULT_SERVING_SIGNATURE_DEF_KEY: self._by_name}
 
     def __call__(self, inputs: Tree, training: bool = False) -> Tree:
         """Return the model's outputs."""

@@ -9,14 +9,14 @@ from __future__ import annotations
 import inspect
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import jax
 import keras
 import numpy as np
 
-from stratagem.checkpoint import storage
+from stratagem.checkpoint import file_names, storage
 from stratagem.checkpoint.background import failure_of, host_views
 from stratagem.checkpoint.collective_io import finish_together, take_turn
 from stratagem.checkpoint.objects import WITH_STATE, parts_of
@@ -28,13 +28,10 @@ from stratagem.loop.function import is_compiled
 from stratagem.loop.seen import PLAIN
 from stratagem.mesh.same_values import check_same_values
 from stratagem.program.remote_values import lives_elsewhere, values_of
-from stratagem.tf.keras.folders import FILE
+from stratagem.tf.keras.folders import FILE, MODULE
 from stratagem.tf.saved_model.described import described
 from stratagem.tf.saved_model.models import DEFAULT_SERVING_SIGNATURE_DEF_KEY
 from stratagem.tf.tensors.variables import Module
-
-NAME: Final = "saved_model"
-"""What the file in a folder is called, without its ending."""
 
 VALUE: Final = "value/"
 PROGRAM: Final = "program/"
@@ -43,21 +40,18 @@ PROGRAM: Final = "program/"
 
 def path_in(folder: str) -> str:
     """Return what `stratagem.checkpoint.storage` calls the file of a folder."""
-    return os.path.join(folder, NAME)
+    return os.path.join(folder, MODULE)
 
 
 def is_in(folder: str) -> bool:
     """Return whether a folder holds a module."""
-    return storage.file_of(path_in(folder)).exists()
-
-
-def remove(folder: str) -> None:
-    """Let a folder hold no module."""
-    storage.file_of(path_in(folder)).unlink(missing_ok=True)
+    return file_names.file_of(path_in(folder)).exists()
 
 
 def write(obj: Any, folder: str, signatures: Any) -> None:
     """Write an object into a folder; see `tf.saved_model.save`.
+
+    Of a Keras model the file holds the signatures alone: the model's layers and variables are in a file of their own.
 
     Args:
         obj: The object.
@@ -70,12 +64,16 @@ def write(obj: Any, folder: str, signatures: Any) -> None:
             "It has no variables and functions that could be saved.",
             "Give a Keras model, a tf.Module with them as attributes, a tf.train.Checkpoint, or a variable.",
         )
-    graph = _Graph()
-    graph.add(obj)
+    is_model = isinstance(obj, keras.Model)
+    graph = _Graph(obj.variables if is_model else ())
+    if not is_model:
+        graph.add(obj)
     graph.add_signatures(_signatures(obj, signatures))
     metadata = json.dumps({"objects": graph.objects, "programs": graph.programs, "signatures": graph.signatures})
     variables = graph.variables
     values = dict(zip(variables, values_of(list(variables.values())), strict=True))
+    if is_model:
+        obj.save(folder)
     path = path_in(folder)
     turn = take_turn(path, path, None)
     mirrored = {variable.path: variable.value for variable in variables.values() if not lives_elsewhere(variable)}
@@ -84,7 +82,7 @@ def write(obj: Any, folder: str, signatures: Any) -> None:
     def written() -> None:
         programs = {f"{PROGRAM}{i}": np.frombuffer(data, np.uint8) for i, data in enumerate(graph.data)}
         storage.write(turn.path, metadata, {**host_views(values), **programs})
-        if os.path.exists(os.path.join(folder, FILE)):  # of a Keras model, saved here before
+        if not is_model and os.path.exists(os.path.join(folder, FILE)):  # of a Keras model, saved here before
             os.remove(os.path.join(folder, FILE))
 
     finish_together(failure_of(written) if turn.writes else None)
@@ -128,9 +126,13 @@ class _Graph:
         data: The programs.
         signatures: Those of the signatures.
         variables: The variables by the names of their values.
+
+    Args:
+        of_model: Variables that another file of the folder holds, in the order in which a model has them.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, of_model: Sequence[Any] = ()) -> None:
+        self._of_model = {id(variable): place for place, variable in enumerate(of_model)}
         self.objects: list[dict[str, Any]] = []
         self.programs: list[dict[str, Any]] = []
         self.data: list[bytes] = []
@@ -182,6 +184,8 @@ class _Graph:
         return self._new(value, {"kind": kind, "parts": parts})
 
     def _add_variable(self, variable: Any) -> int:
+        if id(variable) in self._of_model:
+            return self._new(variable, {"kind": "variable_of_model", "place": self._of_model[id(variable)]})
         number = self._new(
             variable,
             {

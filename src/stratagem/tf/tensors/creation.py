@@ -15,7 +15,7 @@ import numpy as np
 
 from stratagem.core.errors import InputError, explain
 from stratagem.program.computed_range import ComputedRange, KnownRange
-from stratagem.program.tracing import current_tracing, is_traced
+from stratagem.program.tracing import current_tracing, is_traced, own_array
 from stratagem.tf import derivatives
 from stratagem.tf.dtypes import as_dtype
 from stratagem.tf.tensors.marks import Array, Sizes, Tensor
@@ -41,7 +41,7 @@ def constant(value: Any, dtype: Any = None, shape: Any = None, name: str | None 
         >>> constant(0.5, shape=(2,)).numpy()
         array([0.5, 0.5], dtype=float32)
     """
-    made = tensor(value, dtype)
+    made = own_array(tensor(value, dtype)) if isinstance(value, keras.Variable) else tensor(value, dtype)
     _refuse_fractions(value, made)
     if shape is None:
         return made
@@ -84,9 +84,12 @@ def convert_to_tensor(value: Any, dtype: Any = None, dtype_hint: Any = None, nam
 
 
 def own_tensor(value: Any) -> Any:
-    """Return a tensor with the same values that no other is: a tape can differentiate by it, and not by the other."""
+    """Return a tensor with the same values that no other is.
+
+    A tape can differentiate by it, and not by the other. The value of a variable is gone when `fit` has changed that.
+    """
     has_derivative = isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jnp.inexact)
-    return jnp.copy(value) if has_derivative else value
+    return jnp.copy(value) if has_derivative else own_array(value)
 
 
 @operation

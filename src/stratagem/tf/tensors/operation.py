@@ -20,10 +20,11 @@ import numpy as np
 from stratagem.core.eager import EagerArray, EagerText
 from stratagem.core.errors import InputError
 from stratagem.data.ragged import RaggedTensor
+from stratagem.data.sparse import SparseTensor
 from stratagem.data.structure import as_array, encoded
 from stratagem.data.transforms import in_element_function
 from stratagem.program.assertions import are_numbers_checked
-from stratagem.program.tracing import is_traced
+from stratagem.program.tracing import is_traced, own_array
 from stratagem.tf.derivatives import OF_NUMPY
 from stratagem.tf.dtypes import as_dtype
 
@@ -107,7 +108,23 @@ def operands(*values: Any) -> list[Any]:
     """Return values as tensors; a number of Python beside a tensor takes the tensor's dtype."""
     if all(_is_number(value) for value in values):
         return [tensor(value) for value in values]
-    return [value if _is_number(value) else tensor(value) for value in values]
+    given = [value if _is_number(value) else tensor(value) for value in values]
+    beside = next(each for each in given if not _is_number(each))
+    return [beside_tensor(each, beside) if _is_number(each) else each for each in given]
+
+
+def beside_tensor(number: Any, beside: Any) -> Any:
+    """Return a number of Python that stands beside a tensor: a whole one of more than 32 bits as JAX takes it.
+
+    TensorFlow makes it a number of the tensor's dtype, as in `scores * (-2**32 + 1)`; JAX makes 32-bit integers first.
+
+    Args:
+        number: The number, or anything else, which is returned as it is.
+        beside: The tensor. Integers keep the number, which they cannot hold either.
+    """
+    if type(number) is int and not -(2**31) <= number < 2**31 and jnp.issubdtype(beside.dtype, jnp.inexact):
+        return float(number)
+    return number
 
 
 def _is_number(value: Any) -> bool:
@@ -254,6 +271,20 @@ def of_ragged(operation: Callable[..., Any], function: Callable[..., Any]) -> No
     _of_ragged[f"{operation.__module__}:{operation.__qualname__}"] = function
 
 
+_of_sparse: Final[dict[str, Callable[..., Any]]] = {}
+"""The same on sparse tensors; see `of_sparse`."""
+
+
+def of_sparse(operation: Callable[..., Any], function: Callable[..., Any]) -> None:
+    """Let an operation on tensors do this where its first argument is a sparse tensor.
+
+    Args:
+        operation: The operation.
+        function: Takes the same arguments.
+    """
+    _of_sparse[f"{operation.__module__}:{operation.__qualname__}"] = function
+
+
 def _first_ragged(values: Sequence[Any]) -> RaggedTensor | None:
     for value in values:
         if isinstance(value, RaggedTensor):
@@ -321,6 +352,24 @@ def _converting(function: Callable[..., Any], parameters: Sequence[inspect.Param
     return converted
 
 
+def _of_its_own(result: Any, given: Sequence[Any]) -> Any:
+    """Return the result of an operation that had nothing to do, such as a cast to the same dtype, as a copy.
+
+    JAX returns what it was given. The array of a variable is gone when `fit` has given the variable another value.
+
+    Args:
+        result: The result.
+        given: What it was computed of.
+    """
+    if isinstance(result, jax.Array):
+        for each in given:
+            if isinstance(each, keras.Variable) and each.value is result:
+                return own_array(result)
+            if isinstance(each, list | tuple) and each and isinstance(each[0], keras.Variable):
+                result = _of_its_own(result, each)
+    return result
+
+
 _MOVING: Final = frozenset(
     [
         *("concat", "constant", "convert_to_tensor", "expand_dims", "fill", "gather", "identity", "maximum"),
@@ -382,10 +431,12 @@ def operation(function: Callable[P, Any], name: str | None = None, text: str | N
         ragged = _first_ragged([*args, *kwargs.values()])
         if ragged is not None:
             return _on_rows(home, ragged)(*args, **kwargs)
+        if args and isinstance(args[0], SparseTensor) and home in _of_sparse:
+            return _of_sparse[home](*args, **kwargs)
         if _is_symbolic(args) or _is_symbolic(tuple(kwargs.values())):
             return TensorFunction(home)(*args, **kwargs)
         if not in_element_function() or any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves((args, kwargs))):
-            result = compute(*args, **kwargs)
+            result = _of_its_own(compute(*args, **kwargs), (*args, *kwargs.values()))
             if are_numbers_checked() and function.__name__ not in _MOVING:
                 _require_finite(function.__name__, result, (args, kwargs))
             return result

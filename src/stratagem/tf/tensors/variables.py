@@ -23,7 +23,7 @@ from stratagem.data.specs import TensorSpec
 from stratagem.mesh.values import CombinedItself
 from stratagem.program.compat import innermost_scope, value_of_constants
 from stratagem.program.made import made_once
-from stratagem.program.tracing import is_traced
+from stratagem.program.tracing import is_traced, own_array
 from stratagem.replica.context import ReplicaContext, current_strategy
 from stratagem.tf.tensors import assigned
 from stratagem.tf.tensors.creators import created
@@ -166,6 +166,7 @@ def _first_value(initial_value: Any, dtype: Any) -> tuple[Any, Any, Callable[...
             "A variable needs a first value that is known when it is made.",
             "Write tf.Variable(0.0), or give a function: tf.Variable(lambda: tf.zeros([2])).",
         )
+    value = own_array(value)
     return value.shape, value.dtype, lambda shape, dtype=None: value
 
 

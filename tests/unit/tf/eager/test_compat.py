@@ -174,3 +174,23 @@ def test_a_tensor_of_a_compiled_function_is_on_no_device_yet() -> None:
 
     step(tf.ones(2))
     assert set(seen) == {""}
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_large_number_beside_a_tensor(compiled: bool) -> None:
+    """Attention hides what is padded by -2**32 + 1, which TensorFlow makes a number of the tensor's dtype."""
+
+    def apply(x: Any) -> list[Any]:
+        return [x * (-(2**32) + 1), 2**40 - x, x < 2**40, tf.multiply(x, 2**33), tf.where(x > 0, x, -(2**32))]
+
+    with tf.GradientTape():  # where operators are TensorFlow's
+        found = (tf.function(apply) if compiled else apply)(tf.constant([0.0, 1.0]))
+    assert [each.numpy().tolist() for each in found] == [
+        [0.0, -(2.0**32)],
+        [2.0**40, 2.0**40],
+        [True, True],
+        [0.0, 2.0**33],
+        [-(2.0**32), 1.0],
+    ]
+    with pytest.raises(OverflowError):
+        tf.constant([1]) * 2**40

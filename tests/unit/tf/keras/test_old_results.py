@@ -170,3 +170,21 @@ def test_a_result_may_be_a_variable(strategy: Any) -> None:
     replicas = strategy.num_replicas_in_sync
     assert (history["last"], history["val_last"]) == ([6.0 * replicas], [2.0 * replicas])
     assert model.evaluate(X, X, verbose=0) == [1.0, 2.0 * replicas]
+
+
+def test_metrics_that_are_named_as_classes_have_the_names_of_keras_2(strategy: Any) -> None:
+    with strategy.scope():
+        model = tf.keras.Sequential([tf.keras.layers.Dense(1, activation="sigmoid")])
+        metrics = ["AUC", "Precision", "mse", "MeanSquaredError", "accuracy", "BinaryAccuracy"]
+        model.compile("sgd", "binary_crossentropy", metrics=metrics)
+    history = model.fit(X, np.arange(8) % 2, batch_size=4, verbose=0).history
+    assert set(history) == {"loss", "auc", "precision", "mse", "mean_squared_error", "accuracy", "binary_accuracy"}
+    assert model.metrics_names == [
+        "loss",
+        "auc",
+        "precision",
+        "mse",
+        "mean_squared_error",
+        "accuracy",
+        "binary_accuracy",
+    ]

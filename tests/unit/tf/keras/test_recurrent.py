@@ -43,6 +43,21 @@ def test_a_subclass_has_it_too() -> None:
     assert [each.shape for each in wrapped.get_initial_state(X)] == [(2, 5)]
 
 
+@pytest.mark.parametrize(("name", "count"), [("GRUCell", 1), ("LSTMCell", 2), ("SimpleRNNCell", 1)])
+def test_a_cell_is_asked_for_states_of_a_dtype(name: str, count: int) -> None:
+    cell = getattr(tf.keras.layers, name)(5)
+    assert type(cell) is getattr(keras.layers, name)
+    for given in ({"inputs": X[:, 0]}, {"batch_size": 2, "dtype": tf.float16}):
+        states = cell.get_initial_state(**given)
+        assert [state.shape for state in states] == [(2, 5)] * count
+    assert {str(state.dtype) for state in states} == {"float16"}
+    output, _ = cell(X[:, 0], cell.get_initial_state(batch_size=2, dtype=tf.float32))
+    np.testing.assert_allclose(tf.keras.layers.RNN(cell)(X[:, :1]), output, rtol=1e-6)
+    stacked = tf.keras.layers.StackedRNNCells([cell, tf.keras.layers.GRUCell(4)])
+    assert tf.keras.layers.RNN(stacked)(X).shape == (2, 4)
+    assert len(keras.tree.flatten(stacked.get_initial_state(batch_size=2, dtype="float32"))) == count + 1
+
+
 def test_a_batch_of_a_dataset_beside_a_tensor() -> None:
     """The discriminator of a GAN is called with both, before training begins."""
     one, two = tf.keras.Input((2,)), tf.keras.Input((2,))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import sys
 from pathlib import Path
@@ -216,3 +217,65 @@ def test_what_cannot_be_loaded_is_explained(tmp_path: Path) -> None:
         tf.keras.models.load_model(tmp_path)
     with pytest.raises(InputError, match="that is a file"):
         made().save(tmp_path / "saved_model.pb")
+
+
+def test_signatures_of_a_model(tmp_path: Path) -> None:
+    """The serving function of TensorFlow's guides takes and returns tensors by name, and does more than the call."""
+    model = made()
+    offset = tf.Variable(2.0)
+
+    @tf.function(input_signature=[tf.TensorSpec([None, X.shape[1]], tf.float32, name="rows")])
+    def serve(rows: Any) -> Any:
+        scores = model(rows, training=False) + offset
+        return {"scores": scores, "best": tf.argmax(scores, axis=-1)}
+
+    call = tf.function(lambda x: model(x)).get_concrete_function(tf.TensorSpec([4, X.shape[1]], tf.float32, name="x"))
+    tf.saved_model.save(model, tmp_path, signatures={"serving_default": serve, "call": call})
+    loaded = tf.saved_model.load(tmp_path)
+    expected = model.predict(X, verbose=0)
+    assert sorted(loaded.signatures) == ["call", "serving_default"]
+    found = loaded.signatures["serving_default"](rows=tf.constant(X))
+    np.testing.assert_allclose(found["scores"], expected + 2, rtol=1e-5)
+    np.testing.assert_array_equal(found["best"], np.argmax(expected, -1))
+    np.testing.assert_allclose(loaded.signatures["call"](tf.constant(X[:4]))["output_0"], expected[:4], rtol=1e-5)
+    np.testing.assert_allclose(loaded(X), expected, rtol=1e-5)
+    loaded.model.set_weights([np.zeros_like(each) for each in loaded.model.get_weights()])  # they share the variables
+    np.testing.assert_array_equal(loaded.signatures["serving_default"](rows=X)["scores"], np.full_like(expected, 2))
+    model = tf.keras.models.load_model(tmp_path, compile=False)
+    np.testing.assert_allclose(model.predict(X, verbose=0), expected, rtol=1e-5)
+
+
+def test_a_folder_holds_what_was_saved_last(tmp_path: Path) -> None:
+    model = made()
+    serve = tf.function(input_signature=[tf.TensorSpec([None, X.shape[1]])])(lambda x: model(x))
+    tf.saved_model.save(model, tmp_path, signatures={"own": serve})
+    model.save(tmp_path)
+    assert list(tf.saved_model.load(tmp_path).signatures) == ["serving_default"]
+    tf.saved_model.save(tf.Module(), tmp_path)
+    assert not hasattr(tf.saved_model.load(tmp_path), "model")
+    with pytest.raises(InputError, match="What it takes is not said"):
+        tf.saved_model.save(model, tmp_path, signatures={"own": tf.function(lambda x: model(x))})
+    assert not hasattr(tf.saved_model.load(tmp_path), "model")  # bad input has cost nothing
+    with pytest.raises(InputError, match=r"tf\.saved_model\.save\(model, folder, signatures="):
+        model.save(tmp_path, signatures=serve)
+
+
+def test_a_model_in_shards_loads_weights_of_any_name_into_shards(tmp_path: Path) -> None:
+    strategy = tf.distribute.MirroredStrategy(["cpu:0", "cpu:1"], shard="parameters", shard_min_size=8)
+
+    def make() -> Any:
+        with strategy.scope():
+            return tf.keras.Sequential([tf.keras.layers.Input((4,)), tf.keras.layers.Dense(8)])
+
+    first, second = make(), make()
+    first.save_weights(tmp_path / "checkpoint")
+    second.load_weights(tmp_path / "checkpoint")
+    kernel, expected = second.weights[0], np.asarray(first.weights[0].value)
+    np.testing.assert_array_equal(np.asarray(kernel.value), expected)
+    assert [shard.data.shape for shard in kernel.value.addressable_shards] == [(2, 8), (2, 8)]
+    same = copy.deepcopy(second)
+    first.weights[0].assign(expected + 1.0)
+    first.save_weights(tmp_path / "later")
+    same.load_weights(tmp_path / "later")
+    np.testing.assert_array_equal(np.asarray(same.weights[0].value), expected + 1.0)
+    np.testing.assert_array_equal(np.asarray(kernel.value), expected)

@@ -58,6 +58,11 @@ def ints(*values: Any) -> np.ndarray:
     return np.array(values[0] if len(values) == 1 else values, np.int32)
 
 
+def places(indices: Any) -> np.ndarray:
+    """Return the indices of a sparse tensor."""
+    return np.array(indices, np.int64)
+
+
 def typed(dtype: str, values: Any) -> np.ndarray:
     """Return numbers of this dtype, in all runs."""
     return np.array(values, _numpy_dtype(dtype))
@@ -90,6 +95,7 @@ _NAMES: Final[dict[str, Any]] = {
     "line": line,
     "positive": positive,
     "ints": ints,
+    "places": places,
     "bools": bools,
     "texts": texts,
     "typed": typed,
@@ -191,7 +197,7 @@ def given(case: Case, dtype: str) -> dict[str, np.ndarray]:
 
 
 _NAMESPACES: Final = """
-    tf tf.math tf.math.special tf.nn tf.linalg tf.bitwise tf.image tf.strings tf.random tf.debugging tf.signal
+    tf tf.math tf.math.special tf.nn tf.linalg tf.sparse tf.bitwise tf.image tf.strings tf.random tf.debugging tf.signal
     tf.keras.activations tf.keras.losses tf.keras.regularizers tf.keras.constraints tf.keras.initializers
     tf.keras.backend tf.compat.v1
 """
@@ -230,13 +236,15 @@ def is_floating(value: Any) -> bool:
 
 
 def leaves(value: Any) -> Iterator[Any]:
-    """Yield what lies in a structure, dicts in the order of their keys."""
+    """Yield what lies in a structure, dicts in the order of their keys; of sparse tensors the parts."""
     if isinstance(value, Mapping):
         for key in sorted(value):
             yield from leaves(value[key])
     elif isinstance(value, list | tuple) and type(value).__name__ != "TensorShape":
         for part in value:
             yield from leaves(part)
+    elif hasattr(value, "dense_shape"):  # a sparse tensor, or slices
+        yield from (value.indices, value.values, value.dense_shape)
     else:
         yield value
 

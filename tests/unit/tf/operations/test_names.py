@@ -25,7 +25,8 @@ EXCEPTIONS: Final = {
         tf.compat.v1.*_initializer tf.compat.v1.random_* tf.compat.v1.truncated_normal tf.compat.v1.set_random_seed""",
     "It differentiates in compiled functions; every case does so by a tape.": "tf.gradients",
     "It is a class, a switch or a scope, and no operation.": """
-        tf.IndexedSlices tf.RaggedTensor* tf.SparseTensor* tf.TensorArray tf.TypeSpec tf.DeviceSpec
+        tf.IndexedSlices tf.RaggedTensor* tf.SparseTensor* tf.sparse.SparseTensor tf.TensorArray tf.TypeSpec
+        tf.DeviceSpec
         tf.variable_creator_scope tf.debugging.is_traceback_filtering_enabled
         tf.DType tf.Module tf.TensorSpec tf.UnconnectedGradients tf.Variable* tf.device tf.executing_eagerly
         tf.get_logger tf.init_scope tf.inside_function tf.name_scope tf.control_dependencies tf.GradientTape

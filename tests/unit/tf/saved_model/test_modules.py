@@ -272,8 +272,6 @@ def test_a_folder_holds_what_was_saved_last(tmp_path: Path) -> None:
 def test_what_cannot_be_saved_is_explained(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"given a dict(?s:.*)a tf\.Module with them"):
         tf.saved_model.save({"v": tf.Variable(1.0)}, tmp_path)
-    with pytest.raises(InputError, match="has one signature: its call"):
-        tf.saved_model.save(tf.keras.Sequential([tf.keras.layers.Dense(1)]), tmp_path, signatures=Line().both)
     module = Line()
     tf.saved_model.save(module, tmp_path)
     file = tmp_path / "saved_model.safetensors"

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from stratagem.data.ragged_making import eager
+from stratagem.data.sparse import SparseTensor
+from stratagem.data.variable_length import to_dense
 from stratagem.tf.tensors import arranging, counting
 
 
@@ -33,3 +38,32 @@ def confusion_matrix(
 ) -> Any:
     """Return how often each class was taken for each (`tf.compat.v1.confusion_matrix`)."""
     return counting.confusion_matrix(labels, predictions, num_classes, weights, dtype)
+
+
+def sparse_to_dense(
+    sparse_indices: Any,
+    output_shape: Any,
+    sparse_values: Any,
+    default_value: Any = 0,
+    validate_indices: bool = True,
+    name: str | None = None,
+) -> Any:
+    """Return a tensor with values at some places (`tf.compat.v1.sparse_to_dense`); `tf.sparse.to_dense` says more.
+
+    Args:
+        sparse_indices: One place, of a vector several, or of a matrix several with a column for each axis.
+        output_shape: The shape of the tensor.
+        sparse_values: The values, or one for all places.
+        default_value: What is elsewhere.
+        validate_indices: Whether a place that occurs twice is an error.
+        name: Accepted as in TensorFlow.
+
+    Example:
+        >>> sparse_to_dense([0, 2], [3], 1).tolist()
+        [1, 0, 1]
+    """
+    sizes, indices, values = np.atleast_1d(np.asarray(output_shape)), eager(sparse_indices), eager(sparse_values)
+    indices = indices.reshape(-1, len(sizes))
+    if not values.ndim:
+        values = values[None].repeat(len(indices), axis=0)
+    return to_dense(SparseTensor(indices, values, sizes), default_value, validate_indices)

@@ -18,6 +18,7 @@ __all__ = [
     "graph_of",
     "has_losses_of_call",
     "in_context",
+    "input_shape_of",
     "is_functional",
     "nodes_of",
     "outputs_of",
@@ -41,6 +42,12 @@ def outputs_of(model: Any) -> Any:
 def has_losses_of_call(model: Any) -> bool:
     """Return whether a model's losses are those that Keras has read in a call, as while it computes the whole loss."""
     return bool(model._losses_override)
+
+
+def input_shape_of(model: Any) -> Any:
+    """Return the shape of the input that a `Sequential` model begins with, None where it has none."""
+    first = next(iter(model._layers), None)
+    return first.batch_shape if isinstance(first, keras.layers.InputLayer) else None
 
 
 def extend(model: Any, layer: Callable[[Any], Any]) -> None:

@@ -51,6 +51,40 @@ class InputLayer(keras.layers.InputLayer, metaclass=MakingKeras):
         return keras.layers.InputLayer(*args, **named)
 
 
+class AveragePooling1D(keras.layers.AveragePooling1D, metaclass=MakingKeras):
+    """Keras's `AveragePooling1D` (`tf.keras.layers.AveragePooling1D`); see `AveragePooling2D`."""
+
+    @staticmethod
+    def _made(pool_size: Any = 2, *args: Any, **named: Any) -> keras.layers.AveragePooling1D:
+        return keras.layers.AveragePooling1D(pool_size, *args, **named)
+
+
+class AveragePooling2D(keras.layers.AveragePooling2D, metaclass=MakingKeras):
+    """Keras's `AveragePooling2D`, whose windows are of two by themselves (`tf.keras.layers.AveragePooling2D`).
+
+    Args:
+        pool_size: Sizes of a window.
+        others: Those of `keras.layers.AveragePooling2D`.
+
+    Example:
+        >>> layer = AveragePooling2D()
+        >>> layer.pool_size, isinstance(layer, AveragePooling2D)
+        ((2, 2), True)
+    """
+
+    @staticmethod
+    def _made(pool_size: Any = 2, *args: Any, **named: Any) -> keras.layers.AveragePooling2D:
+        return keras.layers.AveragePooling2D(pool_size, *args, **named)
+
+
+class AveragePooling3D(keras.layers.AveragePooling3D, metaclass=MakingKeras):
+    """Keras's `AveragePooling3D` (`tf.keras.layers.AveragePooling3D`); see `AveragePooling2D`."""
+
+    @staticmethod
+    def _made(pool_size: Any = 2, *args: Any, **named: Any) -> keras.layers.AveragePooling3D:
+        return keras.layers.AveragePooling3D(pool_size, *args, **named)
+
+
 class Normalization(keras.layers.Normalization, metaclass=MakingKeras):
     """Keras's `Normalization`, whose `adapt` takes datasets without TensorFlow (`tf.keras.layers.Normalization`).
 
