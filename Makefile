@@ -7,7 +7,7 @@
 #   make test-table       TensorFlow's operations, each with its derivatives, as TensorFlow computed them
 #   make test-tpu-compile steps compiled for TPUs; none is needed
 #   make test-gpu-compile steps compiled for 8 H100s, by a compiler of 6 GB; no GPU is needed
-#   make gpu              the tests marked gpu, on an NVIDIA GPU; make gpu ON=cpu is a rehearsal
+#   make gpu              the tests marked gpu, then the benchmarks of GPUs; make gpu ON=cpu is a rehearsal
 #   make test-as-users    the numerics, compiled as users compile them
 #   make test-floor       all tests on the oldest versions that pyproject.toml names
 #   make versions         a suite of its own on each Python, JAX and Keras, and the table in docs/versions.md
@@ -83,15 +83,18 @@ test-gpu-compile:
 	@echo "== pytest, steps compiled for GPUs"
 	@$(VENV)-gpu/bin/python -m pytest -n 2 $(COMPILED) $(PYTEST_ARGS)
 
+# The benchmarks run also where a test fails: both are worth knowing of a machine that is there for an hour.
 gpu:
 ifeq ($(ON),cpu)
 	@$(INSTALL) $(VENV) dev
-	@echo "== pytest, the tests for GPUs, on CPU devices"
-	@STRATAGEM_GPU_REHEARSAL=1 $(BIN)/python -m pytest -n 2 -m gpu tests/gpu $(PYTEST_ARGS)
+	@echo "== pytest, the tests for GPUs, on CPU devices; then their benchmarks, with tiny networks"
+	@STRATAGEM_GPU_REHEARSAL=1 $(BIN)/python -m pytest -n 2 -m gpu tests/gpu $(PYTEST_ARGS); tests=$$?; \
+		$(BIN)/python benchmarks/gpu.py --on cpu --rounds 1 $(BENCH_ARGS) && exit $$tests
 else
 	@$(INSTALL) $(VENV)-gpu test,plan-gpu
-	@echo "== pytest, the tests for GPUs"
-	@JAX_PLATFORMS=cuda,cpu $(VENV)-gpu/bin/python -m pytest -m gpu tests/gpu $(PYTEST_ARGS)
+	@echo "== pytest, the tests for GPUs; then their benchmarks"
+	@JAX_PLATFORMS=cuda,cpu $(VENV)-gpu/bin/python -m pytest -m gpu tests/gpu $(PYTEST_ARGS); tests=$$?; \
+		$(VENV)-gpu/bin/python benchmarks/gpu.py $(BENCH_ARGS) && exit $$tests
 endif
 
 test-as-users:
@@ -110,7 +113,7 @@ versions:
 
 lint:
 	@$(INSTALL) $(VENV) dev
-	@echo "== ruff check" && $(BIN)/ruff check .
+	@echo "== ruff check" && $(BIN)/ruff check --no-cache .
 	@echo "== ruff format" && $(BIN)/ruff format --check .
 	@echo "== types" && $(BIN)/basedpyright --pythonpath $(BIN)/python
 

@@ -25,6 +25,11 @@ def hardware() -> str:
     return f"{cpu_model()}, {len(os.sched_getaffinity(0))} cores"
 
 
+def command() -> str:
+    """Return the command that made a page, as it is written at the root of the project."""
+    return " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]])
+
+
 def page(title: str, facts: list[str], table: str) -> str:
     """Return a table with what it was measured on, as Markdown.
 
@@ -33,21 +38,26 @@ def page(title: str, facts: list[str], table: str) -> str:
         facts: How, a line each.
         table: The results.
     """
-    command = " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]])
     lines = [
         f"{hardware()}; {platform.system()} {platform.release()}; Python {platform.python_version()}",
         f"load over the last 15 minutes: {os.getloadavg()[2]:.1f}",
         *facts,
-        f"`{command}`",
+        f"`{command()}`",
     ]
     return "\n".join(
         [f"# {title}, {datetime.date.today():%Y-%m-%d}", "", *(f"- {line}" for line in lines), "", table, ""]
     )
 
 
-def place(theme: str, suffix: str = ".md") -> Path:
-    """Return where today's page of a theme lies, or a picture of it."""
-    machine = re.sub(r"[^a-z0-9]+", "-", hardware().lower()).strip("-")
+def place(theme: str, suffix: str = ".md", on: str | None = None) -> Path:
+    """Return where today's page of a theme lies, or a picture of it.
+
+    Args:
+        theme: How its name begins.
+        suffix: How it ends.
+        on: What was measured on; None for the processor.
+    """
+    machine = re.sub(r"[^a-z0-9]+", "-", (on or hardware()).lower()).strip("-")
     return RESULTS / f"{theme}_{machine}_{datetime.date.today():%Y-%m-%d}{suffix}"
 
 

@@ -40,6 +40,8 @@ class Contender:
         peer: Folder in `peers` with its environment; None runs in this one.
         arguments: More arguments of the program.
         shares_cores: Whether it takes part where there are fewer cores than workers.
+        gpus: NVIDIA GPUs that it has, as CUDA_VISIBLE_DEVICES names them. It has all cores then; without any it
+            computes on the CPU, with a core for each task.
     """
 
     name: str
@@ -49,6 +51,7 @@ class Contender:
     peer: str | None = None
     arguments: tuple[str, ...] = ()
     shares_cores: bool = False
+    gpus: tuple[str, ...] = ()
 
     @property
     def workers(self) -> int:
@@ -102,19 +105,21 @@ class Running:
         contender: Which.
         data: File with `x` and `y`.
         steps: Steps of an epoch.
-        cores: The core of each task.
+        cores: The cores of each task.
         logs: Folder for what the processes print.
     """
 
-    def __init__(self, contender: Contender, data: Path, steps: int, cores: Sequence[int], logs: Path) -> None:
+    def __init__(
+        self, contender: Contender, data: Path, steps: int, cores: Sequence[Collection[int]], logs: Path
+    ) -> None:
         self.contender = contender
         self.cores = cores
         self._logs = [logs / f"{contender.name}-{number}.log" for number in range(len(contender.tasks))]
         addresses = [f"{LOOPBACK}:{port}" for port in free_ports(len(contender.tasks))]
         command = [str(contender.python), str(HERE / contender.program), str(data), str(steps), *contender.arguments]
         self._processes = [
-            _start(command, core, _variables(contender, addresses, number), self._logs[number])
-            for number, core in enumerate(cores)
+            _start(command, own, _variables(contender, addresses, number), self._logs[number])
+            for number, own in enumerate(cores)
         ]
         answering = "chief" if "chief" in contender.tasks else "worker"
         self._answering = [number for number, task in enumerate(contender.tasks) if task == answering]
@@ -129,7 +134,7 @@ class Running:
             ContenderError: It failed.
         """
         answers = self._answers(START_SECONDS)
-        if [answer["cores"] for answer in answers] != [[self.cores[number]] for number in self._answering]:
+        if [answer["cores"] for answer in answers] != [sorted(self.cores[number]) for number in self._answering]:
             raise ContenderError(f"{self.contender.title}: its tasks are not bound to cores {self.cores}.")
         return answers[0]["versions"], answers[0]["loss"]
 
@@ -139,7 +144,7 @@ class Running:
         Raises:
             ContenderError: It failed.
         """
-        cores = set(self.cores)
+        cores = set().union(*self.cores)
         begin, used, busy = time.perf_counter(), self._cpu_seconds(), _busy_seconds(cores)
         for number in self._answering:
             try:
@@ -197,7 +202,7 @@ class Running:
         return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def _start(command: Sequence[str], core: int, variables: Mapping[str, str], log: Path) -> _Process:
+def _start(command: Sequence[str], cores: Collection[int], variables: Mapping[str, str], log: Path) -> _Process:
     with log.open("wb") as stderr:
         process = subprocess.Popen(
             command,
@@ -206,7 +211,7 @@ def _start(command: Sequence[str], core: int, variables: Mapping[str, str], log:
             stdout=subprocess.PIPE,
             stderr=stderr,
             bufsize=0,
-            preexec_fn=lambda: os.sched_setaffinity(0, {core}),  # before the first thread: all inherit it
+            preexec_fn=lambda: os.sched_setaffinity(0, cores),  # before the first thread: all inherit it
         )
     assert process.stdin is not None
     assert process.stdout is not None
@@ -214,13 +219,20 @@ def _start(command: Sequence[str], core: int, variables: Mapping[str, str], log:
 
 
 def _variables(contender: Contender, addresses: Sequence[str], number: int) -> dict[str, str]:
-    """Return the environment of a task: CPU only, as many threads as it has cores."""
+    """Return the environment of a task: on the CPU alone, with a thread for its core; or with its GPUs."""
     variables = {name: value for name, value in os.environ.items() if name != environment.TF_CONFIG}
-    variables |= dict.fromkeys([*environment.THREAD_COUNTS, "TF_NUM_INTRAOP_THREADS"], "1")
+    if contender.gpus:
+        # All contenders are alive at once: none may take more of a GPU's memory than it needs.
+        variables |= {
+            environment.JAX_PLATFORMS: "cuda,cpu",
+            environment.CUDA_VISIBLE_DEVICES: ",".join(contender.gpus),
+            "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+        }
+    else:
+        variables |= dict.fromkeys([*environment.THREAD_COUNTS, "TF_NUM_INTRAOP_THREADS"], "1")
+        variables |= {environment.JAX_PLATFORMS: "cpu", environment.CUDA_VISIBLE_DEVICES: "-1"}
     variables |= {
         environment.KERAS_BACKEND: "jax",
-        environment.JAX_PLATFORMS: "cpu",
-        environment.CUDA_VISIBLE_DEVICES: "-1",
         "TF_USE_LEGACY_KERAS": "1",
         "TF_CPP_MIN_LOG_LEVEL": "2",
         "GLOO_SOCKET_IFNAME": "lo",

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import math
 import os
 import statistics
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -95,10 +97,36 @@ def measured(contenders: Sequence[Contender], rounds: int, steps: int) -> tuple[
         return in_turns(contenders, rounds, steps, Path(name), data), title
 
 
-def in_turns(contenders: Sequence[Contender], rounds: int, steps: int, folder: Path, data: Path) -> list[Result]:
-    """Measure contenders in turns, as `measured` does, with logs in a folder and data of their own."""
-    with started(contenders, steps, folder, data) as running:
+def in_turns(
+    contenders: Sequence[Contender],
+    rounds: int,
+    steps: int,
+    folder: Path,
+    data: Path,
+    *,
+    seconds: float = math.inf,
+    leave_out: Callable[[str], object] | None = None,
+) -> list[Result]:
+    """Measure contenders in turns, as `measured` does, with logs in a folder and data of their own.
+
+    Args:
+        contenders: As there.
+        rounds: As there.
+        steps: As there.
+        folder: For what the processes print.
+        data: What they train on.
+        seconds: No round begins after so many, but for the first.
+        leave_out: Told why, of each contender that is left out; None tells the person who waits.
+
+    Raises:
+        ContenderError: As there.
+    """
+    with started(contenders, steps, folder, data, leave_out or say) as running:
+        deadline = time.monotonic() + seconds
         for number in range(rounds):
+            if number and time.monotonic() > deadline:
+                say(f"{number} rounds took {seconds:.0f} s or more: there are no others.")
+                break
             say(f"round {number + 1} of {rounds}")
             # Each second round runs backwards, so that nobody always follows the same one.
             for each, result in list(running.items())[:: -1 if number % 2 else 1]:
@@ -133,19 +161,22 @@ def prepare_data(folder: Path) -> tuple[Path, str]:
 
 
 @contextlib.contextmanager
-def started(contenders: Sequence[Contender], steps: int, folder: Path, data: Path) -> Iterator[dict[Running, Result]]:
+def started(
+    contenders: Sequence[Contender], steps: int, folder: Path, data: Path, leave_out: Callable[[str], object]
+) -> Iterator[dict[Running, Result]]:
     """Start and warm up contenders, one after the other; leave out peers that are missing or fail."""
     cores = sorted(os.sched_getaffinity(0))
     running: dict[Running, Result] = {}
     try:
         for contender in contenders:
             if not contender.python.exists():
-                say(f"{contender.title}: no environment; sh benchmarks/peers/{contender.peer}/setup.sh makes it.")
+                leave_out(f"{contender.title}: no environment; sh benchmarks/peers/{contender.peer}/setup.sh makes it.")
             elif contender.workers > len(cores) and not contender.shares_cores:
-                say(f"{contender.title}: needs {contender.workers} cores, there are {len(cores)}.")
+                leave_out(f"{contender.title}: needs {contender.workers} cores, there are {len(cores)}.")
             else:
                 say(f"{contender.title}: starting")
-                own = [cores[number % len(cores)] for number in range(len(contender.tasks))]
+                one_each = [{cores[number % len(cores)]} for number in range(len(contender.tasks))]
+                own = [cores for _ in contender.tasks] if contender.gpus else one_each
                 each = Running(contender, data, steps, own, folder)
                 try:
                     versions, loss = each.warm_up()
@@ -154,7 +185,7 @@ def started(contenders: Sequence[Contender], steps: int, folder: Path, data: Pat
                     each.end()
                     if contender.peer is None:
                         raise
-                    say(str(error))
+                    leave_out(str(error))
         yield running
     finally:
         for each in running:
@@ -164,7 +195,8 @@ def started(contenders: Sequence[Contender], steps: int, folder: Path, data: Pat
 def quiet_turn(running: Running, result: Result) -> Turn:
     """Run turns until one is not disturbed by other work, and return the least disturbed."""
     turns: list[Turn] = []
-    while len(turns) < ATTEMPTS and not any(turn.others <= QUIET for turn in turns):
+    attempts = 1 if running.contender.gpus else ATTEMPTS  # what is measured there is not the time of cores
+    while len(turns) < attempts and not any(turn.others <= QUIET for turn in turns):
         turns.append(running.turn())
         result.losses.append(turns[-1].loss)
     return min(turns, key=lambda turn: turn.others)

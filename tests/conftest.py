@@ -59,6 +59,21 @@ _SECONDS_TO_END = 2.0
 """A thread or process that is ending when its test ends may take this long."""
 
 
+_ROOT = Path(__file__).parents[1]
+_RING = tuple(
+    str(_ROOT / folder / part) for folder in ("tests/unit", "src/stratagem") for part in ("estimator", "migrate", "tf")
+)
+"""What the core does not know: `make test` runs whole programs of it (tests/programs, tests/tutorials), and leaves the
+two thousand tests of its single names to `make test-rest`."""
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest leaves out tests by their marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if str(item.path).startswith(_RING) and item.get_closest_marker("quick") is None:
+            item.add_marker("thorough")
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     is_rehearsal = "STRATAGEM_GPU_REHEARSAL" in os.environ
     if item.get_closest_marker("gpu") is not None and "cuda" not in os.environ["JAX_PLATFORMS"] and not is_rehearsal:

@@ -24,9 +24,9 @@ def convolution(inputs: int, outputs: int, size: int, strides: int = 1, groups: 
     return nn.Sequential(layer, nn.BatchNorm2d(outputs, eps=1e-3, momentum=0.01))
 
 
-def head(width: int) -> list[nn.Module]:
+def head(width: int, classes: int = CLASSES) -> list[nn.Module]:
     """The mean over an image, and the classes."""
-    return [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, CLASSES)]
+    return [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, classes)]
 
 
 def mnist_cnn() -> nn.Module:
@@ -48,7 +48,7 @@ def resnet18() -> nn.Module:
     return nn.Sequential(*layers, *head(512))
 
 
-def resnet50() -> nn.Module:
+def resnet50(classes: int = CLASSES) -> nn.Module:
     """Return ResNet-50 as `keras.applications` has it, which strides in the first convolution of a block."""
 
     def biased(inputs: int, outputs: int, size: int, strides: int = 1) -> nn.Sequential:
@@ -69,7 +69,7 @@ def resnet50() -> nn.Module:
             )
             layers += [Beside(body, biased(inputs, 4 * filters, 1, strides) if block == 0 else None), nn.ReLU()]
             inputs = 4 * filters
-    return nn.Sequential(*layers, *head(inputs))
+    return nn.Sequential(*layers, *head(inputs, classes))
 
 
 def mobilenet() -> nn.Module:

@@ -67,6 +67,32 @@ def embeddings() -> keras.Model:
     return model
 
 
+def resnet() -> keras.Model:
+    keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    try:
+        model = keras.applications.ResNet50(weights=None)
+    finally:
+        keras.mixed_precision.set_global_policy("float32")
+    model.compile(keras.optimizers.SGD(0.1, momentum=0.9), "sparse_categorical_crossentropy")
+    return model
+
+
+def transformer() -> keras.Model:
+    """The blocks of the small GPT-2, for 8,192 words."""
+    half: Any = keras.DTypePolicy("mixed_bfloat16")
+    tokens = keras.Input((256,), dtype="int32")
+    x = keras.layers.Embedding(8192, 768, dtype=half)(tokens)
+    for _ in range(12):
+        normal = keras.layers.LayerNormalization(dtype=half)(x)
+        x += keras.layers.MultiHeadAttention(12, 64, dtype=half)(normal, normal, use_causal_mask=True)
+        wide = keras.layers.Dense(3072, activation="gelu", dtype=half)(keras.layers.LayerNormalization(dtype=half)(x))
+        x += keras.layers.Dense(768, dtype=half)(wide)
+    scores = keras.layers.Dense(8192, dtype="float32")(keras.layers.LayerNormalization(dtype=half)(x))
+    model = keras.Model(tokens, scores)
+    model.compile(keras.optimizers.AdamW(), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    return model
+
+
 class Calls(keras.layers.Layer):
     """A layer that calls Python on the host."""
 
@@ -91,9 +117,20 @@ MODELS: Final[Mapping[str, Callable[[], keras.Model]]] = {
 }
 
 
+LARGE: Final[Mapping[str, Callable[[], keras.Model]]] = {"resnet": resnet, "transformer": transformer}
+
+
+def wide() -> keras.Model:
+    """Twelve layers of a million weights, three groups of them where weights rest in shards."""
+    hidden = [keras.layers.Dense(1024, activation="relu") for _ in range(12)]
+    model = keras.Sequential([keras.Input((1024,)), *hidden, keras.layers.Dense(1)])
+    model.compile(keras.optimizers.Adam(), "mean_squared_error")
+    return model
+
+
 def rows_of(model: keras.Model, number: int) -> tuple[np.ndarray, np.ndarray]:
-    spec = model.inputs[0]
-    return np.zeros((number, *spec.shape[1:]), spec.dtype), np.zeros((number, 1), np.float32)
+    spec, labels = model.inputs[0], (256,) if model.output_shape[1:] == (256, 8192) else (1,)
+    return np.zeros((number, *spec.shape[1:]), spec.dtype), np.zeros((number, *labels), np.float32)
 
 
 def fit(make: Callable[[], keras.Model], strategy: Strategy, *, uneven: bool = False, steps: int = 1) -> None:

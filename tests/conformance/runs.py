@@ -37,6 +37,18 @@ def mirrored(replicas: int) -> stratagem.MirroredStrategy:
 
 
 @functools.cache
+def sharded(stage: str, replicas: int) -> stratagem.MirroredStrategy:
+    """Return the strategy on the first virtual devices that keeps what a stage says in shards, however small."""
+    return stratagem.MirroredStrategy([f"cpu:{i}" for i in range(replicas)], shard=stage, shard_min_size=1)
+
+
+@functools.cache
+def grouped(shard: str | None) -> stratagem.MirroredStrategy:
+    """Return the strategy of two replicas of two virtual devices each, which divide all that divides."""
+    return stratagem.MirroredStrategy([f"cpu:{i}" for i in range(4)], model_parallel=2, shard=shard, shard_min_size=1)
+
+
+@functools.cache
 def central() -> stratagem.CentralStorageStrategy:
     """Return the strategy that computes on three virtual devices and keeps variables on a fourth."""
     return stratagem.CentralStorageStrategy(["cpu:0", "cpu:1", "cpu:2"], parameter_device="cpu:3")
@@ -74,10 +86,10 @@ def begin_worker() -> None:
 # Several workers -----------------------------------------------------------------------------------
 
 
-def on_worker(names: Iterable[str]) -> dict[str, Outcome]:
-    """Run rows as one worker of a cluster."""
+def on_worker(names: Iterable[str], stage: str | None = None) -> dict[str, Outcome]:
+    """Run rows as one worker of a cluster, with what a stage says in shards."""
     begin_worker()
-    strategy = stratagem.MultiWorkerMirroredStrategy()
+    strategy = stratagem.MultiWorkerMirroredStrategy(shard=stage, shard_min_size=stage and 1)
     return {name: outcome(lambda name=name: run(ALL[name], strategy)) for name in names}
 
 
@@ -148,6 +160,38 @@ def _cluster(workers: int, chosen: bool) -> list[dict[str, Outcome]]:
     """Run the chosen rows, or all others, in one go: starting a cluster takes as long as several rows."""
     names = [name for name in rows_for(workers) if is_chosen(workers, name) == chosen]
     results = run_workers(on_worker, workers, args=[names], timeout_seconds=TABLE_SECONDS)
+    return [result.value for result in results]
+
+
+UPDATED_ELSEWHERE = (
+    "uneven",
+    "steps_per_execution",
+    "accumulation, uneven",
+    "loss scale shrinks and grows",
+    "averaged weights, schedule, weight decay",
+    "global_clipnorm",
+    "frozen base",
+    "masked lstm, sample_weight",
+    "own train_step, uneven",
+    "synchronized batch norm, uneven",
+    "two outputs, sample_weight",
+    "validation_data",
+)
+"""Rows in which an update, a sum or a weight at a centre or in shards differs from one that is whole on each device."""
+
+SHARDED_ON_WORKERS = {
+    (2, "optimizer"): UPDATED_ELSEWHERE,
+    (2, "parameters"): UPDATED_ELSEWHERE,
+    (4, "parameters"): UPDATED_ELSEWHERE[:3],
+}
+"""The rows by number of workers and stage."""
+
+
+@functools.cache
+def on_workers_in_shards(workers: int, stage: str) -> list[dict[str, Outcome]]:
+    """Return what each worker recorded of the rows that run in shards."""
+    names = [*SHARDED_ON_WORKERS[workers, stage]]
+    results = run_workers(on_worker, workers, args=[names, stage], timeout_seconds=TABLE_SECONDS)
     return [result.value for result in results]
 
 

@@ -21,6 +21,8 @@ from tests.conformance import inputs, models
 from tests.conformance.inputs import Examples
 
 import stratagem
+from stratagem.mesh.lending import whole
+from stratagem.mesh.mesh import is_divided
 
 Record = dict[str, np.ndarray]
 Shape = Callable[[Examples, bool], dict[str, Any]]
@@ -240,11 +242,14 @@ def run(row: Row, strategy: stratagem.Strategy | None) -> Record:
 
 
 def value_of(variable: keras.Variable) -> np.ndarray:
-    """Return a variable's value; first make sure that the replicas of this process hold the very same."""
-    first, *others = [np.asarray(piece.data) for piece in variable.value.addressable_shards]
-    for other in others:
-        np.testing.assert_array_equal(other, first, err_msg=f"replicas differ in {variable.path}")
-    return first
+    """Return a variable's value; first make sure that the replicas of this process hold the very same of it."""
+    value = variable.value
+    parts: dict[str, np.ndarray] = {}
+    for piece in value.addressable_shards:
+        part = np.asarray(piece.data)
+        first = parts.setdefault(str(piece.index), part)
+        np.testing.assert_array_equal(part, first, err_msg=f"replicas differ in {variable.path}")
+    return np.asarray(whole(value).addressable_data(0) if is_divided(value) else value)
 
 
 def _leaves(tree: Any) -> list[tuple[str, np.ndarray]]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import jax
 import pytest
-from tests.conformance.described import MODELS, STRATEGIES, adversarial, calling, dense, fit
+from tests.conformance.described import LARGE, MODELS, STRATEGIES, adversarial, calling, dense, fit, wide
 
 from stratagem import MirroredStrategy, TPUStrategy
 from stratagem.core.described import describing
@@ -23,9 +23,13 @@ from stratagem.plan.outcome import advised
 from stratagem.plan.place import Place, place_of
 from stratagem.plan.settings import SETTINGS
 from stratagem.plan.topology import devices_of
+from stratagem.program.options import PACK_BYTES
+from stratagem.program.rules.gathers import GROUP_BYTES
 
 FEW = 4096
 """Bytes of metrics, losses and seeds that cross beside gradients and statistics, at most."""
+
+KINDS = ("all-gather", "reduce-scatter", "all-reduce")
 
 PLACES = [
     "cpu:4",
@@ -118,6 +122,56 @@ def test_calls_of_python_in_a_step_are_found(place: Place) -> None:
     assert step.schedule is not None
     assert step.schedule.host_calls == 1
     assert any(line.startswith("A step calls Python on the host (1 times)") for line in advised(step))
+
+
+@pytest.mark.parametrize("model", LARGE)
+@pytest.mark.parametrize("place", PLACES[2:], indirect=True)
+def test_gradients_cross_while_the_device_computes(place: Place, model: str) -> None:
+    """Most cross beside the backward pass, the others beside the update of weights whose gradients are there."""
+    step = compiled(place, lambda: fit(LARGE[model], MirroredStrategy()))
+    assert step.schedule is not None
+    collectives = step.schedule.collectives
+    assert step.schedule.crossing >= step.gradient_bytes
+    assert step.schedule.beside_backward >= {"resnet": 0.9, "transformer": 0.75}[model]
+    assert sum(each.nbytes for each in collectives if each.beside) >= 0.9 * step.schedule.crossing
+    assert step.bytes is not None
+    assert step.bytes.reused >= 0.98 * step.bytes.state
+
+
+IN_SHARDS = [
+    "cpu:4",
+    pytest.param("tpu:v5e:8x8", marks=pytest.mark.thorough),
+    pytest.param("h100:8", marks=pytest.mark.thorough),
+    pytest.param("2x4xh100", marks=pytest.mark.thorough),
+]
+
+
+@pytest.mark.parametrize("stage", ["optimizer", "gradients", "parameters"])
+@pytest.mark.parametrize("place", IN_SHARDS, indirect=True)
+def test_what_rests_in_shards_takes_its_share_of_a_device(place: Place, stage: str) -> None:
+    """Weights of 50 MB, 1% of which are too small to be divided among 64 chips; gradients, and slots of twice that."""
+    step = compiled(place, lambda: fit(wide, MirroredStrategy(shard=stage, shard_min_size=1024)))
+    weights, share = step.gradient_bytes, step.gradient_bytes / place.devices
+    assert step.bytes is not None
+    kept = share if stage == "parameters" else weights
+    assert step.bytes.state == pytest.approx(kept + 2 * share, rel=0.01)
+    assert step.bytes.reused >= 0.99 * step.bytes.state
+    assert step.bytes.results <= FEW
+
+    assert step.schedule is not None
+    collectives = step.schedule.collectives
+    if place.hardware.platform == "tpu":  # which gathers by sums of zeros, and sums in shards by sums that it cuts
+        assert {each.kind for each in collectives} == {"all-reduce"}
+    else:
+        crossing = {kind: sum(e.nbytes * e.times for e in collectives if e.kind == kind) for kind in KINDS}
+        assert crossing["reduce-scatter"] == pytest.approx(share, rel=0.01)
+        # The forward pass gathers all groups, the backward pass two again; XLA:CPU keeps what it has gathered.
+        again = 2 / 3 if stage == "parameters" and place.hardware.platform == "gpu" else 0
+        assert crossing["all-gather"] == pytest.approx((1 + again) * weights, rel=0.01)
+        assert crossing["all-reduce"] <= FEW
+    if stage == "parameters" and place.hardware.platform != "cpu":
+        # Of gradients their share and the pack that is summed, of weights one group; and what the layers hand on.
+        assert step.bytes.temporary <= share + PACK_BYTES + GROUP_BYTES + (1 << 20)
 
 
 @pytest.mark.parametrize("place", [PLACES[1]], indirect=True)

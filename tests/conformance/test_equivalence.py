@@ -11,17 +11,22 @@ import numpy as np
 import pytest
 from tests.conformance.runs import (
     QUICK,
+    SHARDED_ON_WORKERS,
+    UPDATED_ELSEWHERE,
     Outcome,
     central,
     check,
     double_precision,
+    grouped,
     in_tiers,
     is_chosen,
     mirrored,
     needs_whole_table,
     on_workers,
+    on_workers_in_shards,
     reference,
     rows_for,
+    sharded,
     sizes_of,
 )
 from tests.conformance.table import ALL, EXCEPTIONS, FLOAT32, FLOAT64, ROWS, run
@@ -63,26 +68,61 @@ def test_virtual_devices(name: str, replicas: int) -> None:
 
 
 # What passes the centre differs from the other strategies: the state, the update, and the cut between steps.
-@pytest.mark.parametrize(
-    "name",
-    in_tiers(
-        [
-            "uneven",
-            "steps_per_execution",
-            "accumulation, uneven",
-            "loss scale shrinks and grows",
-            "averaged weights, schedule, weight decay",
-            "global_clipnorm",
-            "frozen base",
-            "two outputs, sample_weight",
-            "own train_step, uneven",
-            "synchronized batch norm, uneven",
-            "validation_data",
-        ]
-    ),
-)
+@pytest.mark.parametrize("name", in_tiers(UPDATED_ELSEWHERE))
 def test_variables_at_a_centre(name: str) -> None:
     check(run(ROWS[name], central()), reference(name), ROWS[name].float32)
+
+
+# On three replicas some axes divide and others do not, and some replicas have no rows of a batch. The second stage
+# differs from the first where gradients are accumulated.
+@pytest.mark.parametrize(
+    ("stage", "replicas", "name"),
+    [
+        pytest.param(
+            stage,
+            replicas,
+            name,
+            marks=() if name in QUICK and (stage, replicas) == ("parameters", 2) else pytest.mark.thorough,
+        )
+        for stage, replicas in (
+            ("optimizer", 2),
+            ("gradients", 2),
+            ("parameters", 2),
+            ("parameters", 3),
+            ("optimizer", 4),
+        )
+        for name in UPDATED_ELSEWHERE
+        if stage != "gradients" or "accumulation" in name
+    ],
+)
+def test_variables_in_shards(stage: str, replicas: int, name: str) -> None:
+    check(run(ROWS[name], sharded(stage, replicas)), reference(name), ROWS[name].float32)
+
+
+# XLA divides the computation of a replica among its devices, whatever it computes.
+@pytest.mark.parametrize(
+    ("shard", "name"),
+    [
+        pytest.param(shard, name, marks=() if name == "uneven" and shard is None else pytest.mark.thorough)
+        for shard in (None, "parameters")
+        for name in UPDATED_ELSEWHERE
+    ],
+)
+def test_replicas_of_several_devices(shard: str | None, name: str) -> None:
+    check(run(ROWS[name], grouped(shard)), reference(name), ROWS[name].float32)
+
+
+@needs_whole_table
+@pytest.mark.multiprocess
+@pytest.mark.parametrize(
+    ("workers", "stage", "name"),
+    [(workers, stage, name) for (workers, stage), names in SHARDED_ON_WORKERS.items() for name in names],
+)
+def test_workers_with_shards(workers: int, stage: str, name: str) -> None:
+    first, *others = [outcomes[name] for outcomes in on_workers_in_shards(workers, stage)]
+    for other in others:
+        check(other, first, None)
+    check(first, reference(name), ROWS[name].float32)
 
 
 @needs_whole_table

@@ -166,6 +166,28 @@ def test_resnet_on_two_devices() -> None:  # the other strategies: tests/tutoria
     assert len(re.findall(r"val_accuracy: \d\.\d+ - val_loss: \d+\.\d+\n", output)) == 2
 
 
+def test_a_gpt_has_the_same_loss_at_every_stage() -> None:
+    small = ("--steps", "8", "--width", "64", "--blocks", "1")
+    runs = {
+        "none": run("gpt.py", "--devices", "2", "--shard", "none", *small),
+        "optimizer": run("gpt.py", "--devices", "2", "--shard", "optimizer", *small),
+        "parameters": run("gpt.py", "--strategy", "multi_worker", "--shard", "parameters", *small, workers=2),
+        "groups": run("gpt.py", "--devices", "4", "--model-parallel", "2", "--shard", "none", *small),
+    }
+    losses, weights, slots = {}, {}, {}
+    for stage, outputs in runs.items():
+        [losses[stage]] = re.findall(r"loss after 1 epoch\(s\): (\d\.\d{6})", outputs[0])
+        [(held, in_slots)] = re.findall(r"holds (\d+\.\d+) MB of weights and (\d+\.\d+) MB of", outputs[0])
+        weights[stage], slots[stage] = float(held), float(in_slots)
+    assert 2.5 < float(losses["none"]) < 4.5  # of 128 letters, log(128) is 4.85
+    assert losses["none"] == losses["optimizer"] == losses["parameters"]
+    assert float(losses["groups"]) == pytest.approx(float(losses["none"]), rel=1e-5)
+    assert slots["optimizer"] < 0.8 * slots["none"]
+    assert weights["optimizer"] == weights["none"]
+    assert weights["parameters"] < 0.8 * weights["none"]
+    assert weights["groups"] < 0.8 * weights["none"]
+
+
 @pytest.mark.parametrize(
     ("example", "said"),
     [

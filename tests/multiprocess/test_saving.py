@@ -51,6 +51,10 @@ def everybody_saves(folder: str) -> dict[str, Any]:
         else:
             model.load_weights(f"{folder}/{name}")
             loaded.append(model.get_weights()[0].tolist())
+    with strategy.scope():
+        never_compiled = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+    never_compiled.save(f"{folder}/never_compiled.keras")
+    assert keras.models.load_model(f"{folder}/never_compiled.keras").get_weights()[0].shape == (3, 2)
     save("chief.keras" if strategy.is_chief else "other.keras")  # as in the tutorials
     if strategy.is_chief:
         save("chief_alone.keras")
@@ -77,7 +81,7 @@ def test_all_workers_save_and_the_chief_writes(tmp_path: Path) -> None:
     assert chief["writes"] == [*names, "chief_alone.keras", "last.keras"]
     # It cannot know that the chief's file before was a matter of the chief alone, and writes the last one too.
     assert other["writes"] == ["in_fit.keras", "other.keras", "last.keras"]
-    assert sorted(os.listdir(tmp_path)) == sorted([*chief["writes"], "other.keras"])
+    assert sorted(os.listdir(tmp_path)) == sorted([*chief["writes"], "never_compiled.keras", "other.keras"])
     assert chief["loaded"] == other["loaded"] == [chief["weights"]] * 2
     assert "keras.callbacks.BackupAndRestore as the base of OwnBackup" in chief["errors"][0]
     assert "Use stratagem.callbacks.BackupAndRestore" in chief["errors"][0]

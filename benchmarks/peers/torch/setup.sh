@@ -4,4 +4,4 @@ set -eu
 cd "$(dirname "$0")"
 "${PYTHON:-python3}" -m venv .venv
 .venv/bin/python -m pip install --quiet numpy "torch==2.13.0" keras
-.venv/bin/python -c 'import keras, torch; print("torch", torch.__version__, "keras", keras.__version__)'
+KERAS_BACKEND=torch .venv/bin/python -c 'import keras, torch; print("torch", torch.__version__, "keras", keras.__version__)'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -11,10 +12,10 @@ import keras
 from stratagem.backup import snapshot
 from stratagem.backup.snapshot import Progress, Snapshot
 from stratagem.backup.states import CallbackStates
-from stratagem.checkpoint import storage
 from stratagem.checkpoint.background import failure_of
 from stratagem.checkpoint.backups import Backups
-from stratagem.checkpoint.collective_io import finish_together, read_together
+from stratagem.checkpoint.collective_io import contents_together, finish_together, take_turn
+from stratagem.checkpoint.part import Part, may_be_in_shards, part_of
 from stratagem.checkpoint.preemption import PreemptionWatch, TerminationConfig, leave
 from stratagem.cluster.bootstrap import current_peers
 from stratagem.core.errors import InputError, UsageError
@@ -196,10 +197,9 @@ class Backup(keras.callbacks.Callback):
         return Progress(self._epoch + 1, 0, False, stopped, self._since_last)
 
     def _save(self, progress: Progress) -> None:
-        """Copy the state now, and let the chief write it while training goes on."""
-        self._session.gather_state()
-        if self._session.strategy.is_chief:
-            self._backups.commit_behind(*snapshot.take(self._session, progress, self._states))
+        """Copy the state now, and write it while training goes on."""
+        with self._part() as part:
+            self._backups.commit_behind(*self._completed(part, progress))
 
     def _save_and_wait(self, progress: Progress) -> None:
         """Save, and learn whether it was written. All workers hear of it.
@@ -207,11 +207,22 @@ class Backup(keras.callbacks.Callback):
         Raises:
             CheckpointError: It could not be written.
         """
-        self._session.gather_state()
-        failure = None
-        if self._session.strategy.is_chief:
-            failure = failure_of(lambda: self._backups.commit(*snapshot.take(self._session, progress, self._states)))
+        with self._part() as part:
+            failure = failure_of(lambda: self._backups.commit(*self._completed(part, progress)))
         finish_together(failure)
+
+    def _part(self) -> contextlib.AbstractContextManager[Part]:
+        """Give what this worker writes of the model: the chief all but the shards of others, who write theirs."""
+        variables = self._session.gather_state()
+        path = self._backups.next_path() if self._session.strategy.is_chief else ""
+        return part_of(take_turn(None, path, None, in_shards=may_be_in_shards(variables)), variables)
+
+    def _completed(self, part: Part, progress: Progress) -> tuple[dict[str, Any], Part]:
+        """Return JSON and what this worker writes, with all that a backup holds beside the model."""
+        if not self._session.strategy.is_chief:
+            return {}, part
+        metadata, arrays = snapshot.take(self._session, progress, self._states)
+        return metadata, part.with_arrays(arrays)
 
     def _read(self) -> Snapshot | None:
         """Return the newest backup that is whole; what the chief sees counts."""
@@ -224,11 +235,8 @@ class Backup(keras.callbacks.Callback):
         except Exception as error:  # every one: the other workers are waiting to hear of it
             failure = error
         finish_together(failure if self._session.strategy.is_chief else None)
-        found = read_together(newest)
-        if found is None:
-            return None
-        blob, path = found
-        return Snapshot(storage.decode(blob, path), path)
+        found = contents_together(newest)
+        return None if found is None else Snapshot(*found)
 
 
 def _check(backup_dir: str | os.PathLike[str], save_freq: object, save_before_preemption: bool) -> None:

@@ -7,16 +7,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-import jax
 import numpy as np
+from jax.sharding import NamedSharding, PartitionSpec
 
 from stratagem.backup.states import Arrays, CallbackStates, check_decodable, decode, encode
+from stratagem.checkpoint.shard_files import placed_like
 from stratagem.checkpoint.storage import Contents
 from stratagem.compression.residuals import is_in_parts
 from stratagem.core.errors import CheckpointError, InputError, name_some
 from stratagem.feed.adapter import FitPosition
 from stratagem.fit.named_variables import METRICS, is_variable, named_variables
 from stratagem.fit.resuming import Session
+from stratagem.mesh.shards import resting_spec
 
 _SHOWN: Final = 3
 
@@ -40,10 +42,8 @@ class Progress:
     since_last: int = 0
 
 
-def take(
-    session: Session, progress: Progress, states: CallbackStates
-) -> tuple[dict[str, Any], dict[str, jax.Array | np.ndarray]]:
-    """Return a backup: JSON, and arrays by name. Only the worker that writes needs it.
+def take(session: Session, progress: Progress, states: CallbackStates) -> tuple[dict[str, Any], Arrays]:
+    """Return what a backup holds beside variables: JSON, and arrays by name. Only the worker that writes needs it.
 
     Args:
         session: The `fit`, its model's state gathered.
@@ -51,7 +51,6 @@ def take(
         states: Its other callbacks.
     """
     arrays: Arrays = {}
-    variables = {name: variable.value for name, variable in named_variables(session.model)}
     metadata = {
         "backup": asdict(progress),
         "steps_per_execution": int(session.model.steps_per_execution),
@@ -59,7 +58,7 @@ def take(
         "callbacks": states.save(arrays),
         "random": encode(_random_state(), "random", arrays),
     }
-    return metadata, {**variables, **arrays}
+    return metadata, arrays
 
 
 class Snapshot:
@@ -152,12 +151,17 @@ class Snapshot:
             )
         mesh = session.strategy.mesh
         for name, variable in kept.items():
-            variable.assign((mesh.keep_on_first if is_in_parts(variable) else mesh.keep)(saved[name]))
+            spec = resting_spec(variable)
+            if spec != PartitionSpec():
+                variable.assign(placed_like(saved[name], NamedSharding(mesh.mesh, spec)))
+            else:
+                keep = mesh.keep_on_first if is_in_parts(variable) else mesh.keep
+                variable.assign(keep(np.asarray(saved[name])))
         states.restore(self.callbacks, self._arrays)
         _set_random_state(self._random, random, np.random)
 
 
-def _unequal(variables: Mapping[str, Any], saved: Mapping[str, np.ndarray]) -> Iterator[str]:
+def _unequal(variables: Mapping[str, Any], saved: Mapping[str, Any]) -> Iterator[str]:
     for name, variable in variables.items():
         own, array = f"{variable.dtype}{list(variable.shape)}", saved.get(name)
         if array is None:

@@ -10,13 +10,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import jax
-import numpy as np
-
-from stratagem.checkpoint import folder_lock, storage
+from stratagem.checkpoint import file_names, folder_lock, storage
 from stratagem.checkpoint.background import Background, failure_of, host_views
 from stratagem.checkpoint.folder_lock import FolderLock
-from stratagem.checkpoint.manager import publish
+from stratagem.checkpoint.manager import publish as publish_newest
+from stratagem.checkpoint.part import Part
 from stratagem.checkpoint.state_file import EMPTY, NAME, FolderState, is_loadable, lying_in, number_of, read_state
 from stratagem.core.errors import CheckpointError
 from stratagem.core.log import logger
@@ -25,7 +23,9 @@ KEPT: Final = 2
 """How many backups are kept: if the newest turns out to be damaged, the one before it is taken."""
 
 _PREFIX: Final = "backup-"
-_OWN: Final = re.compile(rf"\.?({NAME}|{folder_lock.NAME}|{_PREFIX}\d{{1,18}}{re.escape(storage.SUFFIX)})(\.\d+\.tmp)?")
+_OWN: Final = re.compile(
+    rf"\.?({NAME}|{folder_lock.NAME}|{_PREFIX}\d{{1,18}}{file_names.SHARD}?{re.escape(file_names.SUFFIX)})(\.\d+\.tmp)?"
+)
 
 
 class Backups:
@@ -81,7 +81,9 @@ class Backups:
         folder = Path(self.folder)
         found = sorted(file.name for file in folder.iterdir()) if folder.is_dir() else []
         foreign = [name for name in found if not _OWN.fullmatch(name)]
-        foreign += [path for path in self._saved() if not _OWN.fullmatch(f"{os.path.basename(path)}{storage.SUFFIX}")]
+        foreign += [
+            path for path in self._saved() if not _OWN.fullmatch(f"{os.path.basename(path)}{file_names.SUFFIX}")
+        ]
         if foreign:
             raise CheckpointError(
                 f"The folder for backups, {self.folder!r}, holds something else: {', '.join(foreign[:5])}.",
@@ -91,27 +93,37 @@ class Backups:
         with storage.replacing(folder / NAME) as file:  # the list again, as it was
             file.write((folder / NAME).read_bytes() if (folder / NAME).exists() else EMPTY)
 
-    def commit(self, metadata: Mapping[str, Any], arrays: Mapping[str, jax.Array | np.ndarray]) -> None:
-        """Write a backup, and wait for it.
+    def next_path(self) -> str:
+        """Return what the next backup is called, once the one before it is written."""
+        self.wait()
+        try:
+            saved = self._saved()
+        except CheckpointError:  # writing raises it again, and decides what becomes of it
+            saved = lying_in(self.folder, f"{_PREFIX}*").saved
+        return os.path.join(self.folder, f"{_PREFIX}{1 + max(map(_number_of, saved), default=0)}")
+
+    def commit(self, metadata: Mapping[str, Any], part: Part) -> None:
+        """Write a backup, or this worker's part of it, and wait for it.
 
         Args:
             metadata: What JSON can hold.
-            arrays: Arrays by name.
+            part: What this worker writes.
 
         Raises:
             CheckpointError: It cannot be written; those before it stay.
         """
         self.wait()
-        self._write(metadata, host_views(arrays))
+        self._write(metadata, part.on_host(host_views))
 
-    def commit_behind(self, metadata: Mapping[str, Any], arrays: Mapping[str, jax.Array | np.ndarray]) -> None:
+    def commit_behind(self, metadata: Mapping[str, Any], part: Part) -> None:
         """Copy the values now, and write the backup in the background, after the one before it.
 
         A failure there is logged as an error; backups before it stay.
         """
         self.wait()
-        copies = self._background.copies(arrays)
-        self._background.start(lambda: self._write(metadata, copies))
+        if not part.is_empty:
+            copied = part.on_host(self._background.copies)
+            self._background.start(lambda: self._write(metadata, copied))
 
     def wait(self) -> Exception | None:
         """Wait for what is written in the background, and return what went wrong with it."""
@@ -136,14 +148,18 @@ class Backups:
         self.close()
         failure_of(folder.rmdir)
 
-    def _write(self, metadata: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-        self._lock.take()
-        saved = self._saved()
-        number = 1 + max(map(_number_of, saved), default=0)
-        path = os.path.join(self.folder, f"{_PREFIX}{number}")
-        storage.write(path, json.dumps(metadata), arrays)
-        kept = dict(list({**saved, path: time.time()}.items())[-KEPT:])
-        publish(self.folder, FolderState(kept), [old for old in saved if old not in kept])
+    def _write(self, metadata: Mapping[str, Any], part: Part) -> None:
+        path = part.turn.path
+
+        def publish() -> None:
+            saved = self._saved()
+            kept = dict(list({**saved, path: time.time()}.items())[-KEPT:])
+            publish_newest(self.folder, FolderState(kept), [old for old in saved if old not in kept])
+            file_names.remove_stray_shards(os.path.join(self.folder, _PREFIX))
+
+        if part.turn.writes:
+            self._lock.take()
+        part.write(json.dumps(metadata), publish)
 
     def _saved(self) -> Mapping[str, float]:
         """Return what is listed and what lies there, oldest first: a list may be lost, or name what is lost."""
@@ -152,4 +168,4 @@ class Backups:
 
 
 def _number_of(path: str) -> int:
-    return number_of(f"{path}{storage.SUFFIX}")
+    return number_of(f"{path}{file_names.SUFFIX}")

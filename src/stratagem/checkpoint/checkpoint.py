@@ -10,12 +10,13 @@ from typing import Any
 
 import jax
 import keras
-import numpy as np
 
-from stratagem.checkpoint import objects, restoration, storage
+from stratagem.checkpoint import file_names, objects, restoration, storage
 from stratagem.checkpoint.background import Background, failure_of, host_views
-from stratagem.checkpoint.collective_io import finish_together, read_together, take_turn
+from stratagem.checkpoint.collective_io import contents_together, finish_together, take_turn
+from stratagem.checkpoint.part import may_be_in_shards, part_of
 from stratagem.checkpoint.restoration import CheckpointLoadStatus, Restoration
+from stratagem.checkpoint.shard_files import load_whole
 from stratagem.checkpoint.state_file import FolderState, read_state, write_state
 from stratagem.cluster.bootstrap import current_peers
 from stratagem.compression.residuals import is_in_parts
@@ -64,7 +65,9 @@ class Checkpoint(objects.Holder):
     With several workers, all call `save` and `restore` at the same points. One file appears: a worker that saves
     to the same place as the chief writes nothing and returns when the chief's file is complete; one that saves
     to a place of its own (TensorFlow's tutorials use a temporary folder there) writes its own. A worker that
-    cannot see the file to restore gets it from the chief.
+    cannot see the file to restore gets it from the chief. Where variables rest in shards (`shard=` of a strategy) and
+    all workers see the folder, each writes its shards to a file beside the chief's, which names them and is written
+    last; such a checkpoint opens on any number of workers, with shards or without.
 
     Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/train/Checkpoint
 
@@ -131,7 +134,7 @@ class Checkpoint(objects.Holder):
             PeerError: A worker did not come.
             UsageError: Called inside `strategy.run`.
         """
-        path = storage.path_of(file_prefix)
+        path = file_names.path_of(file_prefix)
         return self._commit(path, path, options, list_it=lambda path: None)
 
     def restore(
@@ -178,11 +181,11 @@ class Checkpoint(objects.Holder):
         """Restore, and say which checkpoint it was: the chief's, which another worker may not see."""
         _refuse_inside_run("restore")
         self.sync()
-        found = read_together(None if save_path is None else storage.path_of(save_path))
+        found = contents_together(None if save_path is None else file_names.path_of(save_path))
         if found is None:
             return CheckpointLoadStatus(None), None
-        blob, path = found
-        restored = Restoration(storage.decode(blob, path), path, self)
+        contents, path = found
+        restored = Restoration(contents, path, self)
         _update_trained_models(objects.graph_of(self))
         restored.restore(self)
         return CheckpointLoadStatus(restored), path
@@ -218,20 +221,24 @@ class Checkpoint(objects.Holder):
         # All workers look at their objects, so that an object that cannot be saved is an error on all of them.
         nodes = objects.graph_of(self)
         description = restoration.describe(nodes)
-        turn = take_turn(place, path, self._background.join())
+        variables = {node.name: node.value for node in nodes if objects.is_variable(node.value)}
+        turn = take_turn(place, path, self._background.join(), in_shards=may_be_in_shards(variables))
         _update_trained_models(nodes)  # all workers are here: it may be collective
         check_same_values("when a checkpoint is saved", _values(_mirrored(nodes)), current_peers())
 
-        def write(arrays: dict[str, np.ndarray]) -> None:
-            storage.write(turn.path, description, arrays)
+        def publish() -> None:
             storage.mark(turn.path)
             list_it(turn.path)
 
-        if options is None or not options.in_background:
-            finish_together(failure_of(lambda: write(host_views(_values(nodes)))) if turn.writes else None)
-        elif turn.writes:
-            arrays = self._background.copies(_values(nodes))
-            self._background.start(lambda: write(arrays))
+        failure, in_background = None, options is not None and options.in_background
+        with part_of(turn, variables) as part:
+            if not in_background:
+                failure = failure_of(lambda: part.on_host(host_views).write(description, publish))
+            elif not part.is_empty:
+                copied = part.on_host(self._background.copies)
+                self._background.start(lambda: copied.write(description, publish))
+        if not in_background:
+            finish_together(failure)
         return turn.path
 
     def _check_name(self, name: str) -> None:
@@ -271,7 +278,7 @@ def read_alone(root: Any, path: str, *, optimizers: bool = True) -> CheckpointLo
         InputError: A shape or dtype does not fit; the message names the variables.
     """
     holder = Checkpoint(root) if optimizers else _WithoutOptimizers(root)
-    restored = Restoration(storage.decode(storage.read(path), path), path, holder)
+    restored = Restoration(load_whole(path), path, holder)
     restored.restore(holder)
     return CheckpointLoadStatus(restored)
 

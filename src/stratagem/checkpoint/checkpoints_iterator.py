@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from stratagem.checkpoint import storage
+from stratagem.checkpoint import file_names
 from stratagem.checkpoint.state_file import latest_checkpoint, read_state
 from stratagem.cluster.chief_alive import ChiefWatch
 from stratagem.core.clock import Clock, Deadline
@@ -153,7 +153,7 @@ def number_in(path: str) -> int:
         (12, 5, -1)
     """
     name = Path(path).name
-    for suffix in (storage.SUFFIX, *KERAS_SUFFIXES):
+    for suffix in (file_names.SUFFIX, *KERAS_SUFFIXES):
         name = name.removesuffix(suffix)
     numbers = re.findall(r"\d+", name)
     return int(numbers[-1]) if numbers else -1

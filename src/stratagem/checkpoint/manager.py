@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from stratagem.checkpoint import storage
+from stratagem.checkpoint import file_names, storage
 from stratagem.checkpoint.checkpoint import Checkpoint, CheckpointOptions
 from stratagem.checkpoint.state_file import FolderState, is_loadable, read_state, write_state
 from stratagem.core.errors import InputError, explain, name_some
@@ -180,6 +180,7 @@ class CheckpointManager:
                 )
             )
         publish(self.directory, state, dropped)
+        file_names.remove_stray_shards(f"{self._prefix}-")
 
     def _step(self) -> int | None:
         return None if self.checkpoint_interval is None else int(self._step_counter)

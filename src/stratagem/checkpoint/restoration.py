@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
-import numpy as np
 
 from stratagem.checkpoint import objects
 from stratagem.checkpoint.compat import give
@@ -210,7 +209,7 @@ class Restoration:
         self._restored[objects.identity(value)] = value
         self._unused.discard(pair.node)
 
-    def _array(self, node: int) -> np.ndarray:
+    def _array(self, node: int) -> Any:
         assert self._contents is not None, "a node that is used up is not looked up again"
         return self._contents.arrays[self._nodes[node]["name"]]
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from stratagem.checkpoint import storage
+from stratagem.checkpoint import file_names, shard_files, storage
 from stratagem.core.errors import CheckpointError, explain
 
 NAME: Final = "checkpoint"
@@ -76,7 +76,7 @@ def write_state(folder: str, state: FolderState) -> None:
     Raises:
         CheckpointError: The file cannot be written.
     """
-    saved = {path: time for path, time in state.saved.items() if storage.file_of(path).exists()}
+    saved = {path: time for path, time in state.saved.items() if file_names.file_of(path).exists()}
     names = [json.dumps(os.path.relpath(path, folder), ensure_ascii=False) for path in saved]
     lines = [f"{_NEWEST}: {name}" for name in names[-1:]] or [EMPTY.decode().strip()]
     lines += [f"{_PATHS}: {name}" for name in names]
@@ -108,11 +108,7 @@ def latest_checkpoint(checkpoint_dir: str | os.PathLike[str]) -> str | None:
 
 def is_loadable(path: str) -> bool:
     """Whether a checkpoint is there and whole; a warning names it where it is not."""
-    try:
-        blob = storage.file_of(path).read_bytes()
-        fault = None if storage.is_whole(blob) else f"is damaged ({len(blob)} bytes, the checksum does not fit)"
-    except OSError as error:
-        fault = f"cannot be read ({error})"
+    fault = shard_files.fault_in(path)
     if fault is None:
         return True
     warnings.warn(
@@ -175,11 +171,13 @@ def lying_in(folder: str, pattern: str = "*") -> FolderState:
         folder: The folder.
         pattern: Which of them, as of `glob`.
     """
-    files = sorted(Path(folder).glob(f"{pattern}{storage.SUFFIX}"), key=lambda file: (number_of(file.name), file.name))
-    return FolderState({os.path.join(folder, storage.path_of(file.name)): file.lstat().st_mtime for file in files})
+    found = Path(folder).glob(f"{pattern}{file_names.SUFFIX}")
+    whole = [file for file in found if file_names.owner_of_shard(file.name) is None]
+    files = sorted(whole, key=lambda file: (number_of(file.name), file.name))
+    return FolderState({os.path.join(folder, file_names.path_of(file.name)): file.lstat().st_mtime for file in files})
 
 
 def number_of(name: str) -> int:
     """Return the number at the end of a checkpoint's file; -1 where it has none."""
-    found = re.search(rf"-(\d+){re.escape(storage.SUFFIX)}$", name)
+    found = re.search(rf"-(\d+){re.escape(file_names.SUFFIX)}$", name)
     return int(found[1]) if found else -1

@@ -148,16 +148,37 @@ class Peers:
         self.post(f"{name}/{self.own_index}", value)
         if self.own_index != 0:
             return [value, *(self._await(name, answer, deadline) if waits else [])]
+        values = [value, *map(json.loads, set(self._all_notes(name, deadline).values()))] if waits else [value]
+        self.post(answer, values)
+        return values
+
+    def collect(self, name: str, timeout_seconds: float | None = None) -> list[Any]:
+        """Return what every process has posted below a name, in order of process index, and take it away.
+
+        One process waits for all, in any of its threads; the others post under `name/index` and go on.
+
+        Args:
+            name: What the values are, once in the life of the cluster.
+            timeout_seconds: How long to wait for all of them.
+
+        Raises:
+            PeerError: Some processes posted nothing in time; the message names them.
+        """
+        notes = self._all_notes(name, Deadline(self._seconds(timeout_seconds)))
+        for process in notes:
+            self.client.key_value_delete(f"stratagem/posted/{name}/{process}")
+        return [json.loads(notes[process]) for process in range(len(self.peers))]
+
+    def _all_notes(self, name: str, deadline: Deadline) -> dict[int, bytes]:
+        """Return what every process has posted below a name, once all have."""
         notes = self._notes(name)
-        while waits and len(notes) < len(self.peers):
+        while len(notes) < len(self.peers):
             # When the last of those that are missing has come, half of the others have, if tasks come in no order: to
             # wait for each would be a thousand questions to the service.
             missing = max(process for process in range(len(self.peers)) if process not in notes)
             self._await(name, f"{name}/{missing}", deadline)
             notes = self._notes(name)
-        values = [value, *(json.loads(note) for note in set(notes.values()))] if waits else [value]
-        self.post(answer, values)
-        return values
+        return notes
 
     def _notes(self, name: str) -> dict[int, bytes]:
         """Return what each process has posted below a name so far."""

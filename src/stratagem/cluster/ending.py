@@ -21,7 +21,7 @@ import jax
 from stratagem.cluster.hello import Peer
 from stratagem.cluster.lifeline import End, Lifeline
 from stratagem.core import exits
-from stratagem.core.errors import StartupError, StratagemError, explain
+from stratagem.core.errors import StartupError, StratagemError, explain, is_explanation
 
 NEWS_SECONDS: Final = 2.0
 """How long a failed collective waits for the news of who is gone. It comes within milliseconds."""
@@ -77,10 +77,12 @@ def leave_at_once_on_failure(
 
 
 def _last_words(error: BaseException) -> str:
-    """Return the exception in words, without the notes that JAX adds about its tracebacks."""
+    """Return the exception in words; of its notes those that say what to do, and not JAX's about tracebacks."""
     formatted = traceback.TracebackException(type(error), error, None)
     formatted.__notes__ = None
-    return list(formatted.format_exception_only())[-1].strip()
+    words = list(formatted.format_exception_only())[-1].strip()
+    notes: list[str] = getattr(error, "__notes__", [])
+    return "\n".join([words, *filter(is_explanation, notes)])
 
 
 def exit_code(error: BaseException) -> int:

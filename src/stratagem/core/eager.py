@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -103,11 +103,41 @@ class EagerText(np.bytes_):
         return _joined(other, self)
 
 
+def _named(plain: type) -> type:
+    """Return the class of numbers of this class that answer; it is found by its name, to be pickled."""
+
+    def numpy(self: Any) -> Any:
+        """Return the plain number (`tf.Tensor.numpy`)."""
+        return np.ndarray((), plain.__name__, self.tobytes())[()]
+
+    made = type(f"Eager_{plain.__name__}", (plain,), {"__module__": __name__, "numpy": numpy})
+    globals()[made.__name__] = made
+    return made
+
+
+_NUMBERS: Final[dict[type, Callable[[Any], Any]]] = {
+    plain: _named(plain)
+    for plain in (
+        *(np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64),
+        *(np.float16, np.float32, np.float64),
+    )
+}
+"""For each class of NumPy's numbers the one that answers; NumPy lets bool have none."""
+
+
+def _element(found: Any) -> Any:
+    """Return an element of an array as one that answers; a part of it as it is."""
+    if type(found) is bytes:
+        return EagerText(found)
+    answers = _NUMBERS.get(type(found))
+    return found if answers is None else answers(found)
+
+
 class EagerArray(np.ndarray):
     """A NumPy array with `.numpy()`, for programs written for eager tensors.
 
-    Results of arithmetic are such arrays too, and numbers of NumPy where they have no axis; they lie in the memory of
-    the host. Training code never meets this class. Elements of an array of text are `EagerText`, and comparisons and
+    Results of arithmetic are such arrays too; elements are numbers of NumPy that answer. They lie in the memory of the
+    host. Training code never meets this class. Elements of an array of text are `EagerText`, and comparisons and
     sums take a str for its bytes.
     """
 
@@ -150,11 +180,10 @@ class EagerArray(np.ndarray):
         return format(self.numpy(), form)
 
     def __getitem__(self, key: Any) -> Any:
-        found = super().__getitem__(key)
-        return EagerText(found) if type(found) is bytes else found
+        return _element(super().__getitem__(key))
 
     def __iter__(self) -> Iterator[Any]:
-        return (self[i] for i in range(len(self))) if self.dtype.kind == "O" else super().__iter__()
+        return (self[i] for i in range(len(self))) if self.ndim == 1 else super().__iter__()
 
     def __eq__(self, other: object) -> Any:
         return _compared(self, other, operator.eq) if self.dtype.kind in "OSU" else super().__eq__(other)

@@ -7,7 +7,10 @@ have gone wrong where that is not plain, and what to write instead.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Self
+from typing import Final, Self
+
+_REASON: Final = "  Why it matters: "
+_REMEDY: Final = "  What to do: "
 
 
 def explain(found: str, *parts: str) -> str:
@@ -29,8 +32,13 @@ def explain(found: str, *parts: str) -> str:
           Why it matters: Workers would shuffle differently.
           What to do: Write seed=1.
     """
-    headings = ("Why it matters", "What to do")[-len(parts) :] if parts else ()
-    return "\n".join([found, *(f"  {heading}: {part}" for heading, part in zip(headings, parts, strict=True))])
+    headings = (_REASON, _REMEDY)[-len(parts) :] if parts else ()
+    return "\n".join([found, *(f"{heading}{part}" for heading, part in zip(headings, parts, strict=True))])
+
+
+def is_explanation(text: str) -> bool:
+    """Whether a text says what to do, as `explain` writes it."""
+    return f"\n{_REMEDY}" in text
 
 
 def name_some(names: Iterable[str], most: int = 16, separator: str = ", ") -> str:

@@ -61,6 +61,19 @@ def table(findings: Sequence[Finding]) -> str:
     return "\n".join(lines)
 
 
+def size(nbytes: float) -> str:
+    """Return bytes as reports have them.
+
+    Example:
+        >>> size(33_448_592), size(2.1e9), size(512)
+        ('33.4 MB', '2.1 GB', '512 B')
+    """
+    for unit, least in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if nbytes >= least:
+            return f"{nbytes / least:.1f} {unit}"
+    return f"{nbytes:.0f} B"
+
+
 def _wrapped(text: str, mark: str, indent: int) -> list[str]:
     lines = []
     for number, line in enumerate(text.splitlines() or [""]):

@@ -3,7 +3,8 @@
 Nothing changes when Stratagem is imported. A part of it installs its rows when it is first needed: `fit` with the first
 strategy, `stratagem.tf` when a program uses the first of its names. What a replacement does for models and arrays that
 are none of ours is what the original does. Rows that are needed only for a while (in a scope, while `fit` runs, while a
-step is traced) are set then and restored afterwards. `install` refuses any other. `stratagem doctor` prints the table.
+step is traced) are set then and restored afterwards. `install` refuses any other. `stratagem doctor` prints the table,
+which is a third of this file and stands beside what installs it, so that neither is changed without the other.
 
 A class of Keras that is to answer to several names more gets a base class of ours, before its own bases: one attribute,
 `__bases__`, as Keras itself changes those of models. The names that come by it stand behind it in the table, in
@@ -85,6 +86,10 @@ _SCALING: Final = "keras:optimizers.LossScaleOptimizer"
 _OPERATIONS: Final = "keras.src.backend.jax:ops"
 _ARRAY: Final = "jax._src.array:ArrayImpl"
 _TRACER: Final = "jax.core:Tracer"
+_ARITHMETIC: Final = (
+    "__add__ __radd__ __sub__ __rsub__ __mul__ __rmul__ __truediv__ __rtruediv__ "
+    "__eq__ __ne__ __lt__ __le__ __gt__ __ge__"
+)
 
 _TABLE: Final[Mapping[tuple[str, Extent], Mapping[str, Sequence[str]]]] = {
     ("stratagem.fit.bind", Extent.PROCESS): {
@@ -93,8 +98,8 @@ _TABLE: Final[Mapping[tuple[str, Extent], Mapping[str, Sequence[str]]]] = {
         ),
         "all workers may save: one file, written once, there whole or not at all": ("keras:Model save save_weights",),
         "BatchNormalization(synchronized=True), which Keras refuses on JAX": (f"{_BATCH_NORMALIZATION} __init__",),
-        "apply_gradients(skip_gradients_aggregation=True); LossScaleOptimizer.apply, which fails on JAX": (
-            f"{_OPTIMIZER} __bases__ < apply_gradients",
+        "slots in shards; apply_gradients(skip_gradients_aggregation=True); a LossScaleOptimizer that works on JAX": (
+            f"{_OPTIMIZER} __bases__ < add_variable apply_gradients",
             f"{_SCALING} apply",
         ),
     },
@@ -102,7 +107,9 @@ _TABLE: Final[Mapping[tuple[str, Extent], Mapping[str, Sequence[str]]]] = {
         "keras.device('cpu') is this worker's device, not worker 0's": ("keras.src.backend: device_scope",),
     },
     ("stratagem.strategy.first_values", Extent.PROCESS): {
-        "variables of a scope have the chief's first values on all workers": ("keras:Variable __bases__ < __init__",),
+        "variables of a scope have the chief's first values, in shards; target.assign(source) copies": (
+            "keras:Variable __bases__ < __init__ __array__ assign",
+        ),
     },
     ("stratagem.fit.bind", Extent.SCOPE): {
         "a model that is made or compiled inside strategy.scope() belongs to the strategy": (
@@ -157,6 +164,7 @@ _TABLE: Final[Mapping[tuple[str, Extent], Mapping[str, Sequence[str]]]] = {
             f"{_OPTIMIZER} __bases__ < __init__ apply_gradients get_scaled_loss get_slot get_unscaled_gradients "
             "get_weights loss_scale lr minimize weights",
         ),
+        "layer(x, True), which Keras 3 refuses": ("keras:Layer __call__",),
         "add_weight('name', ...) and reset_states, as a program's own layers and metrics use them in Keras 2": (
             "keras:Layer add_weight",
             "keras:metrics.Metric __bases__ < __init_subclass__ reset_states",
@@ -168,7 +176,7 @@ _TABLE: Final[Mapping[tuple[str, Extent], Mapping[str, Sequence[str]]]] = {
             "keras:Model __bases__ < __call__ __new__ begins_on_host compiled_loss compiled_metrics compute_loss "
             "compute_metrics distribute_strategy evaluate evaluate_generator fit fit_generator get_metrics_result "
             "host_part losses metrics_names predict predict_generator",
-            "keras:Model save save_weights load_weights",
+            "keras:Model save save_weights",
         ),
     },
     ("stratagem.tf.keras.compat", Extent.SCOPE): {
@@ -199,6 +207,10 @@ _TABLE: Final[Mapping[tuple[str, Extent], Mapping[str, Sequence[str]]]] = {
         "TensorFlow's derivatives of abs(x) and x ** y": (
             f"{_ARRAY} __abs__ __pow__ __rpow__",
             f"{_TRACER} __abs__ __pow__ __rpow__",
+        ),
+        "scores * (-2**32 + 1): a number of Python beside a tensor of floating-point numbers may be large": (
+            f"{_ARRAY} {_ARITHMETIC}",
+            f"{_TRACER} {_ARITHMETIC}",
         ),
     },
     ("stratagem.estimator.updates", Extent.PROCESS): {

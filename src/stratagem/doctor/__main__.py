@@ -15,20 +15,30 @@ from stratagem.core import patches
 from stratagem.core.errors import StratagemError
 from stratagem.core.findings import Finding, has_failed, passed, table
 from stratagem.core.types import CommunicationOptions
-from stratagem.doctor import datasets, facts, measure
+from stratagem.doctor import datasets, facts, layouts, measure
 from stratagem.strategy.multi_worker_mirrored import MultiWorkerMirroredStrategy
 
 
 @click.command()
 @click.option("--backup-dir", metavar="DIR")
 @click.option("--dataset", metavar="MODULE:FUNCTION")
+@click.option("--layout", metavar="MODULE:FUNCTION")
+@click.option("--model-parallel", type=click.IntRange(min=1))
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), default=60.0, metavar="SECONDS")
-def main(backup_dir: str | None, dataset: str | None, timeout: float) -> None:
+def main(
+    backup_dir: str | None, dataset: str | None, layout: str | None, model_parallel: int | None, timeout: float
+) -> None:
     """Look at the cluster of this task; the chief prints what all found, and what is replaced in Keras and JAX.
 
     The exit code is 1 where something failed.
     """
     sys.path.insert(0, os.getcwd())
+    if layout is not None:
+        try:
+            print(layouts.described(layout, model_parallel), flush=True)
+        except StratagemError as error:
+            sys.exit(f"stratagem doctor: {error}")
+        return
     findings: list[Finding] = []
     prints = True
     try:

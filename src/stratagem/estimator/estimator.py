@@ -330,7 +330,7 @@ class Estimator:
                 f"get_variable_value was asked for {name!r}, which is not in the checkpoint.",
                 f"Ask for one of {', '.join(sorted(values))}.",
             )
-        return values[name]
+        return np.asarray(values[name])
 
     def eval_dir(self, name: str | None = None) -> str:
         """Return the folder for the event files of an evaluation.

@@ -47,11 +47,11 @@ from stratagem.fit.resuming import (
     skipping_steps,
 )
 from stratagem.fit.same_program import check_same_program
-from stratagem.fit.saving import saving_once
+from stratagem.fit.saving import read_in_shards, saving_once
 from stratagem.fit.state import StateKeeper
 from stratagem.fit.step_function import StepOfStrategy
 from stratagem.fit.step_kinds import KIND_OF, PREDICT, TEST, TRAIN, State, StepKind, group_variables
-from stratagem.mesh.mesh import Tree
+from stratagem.mesh.mesh import Tree, is_divided
 from stratagem.mesh.placing import holds_parts, make_whole
 from stratagem.program.autograph import rewritten_functions, tracing_anew
 from stratagem.program.python_values import explaining_tensors_as_python_values
@@ -93,6 +93,7 @@ def attach(model: Any, strategy: StrategyLike) -> None:
     if record.keeper is None:
         record.keeper = StateKeeper(strategy)
         holds_parts(model, record.keeper.consolidate)
+        read_in_shards(model, strategy, strategy.sharding, is_fitting)
 
 
 def build(model: Any, strategy: StrategyLike, kind: StepKind, batch: Tree) -> None:
@@ -138,7 +139,15 @@ def by_one_worker(original: Callable) -> Callable:
         strategy = strategy_of(model)
         return strategy is not None and strategy.worker_count > 1
 
-    return saving_once(original, is_shared, is_fitting)
+    def divided(model: Any) -> list[Any]:
+        strategy = strategy_of(model)
+        if strategy is None or strategy.sharding is None:
+            return []
+        optimizer = getattr(model, "optimizer", None)  # not of a model that was not compiled
+        variables = [*model.weights, *(() if optimizer is None else optimizer.variables)]
+        return [variable for variable in variables if is_divided(variable.value)]
+
+    return saving_once(original, is_shared, divided, is_fitting)
 
 
 def is_fitting() -> bool:
@@ -163,7 +172,7 @@ def install(default_strategy: Callable[[], StrategyLike], backup_like: Callable[
             "Model.save_weights": by_one_worker,
             "JAXTrainer.state_sync": _whole_in_one_process,
             "BatchNormalization.__init__": _allowing_synchronized,
-            "Optimizer.__bases__": gradients.OptingOut,
+            "Optimizer.__bases__": gradients.OptimizerOfStrategy,
             "LossScaleOptimizer.apply": lambda apply: gradients.reducing_apply(gradients.traceable(apply)),
             "get_data_adapter": _choosing_adapter,
             "JAXEpochIterator._get_iterator": _direct_iterator,

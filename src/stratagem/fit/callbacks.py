@@ -15,13 +15,26 @@ from stratagem.core import environment
 from stratagem.core.errors import UsageError, name_some
 from stratagem.core.log import announce, announce_once
 from stratagem.fit import compat
+from stratagem.fit.named_variables import named_variables
 from stratagem.fit.resuming import ResumesFit, Session
+from stratagem.mesh.lending import give_back, lend
 from stratagem.mesh.placing import make_whole
 from stratagem.replica.context import StrategyLike
 
 _WRITERS: Final = (keras.callbacks.CSVLogger, keras.callbacks.ModelCheckpoint, keras.callbacks.TensorBoard)
 """Callbacks that only write files. Workers other than the chief leave them out: logs are equal on
 all workers, so what the chief writes is what every worker would have written."""
+
+_BESIDE_MODEL: Final = (
+    keras.callbacks.CSVLogger,
+    keras.callbacks.History,
+    keras.callbacks.LearningRateScheduler,
+    keras.callbacks.ProgbarLogger,
+    keras.callbacks.ReduceLROnPlateau,
+    keras.callbacks.RemoteMonitor,
+    keras.callbacks.TerminateOnNaN,
+)
+"""Callbacks that read no weights or slots, so that nothing need be put together for them."""
 
 _LIBRARIES: Final = ("keras", "stratagem")
 """Whose own classes these are. A program's subclass may do what all workers have to do together, as evaluating."""
@@ -80,6 +93,10 @@ def for_this_worker(arguments: dict[str, Any], strategy: StrategyLike) -> None:
         arguments["verbose"] = 0
 
 
+def _leaves_model_alone(callback: Any) -> bool:
+    return type(callback) in _BESIDE_MODEL or isinstance(callback, ResumesFit)  # which reads it with all workers
+
+
 def _only_writes(callback: Any) -> bool:
     return isinstance(callback, _WRITERS) and type(callback).__module__.partition(".")[0] in _LIBRARIES
 
@@ -111,10 +128,49 @@ class _Whole(keras.callbacks.Callback):
     def __init__(self, session: Session) -> None:
         super().__init__()
         self._session = session
+        self._lent: list[Any] = []
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         make_whole(self.model)
         self._session.check_weights(f"at the end of epoch {epoch + 1}")
+        self._lend()
+
+    def on_train_end(self, logs: Any = None) -> None:
+        self._lend()
+
+    def take_back(self) -> None:
+        """Let variables rest in shards again that were lent to callbacks."""
+        give_back(self._lent)
+        self._lent = []
+
+    def _lend(self) -> None:
+        """Let callbacks read what rests in shards, on those workers that have such callbacks."""
+        strategy = self._session.strategy
+        if strategy.sharding is None or not strategy.mesh.multi_process:
+            return
+        session = self._session  # not in this callback: what that holds is in backups, and the next `fit` has others
+        if session.is_read_anywhere is None:
+            session.is_read_anywhere = any(strategy.from_all("callbacks that may read the model", session.is_read))
+        if session.is_read_anywhere:
+            variables = [variable for _, variable in named_variables(self.model)]
+            self._lent = lend(variables, reads=self._session.is_read)
+
+
+class _TakesBack(keras.callbacks.Callback):
+    """Ends what `_Whole` has lent, when the callbacks between the two have run.
+
+    Keras averages weights before `on_train_end`: on all workers alike, as all hold shards.
+    """
+
+    def __init__(self, whole: _Whole) -> None:
+        super().__init__()
+        self._whole = whole
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self._whole.take_back()
+
+    def on_train_end(self, logs: Any = None) -> None:
+        self._whole.take_back()
 
 
 class _ReportsInput(keras.callbacks.Callback):
@@ -169,6 +225,10 @@ def with_own(arguments: dict[str, Any], session: Session) -> None:
         session: The call of `fit`.
     """
     if not isinstance(arguments["callbacks"], keras.callbacks.CallbackList):
-        own = [_Whole(session), _ReportsInput(session)] if session.strategy.is_chief else [_Whole(session)]
+        given = compat.flattened_callbacks(arguments["callbacks"])
+        session.is_read = not all(map(_leaves_model_alone, given))
+        whole = _Whole(session)
+        own = [whole, _ReportsInput(session)] if session.strategy.is_chief else [whole]
+        behind = [] if session.strategy.sharding is None else [_TakesBack(whole)]
         shown = [_ShowsCluster(session.strategy.status)] if arguments["verbose"] and session.strategy.status() else []
-        arguments["callbacks"] = [*own, *compat.flattened_callbacks(arguments["callbacks"]), *shown]
+        arguments["callbacks"] = [*own, *given, *behind, *shown]

@@ -13,17 +13,22 @@ from typing import Any, Final
 
 import jax
 import jax.numpy as jnp
+import keras
 from jax import lax
+from jax.sharding import PartitionSpec
 
 from stratagem.core.errors import UnsupportedError
 from stratagem.fit import compat
-from stratagem.fit.slots import Places, add_slots, places_of_slots, warn_without_slots
+from stratagem.fit.slots import Places, accumulates_apart, add_slots, mark_slots, places_of_slots, warn_without_slots
 from stratagem.fit.step_kinds import indices_of
-from stratagem.mesh.mesh import AXIS, Tree
+from stratagem.mesh.mesh import AXIS, Tree, spec_of
 from stratagem.mesh.packs import sum_over_replicas
+from stratagem.mesh.shards import shards_of, sums_in_shards, wholes_of
+from stratagem.program.dividing import whole
 from stratagem.program.rules.at_centre import update_at_centre
+from stratagem.program.rules.sharded_update import in_shards
 from stratagem.program.tracing import TracedVariables, note_updated_alike
-from stratagem.replica.context import ReplicaContext, current_replica_context
+from stratagem.replica.context import ReplicaContext, current_replica_context, current_strategy
 
 Reduced = tuple[list[jax.Array | None], list[Any]]
 """Gradients of all replicas, and the state after that."""
@@ -46,16 +51,18 @@ def reducing_stateless_apply(original: Callable) -> Callable:
         if context is None or context.applying_gradients or not context.combines_gradients:
             return original(optimizer, optimizer_variables, grads, trainable_variables)
         warn_without_slots(context.strategy, optimizer)
-        mesh = context.strategy.mesh
         targets = compat.applied_to(optimizer)
 
         def crossing(state: list[Any], gradients: list[Any], weights: list[Any]) -> Tree:
             with _applying(context):
                 places = places_of_slots(optimizer, targets, optimizer.variables)
-                at_update = compat.accumulates(optimizer) and not mesh.central
-                reduced = functools.partial(_reduced_at_update, optimizer=optimizer) if at_update else combine
+                update = functools.partial(original, optimizer)
+                apart = accumulates_apart(context.strategy, optimizer)
+                if apart and context.strategy.sharding is not None and context.strategy.sharding.stage is not None:
+                    return _updated_beside_accumulators(context, update, optimizer, (state, gradients, weights), places)
+                reduced = functools.partial(_reduced_at_update, optimizer=optimizer) if apart else combine
                 gradients, state = _replaced_or(reduced, context, gradients, state, places, targets)
-                return update_at_centre(mesh, functools.partial(original, optimizer), state, gradients, weights)
+                return _updated(context, update, (state, gradients, weights), before=(weights, state))
 
         return context.exchange.call(crossing, list(optimizer_variables), list(grads), list(trainable_variables))
 
@@ -78,6 +85,7 @@ def reducing_apply(original: Callable) -> Callable:
             return original(optimizer, grads, trainable_variables)
         targets = list(compat.applied_to(optimizer, trainable_variables))
         add_slots(context.strategy, optimizer)
+        mark_slots(context.strategy, optimizer)
         variables = [*targets, *optimizer.variables]
         places = places_of_slots(optimizer, targets, variables)
         note_updated_alike(variables)
@@ -97,7 +105,7 @@ def reducing_apply(original: Callable) -> Callable:
             with _applying(context):
                 if not combined:
                     gradients, values = _replaced_or(combine, context, gradients, values, places, targets)
-                return update_at_centre(context.strategy.mesh, update, gradients, values)
+                return _updated(context, update, (gradients, values), before=values)
 
         new = context.exchange.call(crossing, list(grads), [variable.value for variable in variables])
         for variable, value in zip(variables, new, strict=True):
@@ -105,6 +113,14 @@ def reducing_apply(original: Callable) -> Callable:
         return None
 
     return apply
+
+
+def _updated(context: ReplicaContext, update: Callable[..., Tree], operands: Sequence[Tree], before: Tree) -> Tree:
+    """Run an update where the variables rest: on each replica, at a centre, or by each replica for its shards."""
+    sharding = context.strategy.sharding
+    if sharding is not None and sharding.stage is not None:
+        return in_shards(update, sharding.axis_of, operands, before)
+    return update_at_centre(context.strategy.mesh, update, *operands)
 
 
 @contextlib.contextmanager
@@ -140,13 +156,25 @@ def traceable(original: Callable) -> Callable:
     return apply
 
 
-class OptingOut:
-    """A base of Keras's optimizers, whose `apply_gradients` is told if a program has combined gradients itself.
+class OptimizerOfStrategy:
+    """A base of Keras's optimizers: makes slots in shards where they rest in shards, and lets a program opt out.
 
-    Keras 3 has dropped the argument by which `tf.keras` was told
-    (https://www.tensorflow.org/api_docs/python/tf/keras/optimizers/Optimizer#apply_gradients). Clipping and the rest of
-    the optimizer come after, as always.
+    `apply_gradients` is told if a program has combined gradients itself. Keras 3 has dropped the argument by which
+    `tf.keras` was told (https://www.tensorflow.org/api_docs/python/tf/keras/optimizers/Optimizer#apply_gradients).
+    Clipping and the rest of the optimizer come after, as always.
     """
+
+    def add_variable(self, shape: Sequence[int], initializer: Any = "zeros", *args: Any, **kwargs: Any) -> Any:
+        """Add a variable to the optimizer; one of zeros is never whole on a device where it rests in shards."""
+        keras_optimizer: Any = super()
+        strategy = current_strategy()
+        is_zeros = initializer == "zeros" or isinstance(initializer, keras.initializers.Zeros)
+        if strategy is not None and strategy.sharding is not None and is_zeros:
+            spec = spec_of(strategy.sharding.axis_of(shape), strategy.sharding.model_axis_of(shape))
+            if spec != PartitionSpec():
+                initializer = functools.partial(strategy.mesh.zeros_in_shards, spec)
+        with whole():  # it is no weight; what becomes of it the step decides
+            return keras_optimizer.add_variable(shape, initializer, *args, **kwargs)
 
     def apply_gradients(
         self,
@@ -230,8 +258,7 @@ def _plainly_combined(context: ReplicaContext, gradients: Sequence[jax.Array | N
         return gradient.dtype.itemsize >= _WIDE
 
     chosen = jax.tree.map(lambda own, early: own if scaled_late(own) else early, list(gradients), weighted)
-    sums = _summed(context, chosen)
-    return jax.tree.map(lambda sum_: sum_ * jnp.asarray(weight, sum_.dtype) if scaled_late(sum_) else sum_, sums)
+    return _summed(context, chosen, lambda sum_: sum_ * jnp.asarray(weight, sum_.dtype) if scaled_late(sum_) else sum_)
 
 
 def _weighted(context: ReplicaContext, gradients: Sequence[jax.Array | None]) -> list[jax.Array | None]:
@@ -240,11 +267,38 @@ def _weighted(context: ReplicaContext, gradients: Sequence[jax.Array | None]) ->
     return jax.tree.map(lambda own: context.share.masked(own) * jnp.asarray(weight, own.dtype), list(gradients))
 
 
-def _summed(context: ReplicaContext, summands: Sequence[jax.Array | None]) -> list[jax.Array | None]:
-    if context.strategy.mesh.size == 1:
-        return list(summands)
+def _summed(
+    context: ReplicaContext,
+    summands: Sequence[jax.Array | None],
+    scaled: Callable[[jax.Array], jax.Array] = lambda sum_: sum_,
+) -> list[jax.Array | None]:
+    """Sum gradients over replicas, and do something to each element of the sums."""
     present, structure = jax.tree.flatten(list(summands))  # without those that are None
-    return structure.unflatten(sum_over_replicas(present, context.strategy.pack_bytes))
+    if context.strategy.mesh.size == 1:
+        return structure.unflatten(map(scaled, present))
+    axes = _axes(context, present)
+    sums = map(scaled, _sums_where_they_rest(context, present, axes))
+    return structure.unflatten(wholes_of([*sums], axes))
+
+
+def _axes(context: ReplicaContext, arrays: Sequence[jax.Array]) -> list[int | None]:
+    """Return the axis along which each of some gradients is divided among the replicas; None where it is whole."""
+    sharding = context.strategy.sharding
+    return [None if sharding is None else sharding.axis_of(array.shape) for array in arrays]
+
+
+def _sums_where_they_rest(
+    context: ReplicaContext, summands: Sequence[jax.Array], axes: Sequence[int | None]
+) -> list[jax.Array]:
+    """Sum gradients over replicas; of one that is divided along an axis each replica gets its shard of the sum."""
+    pack_bytes = context.strategy.pack_bytes
+    whole = [summand for summand, axis in zip(summands, axes, strict=True) if axis is None]
+    divided = [(summand, axis) for summand, axis in zip(summands, axes, strict=True) if axis is not None]
+    sharding = context.strategy.sharding
+    model_axes = None if sharding is None else [sharding.model_axis_of(summand.shape) for summand, _ in divided]
+    shards = iter(sums_in_shards(divided, pack_bytes, model_axes))
+    sums = iter(sum_over_replicas(whole, pack_bytes))
+    return [next(sums if axis is None else shards) for axis in axes]
 
 
 def _compressed(
@@ -269,6 +323,54 @@ def _compressed(
         for place, value in zip(places.slots[i], slots, strict=True):
             state[place] = value
     return totals, state
+
+
+def _updated_beside_accumulators(
+    context: ReplicaContext, update: Callable[..., Tree], optimizer: Any, operands: Sequence[Tree], places: Places
+) -> Tree:
+    """Accumulate gradients on each replica, whole, and update in shards once for each update.
+
+    As with `_reduced_at_update`; but what is accumulated stays beside the optimizer, which updates shards only. Between
+    updates it is handed zeros.
+
+    Args:
+        context: The replica.
+        update: What the optimizer does.
+        optimizer: The optimizer.
+        operands: Its state, this step's gradients, the weights.
+        places: As of `combine`.
+    """
+    state, gradients, weights = operands
+    slots = indices_of(compat.accumulators(optimizer), optimizer.variables)
+    accumulated = [state[slot] for slot in slots]
+    iterations = state[compat.iterations_index(optimizer)]
+    is_update = (iterations + 1) % optimizer.gradient_accumulation_steps == 0
+    totals = [
+        total if own is None else total + own
+        for total, own in zip(accumulated, _weighted(context, gradients), strict=True)
+    ]
+
+    def reduced(context: ReplicaContext, gradients: list[Any], state: list[Any], places: Places) -> Reduced:
+        axes = _axes(context, totals)
+
+        def nothing() -> list[jax.Array]:
+            return shards_of([jnp.zeros_like(total) for total in totals], axes)
+
+        sums = lax.cond(is_update, lambda: _sums_where_they_rest(context, totals, axes), nothing)
+        pairs = zip(wholes_of(sums, axes), gradients, strict=True)
+        return [None if gradient is None else total for total, gradient in pairs], _with(state, slots, zeros)
+
+    zeros = [jnp.zeros_like(total) for total in totals]
+    handed, before = _replaced_or(reduced, context, gradients, state, places, compat.applied_to(optimizer))
+    new_weights, new_state = _updated(context, update, (before, handed, weights), before=(weights, before))
+    left = [jnp.where(is_update, nothing, total) for nothing, total in zip(zeros, totals, strict=True)]
+    return new_weights, _with(new_state, slots, left)
+
+
+def _with(state: Sequence[Any], places: Sequence[int], values: Sequence[Any]) -> list[Any]:
+    """Return a state with other values at some places."""
+    changed = dict(zip(places, values, strict=True))
+    return [changed.get(place, value) for place, value in enumerate(state)]
 
 
 def _reduced_at_update(
@@ -297,7 +399,4 @@ def _reduced_at_update(
         return own, accumulated, [state[place] for place in kept]
 
     handed, left, slots_left = lax.cond(is_update, update, accumulate)
-    state = list(state)
-    for place, value in zip([*slots, *kept], [*left, *slots_left], strict=True):
-        state[place] = value
-    return handed, state
+    return handed, _with(state, [*slots, *kept], [*left, *slots_left])

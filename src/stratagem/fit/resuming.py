@@ -37,6 +37,8 @@ class Session:
         adapters: Its inputs so far, that of training first, that of validation second.
         resumed_at: Where its inputs begin, for those that do not begin at their beginning.
         skipped: Batches of the first epoch that were trained on before.
+        is_read: Whether a callback on this worker may read the variables of the model after an epoch.
+        is_read_anywhere: Whether one on any worker may; None before all were asked.
         wait: How long its training loop stood still for input.
     """
 
@@ -46,6 +48,8 @@ class Session:
     adapters: list[ShareAdapter] = field(default_factory=list)
     resumed_at: Sequence[FitPosition] = ()
     skipped: int = 0
+    is_read: bool = False
+    is_read_anywhere: bool | None = None
     wait: InputWait = field(init=False)
 
     def __post_init__(self) -> None:
@@ -63,11 +67,16 @@ class Session:
         if index < len(self.resumed_at):
             adapter.resume(self.resumed_at[index], self.skipped if index == 0 else None)
 
-    def gather_state(self) -> None:
-        """Bring the state of the model that trains into its variables, whole. All workers call it at the same point."""
+    def gather_state(self) -> dict[str, Any]:
+        """Bring the state of the model that trains into its variables. All workers call it at the same point.
+
+        Returns:
+            The variables by name.
+        """
         self.model.jax_state_sync()
         make_whole(self.model)
         self.check_weights("when a backup is made")
+        return dict(named_variables(self.model))
 
     def check_weights(self, when: str) -> None:
         """Make sure that all replicas hold the same weights. All workers call it at the same point.

@@ -1,4 +1,4 @@
-"""`model.save` and `save_weights`, called by all workers: one file, written once.
+"""`model.save`, `save_weights` and `load_weights`, called by all workers: one file, written once, read share by share.
 
 State is equal on all workers, so the chief's file is everybody's. The chief writes at once and waits for nobody: a
 program may save on the chief alone. Another worker waits until the chief has written its n-th file of the program:
@@ -7,6 +7,9 @@ tutorials do in a temporary folder. Inside `fit`, where the chief has callbacks 
 be counted alike: there every worker writes. Nothing is written in place: a file is complete before it takes its name,
 so that two workers with one name do no harm, and a process that is killed leaves the old file. That holds for models
 of no strategy too.
+
+A model whose weights rest in shards has a `load_weights` of its own, on the instance: what Keras reads, one variable
+after the other, is divided in groups (`program.dividing`).
 """
 
 from __future__ import annotations
@@ -14,25 +17,39 @@ from __future__ import annotations
 import functools
 import itertools
 import os
-from collections.abc import Callable
+import types
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from stratagem.cluster.agreement import Peers
 from stratagem.cluster.bootstrap import current_peers
-from stratagem.core.errors import CheckpointError, PeerError
+from stratagem.core.errors import CheckpointError, PeerError, UsageError
 from stratagem.core.files import draft_of
 from stratagem.core.progress import Phase, progress
+from stratagem.mesh.lending import readable
+from stratagem.mesh.placing import Agreeing
+from stratagem.mesh.shards import Sharding
+from stratagem.program.dividing import dividing
 
 _saves = itertools.count(1)
 
+_OWN: Final = "load_weights_whole"
+"""Attribute of a model that had a `load_weights` of its own before it got one that divides (`tf.keras`'s have)."""
 
-def saving_once(original: Callable[..., Any], is_shared: Callable[[Any], bool], in_fit: Callable[[], bool]) -> Any:
+
+def saving_once(
+    original: Callable[..., Any],
+    is_shared: Callable[[Any], bool],
+    divided_variables: Callable[[Any], Sequence[Any]],
+    in_fit: Callable[[], bool],
+) -> Any:
     """Wrap `Model.save` or `save_weights`.
 
     Args:
         original: Keras's.
         is_shared: Whether a model trains on several workers.
+        divided_variables: Those of a model of which each worker holds a part only.
         in_fit: Whether `fit` or one of its siblings is running.
     """
     original = _whole(original)
@@ -43,11 +60,81 @@ def saving_once(original: Callable[..., Any], is_shared: Callable[[Any], bool], 
         if peers is None or not is_shared(model):
             return original(model, filepath, *args, **kwargs)
         write = functools.partial(original, model, filepath, *args, **kwargs)
+        if divided := divided_variables(model):
+            if in_fit():
+                raise _cannot_be_read(model, filepath, len(divided))
+            return _write_divided(peers, divided, filepath, write)
         if peers.own_index > 0:
             return write() if in_fit() or not _chief_wrote(peers, f"save {next(_saves)}", filepath) else None
         return write() if in_fit() else _write_and_tell(peers, f"save {next(_saves)}", filepath, write)
 
     return save
+
+
+def read_in_shards(model: Any, strategy: Agreeing, sharding: Sharding | None, in_fit: Callable[[], bool]) -> None:
+    """Let `load_weights` of a model divide what it reads, where weights rest in shards.
+
+    Args:
+        model: A Keras model of a strategy.
+        strategy: The strategy.
+        sharding: What it keeps in shards; None for nothing.
+        in_fit: Whether `fit` or one of its siblings is running.
+    """
+    if sharding is None or not sharding.divides_weights:
+        return
+
+    def load_weights(model: Any, filepath: str | os.PathLike[str], *args: Any, **kwargs: Any) -> Any:
+        own = vars(model).get(_OWN) or functools.partial(type(model).load_weights, model)
+        read = functools.partial(own, filepath, *args, **kwargs)
+        if in_fit():  # a callback, which other workers may not have
+            return read()
+        strategy.check_agreement("load_weights", {"model": model.name, "variables": len(model.variables)})
+        with dividing(strategy, sharding, f"values that load_weights of model {model.name!r} reads"):
+            return read()
+
+    # Not by its own `__setattr__`, which tracks what it is given. A method is copied and pickled by its name.
+    if "load_weights" in vars(model):
+        object.__setattr__(model, _OWN, vars(model)["load_weights"])
+    object.__setattr__(model, "load_weights", types.MethodType(load_weights, model))
+
+
+def _write_divided(
+    peers: Peers, variables: Sequence[Any], filepath: str | os.PathLike[str], write: Callable[[], Any]
+) -> Any:
+    """Write a model of which each worker holds shards: all are here, and lend the chief the wholes.
+
+    Raises:
+        CheckpointError: It could not be written, here or on another worker.
+        PeerError: A worker did not come.
+    """
+    paths = peers.from_all(f"save {next(_saves)}", os.path.abspath(filepath))
+    is_writer = peers.own_index == 0 or paths[peers.own_index] != paths[0]
+    failure: Exception | None = None
+    result = None
+    with readable(variables, reads=is_writer):
+        if is_writer:
+            try:
+                result = write()
+            except Exception as error:
+                failure = error
+    said = peers.from_all("saved", None if failure is None else f"{type(failure).__name__}: {failure}")
+    if failure is not None:
+        raise failure
+    if said[0] is not None:
+        raise CheckpointError(
+            f"{peers.peers[0]} could not save {os.fspath(filepath)!r}: {said[0]}", "Mend what that worker says."
+        ).of_peer()
+    return result
+
+
+def _cannot_be_read(model: Any, filepath: str | os.PathLike[str], count: int) -> UsageError:
+    return UsageError(
+        f"Model {model.name!r} was to be saved to {os.fspath(filepath)!r} between two steps of `fit`; {count} of its "
+        "variables rest in shards.",
+        "Each worker holds a part of them, and the others do not come to put them together.",
+        "Save at the end of an epoch, ModelCheckpoint(save_freq='epoch'); or use stratagem.callbacks.BackupAndRestore, "
+        "which all workers take part in.",
+    )
 
 
 def _write_and_tell(peers: Peers, name: str, filepath: str | os.PathLike[str], write: Callable[[], Any]) -> Any:

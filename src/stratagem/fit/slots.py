@@ -17,6 +17,7 @@ import keras
 from stratagem.compression.residuals import keep_in
 from stratagem.core.errors import explain
 from stratagem.fit import compat
+from stratagem.mesh.shards import Stage
 from stratagem.replica.context import StrategyLike
 
 
@@ -61,6 +62,35 @@ def add_slots(strategy: StrategyLike, optimizer: Any) -> None:
             made = compat.add_slot(optimizer, variable, slot.name, slot.shape)
             keep_in(made, slot)
             known[id(variable)].append(made)
+
+
+def accumulates_apart(strategy: StrategyLike, optimizer: Any) -> bool:
+    """Whether each replica accumulates gradients of its own between updates.
+
+    At a centre, and where accumulated gradients rest in shards, those of all replicas are summed at each step.
+
+    Args:
+        strategy: Whose replicas.
+        optimizer: A Keras optimizer.
+    """
+    in_shards = strategy.sharding is not None and strategy.sharding.stage in (Stage.GRADIENTS, Stage.PARAMETERS)
+    return compat.accumulates(optimizer) and not strategy.mesh.central and not in_shards
+
+
+def mark_slots(strategy: StrategyLike, optimizer: Any, *, apart: bool = False) -> None:
+    """Let the variables of an optimizer rest in shards that are as large as those it is applied to.
+
+    Args:
+        strategy: Which may keep something in shards.
+        optimizer: A Keras optimizer that is built.
+        apart: Whether each replica accumulates gradients of its own, which are left whole.
+    """
+    sharding = strategy.sharding
+    if sharding is None:
+        return
+    whole = set(map(id, compat.accumulators(optimizer))) if apart else set()
+    slots = [variable for variable in optimizer.variables if id(variable) not in whole]
+    sharding.mark_slots(slots, compat.applied_to(optimizer))
 
 
 def warn_without_slots(strategy: StrategyLike, optimizer: Any) -> None:

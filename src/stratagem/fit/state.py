@@ -9,14 +9,17 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.sharding import PartitionSpec
 
 from stratagem.compression.residuals import is_in_parts
 from stratagem.fit import compat
 from stratagem.fit.step_kinds import State, indices_of
 from stratagem.fit.steps import Step
+from stratagem.mesh.lending import is_in_shards, resting
 from stratagem.mesh.mesh import AXIS
 from stratagem.mesh.packs import sum_over_replicas
 from stratagem.mesh.placing import placed
+from stratagem.mesh.shards import resting_spec
 from stratagem.replica.context import StrategyLike
 
 
@@ -53,15 +56,15 @@ class StateKeeper:
         beyond = values[len(values) - len(step.beyond) :]
         if state is self._last and all(map(operator.is_, beyond, self._beyond)):
             return
+        if self.strategy.sharding is not None:
+            values[:] = resting(step.variables, values)
         values[:] = placed(self.strategy, values, step.variables)
         _separate(values)
-        if step.kind.trains and not self._accumulators_apart and self.mesh.size > 1 and not self.mesh.central:
+        if step.accumulates_apart and not self._accumulators_apart and self.mesh.size > 1:
             self._keep_accumulators_apart(step, values)
 
     def _keep_accumulators_apart(self, step: Step, values: list[jax.Array]) -> None:
         """Let the first replica hold what gradients are accumulated so far, the others nothing."""
-        if not compat.accumulates(step.model.optimizer):
-            return
         slots = indices_of(compat.accumulators(step.model.optimizer), step.variables)
         for slot, value in zip(
             slots, self.mesh.on_replicas(_keep_first, [values[slot] for slot in slots]), strict=True
@@ -72,9 +75,15 @@ class StateKeeper:
     def consolidate(self, model: Any) -> None:
         """Make accumulated gradients one value again, so that the optimizer can be read and saved.
 
-        What compression left out on all replicas goes to the first one: the sum stays what it was.
+        What compression left out on all replicas goes to the first one: the sum stays what it was. What rests in shards
+        stays there; a weight that was assigned the value of such a variable, its average say, lies as weights do again.
         """
         self._last = None
+        if self.strategy.sharding is not None:
+            for variable in model.trainable_variables:
+                value, spec = variable.value, resting_spec(variable)
+                if is_in_shards(value) and (spec == PartitionSpec() or not self.mesh.rests(value, spec)):
+                    variable.assign(self.mesh.shard_from_chief(value, spec))
         optimizer = getattr(model, "optimizer", None)
         residuals = [] if optimizer is None else [each for each in optimizer.variables if is_in_parts(each)]
         if residuals and all(self.mesh.is_replicated(variable.value) for variable in residuals):  # a step has run

@@ -22,6 +22,7 @@ from stratagem.mesh.mesh import Tree
 from stratagem.mesh.split import Split
 from stratagem.program.remote_values import assign_all, values_of
 from stratagem.replica.context import StrategyLike
+from stratagem.replica.out_of_memory import note_out_of_memory
 
 
 class StepOfStrategy:
@@ -82,7 +83,8 @@ class StepFunction(StepOfStrategy):
                 results.append(self._rows(result, batch) if self.kind is PREDICT else result)
         except StopIteration:
             raise
-        except BaseException:
+        except BaseException as error:
+            note_out_of_memory(error, self.step.strategy)
             # Keras empties the variables while its loops run: a first batch that cannot be read would cost the weights.
             compat.put_back_state(self.step.model, self.step.variables, values)
             raise

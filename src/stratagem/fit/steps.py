@@ -22,8 +22,8 @@ from jax.sharding import PartitionSpec
 
 from stratagem.compression.residuals import is_in_parts
 from stratagem.core import patches
-from stratagem.core.errors import UsageError
-from stratagem.core.freed_memory import FirstSteps
+from stratagem.core.errors import UsageError, explain, name_some
+from stratagem.core.freed_memory import StepMemory
 from stratagem.core.log import announce_once
 from stratagem.core.patches import Extent
 from stratagem.core.progress import Phase
@@ -32,11 +32,12 @@ from stratagem.fit import compat
 from stratagem.fit.metrics import Entry, ResultWatch, global_results
 from stratagem.fit.own_state import warn_of_own_rows
 from stratagem.fit.own_steps import own_step
-from stratagem.fit.slots import add_slots
+from stratagem.fit.slots import accumulates_apart, add_slots, mark_slots
 from stratagem.fit.step_kinds import PREDICT, State, StepKind, group_variables
 from stratagem.mesh.crossings import as_number
 from stratagem.mesh.exchange import Exchange, Share, own_share
 from stratagem.mesh.mesh import AXIS, Tree
+from stratagem.mesh.shards import keep_whole, resting_spec, shard_axis, shards_of, wholes_of
 from stratagem.mesh.split import Split
 from stratagem.mesh.variable_policies import Change, Policy, enter, merge, policy_of
 from stratagem.program.assertions import Assertions, are_numbers_checked
@@ -46,6 +47,7 @@ from stratagem.program.compile import compiled
 from stratagem.program.described import trained
 from stratagem.program.interpret import trace
 from stratagem.program.python_values import explaining_tensors_as_python_values
+from stratagem.program.rules.gathers import gathering
 from stratagem.replica.context import ReplicaContext, StrategyLike, replica_context
 from stratagem.replica.uneven import padded, run_uneven
 
@@ -71,13 +73,21 @@ class Step:
         self.kind = kind
         self.mesh = strategy.mesh
         self._own = own_step(model, kind)
-        if kind.trains and model.optimizer is not None and model.optimizer.built:
-            add_slots(strategy, model.optimizer)
+        optimizer = model.optimizer if kind.trains else None
+        # A step of (data) sums gradients each time that it applies them.
+        self.accumulates_apart = optimizer is not None and self._own is None and accumulates_apart(strategy, optimizer)
+        if optimizer is not None and optimizer.built:
+            add_slots(strategy, optimizer)
+            mark_slots(strategy, optimizer, apart=self.accumulates_apart)
         self.beyond = [] if self._own is None else self._own.beyond
         """Variables that the step uses and Keras keeps no values of."""
         groups = {group: group_variables(model, group) for group in kind.groups}
         self._groups = _identities(groups.values())
         self.variables = [*itertools.chain.from_iterable(groups.values()), *self.beyond]
+        if strategy.sharding is not None:
+            strategy.sharding.mark_weights(model.weights)
+            keep_whole(groups.get("metrics_variables", ()))
+            _tell_of_unmatched(strategy, model)
         self._policies = [
             Policy.SAME if group == "optimizer_variables" else policy_of(variable, metric=group == "metrics_variables")
             for group, variables in groups.items()
@@ -90,7 +100,7 @@ class Step:
         self._entries: list[Entry | None] = []
         self._rewritten: list[int] = []
         self._programs: dict[Any, Program] = {}
-        self._first_steps = FirstSteps(0)
+        self._step_memory = StepMemory(0)
         self._assertions = Assertions()
         # Without jit_compile one device dispatches operation by operation; several would compile each operation.
         self._eager = bool(model.run_eagerly) or (not model.jit_compile and self.mesh.size == 1)
@@ -117,8 +127,8 @@ class Step:
             if known is None:
                 known = self._programs[key] = tracing_anew(lambda: self._compile(values, batch))
                 self._tell_of_many_shapes()
-                self._first_steps = FirstSteps(sum(value.nbytes for value in values))
-                self._first_steps.tidy()
+                self._step_memory = StepMemory(sum(value.nbytes for value in values))
+                self._step_memory.tidy()
             program, rewritten, reading = known
             logs, changed = program([values[i] for i in rewritten], [values[i] for i in reading], batch.data)
             if self.mesh.waits_for_steps:
@@ -126,7 +136,7 @@ class Step:
             # Also where an assertion fails: the program has reused the memory of the values before.
             for i, value in zip(rewritten, changed, strict=True):
                 values[i] = value
-        self._first_steps.tidy()
+        self._step_memory.tidy()
         return logs
 
     def _tell_of_many_shapes(self) -> None:
@@ -191,7 +201,8 @@ class Step:
         rows, axes = batch.split.block, 1 if batch.steps == 1 else 2
         block = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((rows, *leaf.shape[axes:]), leaf.dtype), batch.data)
         user = self._on_even_share(Split(rows * self.mesh.size, self.mesh.size))
-        traced, structure = trace(user, [views, block], self.mesh.axes)
+        with self.mesh.tracing():
+            traced, structure = trace(user, [views, block], self.mesh.axes)
         after = traced.jaxpr.outvars[len(traced.jaxpr.outvars) - len(flat) :]
         self._rewritten = [i for i, new in enumerate(after) if new is not traced.jaxpr.invars[i]]
         if self.mesh.size > 1:
@@ -296,7 +307,8 @@ class Step:
     def _global_results(self, entries: list[Entry], flat: list[jax.Array]) -> list[jax.Array]:
         if not entries:
             return []
-        with keras.StatelessScope(state_mapping=list(zip(self.variables, flat, strict=True))):
+        whole = [pair for pair in zip(self.variables, flat, strict=True) if shard_axis(pair[0]) is None]
+        with keras.StatelessScope(state_mapping=whole):
             return global_results(entries)
 
     # Programs ------------------------------------------------------------------------------------
@@ -305,14 +317,23 @@ class Step:
         """Compile a step of all variables as a program of (those it rewrites, those it only reads, the batch)."""
         rewritten = self._rewritten
         chosen = set(rewritten)
+        # Operation by operation JAX runs for all replicas at once, which see one array: it is whole for the step.
+        axes = [None if self._eager else shard_axis(variable) for variable in self.variables]
+        specs = [PartitionSpec() if self._eager else resting_spec(variable) for variable in self.variables]
+        changing_axes = [axes[i] for i in rewritten]
+        reading_axes = [axis for i, axis in enumerate(axes) if i not in chosen]
 
         def whole(changing: list[jax.Array], reading: list[jax.Array]) -> list[jax.Array]:
             changes, reads = iter(changing), iter(reading)
             return [next(changes) if i in chosen else next(reads) for i in range(len(self.variables))]
 
         def once(changing: list[jax.Array], reading: list[jax.Array], data: Tree) -> tuple[list[jax.Array], Any]:
-            values, after = step(whole(changing, reading), data)
-            return [after[i] for i in rewritten], values
+            values, after = step(whole(wholes_of(changing, changing_axes), wholes_of(reading, reading_axes)), data)
+            return shards_of([after[i] for i in rewritten], changing_axes), values
+
+        sharding = self.strategy.sharding
+        if sharding is not None and any(axis is not None for axis in axes):
+            once = gathering(once, sharding.model_axis_of)
 
         def program(changing: list[jax.Array], reading: list[jax.Array], data: Tree) -> tuple[Tree, list[jax.Array]]:
             if steps == 1:
@@ -323,27 +344,56 @@ class Step:
             return self._logs(values, whole(changed, reading)), changed
 
         rows = PartitionSpec(AXIS) if steps == 1 else PartitionSpec(None, AXIS)
-        in_specs = (PartitionSpec(), PartitionSpec(), rows)
+        reading = [spec for i, spec in enumerate(specs) if i not in chosen]
+        in_specs = ([specs[i] for i in rewritten], reading, rows)
         name = f"{self.kind.method} of {type(self.model).__name__}"
-        return compiled(
+        function = compiled(
             self.mesh,
             program if self._eager else with_checked_numbers(program, self.mesh),
             in_specs,
-            PartitionSpec(),
+            (PartitionSpec(), in_specs[0]),
             name=name,
             donated=True,
             eager=self._eager,
             in_parts=self._in_parts(),
             trained=trained(self.variables, rewritten) if self.kind.trains else (),
         )
+        return self._on_wholes(function) if self._eager else function
+
+    def _on_wholes(self, function: Callable) -> Callable:
+        """Return a program of values that may rest in shards, given that of whole ones."""
+        if self.strategy.sharding is None:
+            return function
+        specs = [resting_spec(self.variables[i]) for i in self._rewritten]
+
+        def program(changing: list[jax.Array], reading: list[jax.Array], data: Tree) -> tuple[Tree, list[jax.Array]]:
+            logs, changed = function([*map(self.mesh.whole, changing)], [*map(self.mesh.whole, reading)], data)
+            return logs, [
+                value if spec == PartitionSpec() else self.mesh.shard_from_chief(value, spec)
+                for value, spec in zip(changed, specs, strict=True)
+            ]
+
+        return program
 
     def _in_parts(self) -> list[bool]:
         """Return which of the variables that it rewrites each replica holds its own value of between steps."""
-        optimizer = getattr(self.model, "optimizer", None) if self.kind.trains else None
-        accumulates = optimizer is not None and compat.accumulates(optimizer) and not self.mesh.central
-        accumulators = set(map(id, compat.accumulators(optimizer))) if accumulates else set()
+        accumulators = set(map(id, compat.accumulators(self.model.optimizer))) if self.accumulates_apart else set()
         rewritten = [self.variables[i] for i in self._rewritten]
         return [is_in_parts(variable) or id(variable) in accumulators for variable in rewritten]
+
+
+def _tell_of_unmatched(strategy: StrategyLike, model: Any) -> None:
+    layouts = None if strategy.sharding is None else strategy.sharding.layouts
+    unmatched = [] if layouts is None else layouts.unmatched([variable.path for variable in model.weights])
+    if unmatched and strategy.is_chief:
+        announce_once(
+            explain(
+                f"Model {model.name!r} has no weight that the layout map calls {name_some(map(repr, unmatched))}.",
+                "What they were meant for is whole on each device.",
+                "See variable.path, or stratagem doctor --layout module:function --model-parallel 2. A pattern matches "
+                "all of a path.",
+            )
+        )
 
 
 def _floating(value: jax.Array) -> Any:

@@ -12,7 +12,8 @@ class Hosts:
 
     What the workers of a host have combined is cut into shares. A share belongs to one worker of each host, and these
     combine it. So all hosts cut into the same number of shares, and where they have unequal numbers of workers, some
-    of these carry none.
+    of these carry none. What is divided among all workers in equal blocks needs hosts that are even: the share of a
+    worker is then the blocks of its group.
 
     Args:
         workers: Of each host, the indices of its workers, in order.
@@ -37,6 +38,11 @@ class Hosts:
     def number(self) -> int:
         """Number of hosts."""
         return len(self.workers)
+
+    @property
+    def even(self) -> bool:
+        """Whether all hosts have the same number of workers, so that each worker is in a group."""
+        return all(len(host) == self.sharers for host in self.workers)
 
     @property
     def sharers(self) -> int:

@@ -6,14 +6,14 @@ Every element is combined in the order of the workers, on whichever of them does
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from stratagem.host_memory.plan import Plan, Run
 
-_UFUNCS: Final[dict[str, Callable[..., Any]]] = {"sum": np.add, "min": np.minimum, "max": np.maximum}
+_UFUNCS: Final[dict[str, Callable[..., Any]]] = {"sum": np.add, "scatter": np.add, "min": np.minimum, "max": np.maximum}
 
 
 class Lanes:
@@ -38,6 +38,18 @@ class Lanes:
         self._copy = ctypes.PyDLL(None).memmove
         self._copy.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
 
+    def pack(self, plan: Plan, operands: Sequence[int], results: Sequence[int]) -> None:
+        """Copy this worker's block of what is gathered to the parcels, which a plan of phase "scatter" makes."""
+        for index in plan.copied():
+            parcel, place = plan.in_parcel(index)
+            self._copy(results[parcel] + place, operands[index], plan.block(index))
+
+    def unpack(self, plan: Plan, operands: Sequence[int], results: Sequence[int]) -> None:
+        """Copy this worker's block of what was scattered out of the parcels, which a plan of phase "collect" has."""
+        for index in plan.copied():
+            parcel, place = plan.in_parcel(index)
+            self._copy(results[index], operands[parcel] + place, plan.block(index))
+
     def lay(self, plan: Plan, runs: Sequence[Run], side: int, operands: Sequence[int]) -> None:
         """Copy what the others need to this worker's lane.
 
@@ -45,21 +57,46 @@ class Lanes:
             plan: The exchange.
             runs: Those of a round.
             side: Of the lanes.
-            operands: Where the arrays lie; behind them the shares of each kind.
+            operands: Where the arrays lie; the parcels in phase "collect".
         """
         lane = self._lane(side, self._index)
         for run in runs:
             begin, nbytes = run.share_of(self._index)
-            if plan.phase == "collect":
-                self._copy(lane + run.place + begin, operands[len(plan.parts) + run.kind] + run.lies, nbytes)
-            elif plan.phase == "scatter" and run.whole:  # nobody else reads the own share
-                piece = run.pieces[0]
-                source, end = operands[piece.index] + piece.start, begin + nbytes
-                self._copy(lane + run.place, source, begin)
-                self._copy(lane + run.place + end, source + end, run.nbytes - end)
+            if plan.phase == "collect" and run.operation == "gather":
+                self._lay_blocks(lane, run, plan, operands)
+            elif plan.phase == "collect":
+                self._copy(lane + run.place + begin, operands[plan.kind(run.operation, run.dtype)] + run.lies, nbytes)
+            elif run.operation == "scatter" and self._reads_own(plan):
+                own = [(each.begin, each.nbytes) for each in plan.stretches(run.pieces[0], self._index)]
+                self._lay_around(lane, run, operands, own)
+            elif plan.phase == "scatter" and run.operation != "scatter" and run.whole:
+                self._lay_around(lane, run, operands, [(begin, nbytes)])
             else:
                 for piece in run.pieces:
                     self._copy(lane + piece.place, operands[piece.index] + piece.start, piece.nbytes)
+
+    def _lay_blocks(self, lane: int, run: Run, plan: Plan, operands: Sequence[int]) -> None:
+        """Copy the blocks of this worker's group, which came in a parcel, to the lane."""
+        for piece in run.pieces:
+            for each in plan.stretches(piece, self._index):
+                parcel, place = plan.in_parcel(piece.index, each.number)
+                self._copy(lane + piece.place + each.begin, operands[parcel] + place + each.start, each.nbytes)
+
+    def _lay_around(self, lane: int, run: Run, operands: Sequence[int], own: Iterable[tuple[int, int]]) -> None:
+        """Copy a piece of a large array to the lane, without the bytes that nobody else reads.
+
+        Args:
+            lane: Where the lane begins.
+            run: The piece.
+            operands: Where the arrays lie.
+            own: First byte in the piece, and number, of bytes that stay.
+        """
+        piece = run.pieces[0]
+        source = operands[piece.index] + piece.start
+        end = 0
+        for begin, nbytes in [*sorted(own), (run.nbytes, 0)]:
+            self._copy(lane + run.place + end, source + end, begin - end)
+            end = begin + nbytes
 
     def combine(
         self,
@@ -80,10 +117,12 @@ class Lanes:
             results: Where the combined arrays are to lie.
             meet: Waits for the others once more, where they share the work.
         """
-        shared = [run for run in runs if run.whole and run.operation != "gather" and self._workers > 2]
+        shared = [run for run in runs if run.whole and run.operation not in ("gather", "scatter") and self._workers > 2]
         for run in runs:
             if run.operation == "gather":
                 self._gather(run, plan, side, results)
+            elif run.operation == "scatter":
+                self._fold_own_blocks(run, plan, side, operands, results)
             elif not run.whole:
                 self._fold(run, side, 0, self._scratch[: run.nbytes])
                 self._hand_out(run, results)
@@ -101,18 +140,24 @@ class Lanes:
     def scatter(
         self, plan: Plan, runs: Sequence[Run], side: int, operands: Sequence[int], results: Sequence[int]
     ) -> None:
-        """Combine this worker's share. Arguments as of `combine`; behind the results lie the shares of each kind."""
+        """Combine what goes into this worker's parcels. Arguments as of `combine`; the results are the parcels."""
         for run in runs:
+            if run.operation == "scatter":
+                self._fold_own_blocks(run, plan, side, operands, results)
+                continue
             begin, nbytes = run.share_of(self._index)
             if not nbytes:
                 continue
             own = operands[run.pieces[0].index] + run.pieces[0].start + begin if run.whole else None
-            share = _bytes_at(results[len(plan.parts) + run.kind] + run.lies, nbytes)
+            share = _bytes_at(results[plan.kind(run.operation, run.dtype)] + run.lies, nbytes)
             self._fold(run, side, begin, share, own)
 
-    def collect(self, runs: Sequence[Run], side: int, results: Sequence[int]) -> None:
-        """Put the shares of all workers together. Arguments as of `combine`."""
+    def collect(self, plan: Plan, runs: Sequence[Run], side: int, results: Sequence[int]) -> None:
+        """Put together what was in the parcels of all workers. Arguments as of `combine`."""
         for run in runs:
+            if run.operation == "gather":
+                self._gather(run, plan, side, results)
+                continue
             if run.whole:
                 self._take_shares(run, side, results, own=True)
                 continue
@@ -140,12 +185,32 @@ class Lanes:
                 source = self._lane(side, worker) + run.place + begin
                 self._copy(results[piece.index] + piece.start + begin, source, nbytes)
 
+    def _reads_own(self, plan: Plan) -> bool:
+        """Whether this worker reads its blocks of a sum where they lie.
+
+        The sum may lie under them where there are no parcels. Of two terms that does no harm; of more the own one would
+        be overwritten before its turn.
+        """
+        return plan.phase == "scatter" or self._workers == 2
+
+    def _fold_own_blocks(
+        self, run: Run, plan: Plan, side: int, operands: Sequence[int], results: Sequence[int]
+    ) -> None:
+        piece = run.pieces[0]
+        for each in plan.stretches(piece, self._index):
+            begin = piece.start + each.begin
+            parcel, place = plan.in_parcel(piece.index, each.number)
+            address = results[parcel] + place + each.start if plan.phase == "scatter" else results[piece.index] + begin
+            own = operands[piece.index] + begin if self._reads_own(plan) else None
+            self._fold(run, side, each.begin, _bytes_at(address, each.nbytes), own)
+
     def _gather(self, run: Run, plan: Plan, side: int, results: Sequence[int]) -> None:
-        for worker in range(self._workers):
+        for worker, group in enumerate(plan.groups[: self._workers]):
             lane = self._lane(side, worker)
             for piece in run.pieces:
-                begin = results[piece.index] + worker * plan.parts[piece.index].nbytes + piece.start
-                self._copy(begin, lane + piece.place, piece.nbytes)
+                for each in plan.stretches(piece, worker):
+                    begin = results[piece.index] + group[each.number] * plan.block(piece.index) + each.start
+                    self._copy(begin, lane + piece.place + each.begin, each.nbytes)
 
     def _fold(self, run: Run, side: int, begin: int, result: np.ndarray, own: int | None = None) -> None:
         """Combine the same bytes of all lanes.

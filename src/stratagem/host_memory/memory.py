@@ -139,9 +139,9 @@ class HostMemory:
 
         Args:
             signature: Which exchange.
-            operands: Where the arrays lie in memory, and behind them the shares that are to be collected. More than
-                the exchange has are left alone.
-            results: Where the combined arrays are to lie: there too, or elsewhere; and behind them what is scattered.
+            operands: Where the arrays lie in memory; in phase "collect" the parcels. More than the exchange has are
+                left alone.
+            results: Where the combined arrays are to lie: there too, or elsewhere; in phase "scatter" the parcels.
 
         Raises:
             PeerError: A worker is gone, or makes another exchange.
@@ -156,8 +156,10 @@ class HostMemory:
                 raise
 
     def _exchange(self, plan: Plan, operands: Sequence[int], results: Sequence[int]) -> None:
-        if plan.phase == "collect" and not plan.parts:
-            return
+        if plan.phase == "scatter":
+            self._lanes.pack(plan, operands, results)
+        elif plan.phase == "collect":
+            self._lanes.unpack(plan, operands, results)
         for number, runs in enumerate(plan.rounds):
             turn, side = self._turn, self._turn % 2
             # A worker that still reads this side of the lanes, from two turns ago, has not met the others since.
@@ -172,7 +174,7 @@ class HostMemory:
             elif plan.phase == "scatter":
                 self._lanes.scatter(plan, runs, side, operands, results)
             else:
-                self._lanes.collect(runs, side, results)
+                self._lanes.collect(plan, runs, side, results)
             self._turn += 1
 
     # Meeting -------------------------------------------------------------------------------------

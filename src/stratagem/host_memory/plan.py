@@ -2,6 +2,12 @@
 
 Each worker has a lane of the memory. An exchange that does not fit into it takes several rounds. Small arrays of one
 kind lie side by side and are combined as one; a large one is combined straight into its result.
+
+With several hosts an exchange has two phases, and between them what crosses to other hosts lies in one array for each
+kind, its parcel. That of sums holds this worker's share. Arrays that are scattered or gathered have a block for each
+worker of all hosts. A parcel of what is scattered holds the blocks of the workers in this worker's group (`Hosts`),
+and the worker's own when it comes back; one of what is gathered holds its own block, and comes back with those of the
+group. In both the arrays lie one behind the other, all of a block together.
 """
 
 from __future__ import annotations
@@ -10,15 +16,24 @@ import hashlib
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 
-Operation = Literal["sum", "min", "max", "gather"]
-"""The way in which the workers' arrays combine; "gather" stacks them along a new first axis."""
+from stratagem.host_memory.hosts import Hosts
+
+Operation = Literal["sum", "min", "max", "gather", "scatter"]
+"""The way in which the workers' arrays combine; "gather" stacks them along a new first axis; "scatter" sums them, and
+each worker gets its block of the sum, along the first axis: in the place of that block of the array, or, with several
+hosts, alone."""
 
 Phase = Literal["combine", "scatter", "collect"]
-"""Work of the workers of a host: all combine all; each combines its share; all get the shares of all."""
+"""Work of the workers of a host: all combine all; each makes its parcels; all get what is in the parcels of all."""
+
+_IN_BLOCKS: Final[tuple[Operation, ...]] = ("gather", "scatter")
+
+_COPIED: Final[dict[Phase, Operation]] = {"scatter": "gather", "collect": "scatter"}
+"""Arrays of two phases that in one of them only this worker has to do with: it copies its own block."""
 
 LARGE: Final = 1 << 16
 """Bytes from which an array is combined on its own."""
@@ -46,6 +61,11 @@ class PlanPart:
         """Its size."""
         return self.dtype.itemsize * math.prod(self.shape)
 
+    @property
+    def kind(self) -> tuple[Operation, np.dtype]:
+        """The kind of parcel that it travels in between hosts. What is gathered is copied, of whichever dtype."""
+        return self.operation, np.dtype(np.uint8) if self.operation == "gather" else self.dtype
+
     def __str__(self) -> str:
         return f"{self.operation} {self.dtype}{list(self.shape)}"
 
@@ -67,6 +87,22 @@ class Piece:
     place: int
 
 
+class Stretch(NamedTuple):
+    """Bytes of a block that lie in a piece.
+
+    Args:
+        number: Which block of its group.
+        start: First byte in the block.
+        begin: First byte in the piece.
+        nbytes: How many.
+    """
+
+    number: int
+    start: int
+    begin: int
+    nbytes: int
+
+
 @dataclass
 class Run:
     """Pieces that lie side by side and are combined at once.
@@ -79,8 +115,7 @@ class Run:
 
     Attributes:
         share: Bytes of a worker's share.
-        kind: Which of the plan's kinds it is of; only what is shared has one.
-        lies: First byte of its share among the shares of that kind.
+        lies: First byte of its share in the parcel of its kind.
     """
 
     operation: Operation
@@ -88,7 +123,6 @@ class Run:
     whole: bool
     pieces: list[Piece] = field(default_factory=list)
     share: int = 0
-    kind: int = 0
     lies: int = 0
 
     @property
@@ -112,27 +146,34 @@ class Plan:
 
     Args:
         name: Which exchange of which program; the same on every worker.
-        parts: The arrays; to be shared they are not gathered.
+        parts: The arrays; only where hosts are even, some are scattered or gathered in two phases.
         capacity: Bytes of a lane.
-        sharers: How many workers of the host share the work on large arrays.
+        hosts: All workers by host.
         phase: What the workers do.
 
     Attributes:
-        rounds: The runs of each round; at least one round, so that the workers meet.
-        shares: Of each kind of arrays that are combined, bytes of all shares of one worker.
+        groups: Of each worker of a host, the blocks that it carries to other hosts, or from them.
+        rounds: The runs of each round; at least one round where something new begins, so that the workers meet.
+        parcels: Of each kind of arrays, bytes of a worker's parcel; of a block of it where it holds blocks.
         text: The exchange in words, for error messages.
         signature: A number, 0 to 2**63 - 1, that tells this exchange from others; in every process the same.
     """
 
     def __init__(
-        self, name: str, parts: Sequence[PlanPart], capacity: int, sharers: int, phase: Phase = "combine"
+        self, name: str, parts: Sequence[PlanPart], capacity: int, hosts: Hosts, phase: Phase = "combine"
     ) -> None:
         self.parts = tuple(parts)
         self.phase: Phase = phase
-        self.shares: dict[tuple[Operation, np.dtype], int] = {}
+        self.groups = hosts.groups
+        self.parcels = {part.kind: 0 for part in parts if part.nbytes}
         self.text = f"{name}: {', '.join(map(str, parts))}"
         digest = hashlib.blake2b(f"{phase} {self.text}".encode(), digest_size=8).digest()
         self.signature = int.from_bytes(digest, "little") >> 1
+        self._hosts = hosts.number
+        self._blocks = [
+            part.nbytes // (sum(map(len, hosts.workers)) if part.operation == "scatter" else 1) for part in parts
+        ]
+        self._places = [self._packed(index) for index in range(len(parts))]
         self.rounds: list[list[Run]] = [[]]
         end = 0
         for run in self._runs(capacity):
@@ -143,29 +184,73 @@ class Plan:
             end = begin + run.nbytes
             run.pieces[:] = [Piece(p.index, p.start, p.nbytes, begin + p.place) for p in run.pieces]
             self.rounds[-1].append(run)
-            self._share(run, sharers)
+            if run.operation not in _IN_BLOCKS:
+                self._share(run, hosts.sharers)
+        if phase == "collect" and not end:
+            self.rounds = []
+
+    def kind(self, operation: Operation, dtype: np.dtype) -> int:
+        """Return the number of a kind of arrays, which is that of its parcel."""
+        return list(self.parcels).index((operation, dtype))
+
+    def in_parcel(self, index: int, number: int = 0) -> tuple[int, int]:
+        """Return where a block of an array lies: in which parcel, and its first byte there.
+
+        Args:
+            index: Which array.
+            number: Which block of a group, where the parcel holds them.
+        """
+        key = self.parts[index].kind
+        return self.kind(*key), number * self.parcels[key] + self._places[index]
+
+    def block(self, index: int) -> int:
+        """Return the bytes of a block of an array that is scattered or gathered."""
+        return self._blocks[index]
+
+    def copied(self) -> list[int]:
+        """Return the arrays that this worker copies to a parcel, or from one, without the others."""
+        return [i for i, part in enumerate(self.parts) if part.nbytes and part.operation == _COPIED.get(self.phase)]
+
+    def stretches(self, piece: Piece, worker: int) -> Iterator[Stretch]:
+        """Yield what lies in a piece of the blocks of a worker: its part of a sum, or what it has for all."""
+        size, scattered = self.block(piece.index), self.parts[piece.index].operation == "scatter"
+        for number, block in enumerate(self.groups[worker]):
+            first = (block if scattered else number) * size - piece.start
+            begin, end = max(first, 0), min(first + size, piece.nbytes)
+            if begin < end:
+                yield Stretch(number, begin - first, begin, end - begin)
+
+    def _packed(self, index: int) -> int:
+        """Give an array that is scattered or gathered its place in a block of the parcel, and return it."""
+        part = self.parts[index]
+        if part.operation not in _IN_BLOCKS or not part.nbytes:
+            return 0
+        self.parcels[part.kind] += self.block(index)
+        return self.parcels[part.kind] - self.block(index)
 
     def _share(self, run: Run, sharers: int) -> None:
         key = (run.operation, run.dtype)
         run.share = -(-run.nbytes // (sharers * ALIGNMENT)) * ALIGNMENT
-        run.lies = self.shares.setdefault(key, 0)
-        run.kind = list(self.shares).index(key)
-        self.shares[key] += run.share
+        run.lies = self.parcels[key]
+        self.parcels[key] += run.share
 
     def _runs(self, capacity: int) -> Iterator[Run]:
         """Yield the runs, each as if it began at the beginning of the lane."""
         small: dict[tuple[Operation, np.dtype], Run] = {}
         most = capacity // ALIGNMENT * ALIGNMENT
         for index, part in enumerate(self.parts):
-            if part.nbytes >= LARGE:
-                for start in range(0, part.nbytes, most):
-                    piece = Piece(index, start, min(most, part.nbytes - start), 0)
+            nbytes = part.nbytes * (self._hosts if part.operation == "gather" else 1)
+            if part.operation == _COPIED.get(self.phase) or not nbytes:
+                continue
+            if nbytes >= LARGE or part.operation == "scatter":
+                for start in range(0, nbytes, most):
+                    piece = Piece(index, start, min(most, nbytes - start), 0)
                     yield Run(part.operation, part.dtype, True, [piece])
-            elif part.nbytes:
-                key = (part.operation, part.dtype)
-                run = small.setdefault(key, Run(*key, False))
-                if run.pieces and run.nbytes + part.nbytes > min(LARGE, most):
-                    yield run
-                    run = small[key] = Run(*key, False)
-                run.pieces.append(Piece(index, 0, part.nbytes, run.nbytes))
+                continue
+            key = (part.operation, part.dtype)
+            run = small.setdefault(key, Run(*key, False))
+            if run.pieces and run.nbytes + nbytes > min(LARGE, most):
+                yield run
+                run = small[key] = Run(*key, False)
+            run.pieces.append(Piece(index, 0, nbytes, run.nbytes))
         yield from small.values()

@@ -235,6 +235,13 @@ def _run(
     "once, in an order that does not depend on the number of workers, and alike in a second pass.",
 )
 @click.option(
+    "--layout",
+    metavar="MODULE:FUNCTION",
+    help="Function that returns a built model, or a model and a layout map: print how each of its variables is divided "
+    "among the devices of a replica, and nothing else.",
+)
+@click.option("--model-parallel", type=int, metavar="K", help="Devices of a replica, for --layout.")
+@click.option(
     "--timeout", default=60.0, show_default=True, metavar="SECONDS", help="How long tasks wait for one another."
 )
 def _doctor(workers: int, **options: object) -> int:

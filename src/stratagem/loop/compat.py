@@ -132,20 +132,20 @@ class Recording(core.Trace):
         install()
         super().__init__()
         self.recording = False
-        self._outside: Any = None
+        self.parent_trace: Any = None  # as JAX's own traces call it
         self._stand_ins: dict[int, tuple[Any, RecordedArray]] = {}
         self._operations: list[Operation] = []
         self._numbers = itertools.count()
 
     def begin(self) -> None:
         """Record from here on, in what is recorded or traced already."""
-        self._outside = core.trace_ctx.trace
+        self.parent_trace = core.trace_ctx.trace
         core.trace_ctx.set_trace(self)
         self.recording = True
 
     def end(self) -> None:
         """Record no more: the arrays are ordinary ones from here on, of which `pull` still knows how they were made."""
-        core.trace_ctx.set_trace(self._outside)
+        core.trace_ctx.set_trace(self.parent_trace)
         self.recording = False
 
     def release(self) -> None:
@@ -170,7 +170,7 @@ class Recording(core.Trace):
     # What JAX calls ----------------------------------------------------------------------------------
 
     def stage_value(self, val: Any) -> Any:
-        return val if isinstance(val, jax.Array) else self._outside.stage_value(val)
+        return val if isinstance(val, jax.Array) else self.parent_trace.stage_value(val)
 
     def process_primitive(self, primitive: Any, tracers: Any, params: Any, /) -> Any:
         def function(*operands: Any) -> list[Any]:
@@ -198,7 +198,7 @@ class Recording(core.Trace):
             return getattr(core.trace_ctx.trace, process)(*head, operands, *tail, **kwargs)
 
         given = self._given(tracers)
-        with core.set_current_trace(self._outside):
+        with core.set_current_trace(self.parent_trace):
             traced = jax.make_jaxpr(function)(*map(self._operand, given))
         # What JAX wraps functions in is made anew at each call; and constants that a function closes over may change.
         rule = getattr(head[-1], "f", None) if process == "process_custom_jvp_call" else None
@@ -211,7 +211,7 @@ class Recording(core.Trace):
     ) -> list[Any]:
         """Run an operation, and note it if it depends on a source."""
         operands = list(map(self._operand, given))
-        with core.set_current_trace(self._outside):
+        with core.set_current_trace(self.parent_trace):
             values = list(function(*operands))
         numbers = [array.number if self._has_made(array) else None for array in given]
         if all(number is None for number in numbers):

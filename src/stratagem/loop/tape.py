@@ -17,6 +17,7 @@ from stratagem.loop import added_losses
 from stratagem.loop.recorded import Recorded
 from stratagem.loop.retraced import Retraced
 from stratagem.mesh.mesh import Tree
+from stratagem.program.compat import innermost_scope, trace_state
 from stratagem.program.tracing import current_tracing
 
 NONE: Final = "none"
@@ -61,7 +62,7 @@ class GradientTape:
         self._watches_variables = watch_accessed_variables
         self._record = self._new_record()
         self._persistent = persistent
-        self._used = False
+        self._used_in: Any = None
 
     def _new_record(self) -> Recorded | Retraced:
         # A function can be traced again up to a call of `gradient`; not up to the midst of a branch or loop of it.
@@ -104,7 +105,7 @@ class GradientTape:
         if recording:
             self._record.end()
         self._record.release()
-        self._record, self._used = self._new_record(), False
+        self._record, self._used_in = self._new_record(), None
         if recording:
             self._record.begin()
 
@@ -228,12 +229,14 @@ class GradientTape:
         """Return gradients of weighted targets; with `outer`, for each along one more axis of the weights, which gets
         that shape.
         """
-        if self._used and not self._persistent:
+        # JAX traces a branch more than once, and all branches of a condition: each may ask once.
+        now = (trace_state(), innermost_scope()) if isinstance(self._record, Retraced) else True
+        if self._used_in == now and not self._persistent:
             raise UsageError(
                 "gradient was called twice on a tape that is not persistent.",
                 "Write GradientTape(persistent=True), or ask for all gradients in one call.",
             )
-        self._used = True
+        self._used_in = now
         flat = keras.tree.flatten(sources)
         weights = [_conjugated(weight) for weight in weights]
         found = self._record.gradients(targets, flat, weights, several=outer is not None)

@@ -15,11 +15,10 @@ import numpy as np
 
 from stratagem.core.eager import EagerArray
 from stratagem.core.errors import InputError
-from stratagem.data.ragged import RaggedTensor
-from stratagem.data.sparse import SparseTensor
 from stratagem.data.structure import Composite, is_composite
 from stratagem.mesh.mesh import ReplicaMesh, Tree
 from stratagem.mesh.shapes import Shape, block_shape, filled
+from stratagem.mesh.trees import all_parts
 from stratagem.mesh.values import DistributedValues, PerReplica, PerReplicaText
 
 _NOT_COMPUTABLE: Final = "OSUTMm"
@@ -28,15 +27,6 @@ _NOT_COMPUTABLE: Final = "OSUTMm"
 
 FromAll = Callable[[str, Any], list[Any]]
 """Tells all workers a value, and returns those of all; see `StrategyLike.from_all`."""
-
-jax.tree_util.register_pytree_node(
-    RaggedTensor, lambda ragged: ((ragged.values, ragged.row_splits), None), lambda _, parts: RaggedTensor(*parts)
-)
-jax.tree_util.register_pytree_node(
-    SparseTensor,
-    lambda sparse: ((sparse.indices, sparse.values, sparse.dense_shape), None),
-    lambda _, parts: SparseTensor.of_parts(*parts),
-)
 
 
 class Unlike(Composite):
@@ -142,14 +132,13 @@ def per_replica(
 
 def _of_parts(mesh: ReplicaMesh, parts: Sequence[Tree], shares: Sequence[int], from_all: FromAll) -> Tree:
     """Put a structure of arrays for each of this worker's replicas on its devices; the sizes may differ."""
-    structure = jax.tree.structure(parts[0])
-    columns = [jax.tree.leaves(part) for part in parts]
+    columns, rebuilt = zip(*map(all_parts, parts), strict=True)
     own = [[list(leaf.shape) for leaf in leaves] for leaves in columns]
     told = from_all("sizes of ragged rows", own) if mesh.multi_process else [own]
     shapes = [[tuple(shape) for shape in sizes] for worker in told for sizes in worker]
     by_leaf = zip(zip(*columns, strict=True), zip(*shapes, strict=True), strict=True)
     rows = tuple(shares)
-    return structure.unflatten([of_components(mesh, leaves, sizes, rows) for leaves, sizes in by_leaf])
+    return rebuilt[0]([of_components(mesh, leaves, sizes, rows) for leaves, sizes in by_leaf])
 
 
 def _is_text(leaf: np.ndarray) -> bool:

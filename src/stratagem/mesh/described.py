@@ -22,19 +22,25 @@ from stratagem.host_memory.memory import HostMemory
 from stratagem.mesh.mesh import AXIS, Device, ReplicaMesh, Tree
 
 
-def mesh_on(devices: Sequence[Device], centre: Device | None = None, memory: HostMemory | None = None) -> ReplicaMesh:
+def mesh_on(
+    devices: Sequence[Device],
+    centre: Device | None = None,
+    memory: HostMemory | None = None,
+    model_parallel: int = 1,
+) -> ReplicaMesh:
     """Return the mesh of a strategy's devices, which may be described.
 
     Args:
-        devices: One for each replica.
-        centre: As of `ReplicaMesh`.
-        memory: As of `ReplicaMesh`.
+        devices: As of `ReplicaMesh`, as are the others.
+        centre: As there.
+        memory: As there.
+        model_parallel: As there.
 
     Raises:
         UsageError: Variables should lie at the centre of described devices.
     """
     if not set(devices) & set(described_devices() or ()):
-        return ReplicaMesh(devices, centre, memory)
+        return ReplicaMesh(devices, centre, memory, model_parallel)
     if centre is not None:
         raise UsageError(
             "CentralStorageStrategy was made for devices that are only described.",
@@ -42,19 +48,20 @@ def mesh_on(devices: Sequence[Device], centre: Device | None = None, memory: Hos
             "Plan the program with MirroredStrategy: it computes the same, and keeps a copy of the variables on each "
             "device.",
         )
-    return DescribedMesh(devices)
+    return DescribedMesh(devices, model_parallel)
 
 
 class DescribedMesh(ReplicaMesh):
     """The mesh of devices that are only described. All values stay in the memory of this machine, once.
 
     Args:
-        devices: One for each replica, of any number of hosts.
+        devices: As of `ReplicaMesh`, of any number of hosts.
+        model_parallel: As there.
     """
 
-    def __init__(self, devices: Sequence[Device]) -> None:
-        super().__init__(devices)
-        self.local_replicas = tuple(range(len(devices)))  # one process stands for those of all hosts
+    def __init__(self, devices: Sequence[Device], model_parallel: int = 1) -> None:
+        super().__init__(devices, model_parallel=model_parallel)
+        self.local_replicas = tuple(range(self.size))  # one process stands for those of all hosts
         self.waits_for_steps = False
         self._specs: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         self._spread_steps: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
@@ -75,12 +82,19 @@ class DescribedMesh(ReplicaMesh):
             return PartitionSpec(AXIS)
         return PartitionSpec(None, AXIS) if self._spread_steps.get(id(value)) is value else PartitionSpec()
 
+    def is_spread(self, value: Any) -> bool:
+        """Whether a value holds rows of a batch, which the replicas share."""
+        return self._spec_of(value) != PartitionSpec()
+
     def _spread(self, value: Any, *, steps: bool = False) -> jax.Array:
         array = jnp.asarray(value)
         (self._spread_steps if steps else self._specs)[id(array)] = array
         return array
 
     def is_replicated(self, value: object) -> bool:
+        return isinstance(value, jax.Array)
+
+    def rests(self, value: object, spec: PartitionSpec) -> bool:
         return isinstance(value, jax.Array)
 
     def keeps_apart(self, value: object) -> bool:
@@ -97,6 +111,12 @@ class DescribedMesh(ReplicaMesh):
 
     def keep_from_chief(self, values: Sequence[Any]) -> list[jax.Array]:
         return [jnp.asarray(value) for value in values]
+
+    def zeros_in_shards(self, spec: PartitionSpec, shape: Sequence[int], dtype: Any = None) -> jax.Array:
+        return jnp.zeros(tuple(shape), dtype)
+
+    def shard_from_chief(self, value: Any, spec: PartitionSpec) -> jax.Array:
+        return jnp.asarray(value)
 
     def shard_blocks(self, rows: np.ndarray, *, steps: bool = False) -> jax.Array:
         return self._spread(rows, steps=steps)

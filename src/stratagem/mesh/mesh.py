@@ -1,16 +1,23 @@
-"""The one mesh: an axis named "replica" over all devices of all workers."""
+"""The one mesh: an axis named "replica" over all devices of all workers, or over groups of devices.
+
+Where a replica is a group of devices, they lie on a second axis, "model", which no step knows of: XLA divides the
+computation of a replica among them, along what is divided of its variables.
+"""
 
 from __future__ import annotations
 
 import collections
 import contextlib
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jax.core import Tracer
-from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
 from stratagem.core.errors import PeerError
 from stratagem.core.freed_memory import keep_freed_memory
@@ -21,6 +28,9 @@ from stratagem.mesh.split import Split
 AXIS: Final = "replica"
 """Name of the mesh axis that replicas lie on."""
 
+MODEL_AXIS: Final = "model"
+"""Name of the mesh axis that the devices of one replica lie on, where it has several."""
+
 Device = Any
 """A `jax.Device`. Type checkers see that name as a variable, so it cannot stand in an annotation."""
 
@@ -28,23 +38,62 @@ Tree = Any
 """A nested structure of arrays (tuples, lists, dictionaries), as JAX defines pytrees."""
 
 
-class ReplicaMesh:
-    """The devices of a strategy, one replica on each, and the placing of arrays on them.
+def spec_of(axis: int | None, model_axis: int | None = None) -> PartitionSpec:
+    """Return how a value lies that is divided.
 
     Args:
-        devices: One device for each replica, in the order of replica ids. Devices of one process
+        axis: Along which it is divided among the replicas; None where all have the whole.
+        model_axis: Along which each replica's is divided among its devices; None where each has the whole.
+    """
+    along = [(place, name) for place, name in ((axis, AXIS), (model_axis, MODEL_AXIS)) if place is not None]
+    places: list[tuple[str, ...]] = [() for _ in range(max((place + 1 for place, _ in along), default=0))]
+    for place, name in along:
+        places[place] = (*places[place], name)
+    return PartitionSpec(*[names if len(names) > 1 else names[0] if names else None for names in places])
+
+
+def _of_replicas(spec: PartitionSpec) -> PartitionSpec:
+    """Return a spec without what it says of the devices of a replica."""
+    return PartitionSpec(*[AXIS if name == AXIS or (name and AXIS in name) else None for name in spec])
+
+
+def _is_spec(node: object) -> bool:
+    return isinstance(node, PartitionSpec)
+
+
+def is_divided(value: object) -> bool:
+    """Whether other processes hold parts of a value, so that this one cannot read it alone."""
+    return isinstance(value, jax.Array) and not (value.is_fully_addressable or value.is_fully_replicated)
+
+
+class ReplicaMesh:
+    """The devices of a strategy, a replica on each or on each group, and the placing of arrays on them.
+
+    Args:
+        devices: The devices of all replicas, in the order of replica ids. Devices of one process
             stand side by side.
         centre: The one device that variables lie on between steps; None for copies on all devices.
         memory: What the workers of this host have in common, if all workers have one device each; None leaves
             collectives to XLA.
+        model_parallel: How many devices each replica has.
+
+    Attributes:
+        devices: The first device of each replica.
     """
 
     def __init__(
-        self, devices: Sequence[Device], centre: Device | None = None, memory: HostMemory | None = None
+        self,
+        devices: Sequence[Device],
+        centre: Device | None = None,
+        memory: HostMemory | None = None,
+        model_parallel: int = 1,
     ) -> None:
-        self.devices = tuple(devices)
+        self._grid = np.array(devices).reshape(-1, model_parallel)
+        self.devices: tuple[Device, ...] = tuple(self._grid[:, 0])
+        self.model_parallel = model_parallel
         self.memory = memory
-        self.mesh = Mesh(np.array(self.devices), (AXIS,))
+        several = model_parallel > 1
+        self.mesh = Mesh(self._grid, (AXIS, MODEL_AXIS)) if several else Mesh(self._grid[:, 0], (AXIS,))
         self.replicated = NamedSharding(self.mesh, PartitionSpec())
         self.sharded = NamedSharding(self.mesh, PartitionSpec(AXIS))
         self.sharded_steps = NamedSharding(self.mesh, PartitionSpec(None, AXIS))
@@ -55,7 +104,7 @@ class ReplicaMesh:
         self.local_replicas = tuple(i for i, d in enumerate(self.devices) if d.process_index == process)
         # XLA:CPU deadlocks when several steps are in flight on more devices than cores
         # ("rendezvous ... may be stuck", abort after 40 s). Waiting costs nothing there.
-        self.waits_for_steps = self.devices[0].platform == "cpu" and self.size > 1
+        self.waits_for_steps = self.devices[0].platform == "cpu" and self.spans_devices
         # A batch is copied to an accelerator beside a running step; on the CPU there is nothing to gain.
         self.fetches_ahead = self.devices[0].platform != "cpu"
         # The steps of a part of a cluster, say an evaluation on the chief alone, are not those of the cluster.
@@ -63,6 +112,7 @@ class ReplicaMesh:
         if self.devices[0].platform == "cpu":
             keep_freed_memory()
         self._local_rows: dict[int, slice] = {}
+        self._takes_numpy = not self.spans_devices and self.devices[0].platform == "cpu"
         if len(set(processes.values())) > 1:
             listed = ", ".join(f"worker {process}: {count}" for process, count in sorted(processes.items()))
             raise PeerError(
@@ -83,9 +133,21 @@ class ReplicaMesh:
         return len(self.devices)
 
     @property
+    def spans_devices(self) -> bool:
+        """Whether it has more than one device."""
+        return self.size * self.model_parallel > 1
+
+    @property
     def axes(self) -> list[tuple[str, int]] | None:
         """The named axes of a function of one replica, as `jax.make_jaxpr` takes them."""
-        return [(AXIS, self.size)] if self.size > 1 else None
+        return [(AXIS, self.size)] if self.spans_devices else None
+
+    def tracing(self) -> contextlib.AbstractContextManager[Any]:
+        """Let what is traced in this context, for one replica, say how values lie on the replica's devices."""
+        if self.model_parallel == 1:
+            return contextlib.nullcontext()
+        types = (AxisType.Manual, AxisType.Auto)
+        return jax.sharding.use_abstract_mesh(self.mesh.abstract_mesh.update(axis_types=types))
 
     def spmd(self, function: Callable[..., Tree], in_specs: Tree, out_specs: Tree) -> Callable[..., Tree]:
         """Return a function of all replicas, given that of one.
@@ -95,9 +157,20 @@ class ReplicaMesh:
             in_specs: A `PartitionSpec` for each argument; a prefix of their structure.
             out_specs: The same for the results.
         """
-        if self.size == 1:
+        if not self.spans_devices:
             return function
-        return jax.shard_map(function, mesh=self.mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False)
+        if self.model_parallel == 1:
+            return jax.shard_map(function, mesh=self.mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False)
+        own = [jax.tree.map(_of_replicas, specs, is_leaf=_is_spec) for specs in (in_specs, out_specs)]
+        on_replicas = jax.shard_map(
+            function, mesh=self.mesh, in_specs=own[0], out_specs=own[1], axis_names={AXIS}, check_vma=False
+        )
+
+        def lying(spec: PartitionSpec, part: Tree) -> Tree:
+            return lax.with_sharding_constraint(part, NamedSharding(self.mesh, spec))
+
+        # Without it XLA would choose how results lie, and a step would find its variables otherwise than it takes them.
+        return lambda *args: jax.tree.map(lying, out_specs, on_replicas(*args), is_leaf=_is_spec)
 
     def uncompiled(
         self, function: Callable[..., Tree], in_specs: Sequence[PartitionSpec], in_parts: Sequence[bool] = ()
@@ -195,6 +268,17 @@ class ReplicaMesh:
         on_devices = isinstance(value, jax.Array) and len(value.sharding.device_set) > 1
         return jax.device_put(value.addressable_data(0) if on_devices else value, self.home)
 
+    def rests(self, value: object, spec: PartitionSpec) -> bool:
+        """Whether `value` already lies where it is between steps.
+
+        Args:
+            value: Of a variable.
+            spec: How that is divided (`shards.resting_spec`).
+        """
+        if spec == PartitionSpec():
+            return self.keeps(value) or self.keeps_apart(value)
+        return getattr(value, "sharding", None) == NamedSharding(self.mesh, spec)
+
     def keeps_apart(self, value: object) -> bool:
         """Whether `value` has a part for each replica, each on the replica's device."""
         return getattr(value, "sharding", None) == self.sharded
@@ -214,7 +298,8 @@ class ReplicaMesh:
             value: An array of any shape, the same on all workers.
         """
         host = np.asarray(value)
-        parts = [jax.device_put(host if i == 0 else np.zeros_like(host), self.devices[i]) for i in self.local_replicas]
+        own = [(i, device) for i in self.local_replicas for device in self._grid[i]]
+        parts = [jax.device_put(host if i == 0 else np.zeros_like(host), device) for i, device in own]
         return jax.make_array_from_single_device_arrays(host.shape, self.replicated, parts)
 
     def on_replicas(self, function: Callable[..., Tree], values: Sequence[jax.Array]) -> list[jax.Array]:
@@ -232,14 +317,43 @@ class ReplicaMesh:
         """Let variables that are made in this context not pass through the memory of other devices."""
         return contextlib.nullcontext() if self.centre is None else jax.default_device(self.centre)
 
+    def whole(self, value: jax.Array) -> jax.Array:
+        """Put a value that may be divided among the replicas on every device, whole. All workers call it together."""
+        return value if self.is_replicated(value) else resharding(self.replicated)(value)
+
+    def zeros_in_shards(self, spec: PartitionSpec, shape: Sequence[int], dtype: Any = None) -> jax.Array:
+        """Return zeros, divided from the first.
+
+        Args:
+            spec: How they are divided.
+            shape: Of all together.
+            dtype: Their dtype.
+        """
+        return jnp.zeros(tuple(shape), dtype, device=NamedSharding(self.mesh, spec))
+
+    def shard_from_chief(self, value: Any, spec: PartitionSpec) -> jax.Array:
+        """Divide a value, taking that of the first worker. All workers call it together.
+
+        Args:
+            value: An array, of equal shape and dtype on all workers.
+            spec: How it is divided.
+        """
+        sharding = NamedSharding(self.mesh, spec)
+        if not self.multi_process:
+            return jax.device_put(value, sharding)
+        spans_devices = isinstance(value, jax.Array) and value.sharding.device_set == self.replicated.device_set
+        everywhere = value if spans_devices else self.keep_from_chief([value])[0]
+        return resharding(sharding)(everywhere)
+
     def keep_from_chief(self, values: Sequence[Any]) -> list[jax.Array]:
         """Put values where variables lie, taking those of the first worker on all of them.
 
         Every worker must call this at the same point with values of equal shapes and dtypes.
 
         Args:
-            values: Arrays or numbers.
+            values: Arrays or numbers. One that is divided among the replicas is put together.
         """
+        values = [self.whole(value) if is_divided(value) else value for value in values]
         if not self.multi_process and not self.central:
             return jax.device_put(list(values), self.replicated)  # 20 at once: 0.6 ms; one after the other: 1.0 ms
         if not self.multi_process:
@@ -262,11 +376,11 @@ class ReplicaMesh:
             rows: Array whose first axis holds the blocks of the local replicas one after another.
             steps: Whether an axis of steps stands before that one.
         """
-        if self.size == 1 and self.devices[0].platform == "cpu":
+        if self._takes_numpy:
             # The compiled step takes NumPy as it is; device_put before it costs 0.1 ms for each array.
             wide = rows.dtype.itemsize >= 8  # the others are as JAX wants them, and it need not be asked
             return rows.astype(jax.dtypes.canonicalize_dtype(rows.dtype), copy=False) if wide else rows
-        if self.size == 1:
+        if not self.spans_devices:
             return jax.device_put(rows, self.devices[0])
         sharding = self.sharded_steps if steps else self.sharded
         if not self.multi_process:
@@ -284,6 +398,12 @@ class ReplicaMesh:
             first, last = self.local_replicas[0], self.local_replicas[-1]
             self._local_rows[rows] = slice(split.start(first), split.start(last + 1))
         return self._local_rows[rows]
+
+
+@functools.cache
+def resharding(sharding: NamedSharding) -> Any:
+    """Return a compiled function that lets a value lie otherwise; all processes that have a part of it call it."""
+    return jax.jit(lambda value: value, out_shardings=sharding)
 
 
 def _first_rows(mesh: ReplicaMesh) -> Any:

@@ -48,7 +48,7 @@ def joined(values: Sequence[jax.Array]) -> jax.Array:
     return jnp.concatenate([jnp.ravel(value) for value in values])
 
 
-def parted(pack: jax.Array, like: Sequence[jax.Array]) -> list[jax.Array]:
+def parted(pack: jax.Array, like: Sequence[jax.Array | jax.ShapeDtypeStruct]) -> list[jax.Array]:
     """Return values that were joined in their shapes and dtypes.
 
     Args:

@@ -15,6 +15,7 @@ from jax.core import Tracer
 from stratagem.core.eager import EagerArray
 from stratagem.core.errors import InputError, UsageError
 from stratagem.core.types import ReduceOp
+from stratagem.mesh import trees
 from stratagem.mesh.device_names import device_of_task
 from stratagem.mesh.mesh import ReplicaMesh, Tree
 from stratagem.mesh.shapes import Shape, cut
@@ -63,6 +64,8 @@ class DistributedValues:
         if isinstance(self.stacked, Tracer):
             return self._traced_values()
         pieces = sorted(self.stacked.addressable_shards, key=lambda shard: shard.index[0].start or 0)
+        if self.mesh.model_parallel > 1:
+            pieces = [piece for piece in pieces if piece.device in self.mesh.devices]  # the first of each replica's
         components = [np.asarray(piece.data)[0] for piece in pieces]
         if self.shapes is not None:
             components = [
@@ -191,6 +194,7 @@ for _name in _BINARY:
     _with_the_only_one(f"__r{_name}__", "arithmetic or a comparison", _reflected)
 
 
+trees.register()
 jax.tree_util.register_pytree_node(
     PerReplica,
     lambda value: ((value.stacked,), (value.mesh, value.shapes, value.empty, value.rows)),

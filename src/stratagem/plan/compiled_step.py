@@ -114,9 +114,10 @@ def compile_step(step: DescribedStep, place: Place, clock: Callable[[], float] =
     Raises:
         UsageError: XLA cannot compile it.
     """
-    operations = flops(step.traced.jaxpr)
+    # XLA divides those of a replica among its devices.
+    operations = {kind: count // step.mesh.model_parallel for kind, count in flops(step.traced.jaxpr).items()}
     hosts = len({device.process_index for device in step.mesh.devices}) if place.hosts > 1 else 1
-    of = functools.partial(CompiledStep, step.name, place, step.mesh.size, hosts)
+    of = functools.partial(CompiledStep, step.name, place, step.mesh.mesh.size, hosts)
     begin = clock()
     try:
         compiled = step.compile()

@@ -6,6 +6,7 @@ import textwrap
 from collections import Counter
 from typing import Any, Final
 
+from stratagem.core.findings import size
 from stratagem.plan.compiled_step import CompiledStep
 from stratagem.plan.estimate import Estimate
 from stratagem.plan.hardware import KNOWN
@@ -165,16 +166,3 @@ def _time(step: CompiledStep, estimate: Estimate, network: str) -> list[str]:
     if step.devices > 1:
         lines[0] += f" {step.devices} devices do {low:.0%} to {high:.0%} of what as many alone would."
     return [line for each in (*lines, assumed) for line in textwrap.wrap(each, _WIDTH, subsequent_indent="  ")]
-
-
-def size(nbytes: float) -> str:
-    """Return bytes as reports have them.
-
-    Example:
-        >>> size(33_448_592), size(2.1e9), size(512)
-        ('33.4 MB', '2.1 GB', '512 B')
-    """
-    for unit, least in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if nbytes >= least:
-            return f"{nbytes / least:.1f} {unit}"
-    return f"{nbytes:.0f} B"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from typing import Final
 
@@ -30,7 +31,23 @@ def prepare(place: Place) -> None:
     """
     os.environ.update(SETTINGS)
     # The cluster of this shell is not the one that is planned, and nobody of it would come.
-    os.environ.pop(environment.TF_CONFIG, None)
+    if os.environ.pop(environment.TF_CONFIG, None) or place.hosts > 1:
+        os.environ[environment.TF_CONFIG] = cluster_of(place)
     if place.hardware.platform == "tpu":
         os.environ.pop("XLA_FLAGS", None)  # libtpu has flags of its own, and aborts at one that it does not know
     os.environ[environment.NUM_CPU_DEVICES] = str(place.devices if place.hardware.platform == "cpu" else 1)
+
+
+def cluster_of(place: Place) -> str:
+    """Return the TF_CONFIG of the first of a place's hosts, which a program may read to count its workers.
+
+    Args:
+        place: What will be compiled for.
+
+    Example:
+        >>> from stratagem.plan.place import place_of
+        >>> cluster_of(place_of("2x8xh100"))
+        '{"cluster": {"worker": ["host-0:2222", "host-1:2222"]}, "task": {"type": "worker", "index": 0}}'
+    """
+    workers = [f"host-{number}:2222" for number in range(place.hosts)]
+    return json.dumps({"cluster": {"worker": workers}, "task": {"type": "worker", "index": 0}})

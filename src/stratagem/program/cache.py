@@ -28,6 +28,7 @@ from stratagem.program.captured_names import captured_by
 from stratagem.program.guards import CapturedValue, Guards, Path, fact_of, is_only_input, is_watched, kind_of
 from stratagem.program.lru import LastUsed
 from stratagem.program.program import Program
+from stratagem.program.standing import Standing
 
 _MOST_FUNCTIONS: Final = 128
 """Number of functions that are remembered: a lambda that holds a new object at each step must not pile up."""
@@ -105,6 +106,16 @@ class ProgramStore:
         guards, known = self._known(call)
         places = [*guards.places, *call.numbers]
         known.look_at(guards.places, call.numbers)
+        standing: Standing | None = None
+
+        def traced(inputs: list[CapturedValue]) -> Program:
+            nonlocal standing
+            standing = standing or Standing(guards)
+            try:
+                return make(inputs)
+            finally:
+                standing.put_back()
+
         while True:  # again where a number turns out to be needed in Python
             inputs = [place for place in places if place.key in known.changing]
             key = known.key(call, signature, places)
@@ -112,11 +123,11 @@ class ProgramStore:
             is_new = program is None or not program.alive
             self._watch_tracings(call, guards, key, is_new=is_new)
             if is_new:
-                program = _made(make, inputs)
+                program = _made(traced, inputs)
             if program is not None:
                 break
-            make([])  # with plain numbers: if this raises too, no number is to blame
-            known.fix(_needed_in_python(make, inputs) or inputs)
+            traced([])  # with plain numbers: if this raises too, no number is to blame
+            known.fix(_needed_in_python(traced, inputs) or inputs)
         known.programs[key] = program
         result = None if arrays is None else program.step(call, inputs, arrays)
         if is_new:

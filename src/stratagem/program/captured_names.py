@@ -35,9 +35,10 @@ from typing import Any, Final
 import keras
 
 from stratagem.program.bytecode import ITEM, Chain, merge, reads_of, words
-from stratagem.program.compat import is_keras_object, names_of_settings
+from stratagem.program.compat import is_keras_object, is_left_by_a_trace, names_of_settings
 from stratagem.program.guards import (
     MISSING,
+    MOST_ITEMS,
     CapturedValue,
     Guards,
     Path,
@@ -47,9 +48,6 @@ from stratagem.program.guards import (
     is_watched,
     may_be_input,
 )
-
-_MOST_ITEMS: Final = 1000
-"""A longer container is not looked into: its items count by identity."""
 
 _CALLED: Final = ("__call__", "call", "update_state", "result", "update_step")
 """Methods that a library calls on objects whose classes the user has written."""
@@ -130,7 +128,10 @@ class _Look:
 
     def _standing(self, place: CapturedValue, content: Any, path: Path, chain: Chain) -> None:
         """Look at the content of a place, which becomes an input where it can be one."""
-        if may_be_input(content):
+        if is_left_by_a_trace(content):
+            self.guards.note("left by a tracing", path)
+            self.guards.left.append(place)
+        elif may_be_input(content):
             self.guards.places.append(place)
         else:
             self.value(content, path, chain)
@@ -195,7 +196,7 @@ class _Look:
         guards.saw_container(container, path)
         items = list(container.items() if isinstance(container, Mapping) else enumerate(_in_order(container)))
         keys = tuple(key for key, _ in items) if isinstance(container, Mapping) else len(items)
-        if len(items) > _MOST_ITEMS:
+        if len(items) > MOST_ITEMS:
             guards.note((type(container), tuple([id(item) for _, item in items])), path, *(item for _, item in items))
             return
         guards.note((type(container), keys), path)

@@ -5,6 +5,7 @@ Programs that JAX has traced are read and changed elsewhere; what their equation
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import os
@@ -26,6 +27,7 @@ _LIBRARIES: Final = ("jax", "keras", "stratagem")
 _get_opaque_trace_state: Final[Any] = look_up(
     "jax.extend.core:get_opaque_trace_state|jax.core:get_opaque_trace_state"  # the first since JAX 0.10
 )
+_trace_context: Final[Any] = look_up("jax._src.core:trace_ctx")
 
 
 def stored_value(variable: Any) -> Any:
@@ -48,6 +50,15 @@ def innermost_scope() -> Any:
     return get_stateless_scope()
 
 
+def context_of(equation: Any) -> contextlib.AbstractContextManager[Any]:
+    """Return the context that an equation was traced in: which axes of the mesh are its function's own.
+
+    Args:
+        equation: A `jax.extend.core.JaxprEqn`.
+    """
+    return equation.ctx.manager
+
+
 def run_equation(equation: Any, values: Sequence[Any]) -> Sequence[Any]:
     """Apply the primitive of an equation to values and return its results.
 
@@ -59,7 +70,7 @@ def run_equation(equation: Any, values: Sequence[Any]) -> Sequence[Any]:
     functions: Sequence[Any] = ()
     if isinstance(parameters, tuple):  # before JAX 0.10: (functions, parameters)
         functions, parameters = parameters
-    with source_info_util.user_context(equation.source_info.traceback), equation.ctx.manager:
+    with source_info_util.user_context(equation.source_info.traceback), context_of(equation):
         results = equation.primitive.bind(*functions, *values, **parameters)
     return results if equation.primitive.multiple_results else [results]
 
@@ -184,6 +195,17 @@ def needed_part(program: Any, used: Sequence[bool]) -> tuple[Any, list[bool]]:
 def trace_state() -> Any:
     """Return something that is equal wherever JAX traces the same function, and not in a loop or branch inside it."""
     return _get_opaque_trace_state()
+
+
+def is_left_by_a_trace(value: Any) -> bool:
+    """Whether a value stood for a tensor in a function whose tracing has ended: nothing can be computed with it."""
+    value = value.full_lower() if isinstance(value, Tracer) else value
+    if not isinstance(value, Tracer) or value.to_concrete_value() is not None:
+        return False
+    trace = _trace_context.trace
+    while trace is not None and trace is not value._trace:
+        trace = getattr(trace, "parent_trace", None)
+    return trace is None
 
 
 _KERAS_OBJECTS: Final = (

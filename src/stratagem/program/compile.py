@@ -5,6 +5,7 @@
 | on devices that are only described            | it is traced, and handed on (`program.described`)               |
 | on CPUs                                       | equations that XLA:CPU is slow at are replaced (`rules.cpu`)    |
 | workers of a host share memory                | its collectives go through that (`rules.through_memory`)        |
+| on CPUs of several workers                    | sums in shards go in parts (`rules.sums_in_parts`)              |
 | variables lie at a centre                     | it is cut at its updates (`rules.at_centre`)                    |
 | anywhere else                                 | one `jax.jit` of a `shard_map`                                  |
 | by several workers                            | they compare it before it first runs (`program.compared`)       |
@@ -25,6 +26,7 @@ from stratagem.program.lru import LastUsed
 from stratagem.program.options import jitted, options_for
 from stratagem.program.rules.at_centre import CentralProgram, run_around_centre
 from stratagem.program.rules.cpu import suited_to_cpu
+from stratagem.program.rules.sums_in_parts import with_sums_in_parts
 from stratagem.program.rules.through_memory import MemoryProgram
 
 _MOST_PROGRAMS: Final = 32
@@ -71,6 +73,8 @@ def compiled(
     if mesh.memory is not None:
         program = MemoryProgram(mesh.mesh, function, in_specs, out_specs, mesh.memory, donated=donated)
     else:
+        if mesh.multi_process and mesh.devices[0].platform == "cpu":
+            function = with_sums_in_parts(function)
         program = jitted(mesh.spmd(function, in_specs, out_specs), options_for(mesh), donated=donated)
     return ComparedProgram(name, program) if mesh.multi_process else program
 

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax.core import Tracer
 
 from stratagem.mesh.described import DescribedMesh, shapes_like
-from stratagem.mesh.mesh import AXIS, Tree
+from stratagem.mesh.mesh import Tree
 from stratagem.program.options import options_for
 
 
@@ -41,20 +41,30 @@ class DescribedStep:
         mesh: The devices.
         traced: The program, as `jax.jit(...).trace` returns it.
         shapes: Those of its arguments.
+        args: The arguments.
         gradient_bytes: Bytes of the trainable variables that get new values.
     """
 
     def __init__(
-        self, name: str, mesh: DescribedMesh, traced: Any, shapes: Sequence[Tree], gradient_bytes: int
+        self,
+        name: str,
+        mesh: DescribedMesh,
+        traced: Any,
+        shapes: Sequence[Tree],
+        args: Sequence[Tree],
+        gradient_bytes: int,
     ) -> None:
         self.name = name
         self.mesh = mesh
         self.traced = traced
         self.gradient_bytes = gradient_bytes
-        leaves = jax.tree.leaves(list(shapes))
-        spread = [leaf for leaf in leaves if AXIS in leaf.sharding.spec]
-        self.batch_bytes = sum(map(_nbytes, spread)) // mesh.size
-        self.state_bytes = sum(map(_nbytes, leaves)) - sum(map(_nbytes, spread))
+        self.batch_bytes = self.state_bytes = 0
+        for shape, leaf in zip(jax.tree.leaves(list(shapes)), jax.tree.leaves(list(args)), strict=True):
+            own = _nbytes(jax.ShapeDtypeStruct(shape.sharding.shard_shape(shape.shape), shape.dtype))
+            if mesh.is_spread(leaf):
+                self.batch_bytes += own
+            else:
+                self.state_bytes += own
 
     def compile(self) -> Any:
         """Compile it for the devices; return what `jax.stages.Lowered.compile` does."""
@@ -104,7 +114,7 @@ class DescribedProgram:
         traced = jitted.trace(*shapes)
         if self._trained:
             gradient_bytes = sum(map(_nbytes, self._trained))
-            raise StepReached(DescribedStep(self._name, self._mesh, traced, shapes, gradient_bytes))
+            raise StepReached(DescribedStep(self._name, self._mesh, traced, shapes, args, gradient_bytes))
         return jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), traced.out_info)
 
 

@@ -29,7 +29,8 @@ def discover(run: Callable[..., Replayable], args: Sequence[Any], mesh: ReplicaM
         The tracing: `scope.touched` has the variables that were read or assigned.
     """
     axes = None if mesh is None else mesh.axes
-    made_at_centre = contextlib.nullcontext() if mesh is None else mesh.making_variables()
+    nothing = contextlib.nullcontext()
+    made_at_centre, within_replica = (nothing, nothing) if mesh is None else (mesh.making_variables(), mesh.tracing())
 
     def trace() -> Replayable:
         tracings: list[Replayable] = []
@@ -37,7 +38,7 @@ def discover(run: Callable[..., Replayable], args: Sequence[Any], mesh: ReplicaM
         return tracings[0]
 
     # Variables that are made inside a scope get their values when the outermost scope ends: outside the trace.
-    with made_at_centre, keras.StatelessScope():
+    with made_at_centre, within_replica, keras.StatelessScope():
         tracing = tracing_anew(trace)
         kept = [become_variable() for become_variable in tracing.notes.get(_STATEFUL, ())]
         if any(kept):

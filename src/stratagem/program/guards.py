@@ -9,7 +9,7 @@ import enum
 import itertools
 import operator
 import weakref
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import CellType, FunctionType, MappingProxyType, MethodType
 from typing import Any, Final
@@ -19,12 +19,16 @@ import numpy as np
 from jax.core import Tracer
 
 from stratagem.mesh.values import DistributedValues
+from stratagem.program.compat import is_left_by_a_trace
 
 Path = tuple[str, ...]
 """The names that lead from a function to something: ("self", "model")."""
 
 MISSING: Final = object()
 """Stands for the content of a name that is not there."""
+
+MOST_ITEMS: Final = 1000
+"""A longer container is not looked into: its items count by identity."""
 
 _MOST_BYTES: Final = 1 << 20
 """A larger array of NumPy is not compared by its content: that of 1 MiB takes 0.1 ms at each call."""
@@ -126,6 +130,7 @@ class Guards:
         identity: Equal for functions with the same code that refer to the same things. Objects stand in it by `id`,
             behind the path on which they were found.
         places: Where numbers and arrays stand.
+        left: Where earlier tracings left tensors: the function puts others there before it reads them.
         objects: The objects that stand in the identity by `id`. When one of them is gone, the identity means nothing.
         modules: The program's own modules that were met, and the names that are read of each as `module.name`.
 
@@ -137,6 +142,7 @@ class Guards:
         self._of = reference_to(getattr(function, "__func__", function))
         self.identity: list[tuple[Path, Hashable]] = []
         self.places: list[CapturedValue] = []
+        self.left: list[CapturedValue] = []
         self.objects: list[Any] = []
         self.modules: dict[str, set[str]] = {}
         self._names: dict[int, tuple[Any, list[str], list[int]]] = {}
@@ -177,6 +183,8 @@ class Guards:
         for inner, contents in self._functions[0 if self._of() is function else 1 :]:
             if _surface(inner()) != contents:
                 return False
+        if not all(is_left_by_a_trace(place.get()) for place in self.left):
+            return False
         return all(may_be_input(place.get()) for place in self.places)
 
     def _is_alike(self, function: FunctionType) -> bool:
@@ -196,6 +204,18 @@ class Guards:
         return [
             (path, container) for container, contents, path in self._containers if _identities(container) != contents
         ]
+
+    def looked_at(self) -> Iterator[CapturedValue]:
+        """Yield each name, attribute and cell that was looked at."""
+        for holder, names, _ in self._names.values():
+            yield from (CapturedValue(name, holder, name) for name in names)
+        for function, _ in self._functions:
+            yield from (CapturedValue((), cell) for cell in getattr(function(), "__closure__", None) or ())
+        yield from (place for place in self.places if not isinstance(place.holder, list))
+
+    def containers(self) -> list[Any]:
+        """Return the containers that were looked into."""
+        return [container for container, _, _ in self._containers]
 
     def facts(self) -> list[Hashable]:
         """Return a key for each number and array as it is now."""

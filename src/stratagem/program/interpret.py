@@ -13,6 +13,7 @@ import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
 from stratagem.mesh.mesh import Tree
+from stratagem.program.compat import context_of
 
 Rule = Callable[[JaxprEqn, list[Any]], Sequence[Any]]
 """Function of an equation and its operands that returns its results."""
@@ -130,7 +131,8 @@ def _replaced_inside(value: Any, replacement: Replacement) -> Any:
 
 def _in_its_place(eqn: JaxprEqn, function: Callable[..., Any]) -> list[JaxprEqn]:
     """Return the equations of a function, with the operands and the results of the equation that they replace."""
-    program = jax.make_jaxpr(function)(*shapes_of(eqn.invars)).jaxpr
+    with context_of(eqn):
+        program = jax.make_jaxpr(function)(*shapes_of(eqn.invars)).jaxpr
     names = dict(zip([*program.invars, *program.outvars], [*eqn.invars, *eqn.outvars], strict=True))
 
     def renamed(atoms: Sequence[Any]) -> list[Any]:

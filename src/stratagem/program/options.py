@@ -2,13 +2,21 @@
 
 GPUs: XLA puts sums of up to 30 MB together, and begins such a sum when the last gradient of it is there. So a step ends
 with sums that nothing computes beside. Packs of 6 MB, from the last layers to the first, begin earlier, and fewer bytes
-are copied together. Compiled for 8 H100s, 2026-11-26, JAX 0.10.2, bytes of gradients that cross while the backward pass
+are copied together. Compiled for 8 H100s, 2026-11-27, JAX 0.10.2, bytes of gradients that cross while the backward pass
 computes, and bytes that the step moves through memory:
 
 | network                                    | XLA's choice | packs of 6 MB |
 | ------------------------------------------ | ------------ | ------------- |
-| ResNet-50, 224 px, 64 rows, mixed bfloat16 | 45%, 34.6 GB | 90%, 29.5 GB  |
-| GPT-2's blocks, 256 tokens, 4 rows         | 62%, 17.3 GB | 77%, 11.0 GB  |
+| ResNet-50, 224 px, 64 rows, mixed bfloat16 | 45%, 34.6 GB | 91%, 29.5 GB  |
+| GPT-2's blocks, 256 tokens, 4 rows         | 62%, 17.3 GB | 77%, 11.1 GB  |
+
+The other sums cross beside the update of weights whose gradients are there. An update that waits for all sums
+(`lax.optimization_barrier`) brings GPT-2's blocks to 94%, and its step to 8.1 ms at best where it is 7.8, by the
+compiler's figures: nothing is left to hide the last sum.
+
+Of sums in shards XLA puts together what is up to 30 MB after it was divided: with 8 GPUs 240 MB of gradients, which
+are whole until then. So such packs are left as they are. 25 million weights, Adam (`benchmarks/shards_compiled.py`),
+what is temporary in a step: with shard="optimizer" 115 MB where XLA chooses and 22 so, with "parameters" 44 and 32.
 
 Nobody has run it on several GPUs yet (docs/hardware.md).
 """
@@ -31,10 +39,13 @@ from stratagem.mesh.mesh import Device, ReplicaMesh, Tree
 PACK_BYTES: Final = 6_000_000
 """Largest size of a pack of gradients on several GPUs."""
 
-_THRESHOLD: Final = "xla_gpu_all_reduce_combine_threshold_bytes"
-
 Options = Mapping[str, Any]
 """Of `jax.stages.Lowered.compile`, by name."""
+
+_OF_GPUS: Final[Options] = {
+    "xla_gpu_all_reduce_combine_threshold_bytes": PACK_BYTES,
+    "xla_gpu_reduce_scatter_combine_threshold_bytes": 0,
+}
 
 
 def pack_bytes(mesh: ReplicaMesh, chosen: int) -> int | None:
@@ -49,6 +60,8 @@ def pack_bytes(mesh: ReplicaMesh, chosen: int) -> int | None:
         mesh: The replicas.
         chosen: The user's size; 0 leaves it open.
     """
+    if mesh.model_parallel > 1:
+        return None  # in a pack no value could stay divided among the devices of a replica
     if chosen:
         return chosen
     platform = mesh.devices[0].platform
@@ -64,9 +77,10 @@ def options_for(mesh: ReplicaMesh) -> Options:
         mesh: The replicas.
     """
     device = mesh.devices[0]
-    if device.platform != "gpu" or mesh.size == 1 or _THRESHOLD in os.environ.get("XLA_FLAGS", ""):
+    if device.platform != "gpu" or mesh.size == 1:
         return {}
-    return {_THRESHOLD: PACK_BYTES} if _takes(device, _THRESHOLD) else {}
+    chosen = os.environ.get("XLA_FLAGS", "")
+    return {name: value for name, value in _OF_GPUS.items() if name not in chosen and _takes(device, name)}
 
 
 @functools.cache

@@ -11,7 +11,7 @@ from typing import Any
 
 import jax
 
-from stratagem.core.freed_memory import FirstSteps
+from stratagem.core.freed_memory import StepMemory
 from stratagem.core.progress import Phase, Progress
 from stratagem.mesh.crossings import as_number
 from stratagem.mesh.mesh import ReplicaMesh, Tree
@@ -112,7 +112,7 @@ class Program(abc.ABC):
         self.called = Called()
         self.progress: Progress | None = None
         self._phase = Phase.COMPILING  # the first run compiles
-        self._first_steps = FirstSteps(0)
+        self._step_memory = StepMemory(0)
         self.structure: Any = None
         self.is_joint = False
         self.streams = Streams(None, (), ())
@@ -141,11 +141,11 @@ class Program(abc.ABC):
             if self.progress is None or current_tracing() is not None:
                 return tracing_anew(lambda: self.run(arrays, numbers))
             if self._phase is Phase.COMPILING:
-                self._first_steps = FirstSteps(sum(4 * math.prod(variable.shape) for variable in self.variables))
-                self._first_steps.tidy()
+                self._step_memory = StepMemory(sum(4 * math.prod(variable.shape) for variable in self.variables))
+                self._step_memory.tidy()
             with self.progress.during(self._phase, 1, f"the function `{call.name}`", self.is_joint):
                 result = tracing_anew(lambda: self.run(arrays, numbers))
-        self._first_steps.tidy()
+        self._step_memory.tidy()
         self._phase = Phase.STEP
         return result
 

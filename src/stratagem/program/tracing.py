@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import keras
 from jax.core import Tracer
 
@@ -165,6 +166,17 @@ def read(tree: Any) -> Any:
 def is_traced(value: Any) -> bool:
     """Whether a value is not known yet, because what computes it is being compiled."""
     return isinstance(value, Tracer) and value.to_concrete_value() is None
+
+
+def own_array(value: Any) -> Any:
+    """Return a copy of an array that is known, also in a function that is being compiled; others as they are.
+
+    What is made of a variable must not be its array, which is gone when `fit` has given the variable another value.
+    """
+    if not isinstance(value, jax.Array) or is_traced(value):
+        return value
+    with jax.ensure_compile_time_eval():
+        return jnp.copy(value)
 
 
 def note_updated_alike(variables: Sequence[Any]) -> None:

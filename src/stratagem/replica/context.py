@@ -28,6 +28,7 @@ from stratagem.mesh.crossings import as_operand, bounds, checked_axis, gathered,
 from stratagem.mesh.exchange import Crossing, Exchange, Ragged, Share
 from stratagem.mesh.mesh import AXIS, ReplicaMesh, Tree
 from stratagem.mesh.packs import sum_over_replicas
+from stratagem.mesh.shards import Sharding
 from stratagem.mesh.values import CombinedItself
 from stratagem.program.compat import trace_state
 from stratagem.program.tracing import current_tracing, leave_tracing
@@ -41,6 +42,7 @@ class StrategyLike(Protocol):
     is_default: bool
     pack_bytes: int | None
     compression: Compression | None
+    sharding: Sharding | None
 
     @property
     def num_replicas_in_sync(self) -> int: ...
@@ -363,8 +365,9 @@ def strategy_scope(strategy: StrategyLike) -> Iterator[None]:
 def replica_context(context: ReplicaContext | None) -> Iterator[None]:
     """Make `context` the current replica context while a step is traced; None while replicas are merged."""
     _stacks.replicas.append(context)
+    sharding = None if context is None else context.strategy.sharding
     try:
-        with patches.during(Extent.SCOPE):
+        with patches.during(Extent.SCOPE), contextlib.nullcontext() if sharding is None else sharding.of_outputs():
             yield
     finally:
         _stacks.replicas.pop()

@@ -25,6 +25,7 @@ from stratagem.mesh.exchange import Exchange, Ragged, Share, even_share, own_sha
 from stratagem.mesh.mesh import AXIS, ReplicaMesh, Tree
 from stratagem.mesh.placing import placed
 from stratagem.mesh.shapes import Shape
+from stratagem.mesh.shards import resting_spec, shard_axis, shards_of, wholes_of
 from stratagem.mesh.split import Split
 from stratagem.mesh.values import DistributedValues, PerReplica, refuse_text
 from stratagem.mesh.variable_policies import Change, enter, merge
@@ -39,11 +40,13 @@ from stratagem.program.made import MadeVariables, unmarked
 from stratagem.program.program import Program
 from stratagem.program.python_values import NeedsPython
 from stratagem.program.remote_values import assign_all, lives_elsewhere, values_of
+from stratagem.program.rules.gathers import gathering
 from stratagem.program.rules.row_changes import RowProgram
 from stratagem.program.rules.streams import Streams
 from stratagem.program.tracing import MadeEachTimeError, Replayable, current_tracing, leave_tracing, value_now
 from stratagem.replica.context import ReplicaContext, StrategyLike, inside_step, merging_context, replica_context
 from stratagem.replica.on_read import has_parts
+from stratagem.replica.out_of_memory import note_out_of_memory
 from stratagem.replica.uneven import run_uneven
 
 
@@ -100,6 +103,9 @@ class ReplicaRunner:
             if tracing is not None:
                 raise
             raise _advanced_inside("runs a function that iterates over a dataset") from None
+        except RuntimeError as error:
+            note_out_of_memory(error, self.strategy)
+            raise
 
     def prepare(self, fn: Callable[..., Tree], args: Sequence[Tree]) -> None:
         """Trace a function without running it: the variables that it makes are there afterwards.
@@ -161,7 +167,7 @@ class _ReplicaProgram(Program):
         self.progress = self.mesh.progress
         self._mean_gradients = runner.mean_gradients
         self._shares = shares
-        self._stacks = self.mesh.size > 1 or self.mesh.central  # one array of all replicas for each output
+        self._stacks = self.mesh.spans_devices or self.mesh.central  # one array of all replicas for each output
         self._output_shapes: list[tuple[Shape, ...] | None] = []
         largest = shares.largest(arrays)
         shapes = [jax.ShapeDtypeStruct(own, array.dtype) for own, array in zip(largest, arrays, strict=True)]
@@ -169,17 +175,23 @@ class _ReplicaProgram(Program):
         tracing = self.discover(lambda own: self._body(own, share, exchange), call, inputs, shapes, self.mesh)
         self.is_joint = exchange.has_crossed
         self._policies = policies_of(tracing, list(self.variables))
+        if self.strategy.sharding is not None:
+            self.strategy.sharding.mark_weights(self.variables)
+        self._axes = [shard_axis(variable) for variable in self.variables]
+        self._specs = [resting_spec(variable) for variable in self.variables]
         self._with_parts = [i for i, variable in enumerate(self.variables) if has_parts(variable, self.mesh)]
         # Variables are not donated. A program may hold `variable.value`, or a piece of it, from one call to the next;
         # JAX keeps NumPy's views of a donated array, but deletes it and its pieces under other names.
         shared, whole = PartitionSpec(AXIS), PartitionSpec()
         specs = [shared if spread else whole for spread in (*shares.spread, *(True for _ in self._with_parts))]
-        replica = with_checked_numbers(self._replica, self.mesh)
+        replica, sharding = self._replica, self.strategy.sharding
+        if sharding is not None and any(axis is not None for axis in self._axes):
+            replica = gathering(replica, sharding.model_axis_of)
         self._compiled = compiled(
             self.mesh,
-            replica,
-            (whole, specs, whole),
-            (shared, whole),
+            with_checked_numbers(replica, self.mesh),
+            (self._specs, specs, whole),
+            (shared, [self._specs[i] for i in self.assigned]),
             name=call.name,
             trained=trained(self.variables, self.assigned),
         )
@@ -203,6 +215,7 @@ class _ReplicaProgram(Program):
         self, values: list[jax.Array], arrays: list[jax.Array], numbers: list[Any]
     ) -> tuple[list[jax.Array], list[jax.Array]]:
         """Run on one replica: return its outputs, with an axis for the replicas, and the variables' new values."""
+        values = wholes_of(values, self._axes)
         count = len(self._shares.spread)
         own = [array[0] if spread else array for array, spread in zip(arrays, self._shares.spread, strict=False)]
         views = enter(self._policies, values) if self.mesh.size > 1 else list(values)
@@ -220,7 +233,8 @@ class _ReplicaProgram(Program):
         changed = self._merged(share, values, views, after) if self.mesh.size > 1 else after
         new = dict(zip(self.assigned, after, strict=True))
         results = [*outputs, *(new[i] for i in self._with_parts if i in new)]
-        return [result[None] for result in results] if self._stacks else results, changed
+        new_shards = shards_of(changed, [self._axes[i] for i in self.assigned])
+        return [result[None] for result in results] if self._stacks else results, new_shards
 
     def _uneven(
         self, split: Split, own: Sequence[jax.Array], views: Sequence[jax.Array]
@@ -291,7 +305,7 @@ class _ReplicaProgram(Program):
     def _executed(self, wanted: Sequence[Any], *args: Any) -> tuple[list[jax.Array], list[jax.Array]]:
         """Run the compiled program with the variables' values where they are kept."""
         values = values_of(wanted)
-        if not all(self.mesh.keeps(value) for value in values):
+        if not all(self.mesh.rests(value, spec) for value, spec in zip(values, self._specs, strict=False)):
             kept = placed(self.strategy, values, self.variables)
             # One that the program only reads would be put there again at each step, after a talk among the workers.
             for variable, before, value in zip(self.variables, values, kept, strict=True):

@@ -24,7 +24,7 @@ from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from stratagem.core.errors import InputError, UsageError
 from stratagem.mesh.exchange import Crossing, Exchange, Ragged, Share, own_share
-from stratagem.mesh.mesh import AXIS, Tree
+from stratagem.mesh.mesh import AXIS, MODEL_AXIS, Tree
 from stratagem.mesh.shapes import Shape, block_shape, cut, filled, unequal
 from stratagem.mesh.split import Split
 from stratagem.program.interpret import trace
@@ -167,16 +167,27 @@ def run_uneven(
         ]
         blocks = _common_shapes(branches, kinds)
         alike = [branch.filled(blocks) for branch in branches]
-        if len(kinds) == 1:
-            leaves = alike[0](data)
-        else:
-            leaves = lax.switch(jnp.asarray(branch_of_replica)[lax.axis_index(AXIS)], alike, data)
+        leaves = _of_own_branch(alike, branch_of_replica, data)
         of_replicas = [branches[which].shapes for which in branch_of_replica]
         result = _arranged(branches[0], leaves, [share > 0 or empty for share in split.shares], of_replicas)
         stop = branches[0].stop
         if stop is None:
             return result
         answers.append(stop.crossing(*result))
+
+
+def _of_own_branch(
+    branches: Sequence[Callable[[Tree], list[jax.Array]]], branch_of_replica: Sequence[int], data: Tree
+) -> list[jax.Array]:
+    """Return what this replica's branch makes of its block."""
+    if len(branches) == 1:
+        return branches[0](data)
+    own = jnp.asarray(branch_of_replica)[lax.axis_index(AXIS)]
+    if MODEL_AXIS not in jax.sharding.get_abstract_mesh().axis_names:
+        return lax.switch(own, branches, data)
+    # What XLA exchanges among a replica's devices may need all devices of the mesh (a collective permute on CPUs): in
+    # branches some would wait for others forever. So all run each branch, and keep their own's results.
+    return [lax.select_n(own, *leaves) for leaves in zip(*(branch(data) for branch in branches), strict=True)]
 
 
 def _kinds(data: Tree, split: Split, shapes: Tree | None, least: int) -> list[_Kind]:

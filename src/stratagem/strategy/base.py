@@ -31,6 +31,7 @@ from stratagem.fit.step_function import StepFunction
 from stratagem.fit.step_kinds import StepKind
 from stratagem.mesh.described import mesh_on
 from stratagem.mesh.mesh import ReplicaMesh, Tree
+from stratagem.mesh.shards import Sharding
 from stratagem.mesh.values import local_results
 from stratagem.program.options import pack_bytes
 from stratagem.program.tracing import current_tracing
@@ -55,6 +56,7 @@ class Strategy:
         mesh: The devices, one for each replica.
         communication_options: How values travel between replicas.
         cluster_resolver: Who is in the cluster; None for strategies of one process.
+        sharding: What rests in shards between steps; None for nothing.
         peers: The other workers; None without any.
         worker_count: Number of workers.
         worker_index: Which of them this process is.
@@ -73,6 +75,7 @@ class Strategy:
         *,
         communication_options: CommunicationOptions | None = None,
         cluster_resolver: ClusterResolver | None = None,
+        sharding: Sharding | None = None,
         peers: Peers | None = None,
         worker_count: int = 1,
         worker_index: int = 0,
@@ -81,6 +84,7 @@ class Strategy:
         self.communication_options = communication_options or CommunicationOptions()
         self.pack_bytes = pack_bytes(mesh, self.communication_options.bytes_per_pack)
         self.compression = compression_of(mesh, self.communication_options)
+        self.sharding = sharding
         self.worker_count = worker_count
         self.worker_index = worker_index
         self._cluster_resolver = cluster_resolver

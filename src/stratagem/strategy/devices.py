@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 import os
 import re
@@ -16,6 +17,7 @@ from stratagem.core.environment import JAX_PLATFORMS
 from stratagem.core.errors import InputError, UsageError
 from stratagem.core.freed_memory import keep_freed_memory_for_cpu
 from stratagem.mesh.device_names import device_name
+from stratagem.mesh.layouts import Layouts
 from stratagem.mesh.mesh import Device
 
 _NAME = re.compile(r"(?:.*/)?(?:(?:physical_)?device:)?(?P<kind>[a-z]+)(?::(?P<index>\d+))?", re.IGNORECASE)
@@ -125,6 +127,29 @@ def chosen_devices(devices: Sequence[str | Device] | None) -> list[Device]:
             'Name each device once, for example devices=["GPU:0", "GPU:1"], or leave the argument out.',
         )
     return found
+
+
+def check_groups(devices: Sequence[Device], layouts: Layouts | None) -> None:
+    """See that the devices of each process make whole groups, one for each replica.
+
+    Args:
+        devices: Of all processes.
+        layouts: What is divided among the devices of a replica; None where it has one.
+
+    Raises:
+        InputError: They do not.
+    """
+    if layouts is None:
+        return
+    for process, count in collections.Counter(device.process_index for device in devices).items():
+        if count % layouts.devices:
+            here = f"Worker {process} has" if jax.process_count() > 1 else "This machine has"
+            raise InputError(
+                f"{here} {count} {devices[0].platform.upper()} device(s); model_parallel is {layouts.devices}.",
+                "All devices of a replica belong to one worker, and each to one replica.",
+                f"Choose a number that divides {count}. Several devices of a CPU are made by "
+                "stratagem.testing.virtual_devices(4), before anything else.",
+            )
 
 
 def device_names(devices: Sequence[Device]) -> str:

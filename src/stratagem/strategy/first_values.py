@@ -2,7 +2,8 @@
 
 TensorFlow sends the chief's value when a variable is made. Here the variables of a scope are sent together when it
 ends, which is one program and one meeting of the workers. What the program has assigned in the scope stays until the
-first step, which begins with the chief's values in any case (`mesh.placing`).
+first step, which begins with the chief's values in any case (`mesh.placing`). Weights that will rest in shards are
+divided while the scope is open, as soon as there are enough of them (`program.dividing`).
 Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/distribute/MultiWorkerMirroredStrategy
 """
 
@@ -16,12 +17,20 @@ from typing import Any, Final, cast
 
 import jax
 import jax.numpy as jnp
+import keras
 import numpy as np
 
 from stratagem.core import patches
+from stratagem.core.errors import UsageError
+from stratagem.fit.resuming import current_session
+from stratagem.mesh.mesh import is_divided
 from stratagem.mesh.placing import placed
-from stratagem.program.compat import innermost_scope
+from stratagem.program.compat import innermost_scope, stored_value
+from stratagem.program.dividing import Division, current_division, dividing
+from stratagem.program.tracing import own_array
 from stratagem.replica.context import StrategyLike, current_strategy, has_strategy
+from stratagem.replica.on_read import OnReadVariable
+from stratagem.replica.out_of_memory import note_out_of_memory
 
 _Made = list[tuple[weakref.ref[Any], weakref.ref[Any]]]
 
@@ -35,40 +44,101 @@ def install() -> None:
 
 
 class _Noted:
-    """A base of Keras's variables, by which an open scope knows which were made in it."""
+    """A base of Keras's variables, by which an open scope knows which were made in it.
+
+    What it is given of another variable is copied, as in TensorFlow. Keras on JAX gives both one array, which `fit`
+    of a model with one of them deletes: it writes new values where the old ones were.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+        if "initializer" in kwargs:
+            kwargs["initializer"] = _own(kwargs["initializer"])
+        division = _division()
+        if division is not None:
+            division.make_room()
+        super().__init__(*map(_own, args[:1]), *args[1:], **kwargs)
         made, variable = _made.get(), cast(Any, self)
         variable.strategy_id = id(current_strategy()) if has_strategy() else None
-        if made is not None and innermost_scope() is None:
+        # What the replicas' values make together is sent; without an aggregation each keeps its own.
+        has_value = not isinstance(self, OnReadVariable) or variable.aggregation != "none"
+        if made is not None and innermost_scope() is None and has_value:
             made.append((weakref.ref(variable), weakref.ref(variable.value)))
+        if division is not None:
+            division.note_made(variable)
+
+    def assign(self, value: Any) -> Any:
+        """Give the variable a value."""
+        if isinstance(value, keras.Variable) and value is not self and innermost_scope() is None:
+            value = _own(value)
+        division = _division()
+        if division is None:
+            return cast(Any, super()).assign(value)
+        division.make_room()
+        before = stored_value(self)
+        result = cast(Any, super()).assign(value)
+        division.note_assigned(self, before)
+        return result
+
+    def __array__(self, dtype: Any = None) -> Any:
+        """Return the value as an array of NumPy.
+
+        Raises:
+            UsageError: Other workers hold parts of it.
+        """
+        if innermost_scope() is None and is_divided(stored_value(self)):
+            raise _cannot_be_read(self)
+        return cast(Any, super()).__array__(dtype)
+
+
+def _division() -> Division | None:
+    """Return what divides weights that are made or assigned; None where a step is traced, or `fit` runs."""
+    return current_division() if current_session() is None else None
+
+
+def _cannot_be_read(variable: Any) -> UsageError:
+    return UsageError(
+        f"{variable.path}, of shape {list(variable.shape)}, was read on one worker; it rests in shards.",
+        "Each worker holds a part of it, and none can read what the others hold.",
+        "Call model.save or model.save_weights on all workers, or read the model in a callback of fit at the end of an "
+        "epoch; on all workers jax.experimental.multihost_utils.process_allgather(variable.value, tiled=True) returns "
+        "the whole.",
+    )
+
+
+def _own(value: Any) -> Any:
+    """Return a copy of an array, or of the value of a variable; anything else as it is."""
+    return own_array(value.value if isinstance(value, keras.Variable) else value)
 
 
 @contextlib.contextmanager
 def of_the_chief(strategy: StrategyLike) -> Iterator[None]:
     """Let variables that are made in this context have the chief's first values when it ends.
 
-    All workers must leave it at the same point if they have made variables in it. Nothing is sent where it ends with
-    an exception, or is inside another, or where a program is traced or recorded.
+    Those that will rest in shards have them earlier. All workers must leave it at the same point if they have made
+    variables in it. Nothing is sent where it ends with an exception, or is inside another, or where a program is traced
+    or recorded.
 
     Args:
         strategy: Whose scope it is.
 
     Raises:
-        PeerError: A worker did not come.
+        PeerError: A worker did not come, or has made other variables in shards.
     """
-    if not strategy.mesh.multi_process or _made.get() is not None or innermost_scope() is not None:
+    if _made.get() is not None or innermost_scope() is not None:
         yield
         return
     made: _Made = []
     token = _made.set(made)
     try:
-        yield
+        with dividing(strategy, strategy.sharding, "variables made in the scope"):
+            yield
+        if made and strategy.mesh.multi_process:
+            _send(strategy, made)
+    except RuntimeError as error:
+        note_out_of_memory(error, strategy)
+        raise
     finally:
         _made.reset(token)
-    if made:
-        _send(strategy, made)
 
 
 def _send(strategy: StrategyLike, made: _Made) -> None:

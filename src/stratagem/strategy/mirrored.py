@@ -9,10 +9,12 @@ from stratagem.core.errors import InputError, explain
 from stratagem.core.log import announce, logger
 from stratagem.core.types import CommunicationOptions
 from stratagem.mesh.described import mesh_on
+from stratagem.mesh.layouts import LayoutMap, layouts_of
 from stratagem.mesh.mesh import Device
+from stratagem.mesh.shards import sharding_of
 from stratagem.strategy.base import Strategy
 from stratagem.strategy.cross_device import CrossDeviceOps
-from stratagem.strategy.devices import chosen_devices, device_names
+from stratagem.strategy.devices import check_groups, chosen_devices, device_names
 
 
 class MirroredStrategy(Strategy):
@@ -25,9 +27,17 @@ class MirroredStrategy(Strategy):
             where there is none.
         cross_device_ops: Accepted as in TensorFlow (`NcclAllReduce`, `HierarchicalCopyAllReduce`,
             `ReductionToOneDevice`). XLA chooses how bytes travel; gradients of one dtype travel in one pack.
+        shard: What each device holds a part of only, between steps: "optimizer", its slots (stage 1 of ZeRO);
+            "gradients", accumulated ones too (stage 2); "parameters", the weights too (stage 3, FSDP). None keeps all
+            of a model on each device. See docs/sharding.md.
+        shard_min_size: Elements from which a variable is divided.
+        layout_map: Which weights are divided among the devices of each replica, and along which axis: "auto", Keras's
+            `keras.distribution.LayoutMap`, or a dict of patterns of paths and axes,
+            `{".*dense/kernel": (None, "model")}`.
+        model_parallel: How many devices each replica has; None is one, or what a `LayoutMap` says.
 
     Raises:
-        InputError: A device is not here or is named twice.
+        InputError: A device is not here or is named twice; or `shard` is no stage.
 
     Example:
         >>> import stratagem
@@ -39,15 +49,26 @@ class MirroredStrategy(Strategy):
         self,
         devices: Sequence[str | Device] | None = None,
         cross_device_ops: CrossDeviceOps | None = None,
+        *,
+        shard: str | None = None,
+        shard_min_size: int | None = None,
+        layout_map: LayoutMap | None = None,
+        model_parallel: int | None = None,
     ) -> None:
         if cross_device_ops is not None and not isinstance(cross_device_ops, CrossDeviceOps):
             raise InputError(
                 f"cross_device_ops is {cross_device_ops!r}.",
                 "Write stratagem.NcclAllReduce(), or leave the argument out.",
             )
-        mesh = mesh_on(chosen_devices(devices))
+        chosen, layouts = chosen_devices(devices), layouts_of(layout_map, model_parallel)
+        check_groups(chosen, layouts)
+        mesh = mesh_on(chosen, model_parallel=1 if layouts is None else layouts.devices)
         self.cross_device_ops = cross_device_ops
-        super().__init__(mesh, communication_options=CommunicationOptions())
+        super().__init__(
+            mesh,
+            communication_options=CommunicationOptions(),
+            sharding=sharding_of(shard, shard_min_size, mesh.size, layouts),
+        )
         workers = count_workers()
         if workers > 1:
             logger.warning(
@@ -57,4 +78,5 @@ class MirroredStrategy(Strategy):
                     "Write strategy = stratagem.MultiWorkerMirroredStrategy(), or start a single worker.",
                 )
             )
-        announce(f"MirroredStrategy: {mesh.size} replica(s) on {device_names(mesh.devices)}")
+        groups = "" if layouts is None else f" of {layouts.devices} devices each"
+        announce(f"MirroredStrategy: {mesh.size} replica(s){groups} on {device_names(chosen)}")

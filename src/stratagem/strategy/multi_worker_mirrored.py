@@ -9,12 +9,15 @@ from stratagem.cluster.detect import detect
 from stratagem.cluster.resolver import ClusterResolver
 from stratagem.core import environment
 from stratagem.core.described import described_devices
+from stratagem.core.errors import UnsupportedError
 from stratagem.core.log import announce
 from stratagem.core.types import CommunicationImplementation, CommunicationOptions, checked_options
 from stratagem.mesh.described import mesh_on
+from stratagem.mesh.layouts import LayoutMap, layouts_of
 from stratagem.mesh.mesh import ReplicaMesh
+from stratagem.mesh.shards import sharding_of
 from stratagem.strategy.base import Strategy
-from stratagem.strategy.devices import device_names, devices_of_all_workers, local_devices
+from stratagem.strategy.devices import check_groups, device_names, devices_of_all_workers, local_devices
 from stratagem.strategy.host_memory import shared_memory
 
 
@@ -31,11 +34,20 @@ class MultiWorkerMirroredStrategy(Strategy):
             variables, MPI, Horovod, torchrun, Slurm, SageMaker), else one worker.
         communication_options: How gradients travel. `timeout_seconds` also bounds how long this
             worker waits for the others; `compression` must be the same on all.
+        shard: What each device holds a part of only, between steps: "optimizer", its slots (stage 1 of ZeRO);
+            "gradients", accumulated ones too (stage 2); "parameters", the weights too (stage 3, FSDP). None keeps all
+            of a model on each device. See docs/sharding.md.
+        shard_min_size: Elements from which a variable is divided.
+        layout_map: Which weights are divided among the devices of each replica, and along which axis: "auto", Keras's
+            `keras.distribution.LayoutMap`, or a dict of patterns of paths and axes,
+            `{".*dense/kernel": (None, "model")}`.
+        model_parallel: How many devices each replica has; None is one, or what a `LayoutMap` says.
 
     Raises:
         ClusterError: The description of the cluster is wrong.
         StartupError: A worker did not come in time, or a port is busy.
-        PeerError: The workers' compressions differ.
+        InputError: `shard` is no stage.
+        PeerError: The workers' compressions differ, or what they keep in shards.
         UsageError: A computation ran before, or the cluster changed since it was joined.
 
     Example:
@@ -48,22 +60,41 @@ class MultiWorkerMirroredStrategy(Strategy):
         self,
         cluster_resolver: ClusterResolver | None = None,
         communication_options: CommunicationOptions | None = None,
+        *,
+        shard: str | None = None,
+        shard_min_size: int | None = None,
+        layout_map: LayoutMap | None = None,
+        model_parallel: int | None = None,
     ) -> None:
         options = checked_options(communication_options)
         resolver = detect(cluster_resolver)
         alone = described_devices() is not None  # one process stands for those of all hosts
         membership = join(detect(environ={}) if alone else resolver, timeout_seconds=options.timeout_seconds)
         devices = local_devices() if membership.process_count == 1 else devices_of_all_workers()
+        layouts = layouts_of(layout_map, model_parallel)
+        check_groups(devices, layouts)
+        group = 1 if layouts is None else layouts.devices
+        sharding = sharding_of(shard, shard_min_size, len(devices) // group, layouts)
+        if sharding is not None and options.compression is not None:
+            raise UnsupportedError(
+                f"compression={str(options.compression)!r} and {'shard' if layouts is None else 'model_parallel'} were "
+                "both asked for.",
+                "What compression leaves out of a gradient belongs to the whole of it, and each device has its shard.",
+                "Use one of the two.",
+            )
         super().__init__(
-            mesh_on(devices, memory=shared_memory(membership.peers, devices, options)),
+            mesh_on(devices, None, shared_memory(membership.peers, devices, options) if group == 1 else None, group),
             communication_options=options,
+            sharding=sharding,
             peers=membership.peers,
             worker_count=membership.process_count,
             worker_index=membership.process_index,
         )
         # Sums of other shapes, or of other codes in the same bytes, would never meet or mean nothing.
         facts = {"compression": str(options.compression), "compression_rank": options.rank}
-        self.check_agreement("communication options", facts)
+        in_shards = {"shard": str(shard), "shard_min_size": str(shard_min_size)}
+        in_shards |= {"model_parallel": str(group), "layout_map": str(layouts)}
+        self.check_agreement("options of the strategy", facts | in_shards)
         self._resolver = resolver
         # Under the launcher all workers share one terminal, where the chief's line is enough.
         if self.is_chief or environment.LAUNCHED not in os.environ:

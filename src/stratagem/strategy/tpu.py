@@ -8,9 +8,11 @@ from typing import Any
 from stratagem.core.errors import UsageError
 from stratagem.core.log import announce
 from stratagem.mesh.described import mesh_on
+from stratagem.mesh.layouts import LayoutMap, layouts_of
 from stratagem.mesh.mesh import Device
+from stratagem.mesh.shards import sharding_of
 from stratagem.strategy.base import Strategy
-from stratagem.strategy.devices import devices_of_all_workers
+from stratagem.strategy.devices import check_groups, devices_of_all_workers
 
 
 class TPUStrategy(Strategy):
@@ -23,6 +25,14 @@ class TPUStrategy(Strategy):
     Args:
         tpu_cluster_resolver: Accepted as in TensorFlow. JAX finds the TPUs by itself.
         experimental_device_assignment: Accepted as in TensorFlow; must be None.
+        shard: What each device holds a part of only, between steps: "optimizer", its slots (stage 1 of ZeRO);
+            "gradients", accumulated ones too (stage 2); "parameters", the weights too (stage 3, FSDP). None keeps all
+            of a model on each device. See docs/sharding.md.
+        shard_min_size: Elements from which a variable is divided.
+        layout_map: Which weights are divided among the devices of each replica, and along which axis: "auto", Keras's
+            `keras.distribution.LayoutMap`, or a dict of patterns of paths and axes,
+            `{".*dense/kernel": (None, "model")}`.
+        model_parallel: How many devices each replica has; None is one, or what a `LayoutMap` says.
         devices: Function that lists all devices of all workers; for tests.
 
     Raises:
@@ -34,13 +44,17 @@ class TPUStrategy(Strategy):
         tpu_cluster_resolver: Any = None,
         experimental_device_assignment: Any = None,
         *,
+        shard: str | None = None,
+        shard_min_size: int | None = None,
+        layout_map: LayoutMap | None = None,
+        model_parallel: int | None = None,
         devices: Callable[[], Sequence[Device]] = devices_of_all_workers,
     ) -> None:
         if experimental_device_assignment is not None:
             raise UsageError(
                 "experimental_device_assignment was given.",
-                "Cores grouped into logical devices are not supported; every core is a replica.",
-                "Leave the argument out.",
+                "Cores are grouped into replicas by another argument here.",
+                "Leave the argument out; write model_parallel=2 for replicas of two cores.",
             )
         tpus = [device for device in devices() if device.platform == "tpu"]
         if not tpus:
@@ -50,11 +64,14 @@ class TPUStrategy(Strategy):
                 "Install jax[tpu] on a TPU VM, or use MirroredStrategy here.",
             )
         tpus.sort(key=lambda device: (device.process_index, device.id))
-        mesh = mesh_on(tpus)
+        layouts = layouts_of(layout_map, model_parallel)
+        check_groups(tpus, layouts)
+        mesh = mesh_on(tpus, model_parallel=1 if layouts is None else layouts.devices)
         super().__init__(
             mesh,
             cluster_resolver=tpu_cluster_resolver,
+            sharding=sharding_of(shard, shard_min_size, mesh.size, layouts),
             worker_count=len({device.process_index for device in tpus}),
-            worker_index=tpus[mesh.local_replicas[0]].process_index,
+            worker_index=mesh.devices[mesh.local_replicas[0]].process_index,
         )
         announce(f"TPUStrategy: {mesh.size} replica(s), {self.worker_count} worker(s)")

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import itertools
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -63,6 +64,7 @@ class Channel:
         self._numbers = itertools.count(1)
         self._loss: str | None = None
         self._waiting = 0
+        self._early: dict[int, Message] = {}
         self._memory: dict[str, SharedMemory] = {}
         self.socket = _shared_context().socket(zmq.DEALER)
         """Readable when an answer has come."""
@@ -91,20 +93,39 @@ class Channel:
                 memory.close()
 
     def send(self, message: Message) -> int:
-        """Send a request; return the number that its answer will have. It does not wait.
+        """Send a request; return the number that its answer will have. It does not wait for the answer.
 
         Raises:
-            UnavailableError: The task was lost before.
+            UnavailableError: The task was lost before, or takes no messages.
         """
         self.check()
         number = next(self._numbers)
         # Those that have no answer yet may still lie in the memory, or their answers.
-        memory = None if self._waiting else next(iter(self._memory.values()), None)
-        self._waiting += 1
+        memory = None if self._waiting or self._early else next(iter(self._memory.values()), None)
         frames = encode(replace(message, id=number), memory)
-        self.socket.send_multipart(frames, copy=False)  # pyzmq copies small ones, which costs less
+        self._hand_over(frames)
+        self._waiting += 1
         self.sent_bytes += _bytes(frames[0], message)
         return number
+
+    def _hand_over(self, frames: Sequence[Any]) -> None:
+        """Give ZeroMQ the frames of a message.
+
+        It takes them at once, unless it has too many, or has given the connection up: its `send` would wait forever
+        then, as a refusal may come between two looks at the connection.
+        """
+        deadline = Deadline(_SILENCE_MS / 1000)
+        while True:
+            with contextlib.suppress(zmq.Again):
+                self.socket.send_multipart(frames, zmq.DONTWAIT, copy=False)  # pyzmq copies small ones: that costs less
+                return
+            if deadline.expired:
+                raise self._unavailable(f"took no message for {deadline.seconds:g} s")
+            poller = zmq.Poller()
+            poller.register(self.socket, zmq.POLLOUT)
+            poller.register(self.monitor, zmq.POLLIN)
+            poller.poll(int(deadline.remaining * 1000) + 1)
+            self.check()
 
     def share_memory(self, deadline: Deadline) -> None:
         """Let arrays lie in memory that both tasks have, where they run on one machine.
@@ -143,7 +164,7 @@ class Channel:
         return message
 
     def receive(self, number: int, deadline: Deadline) -> Message:
-        """Wait for the answer to a request; answers to older ones are dropped.
+        """Wait for the answer to a request; answers to older ones are dropped, those to newer ones kept for `receive`.
 
         Args:
             number: What `send` returned.
@@ -156,14 +177,16 @@ class Channel:
         poller = zmq.Poller()
         poller.register(self.socket, zmq.POLLIN)
         poller.register(self.monitor, zmq.POLLIN)
-        while True:
+        self._early = {early: message for early, message in self._early.items() if early >= number}
+        while number not in self._early:
             message = self.poll()
-            if message is not None and message.id == number:
-                return raise_if_error(message)
-            if message is None:
+            if message is not None and message.id >= number:
+                self._early[message.id] = message
+            elif message is None:
                 if deadline.expired:
                     raise self._unavailable(f"did not answer within {deadline.seconds:g} s")
                 poller.poll(int(deadline.remaining * 1000) + 1)
+        return raise_if_error(self._early.pop(number))
 
     def request(self, message: Message, seconds: float = 60.0) -> Message:
         """Send a request and wait for its answer.

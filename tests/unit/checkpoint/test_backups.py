@@ -7,18 +7,26 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stratagem.checkpoint import storage
+from stratagem.checkpoint import file_names, storage
 from stratagem.checkpoint.backups import Backups
+from stratagem.checkpoint.blocks import Blocks, as_json
+from stratagem.checkpoint.collective_io import Turn
+from stratagem.checkpoint.part import Part
 from stratagem.checkpoint.state_file import latest_checkpoint
 from stratagem.core.errors import CheckpointError
+
+
+def part(backups: Backups, arrays: dict[str, np.ndarray]) -> Part:
+    """Return what a process on its own writes."""
+    return Part(Turn(True, backups.next_path()), arrays)
 
 
 def test_the_newest_two_are_kept_and_listed(tmp_path: Path) -> None:
     backups = Backups(str(tmp_path / "backup"))
     backups.open()
     for number in range(3):
-        backups.commit({"epoch": number}, {"x": np.full(2, number)})
-    backups.commit_behind({"epoch": 3}, {"x": np.full(2, 3)})
+        backups.commit({"epoch": number}, part(backups, {"x": np.full(2, number)}))
+    backups.commit_behind({"epoch": 3}, part(backups, {"x": np.full(2, 3)}))
     assert backups.wait() is None
 
     files = sorted(file.name for file in (tmp_path / "backup").iterdir())
@@ -35,7 +43,7 @@ def test_the_newest_two_are_kept_and_listed(tmp_path: Path) -> None:
 
 def test_a_folder_with_other_files_is_refused(tmp_path: Path) -> None:
     backups = Backups(str(tmp_path))
-    backups.commit({}, {"x": np.zeros(1)})
+    backups.commit({}, part(backups, {"x": np.zeros(1)}))
     backups.open()
     (tmp_path / "notes.txt").touch()
     with pytest.raises(CheckpointError, match=r"holds something else: notes\.txt"):
@@ -46,12 +54,12 @@ def test_a_folder_with_other_files_is_refused(tmp_path: Path) -> None:
 def test_a_list_that_is_gone_does_not_begin_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     backups = Backups(str(tmp_path))
     for number in range(12):
-        backups.commit({}, {"x": np.full(1, number)})
+        backups.commit({}, part(backups, {"x": np.full(1, number)}))
     (tmp_path / "checkpoint").unlink()
     backups.open()
     assert backups.newest() == str(tmp_path / "backup-12")
     assert "has backups and no list of them" in caplog.text
-    backups.commit({}, {"x": np.zeros(1)})
+    backups.commit({}, part(backups, {"x": np.zeros(1)}))
     assert backups.newest() == str(tmp_path / "backup-13")
     backups.close()
 
@@ -60,7 +68,7 @@ def test_a_list_that_is_gone_does_not_begin_anew(tmp_path: Path, caplog: pytest.
 def test_backups_of_which_none_is_whole_are_an_error(tmp_path: Path) -> None:
     backups = Backups(str(tmp_path))
     for _ in range(2):
-        backups.commit({}, {"x": np.zeros(1)})
+        backups.commit({}, part(backups, {"x": np.zeros(1)}))
     for file in tmp_path.glob("backup-*"):
         file.write_bytes(file.read_bytes()[:-1])
     with pytest.raises(CheckpointError, match=r"All 2 backups in .* are damaged or missing"):
@@ -71,7 +79,7 @@ def test_backups_of_which_none_is_whole_are_an_error(tmp_path: Path) -> None:
 def test_backups_elsewhere_are_neither_used_nor_deleted(tmp_path: Path) -> None:
     other, own = Backups(str(tmp_path / "a")), Backups(str(tmp_path / "b"))
     for backups in (other, own):
-        backups.commit({}, {"x": np.zeros(1)})
+        backups.commit({}, part(backups, {"x": np.zeros(1)}))
     (tmp_path / "b" / "checkpoint").write_text('model_checkpoint_path: "../a/backup-1"\n')
     with pytest.raises(CheckpointError, match=r"names '\.\./a/backup-1', which lies outside the folder"):
         own.open()
@@ -81,7 +89,7 @@ def test_backups_elsewhere_are_neither_used_nor_deleted(tmp_path: Path) -> None:
 
 def test_clearing_deletes_the_backups_alone(tmp_path: Path) -> None:
     backups = Backups(str(tmp_path / "backup"))
-    backups.commit({}, {"x": np.zeros(1)})
+    backups.commit({}, part(backups, {"x": np.zeros(1)}))
     (tmp_path / "backup" / "notes.txt").touch()
     backups.clear()
     assert [file.name for file in (tmp_path / "backup").iterdir()] == ["notes.txt"]
@@ -94,7 +102,7 @@ def numbered(folder: Path, *numbers: int) -> Backups:
     """Return backups that lie in a folder, the epoch of each being its number."""
     backups = Backups(str(folder))
     for number in range(1, max(numbers) + 1):
-        backups.commit({"epoch": number}, {"x": np.zeros(1)})
+        backups.commit({"epoch": number}, part(backups, {"x": np.zeros(1)}))
     assert sorted(file.name for file in folder.glob("backup-*")) == [f"backup-{n}.safetensors" for n in numbers]
     backups.close()
     return backups
@@ -146,7 +154,7 @@ def test_the_newest_that_is_whole_is_found_and_more_are_written(
     backups.open()
     assert backups.newest() == str(tmp_path / f"backup-{newest}")
     for _ in range(2):
-        backups.commit({}, {"x": np.zeros(1)})
+        backups.commit({}, part(backups, {"x": np.zeros(1)}))
     kept = sorted(file.name for file in tmp_path.glob("backup-*"))
     assert kept == [Path(f"{backups.newest()}.safetensors").with_name(name).name for name in kept]
     assert len(kept) == 2
@@ -175,16 +183,47 @@ def test_what_cannot_be_deleted_does_not_undo_training(tmp_path: Path, caplog: p
 def test_a_folder_that_goes_while_training_is_made_again(tmp_path: Path) -> None:
     backups = Backups(str(tmp_path / "backup"))
     backups.open()
-    backups.commit({}, {"x": np.zeros(1)})
+    backups.commit({}, part(backups, {"x": np.zeros(1)}))
     (tmp_path / "backup").rename(tmp_path / "elsewhere")
     other = Backups(str(tmp_path / "backup"))
     other.open()
-    backups.commit_behind({}, {"x": np.zeros(1)})
+    backups.commit_behind({}, part(backups, {"x": np.zeros(1)}))
     assert "another run's: another `fit` of this process has" in str(backups.wait())
     backups.clear()
-    other.commit({}, {"x": np.zeros(1)})
+    other.commit({}, part(other, {"x": np.zeros(1)}))
     other.close()
     backups.open()
     assert backups.newest() == str(tmp_path / "backup" / "backup-1")
     backups.close()
     assert sorted(os.listdir(tmp_path)) == ["backup", "elsewhere"]
+
+
+def test_files_of_workers_are_deleted_with_their_backups_and_those_of_nobody_too(tmp_path: Path) -> None:
+    backups = Backups(str(tmp_path))
+    backups.open()
+    backups.commit({}, part(backups, {"x": np.zeros(1)}))
+    shards = [file_names.shard_file(tmp_path / f"backup-{number}", "00aa", 0, 2) for number in (1, 7)]
+    for file in shards:
+        file.touch()
+    backups.commit({}, part(backups, {"x": np.zeros(1)}))
+    assert [file.exists() for file in shards] == [True, False]  # no checkpoint has the second
+    backups.commit({}, part(backups, {"x": np.zeros(1)}))
+    assert not shards[0].exists()
+    shards[1].touch()
+    backups.open()  # it holds nothing else
+    backups.clear()
+    assert not tmp_path.exists()
+
+
+@pytest.mark.filterwarnings("ignore:The checkpoint .* is damaged:UserWarning")
+def test_a_backup_with_a_damaged_file_of_a_worker_is_passed_over(tmp_path: Path) -> None:
+    backups = Backups(str(tmp_path))
+    blocks = Blocks(np.dtype("float32"), (2,), (1,), (0,))
+    for number in (1, 2):
+        path, said = str(tmp_path / f"backup-{number}"), {"attempt": "00aa", "number": 0, "files": 1}
+        storage.write_shard(file_names.shard_file(path, "00aa", 0, 1), said, {"x/0": np.zeros(2, np.float32)})
+        storage.write(path, "{}", {}, as_json("00aa", 1, {"x": blocks}))
+    assert backups.newest() == str(tmp_path / "backup-2")
+    file = file_names.shard_file(tmp_path / "backup-2", "00aa", 0, 1)
+    file.write_bytes(file.read_bytes()[:-1])
+    assert backups.newest() == str(tmp_path / "backup-1")

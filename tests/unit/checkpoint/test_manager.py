@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import pytest
 
-from stratagem.checkpoint import storage
+from stratagem.checkpoint import file_names, storage
 from stratagem.core.errors import CheckpointError, InputError
 from stratagem.train import Checkpoint, CheckpointManager, CheckpointOptions, latest_checkpoint
 
@@ -101,7 +101,7 @@ def test_interval_is_counted_in_steps(tmp_path: Path) -> None:
 def test_damaged_newest_falls_back_with_a_warning(tmp_path: Path) -> None:
     manager = CheckpointManager(checkpoint(), tmp_path, 3)
     paths = [str(manager.save()) for _ in range(2)]
-    storage.file_of(paths[1]).write_bytes(b"")
+    file_names.file_of(paths[1]).write_bytes(b"")
     again = CheckpointManager(checkpoint(), tmp_path, 3)
     with pytest.warns(UserWarning, match=f"'{paths[1]}' is damaged"):
         assert again.restore_or_initialize() == paths[0]

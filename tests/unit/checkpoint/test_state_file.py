@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stratagem.checkpoint import storage
+from stratagem.checkpoint import file_names, storage
 from stratagem.checkpoint.state_file import FolderState, read_state, write_state
 from stratagem.train import latest_checkpoint
 
@@ -35,8 +35,8 @@ def test_folder_can_be_moved(tmp_path: Path) -> None:
 
 def test_damaged_newest_falls_back_to_the_one_before(tmp_path: Path) -> None:
     paths = folder_with(tmp_path, 1, 2, 3)
-    storage.file_of(paths[2]).write_bytes(storage.read(paths[2])[:-1])
-    storage.file_of(paths[1]).unlink()
+    file_names.file_of(paths[2]).write_bytes(storage.read(paths[2])[:-1])
+    file_names.file_of(paths[1]).unlink()
     with pytest.warns(UserWarning, match="newest checkpoint that is whole") as caught:
         assert latest_checkpoint(tmp_path) == paths[0]
     said = [str(warning.message).splitlines()[0] for warning in caught]
@@ -72,6 +72,6 @@ def test_state_that_cannot_be_understood_counts_the_files(tmp_path: Path, text: 
 
 def test_state_does_not_list_what_is_gone(tmp_path: Path) -> None:
     paths = folder_with(tmp_path, 1, 2)
-    storage.file_of(paths[0]).unlink()
+    file_names.file_of(paths[0]).unlink()
     write_state(str(tmp_path), FolderState(dict.fromkeys(paths, 5.0), last_preserved=3.0))
     assert read_state(str(tmp_path)) == FolderState({paths[1]: 5.0}, 3.0)

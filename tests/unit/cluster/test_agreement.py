@@ -107,6 +107,21 @@ def test_a_posted_value_reaches_those_that_wait() -> None:
         peers[0].wait_for("question", 0.01)
 
 
+def test_one_process_collects_what_all_have_posted_and_takes_it_away() -> None:
+    service, peers = members(3)
+
+    def work(index: int, own: Peers) -> object:
+        own.post(f"shards/{index}", {"bytes": index})
+        return own.collect("shards") if index == 0 else None
+
+    assert on_all(peers, work)[0] == [{"bytes": 0}, {"bytes": 1}, {"bytes": 2}]
+    assert service.store == {}
+    for index in (0, 2):
+        peers[index].post(f"late/{index}", None)
+    with pytest.raises(PeerError, match=r"^worker 0 .* waited 0.01 s; missing: worker 1 .*, with late"):
+        peers[0].collect("late", 0.01)
+
+
 def test_process_0_collects_what_is_different_and_names_all_that_are_missing() -> None:
     service, peers = members(8)
     reads = []

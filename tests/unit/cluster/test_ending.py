@@ -8,7 +8,7 @@ import pytest
 from stratagem.cluster import ending
 from stratagem.cluster.ending import exit_code, leave_at_once_on_failure
 from stratagem.core import exits
-from stratagem.core.errors import CheckpointError, PeerError, StartupError
+from stratagem.core.errors import CheckpointError, PeerError, StartupError, explain
 
 
 class Peers:
@@ -125,11 +125,15 @@ def test_an_interactive_prompt_survives(monkeypatch: pytest.MonkeyPatch) -> None
     assert (len(shown), codes) == (1, [])
 
 
-def test_the_peers_are_told_what_failed_and_not_the_notes_about_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_peers_are_told_what_failed_and_what_to_do_and_not_how_jax_shows_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     peers = Peers()
     monkeypatch.setattr(sys, "excepthook", lambda kind, error, trace: None)
     leave_at_once_on_failure("worker 1", lambda: peers, lambda code: None)
     error = TypeError("first line\nsecond line")
     error.add_note("For simplicity, JAX has removed its internal frames from the traceback\nof this exception.")
+    error.add_note(explain("Each replica holds all.", "Divide it."))
     sys.excepthook(TypeError, error, None)
-    assert peers.told == ["worker 1 failed: TypeError: first line\nsecond line"]
+    told = "worker 1 failed: TypeError: first line\nsecond line\nEach replica holds all.\n  What to do: Divide it."
+    assert peers.told == [told]

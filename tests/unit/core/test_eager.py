@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -51,3 +52,16 @@ def test_device_of_a_copy() -> None:
     copy = EagerArray.of_device(np.arange(3), "/job:localhost/replica:0/task:0/device:GPU:1")
     assert copy.device == copy.backing_device == "/job:localhost/replica:0/task:0/device:GPU:1"
     assert copy[1:].device == "/job:localhost/replica:0/task:0/device:CPU:0"
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "uint8", "float16", "float32", "float64"])
+def test_an_element_that_is_a_number_answers(dtype: str) -> None:
+    array = np.asarray([3, 4], dtype).view(EagerArray)
+    first, second = array
+    for number, expected in ((first, 3), (second, 4), (array[0], 3), (array[1] + 0, 4), ((array * 2)[1], 8)):
+        assert number == expected
+        assert number.dtype == dtype
+    assert type(array[0].numpy()) is np.dtype(dtype).type
+    assert isinstance(array[0], np.dtype(dtype).type)
+    assert pickle.loads(pickle.dumps(array[0])) == 3
+    assert {array[0]: "three"}[np.dtype(dtype).type(3)] == "three"

@@ -315,7 +315,7 @@ PROGRAMS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "reduce_scatter": (
         on_mesh(lambda x: lax.psum_scatter(x, "replica", scatter_dimension=1, tiled=True)),
         jnp.ones((2, 2)),
-        {"axis_name": ("replica",)},
+        {"axis_name": ("replica",), "scatter_dimension": 1, "tiled": True, "axis_index_groups": None},
     ),
     "reduce_sum": (lambda x: jnp.sum(x, axis=1), TABLE, {"axes": (1,)}),
     "scan": (scanned, TABLE, {"jaxpr": True, "length": 5, "reverse": True, "unroll": 2}),

@@ -18,7 +18,7 @@ from stratagem.fit.callbacks import for_this_worker, with_backups_of_workers, wi
 
 
 def worker(*, is_chief: bool, workers: int = 2, status: str = "") -> Any:
-    return SimpleNamespace(is_chief=is_chief, worker_count=workers, status=lambda: status)
+    return SimpleNamespace(sharding=None, is_chief=is_chief, worker_count=workers, status=lambda: status)
 
 
 def test_only_the_chief_writes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from io import FileIO
 from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -16,6 +17,7 @@ import pytest
 
 from stratagem.core.errors import PeerError
 from stratagem.host_memory import memory
+from stratagem.host_memory.hosts import Hosts
 from stratagem.host_memory.memory import HostMemory, needed_bytes
 from stratagem.host_memory.plan import ALIGNMENT, LARGE, Plan, PlanPart
 from stratagem.transport.memory import make_file
@@ -41,6 +43,11 @@ def views(monkeypatch: pytest.MonkeyPatch) -> Iterator[Views]:
     yield make
     for file in files:
         file.close()
+
+
+def alone(workers: int) -> Hosts:
+    """Return so many workers on one host."""
+    return Hosts((tuple(range(workers)),))
 
 
 def exchanged(view: HostMemory, plan: Plan, arrays: list[np.ndarray], *, in_place: bool) -> list[np.ndarray]:
@@ -81,7 +88,7 @@ def combined(part: PlanPart, arrays: list[np.ndarray]) -> np.ndarray:
     """What an exchange is to give: elements combined in the order of the workers."""
     if part.operation == "gather":
         return np.stack(arrays)
-    combine = {"sum": np.add, "min": np.minimum, "max": np.maximum}[part.operation]
+    combine = {"sum": np.add, "scatter": np.add, "min": np.minimum, "max": np.maximum}[part.operation]
     total = arrays[0]
     for array in arrays[1:]:
         total = combine(total, array)
@@ -109,13 +116,40 @@ LARGE_ONES = [
 
 
 @pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("workers", [2, 3, 4])
+def test_each_worker_gets_its_part_of_a_sum_that_is_scattered(views: Views, workers: int, in_place: bool) -> None:
+    """Of small arrays, and of large ones that take several rounds, beside others; with the bits of the whole sum."""
+    lengths = (1, 5, LARGE // 4, CAPACITY // 4 + 1000)
+    parts = [PlanPart("scatter", np.dtype(np.float32), (workers * length, 3)) for length in lengths]
+    plan = Plan("a", [*SMALL, *parts, *LARGE_ONES], CAPACITY, alone(workers))
+    rng = np.random.default_rng(1)
+    own = [[rng.normal(size=part.shape, scale=9).astype(part.dtype) for part in plan.parts] for _ in range(workers)]
+
+    def work(view: HostMemory) -> list[list[np.ndarray]]:
+        return [exchanged(view, plan, own[view.index], in_place=in_place) for _ in range(2)]
+
+    found = on_threads([lambda view=view: work(view) for view in views(workers)])
+    for worker, turns in enumerate(found):
+        assert isinstance(turns, list)
+        for results in turns:
+            for i, part in enumerate(plan.parts):
+                wanted = combined(part, [own[w][i] for w in range(workers)])
+                result = results[i]
+                if part.operation == "scatter":
+                    rows = part.shape[0] // workers
+                    mine = slice(worker * rows, (worker + 1) * rows)
+                    wanted, result = wanted[mine], result[mine]
+                assert result.tobytes() == np.ascontiguousarray(wanted).tobytes()
+
+
+@pytest.mark.parametrize("in_place", [False, True])
 @pytest.mark.parametrize("workers", [2, 3, 5])
 def test_arrays_combine_to_the_same_bits_everywhere(views: Views, workers: int, in_place: bool) -> None:
     rng = np.random.default_rng(1)
     plans = [
-        Plan("a", SMALL, CAPACITY, workers),
-        Plan("b", [*SMALL, *LARGE_ONES, *FILLING], CAPACITY, workers),
-        Plan("c", [], CAPACITY, workers),
+        Plan("a", SMALL, CAPACITY, alone(workers)),
+        Plan("b", [*SMALL, *LARGE_ONES, *FILLING], CAPACITY, alone(workers)),
+        Plan("c", [], CAPACITY, alone(workers)),
     ]
     own = [
         [[rng.normal(size=part.shape, scale=9).astype(part.dtype) for part in plan.parts] for plan in plans]
@@ -142,26 +176,22 @@ def test_arrays_combine_to_the_same_bits_everywhere(views: Views, workers: int, 
             assert [a.tobytes() for a in result] == [np.ascontiguousarray(a).tobytes() for a in wanted]
 
 
-@pytest.mark.parametrize(("workers", "sharers"), [(1, 1), (3, 2), (3, 3)])
-def test_shares_meet_those_of_other_hosts(views: Views, workers: int, sharers: int) -> None:
+@pytest.mark.parametrize(("workers", "other"), [(1, 1), (3, 2), (3, 3)])
+def test_shares_meet_those_of_other_hosts(views: Views, workers: int, other: int) -> None:
     """Another host with the same values doubles every sum."""
+    hosts = Hosts((tuple(range(workers)), tuple(range(workers, workers + other))))
     parts = [part for part in [*SMALL, *LARGE_ONES, *FILLING] if part.operation != "gather"]
-    scatter, collect = (Plan("a", parts, CAPACITY, sharers, phase) for phase in ("scatter", "collect"))
+    scatter, collect = (Plan("a", parts, CAPACITY, hosts, phase) for phase in ("scatter", "collect"))
     rng = np.random.default_rng(1)
     own = [[rng.normal(size=part.shape, scale=9).astype(part.dtype) for part in parts] for _ in range(workers)]
 
     def work(view: HostMemory) -> list[np.ndarray]:
         arrays = [array.copy() for array in own[view.index]]
-        shares = [np.zeros(size // dtype.itemsize, dtype) for (_, dtype), size in scatter.shares.items()]
-        addresses = [array.ctypes.data for array in [*arrays, *shares]]
-        for plan in (scatter, collect):
-            view.add(plan)
-            view.run(plan.signature, addresses, addresses)
-            if plan is scatter:
-                assert all(np.array_equal(a, b) for a, b in zip(arrays, own[view.index], strict=True))
-                for (operation, _), share in zip(scatter.shares, shares, strict=True):
-                    share *= 2 if operation == "sum" and view.index < sharers else 1
-        return arrays
+        parcels = in_phase(view, scatter, arrays, parcels_of(scatter, 1))
+        assert all(np.array_equal(a, b) for a, b in zip(arrays, own[view.index], strict=True))
+        for (operation, _), share in zip(scatter.parcels, parcels, strict=True):
+            share *= 2 if operation == "sum" and view.index < other else 1
+        return in_phase(view, collect, parcels, arrays)
 
     found = on_threads([lambda view=view: work(view) for view in views(workers)])
 
@@ -173,9 +203,111 @@ def test_shares_meet_those_of_other_hosts(views: Views, workers: int, sharers: i
             assert np.asarray(result).tobytes() == np.asarray(wanted, part.dtype).tobytes()
 
 
+def in_phase(view: HostMemory, plan: Plan, arrays: list[np.ndarray], results: list[np.ndarray]) -> list[np.ndarray]:
+    """Make one phase of an exchange between hosts as one worker, and return the results."""
+    view.add(plan)
+    view.run(plan.signature, [a.ctypes.data for a in arrays], [a.ctypes.data for a in results])
+    return results
+
+
+def parcels_of(plan: Plan, blocks: int) -> list[np.ndarray]:
+    """Return room for what a worker sends to other hosts."""
+    return [
+        np.zeros((blocks if operation == "scatter" else 1, size // dtype.itemsize), dtype)
+        for (operation, dtype), size in plan.parcels.items()
+    ]
+
+
+def between(operation: str, parcels: list[np.ndarray], member: int) -> np.ndarray:
+    """Return what a member of a group gets of its collective, given what all of them send."""
+    if operation == "gather":
+        return np.concatenate(parcels)
+    total = parcels[0].copy()
+    for parcel in parcels[1:]:
+        total = {"sum": np.add, "scatter": np.add, "min": np.minimum, "max": np.maximum}[operation](total, parcel)
+    return total[member : member + 1].copy() if operation == "scatter" else total
+
+
+def crossed(
+    views: Views, hosts: Hosts, plans: tuple[Plan, Plan], own: list[list[np.ndarray]]
+) -> dict[int, list[np.ndarray]]:
+    """Make an exchange as all workers of several hosts, each host with its memory; return the results of each."""
+    scatter, collect = plans
+    workers = len(own)
+    every = [(worker, view) for host in hosts.workers for worker, view in zip(host, views(len(host)), strict=True)]
+
+    def as_all(phase: Plan, arrays: dict[int, Any], room: Callable[[], list[np.ndarray]]) -> dict[int, Any]:
+        work = [lambda w=w, view=view: in_phase(view, phase, arrays[w], room()) for w, view in every]
+        return {w: made for (w, _), made in zip(every, on_threads(work), strict=True)}
+
+    sent = as_all(scatter, dict(enumerate(own)), lambda: parcels_of(scatter, hosts.number))
+    received = {
+        worker: [
+            between(operation, [sent[each][kind] for each in group], member)
+            for kind, (operation, _) in enumerate(scatter.parcels)
+        ]
+        for group in hosts.groups
+        for member, worker in enumerate(group)
+    }
+    return as_all(collect, received, lambda: [np.empty(shape_of(part, workers), part.dtype) for part in collect.parts])
+
+
+def shape_of(part: PlanPart, workers: int) -> tuple[int, ...]:
+    """Return the shape of what a worker gets in the end."""
+    if part.operation == "gather":
+        return (workers, *part.shape)
+    return (part.shape[0] // workers, *part.shape[1:]) if part.operation == "scatter" else part.shape
+
+
+BY_HOST = (
+    *(((0, 1), (2, 3)), ((0, 2), (1, 3)), ((0, 3), (1, 2))),
+    *(((0, 1, 2), (3, 4, 5)), ((0, 1), (2, 5), (3, 4))),
+)
+
+
+def in_blocks(workers: int) -> tuple[list[PlanPart], list[PlanPart]]:
+    """Return arrays to scatter and to gather: small ones, and large ones that take several rounds."""
+    lengths = (1, 5, LARGE // 4, CAPACITY // 4 + 1000)
+    scattered = [PlanPart("scatter", np.dtype(np.float32), (workers * length, 3)) for length in (*lengths, 0)]
+    gathered = [PlanPart("gather", np.dtype(np.float32), (length, 3)) for length in (*lengths, 0)]
+    others = [PlanPart("gather", np.dtype(dtype), (7, 3)) for dtype in (ml_dtypes.bfloat16, np.int8)]
+    return scattered, [*gathered, *others, PlanPart("gather", np.dtype(np.int8), ())]
+
+
+@pytest.mark.parametrize("by_host", BY_HOST)
+def test_shards_cross_in_two_levels(views: Views, by_host: tuple[tuple[int, ...], ...]) -> None:
+    """Each worker gets its block of a sum; of what is gathered all get the blocks of all, in the order of workers."""
+    hosts = Hosts(by_host)
+    workers = sum(map(len, by_host))
+    scattered, gathered = in_blocks(workers)
+    rng = np.random.default_rng(1)
+    for parts in ([*SMALL, *scattered, *LARGE_ONES, *gathered], scattered, gathered):
+        own = [[rng.normal(size=part.shape, scale=9).astype(part.dtype) for part in parts] for _ in range(workers)]
+        scatter, collect = (Plan("a", parts, CAPACITY, hosts, phase) for phase in ("scatter", "collect"))
+        assert bool(collect.rounds) == (parts is not scattered)  # of sums in shards there is nothing to put together
+        found = crossed(views, hosts, (scatter, collect), own)
+        for i, part in enumerate(parts):
+            arrays = [own[worker][i] for worker in range(workers)]
+            of_hosts = [combined(part, [arrays[worker] for worker in host]) for host in by_host]
+            wanted = np.stack(arrays) if part.operation == "gather" else combined(part, of_hosts)
+            rows = part.shape[0] // workers if part.operation == "scatter" else 0
+            for worker in range(workers):
+                block = wanted[worker * rows : (worker + 1) * rows] if part.operation == "scatter" else wanted
+                assert found[worker][i].tobytes() == np.ascontiguousarray(block).tobytes(), part
+
+
+def test_a_parcel_holds_what_other_hosts_need_and_no_byte_more() -> None:
+    hosts = Hosts(((0, 1, 2), (3, 4, 5)))
+    scattered, gathered = in_blocks(6)
+    plan = Plan("a", [*scattered, *gathered], CAPACITY, hosts, "scatter")
+    # Of a sum the blocks of the two workers of a group, of six; of what is gathered the own block.
+    assert parcels_of(plan, 2)[0].nbytes == sum(part.nbytes for part in scattered) * 2 // 6
+    assert plan.parcels["gather", np.dtype(np.uint8)] == sum(part.nbytes for part in gathered)
+
+
 def test_whoever_combines_other_values_is_told_so(views: Views) -> None:
-    plans = [Plan("step 1", [SMALL[0]], CAPACITY, 2), Plan("step 1", [SMALL[0], SMALL[1]], CAPACITY, 2)]
-    first = Plan("step 0", SMALL[:1], CAPACITY, 2)
+    plans = [Plan("step 1", [SMALL[0]], CAPACITY, alone(3)), Plan("step 1", [SMALL[0], SMALL[1]], CAPACITY, alone(3))]
+    first = Plan("step 0", SMALL[:1], CAPACITY, alone(3))
 
     def work(view: HostMemory) -> None:
         exchanged(view, first, [np.ones((3, 5), np.float32)], in_place=True)
@@ -195,23 +327,24 @@ def test_whoever_combines_other_values_is_told_so(views: Views) -> None:
 
 def test_signatures_are_the_same_in_every_process_and_differ_in_everything_else() -> None:
     plans = [
-        Plan("a", SMALL[:1], CAPACITY, 2),
-        Plan("b", SMALL[:1], CAPACITY, 2),
-        Plan("a", SMALL[:2], CAPACITY, 2),
-        Plan("a", [PlanPart("max", np.dtype(np.float32), (3, 5))], CAPACITY, 2),
-        Plan("a", [PlanPart("sum", np.dtype(np.float32), (5, 3))], CAPACITY, 2),
+        Plan("a", SMALL[:1], CAPACITY, alone(2)),
+        Plan("b", SMALL[:1], CAPACITY, alone(2)),
+        Plan("a", SMALL[:2], CAPACITY, alone(2)),
+        Plan("a", [PlanPart("max", np.dtype(np.float32), (3, 5))], CAPACITY, alone(2)),
+        Plan("a", [PlanPart("sum", np.dtype(np.float32), (5, 3))], CAPACITY, alone(2)),
     ]
     assert len({plan.signature for plan in plans}) == len(plans)
     program = (
-        "import numpy as np; from stratagem.host_memory.plan import PlanPart, Plan;"
-        f"print(Plan('a', [PlanPart('sum', np.dtype('float32'), (3, 5))], {CAPACITY}, 2).signature)"
+        "import numpy as np; from stratagem.host_memory.hosts import Hosts;"
+        "from stratagem.host_memory.plan import PlanPart, Plan; part = PlanPart('sum', np.dtype('float32'), (3, 5));"
+        f"print(Plan('a', [part], {CAPACITY}, Hosts(((0, 1),))).signature)"
     )
     other = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert int(other.stdout) == plans[0].signature < 2**63
 
 
 def test_no_two_pieces_of_a_round_overlap() -> None:
-    plan = Plan("a", [*LARGE_ONES, *SMALL, *FILLING], CAPACITY, 2)
+    plan = Plan("a", [*LARGE_ONES, *SMALL, *FILLING], CAPACITY, alone(2))
     assert len(plan.rounds) > 2
     covered = dict.fromkeys(range(len(plan.parts)), 0)
     for runs in plan.rounds:
@@ -247,7 +380,7 @@ else:
     print("here", flush=True)
 sys.stdin.readline()
 own = np.full(1 << 20, index + 1.0, np.float32)
-plan = Plan("a", [PlanPart("sum", own.dtype, own.shape)], view.capacity, 2)
+plan = Plan("a", [PlanPart("sum", own.dtype, own.shape)], view.capacity, view.hosts)
 view.add(plan)
 try:
     while True:

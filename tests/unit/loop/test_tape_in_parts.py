@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import stratagem.tf as tf
+from stratagem.core.errors import UsageError
 
 STRATEGIES = {
     "one": lambda: tf.distribute.OneDeviceStrategy("cpu:0"),
@@ -148,9 +149,39 @@ def through_a_branch(x: Any) -> Any:
     return tape.gradient(loss, weight) * x / 2.0
 
 
+def asked_in_a_branch(x: Any) -> Any:
+    with tf.GradientTape() as tape:
+        loss = (weight * x) ** 2
+    found = 0.0
+    if x > 0.0:
+        found = tape.gradient(loss, weight)
+    else:
+        found = -tape.gradient(loss, weight)
+    return found
+
+
+def asked_in_a_loop(x: Any) -> Any:
+    with tf.GradientTape(persistent=True) as tape:
+        loss = (weight * x) ** 2
+    found = 0.0
+    for _ in tf.range(2):
+        found += tape.gradient(loss, weight) / 2.0
+    return found
+
+
 @pytest.mark.parametrize(
     "function",
-    [by_branch, by_branch_of_keras, by_map, by_vectorized_map, of_a_tensor, of_a_gradient, through_a_branch],
+    [
+        asked_in_a_branch,
+        asked_in_a_loop,
+        by_branch,
+        by_branch_of_keras,
+        by_map,
+        by_vectorized_map,
+        of_a_tensor,
+        of_a_gradient,
+        through_a_branch,
+    ],
 )
 def test_gradients_are_not_lost(function: Callable[[Any], Any]) -> None:
     """They were None, or zeros where those were asked for."""
@@ -168,3 +199,17 @@ def test_what_a_tape_has_seen_is_used_after_it() -> None:
         return found
 
     assert [each.numpy() for each in run(tf.constant(3.0))] == [36.0, 36.0, 37.0]
+
+
+def test_a_tape_is_asked_once_in_a_branch() -> None:
+    @tf.function
+    def run(x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            loss = weight * x
+        found = 0.0
+        if x > 0.0:
+            found = tape.gradient(loss, weight) + tape.gradient(loss, weight)
+        return found
+
+    with pytest.raises(UsageError, match="called twice on a tape that is not persistent"):
+        run(tf.constant(3.0))

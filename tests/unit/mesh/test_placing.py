@@ -9,8 +9,8 @@ import jax
 import keras
 import numpy as np
 
-from stratagem.mesh.mesh import ReplicaMesh
-from stratagem.mesh.placing import holds_parts, make_whole, placed
+from stratagem.mesh.mesh import ReplicaMesh, spec_of
+from stratagem.mesh.placing import _packs, divided, holds_parts, make_whole, placed
 
 
 class Strategy:
@@ -49,3 +49,29 @@ def test_parts_are_put_together_where_a_model_has_them() -> None:
     make_whole(other)
     make_whole(model)
     assert seen == [model]
+
+
+def test_values_are_divided_along_their_axes() -> None:
+    mesh = ReplicaMesh(jax.devices()[:2])
+    rows = np.arange(24, dtype=np.float16).reshape(3, 8)
+    specs = [spec_of(1), spec_of(0)]
+    found = divided(mesh, [rows, rows.T], specs)
+    assert [mesh.rests(value, spec) for value, spec in zip(found, specs, strict=True)] == [True, True]
+    assert [shard.data.shape for shard in found[0].addressable_shards] == [(3, 4)] * 2
+    np.testing.assert_array_equal(found[0], rows)
+    np.testing.assert_array_equal(found[1], rows.T)
+
+
+def test_packs_are_full_and_hold_every_byte_once() -> None:
+    shards = [np.arange(size, dtype=np.uint8) for size in (5, 16, 1, 40, 0, 2)]
+    packs = list(_packs([shard.nbytes for shard in shards], 8))
+    assert [sum(each.part.stop - each.part.start for each in pack) for pack in packs] == [8] * 8
+    received = [np.full_like(shard, 255) for shard in shards]
+    for pack in packs:
+        row = np.zeros(8, np.uint8)
+        for each in pack:
+            row[each.place] = shards[each.value][each.part]
+        for each in pack:
+            received[each.value][each.part] = row[each.place]
+    for found, sent in zip(received, shards, strict=True):
+        np.testing.assert_array_equal(found, sent)

@@ -142,6 +142,35 @@ def test_a_program_is_planned_for_devices_that_are_not_here(tmp_path: Path) -> N
     assert (answer["devices"], answer["fits"], answer["host_calls"]) == (4, True, 0)
 
 
+OF_SEVERAL_WORKERS = """
+import json
+import os
+import numpy as np
+import stratagem.tf as tf
+
+workers = len(json.loads(os.environ["TF_CONFIG"])["cluster"]["worker"])
+strategy = tf.distribute.MultiWorkerMirroredStrategy()
+resolver = strategy.cluster_resolver
+print("workers", workers, "replicas", strategy.num_replicas_in_sync, resolver.task_type, resolver.task_id)
+with strategy.scope():
+    model = tf.keras.Sequential([tf.keras.Input((100,)), tf.keras.layers.Dense(3)])
+    model.compile("adam", "mse")
+rows = 16 * workers
+model.fit(np.zeros((rows, 100), np.float32), np.zeros((rows, 3), np.float32), batch_size=rows)
+"""
+
+
+@pytest.mark.multiprocess
+@pytest.mark.quick
+def test_a_program_that_counts_its_workers_finds_one_on_each_host(tmp_path: Path) -> None:
+    (tmp_path / "workers.py").write_text(OF_SEVERAL_WORKERS)
+    done = run_plan(tmp_path, "workers.py", "--on", "2x2xcpu", "--json")
+    assert done.returncode == 0, done.stderr
+    assert "workers 2 replicas 4 worker 0" in done.stderr
+    answer = json.loads(done.stdout)
+    assert (answer["devices"], answer["bytes"]["batch"]) == (4, 8 * (100 + 3) * 4)
+
+
 def write_model(folder: Path, layers: str) -> None:
     (folder / "nets.py").write_text(
         f"from stratagem import keras\n\ndef net():\n    return keras.Sequential([{layers}])\n"

@@ -14,12 +14,16 @@ from stratagem.mesh.mesh import ReplicaMesh
 from stratagem.program import options
 from stratagem.program.options import CompiledWith, jitted, options_for, pack_bytes
 
-THRESHOLD = "xla_gpu_all_reduce_combine_threshold_bytes"
+THRESHOLDS = {
+    "xla_gpu_all_reduce_combine_threshold_bytes": 6_000_000,
+    "xla_gpu_reduce_scatter_combine_threshold_bytes": 0,
+}
 
 
 def mesh(platform: str, size: int, **facts: Any) -> Any:
     device = SimpleNamespace(platform=platform)
-    return SimpleNamespace(**{"devices": [device] * size, "size": size, "central": False, "memory": None} | facts)
+    known = {"devices": [device] * size, "size": size, "model_parallel": 1, "central": False, "memory": None}
+    return SimpleNamespace(**known | facts)
 
 
 @pytest.mark.parametrize(
@@ -34,6 +38,7 @@ def mesh(platform: str, size: int, **facts: Any) -> Any:
         (mesh("cpu", 2, multi_process=False), 0, None),
         (mesh("cpu", 2, multi_process=True), 0, 0),
         (mesh("cpu", 2, multi_process=True, memory="shared"), 0, None),
+        (mesh("gpu", 8, multi_process=True, model_parallel=2), 50, None),
     ],
 )
 def test_size_of_packs(where: Any, chosen: int, expected: int | None) -> None:
@@ -43,12 +48,13 @@ def test_size_of_packs(where: Any, chosen: int, expected: int | None) -> None:
 def test_xla_joins_no_packs_of_gpus_unless_the_user_has_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
     monkeypatch.setattr(options, "_takes", lambda device, option: asked.append(option) or True)
-    assert options_for(mesh("gpu", 2)) == {THRESHOLD: 6_000_000}
-    assert asked == [THRESHOLD]
+    assert options_for(mesh("gpu", 2)) == THRESHOLDS
+    assert asked == list(THRESHOLDS)
     assert options_for(mesh("gpu", 1)) == {}
     assert options_for(ReplicaMesh(jax.devices()[:2])) == {}
-    monkeypatch.setenv("XLA_FLAGS", f"--{THRESHOLD}=1")
-    assert options_for(mesh("gpu", 2)) == {}
+    first, last = THRESHOLDS
+    monkeypatch.setenv("XLA_FLAGS", f"--{first}=1")
+    assert options_for(mesh("gpu", 2)) == {last: 0}
 
 
 def test_an_option_that_xla_does_not_know_is_told_and_left_out(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+import zmq
 
 from stratagem.core.clock import Deadline
 from stratagem.core.errors import InputError, StartupError, StratagemError, UnavailableError
@@ -41,13 +42,31 @@ def test_answers_of_other_threads_go_to_those_who_asked(pool: ThreadPoolExecutor
     try:
         with ThreadPoolExecutor(4) as askers:
             assert list(askers.map(ask, range(4))) == [True] * 4
-        # Answers may come in another order than requests: the number tells which is which.
-        numbers = [channels[0].send(Message("sum", {}, [np.array(k)])) for k in range(20)]
-        got = [int(channels[0].receive(numbers[k], Deadline(20.0)).arrays[0]) for k in (5, 19)]
-        assert got == [5, 19]
     finally:
         for channel in channels:
             channel.close()
+        server.close()
+
+
+def test_answers_in_another_order_than_their_requests_are_told_by_number() -> None:
+    held: list[Request] = []
+
+    def answer_the_latest_first(request: Request) -> None:
+        held.append(request)
+        if len(held) == 5:
+            for each in reversed(held):
+                each.answer(Message("same", {}, each.message.arrays))
+
+    server = MessageServer("127.0.0.1:0", answer_the_latest_first, keys=None)
+    channel = Channel("ps 0", server.address)
+    try:
+        numbers = [channel.send(Message("same", {}, [np.array(k)])) for k in range(5)]
+        got = [int(channel.receive(numbers[k], Deadline(20.0)).arrays[0]) for k in (0, 3, 4)]
+        assert got == [0, 3, 4]
+        with pytest.raises(UnavailableError, match="did not answer within 0 s"):  # dropped, as number 3 was asked for
+            channel.receive(numbers[1], Deadline(0.0))
+    finally:
+        channel.close()
         server.close()
 
 
@@ -115,3 +134,25 @@ def test_a_task_with_another_secret_is_told_from_one_that_is_gone() -> None:
                 # ZeroMQ reports a refusal or a lost connection, whichever it sees first.
                 with pytest.raises(UnavailableError, match="has keys of another run or another secret"):
                     stranger.request(Message("read"), seconds=20.0)
+
+
+def test_a_refusal_between_two_looks_at_the_connection_is_told_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ZeroMQ often gives a connection without keys up for good then: its `send` would wait forever."""
+    with contextlib.ExitStack() as stack:
+        server = MessageServer("127.0.0.1:0", lambda request: None, keys=make_keys(1, b"one secret")["ps"])
+        stack.enter_context(contextlib.closing(server))
+        for _ in range(200):
+            stranger = stack.enter_context(contextlib.closing(Channel("ps 0", server.address)))
+            assert stranger.monitor.poll(20_000)
+            soon = Deadline(0.1)
+            while (takes := stranger.socket.poll(0, zmq.POLLOUT)) and not soon.expired:
+                pass
+            if not takes:
+                break
+        else:
+            pytest.fail("ZeroMQ would take a message on each of 200 connections that were refused.")
+        looks = iter([lambda: None])  # the first came before the refusal
+        check = stranger.check
+        monkeypatch.setattr(stranger, "check", lambda: next(looks, check)())
+        with pytest.raises(UnavailableError, match="has keys of another run or another secret"):
+            stranger.send(Message("read"))

@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from stratagem.checkpoint import storage
 from stratagem.checkpoint.checkpoint import Checkpoint
 from stratagem.checkpoint.manager import CheckpointManager
 from stratagem.checkpoint.restoration import COUNTER
+from stratagem.checkpoint.shard_files import load
 from stratagem.checkpoint.state_file import latest_checkpoint, read_state
 from stratagem.core.errors import CheckpointError, InputError, UnmatchedError, UsageError
 from stratagem.estimator.variables import GLOBAL_STEP
@@ -104,8 +104,8 @@ def restore(variables: Mapping[str, Any], path: str | None) -> str | None:
         ) from error
 
 
-def values_in(path: str) -> dict[str, np.ndarray]:
-    """Return the variables of a checkpoint by name.
+def values_in(path: str) -> dict[str, Any]:
+    """Return the variables of a checkpoint by name: arrays, or `Divided`, which are read when they are asked for.
 
     Args:
         path: The checkpoint.
@@ -113,7 +113,7 @@ def values_in(path: str) -> dict[str, np.ndarray]:
     Raises:
         CheckpointError: It is missing or damaged.
     """
-    arrays = storage.decode(storage.read(path), path).arrays
+    arrays = load(path).arrays
     return {name.replace("%2F", "/"): array for name, array in arrays.items() if name != COUNTER}
 
 
@@ -176,6 +176,6 @@ def warm_start(variables: Mapping[str, Any], settings: WarmStartSettings | str) 
                 "Name those that are there: WarmStartSettings(path, vars_to_warm_start=..., "
                 "var_name_to_prev_var_name=...).",
             )
-        variable.assign(value)
+        variable.assign(np.asarray(value))
         started.append(name)
     return started

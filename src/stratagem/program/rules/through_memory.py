@@ -28,6 +28,7 @@ from stratagem.mesh.mesh import Tree
 from stratagem.program.compat import parameters, run_equation, scan_operands, trace_state
 from stratagem.program.interpret import Values, trace
 from stratagem.program.rules.between_hosts import exchange, is_exchanged
+from stratagem.program.rules.sums_in_parts import with_sums_in_parts
 from stratagem.program.tracing import current_tracing
 
 
@@ -74,12 +75,12 @@ class MemoryProgram:
         donated: bool,
     ) -> None:
         spmd = functools.partial(jax.shard_map, mesh=mesh, check_vma=False)
-        rewritten = through_memory(function, memory)
+        rewritten = with_sums_in_parts(through_memory(function, memory))
         whole = PartitionSpec()
         alone = spmd(lambda *args: rewritten(_first_link(), *args)[1], in_specs=in_specs, out_specs=out_specs)
         self._alone = jax.jit(alone, donate_argnums=0 if donated else ())
         self._linked = spmd(rewritten, in_specs=(whole, *in_specs), out_specs=(whole, out_specs))
-        self._by_xla = spmd(function, in_specs=in_specs, out_specs=out_specs)
+        self._by_xla = spmd(with_sums_in_parts(function), in_specs=in_specs, out_specs=out_specs)
         self.trace = self._alone.trace
 
     def __call__(self, *args: Tree) -> Tree:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -16,17 +16,19 @@ import numpy as np
 import pytest
 from jax import lax
 from jax.sharding import Mesh, PartitionSpec
+from tests.sent_bytes import sent_by_a_worker
 
 from stratagem.core.errors import PeerError
 from stratagem.host_memory import ffi
 from stratagem.host_memory.hosts import Hosts
 from stratagem.host_memory.plan import Plan
+from stratagem.mesh.shards import sums_in_shards, whole_of
 from stratagem.program.rules import between_hosts
 from stratagem.program.rules.through_memory import MemoryProgram
 from stratagem.program.tracing import Replayable
 
 TARGET = "stratagem_twins"
-CROSSING = ("ffi_call", "psum", "pmax", "all_gather")
+CROSSING = ("ffi_call", "psum", "pmax", "all_gather", "reduce_scatter", "all_to_all")
 WORKERS = 2
 
 
@@ -83,6 +85,25 @@ def through(function: Callable[..., Any], twins: Any) -> Callable[..., Any]:
     spec = PartitionSpec()
     arguments = len(inspect.signature(function).parameters)
     return MemoryProgram(mesh, function, (spec,) * arguments, spec, twins, donated=False)
+
+
+def on_four(function: Callable[..., Any], twins: Any, arguments: int, shards: Sequence[int] = ()) -> Any:
+    """Return a program of four replicas, which can be traced and compiled but not run."""
+    mesh = Mesh(np.array(jax.devices()[:4]), ("replica",))
+    specs = tuple(PartitionSpec("replica") if i in shards else PartitionSpec() for i in range(arguments))
+    return MemoryProgram(mesh, function, specs, PartitionSpec(), twins, donated=False)
+
+
+def crossings(function: Callable[..., Any], twins: Any, *args: Any) -> list[Any]:
+    """Return the equations by which a function of one of four replicas meets the others."""
+    traced = on_four(function, twins, len(args)).trace(*args)
+    [spmd] = [eqn for eqn in traced.jaxpr.eqns if eqn.primitive.name == "shard_map"]
+    return [eqn for eqn in spmd.params["jaxpr"].eqns if eqn.primitive.name in CROSSING]
+
+
+def text_of(program: Any, *args: Any) -> str:
+    """Return a program as XLA has compiled it."""
+    return program.trace(*args).lower().compile().as_text()
 
 
 def by_jax(function: Callable[..., Any], *args: Any) -> Any:
@@ -161,19 +182,78 @@ def test_between_hosts_xla_works_between_two_calls_of_the_memory(twins: Twins) -
     twins.hosts = Hosts(((0, 2), (1, 3)))
 
     def step(x: jax.Array) -> Any:
-        return total(x), lax.pmax(x, "replica"), lax.all_gather(x, "replica"), total(x.astype(jnp.int32)), total(2 * x)
+        gathered, swapped = lax.all_gather(x, "replica"), lax.all_to_all(jnp.tile(x, (2, 1)), "replica", 0, 0)
+        return total(x), lax.pmax(x, "replica"), gathered, swapped, total(x.astype(jnp.int32)), total(2 * x)
 
-    mesh = Mesh(np.array(jax.devices()[:4]), ("replica",))
-    program: Any = MemoryProgram(mesh, step, (PartitionSpec(),), PartitionSpec(), twins, donated=False)
-    [spmd] = [eqn for eqn in program.trace(ARGS[0]).jaxpr.eqns if eqn.primitive.name == "shard_map"]
-    first, *between, last = [eqn for eqn in spmd.params["jaxpr"].eqns if eqn.primitive.name in CROSSING]
+    first, *between, last = crossings(step, twins, ARGS[0])
     assert (first.primitive.name, last.primitive.name) == ("ffi_call", "ffi_call")
     groups = {eqn.primitive.name: eqn.params["axis_index_groups"] for eqn in between}
-    assert groups == {"psum": ((0, 1), (2, 3)), "pmax": ((0, 1), (2, 3)), "all_gather": None}
-    assert sorted(eqn.invars[0].aval.dtype.name for eqn in between) == ["float32"] * 3 + ["int32"]
+    two_by_two = ((0, 1), (2, 3))
+    assert groups == {"psum": two_by_two, "pmax": two_by_two, "all_gather": two_by_two, "all_to_all": None}
+    assert sorted(eqn.invars[0].aval.dtype.name for eqn in between) == ["float32"] * 3 + ["int32", "uint8"]
     for eqn in between:
         assert eqn.invars[0] in first.outvars
         assert eqn.outvars[0] in last.invars
+
+
+def in_shards(gradient: jax.Array, slot: jax.Array, weight: jax.Array) -> Any:
+    """What a step asks of the others: sums in shards, new weights in the place of old ones, a weight that was gathered.
+
+    A replica has gradients of 4 x 6 and 6 x 4 numbers in float32, a shard of 1 x 6 of a slot, and one of 2 x 6 of a
+    weight in bfloat16.
+    """
+    shards = sums_in_shards([(gradient, 0), (gradient.T, 1)], None)
+    renewed = whole_of(shards[0] + slot, 0, gradient)
+    return renewed, whole_of(shards[1], 1), whole_of(weight, 0), total(slot.sum())
+
+
+SHARDS = (jnp.zeros((4, 6)), jnp.zeros((4, 6)), jnp.zeros((8, 6), jnp.bfloat16))
+"""Arguments of it: a whole, and the shards of all four replicas."""
+
+EVEN = [Hosts(((0, 1), (2, 3))), Hosts(((0, 2), (1, 3))), Hosts(((0, 3), (1, 2)))]
+
+
+@pytest.mark.parametrize("hosts", EVEN)
+def test_shards_cross_between_hosts_once_for_each_host(twins: Twins, hosts: Hosts) -> None:
+    """Of the bytes of a sum, and of those of a whole, half leave each of two hosts, a half of them from each worker."""
+    twins.hosts = hosts
+    program = on_four(in_shards, twins, 3, shards=(1, 2))
+    sum_bytes, whole_bytes = 2 * 24 * 4, 2 * 24 * 4 + 48 * 2
+    share = 64  # of the total, with what fills it up
+    expected = {"all-to-all": sum_bytes / 4, "all-gather": whole_bytes / 4, "all-reduce": share}
+    assert sent_by_a_worker(text_of(program, *SHARDS)) == expected
+
+    twins.hosts = Hosts(((0, 1, 2), (3,)))  # uneven: XLA's own, to all other workers; it makes bfloat16 float32
+    by_xla = on_four(in_shards, twins, 3, shards=(1, 2))
+    sent = sent_by_a_worker(text_of(by_xla, *SHARDS))
+    assert sent["all-to-all"] == sum_bytes * 3 / 4
+    assert sent["all-gather"] == (2 * 24 * 4 + 48 * 4) * 3 / 4
+
+
+def test_hosts_with_unequal_numbers_of_workers_leave_shards_to_xla(twins: Twins) -> None:
+    twins.hosts = Hosts(((0, 1, 2), (3,)))
+    shards = (ARGS[0], ARGS[0][:1], jnp.zeros((2, 3), jnp.bfloat16))
+
+    def step(gradient: jax.Array, slot: jax.Array, weight: jax.Array) -> Any:
+        return in_shards(jnp.tile(gradient, (2, 2)), jnp.tile(slot, (1, 2)), weight)
+
+    between = [eqn for eqn in crossings(step, twins, *shards) if eqn.primitive.name != "ffi_call"]
+    groups = {(eqn.primitive.name, eqn.params["axis_index_groups"]) for eqn in between}
+    assert groups == {("all_to_all", None), ("all_gather", None), ("psum", ((0, 3), (1,), (2,)))}
+
+
+def test_new_weights_lie_where_the_old_ones_lay_also_between_hosts(twins: Twins) -> None:
+    twins.hosts = Hosts(((0, 1), (2, 3)))
+
+    def step(shard: jax.Array, before: jax.Array, short: jax.Array, short_before: jax.Array) -> Any:
+        return whole_of(shard, 0, before), whole_of(short, 0, short_before)
+
+    whole, short = jnp.zeros((4, 3)), jnp.zeros((8, 3), jnp.bfloat16)
+    _, gather, last = crossings(step, twins, whole[:1], whole, short[:2], short)
+    assert gather.primitive.name == "all_gather"
+    assert gather.invars[0].aval.shape == (3 * 4 + 2 * 3 * 2,)  # bytes of both shards
+    aliases = dict(last.params["input_output_aliases"])
+    assert {aliases[i] for i, var in enumerate(last.invars) if var.aval.shape in (whole.shape, short.shape)} == {0, 1}
 
 
 def test_programs_in_a_traced_function_keep_their_order(twins: Twins) -> None:
