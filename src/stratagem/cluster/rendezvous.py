@@ -15,8 +15,9 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Final, NamedTuple
 
+from stratagem.cluster.door import FAREWELL_SECONDS, HELLO_SECONDS
 from stratagem.cluster.hello import Hello, Peer, read_peer, to_line, write_peer
-from stratagem.cluster.reception import FAREWELL_SECONDS, HELLO_SECONDS, Reception, error_answer, listen
+from stratagem.cluster.reception import Reception, error_answer, listen
 from stratagem.cluster.resolver import master_url
 from stratagem.cluster.secret import Handshake, UnprovenError, make_nonce, read_object
 from stratagem.cluster.spec import ClusterSpec, split_address
