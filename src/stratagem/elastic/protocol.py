@@ -119,6 +119,8 @@ class _Turn:
             elif number not in before.finished:
                 causes.append(f"{before.name(place.member)} {how}, last seen after step {place.step}")
         self._set(causes=(*before.causes, *causes))
+        if before.phase is Phase.WAITING and causes:
+            self._do(Say(f"{'; '.join(causes)}."))
         if before.phase is Phase.RUNNING and causes:
             self._change_by_fault()
         elif before.phase is Phase.RUNNING:
@@ -254,7 +256,8 @@ class _Turn:
         has_settled = self.now >= state.joined + state.rules.limits.settle
         if not leaving and not (comes and has_settled):
             return
-        causes = [f"{name_places(state, leaving)} leaves on purpose"] if leaving else []
+        leave = "leaves" if len(leaving) == 1 else "leave"
+        causes = [f"{name_places(state, leaving)} {leave} on purpose"] if leaving else []
         if comes:
             causes.append(f"{len(comes)} more can take part")
         self._set(causes=(*state.causes, *causes))
@@ -330,9 +333,7 @@ class _Turn:
         elif members == world.members and state.phase is Phase.STOPPING and not state.is_cut:
             self._go_on()
         else:
-            donor = next(
-                i for i, m in enumerate(members) if m in world.members and self.state.places[m.number].held == step
-            )
+            donor = next(rank for rank, member in enumerate(members) if self.state.places[member.number].held == step)
             self._form(World(world.number + 1, members, donor, step))
 
     def _wait_for_more(self) -> None:

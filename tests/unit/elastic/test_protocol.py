@@ -522,6 +522,26 @@ def test_waiting_ends_where_nobody_holds_the_state() -> None:
     assert (run.state.phase, run.state.code) == (Phase.ENDED, exits.PEER_LOST)
 
 
+def test_waiting_says_who_is_lost() -> None:
+    run = Run(3, least=3).start()
+    run.hear(lost(2))
+    run.stop({1: 5, 3: 5})
+    assert run.hear(lost(3)) == []
+    assert run.state.phase is Phase.WAITING
+    assert run.said[-1] == "worker 2 (host a, pid 103) was ended by SIGKILL, last seen after step 5."
+
+
+def test_several_that_leave_are_one_change() -> None:
+    run = Run(3).start()
+    run.hear(Leaving(1, 30.0))
+    run.hear(Leaving(2, 30.0), *(Begun(number, 1, 5) for number in (1, 2, 3)))
+    run.stop({1: 5, 2: 5})
+    assert run.stop({3: 5}) == [
+        End((1, 2), exits.PREEMPTED, "it left on purpose, the others go on"),
+        Form((3,), world(2, 3, step=5)),
+    ]
+
+
 def test_waiting_counts_from_the_first_time_that_too_few_were_left() -> None:
     run = waiting()
     run.later(40)

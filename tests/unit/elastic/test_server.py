@@ -335,7 +335,7 @@ def test_the_state_of_a_process_in_words() -> None:
 
 def test_one_that_is_silent_but_runs_has_the_longer_limit(cluster: Callable[..., Cluster]) -> None:
     looked: SimpleQueue[Member] = SimpleQueue()
-    limits = Limits(suspect=0.2, silent=0.6)
+    limits = Limits(suspect=0.2, silent=1.5)
 
     def look(member: Member) -> None:
         looked.put(member)
@@ -344,9 +344,9 @@ def test_one_that_is_silent_but_runs_has_the_longer_limit(cluster: Callable[...,
     members = [run.join(), run.join(beat_seconds=1000.0)]
     form(members, 1)
     assert looked.get(timeout=SECONDS).number == 2
-    assert "worker 1 (host h, pid 102) was silent for 0.6 s" in expect(members[0], Stop).reason
+    assert "worker 1 (host h, pid 102) was silent for 1.5 s" in expect(members[0], Stop).reason
     number, reason, _ = run.killed.get(timeout=SECONDS)
-    assert (number, reason) == (2, "was silent for 0.6 s")
+    assert (number, reason) == (2, "was silent for 1.5 s")
     assert expect(members[1], End).code == exits.PEER_LOST  # its connection was closed
 
 

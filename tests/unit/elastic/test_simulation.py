@@ -125,20 +125,21 @@ def test_a_fault_at_every_point(fault: str) -> None:
 
 
 @pytest.mark.thorough
-def test_a_death_at_each_point() -> None:
+@pytest.mark.parametrize("index", range(4))
+def test_a_death_at_each_point(index: int) -> None:
+    """Before each event, of one and the same member."""
     whole = scenario(2)
     assert whole.run() == 0
     for point in range(whole.num_events):
-        for index in range(3):
-            simulation = scenario(2)
+        simulation = scenario(2)
 
-            def strike(simulation: Simulation = simulation, index: int = index) -> None:
-                living = [process for process in simulation.members.values() if process.lives]
-                if living:
-                    simulation.kill(living[index % len(living)])
+        def strike(simulation: Simulation = simulation) -> None:
+            living = [process for process in simulation.members.values() if process.lives]
+            if living:
+                simulation.kill(living[index % len(living)])
 
-            simulation.before_event[point] = strike
-            check_end(simulation, simulation.run())
+        simulation.before_event[point] = strike
+        check_end(simulation, simulation.run())
 
 
 def test_two_deaths_at_every_point() -> None:
@@ -171,13 +172,28 @@ def test_all_die() -> None:
     assert "nobody is left who holds the state" in simulation.state.reason
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_an_exception_ends_the_run_at_any_moment(seed: int) -> None:
+    simulation = scenario(seed)
+    choices = random.Random(seed)
+
+    def fail() -> None:
+        world = simulation.worlds[-1]
+        living = [simulation.members[number] for number in world.numbers if simulation.members[number].lives]
+        simulation.fail(choices.choice(living), "ValueError: shapes")
+
+    simulation.at(choices.uniform(0.6, 3.0), fail)
+    code = simulation.run()
+    # One whose last message is lost because it dies in the same moment is a death.
+    assert code == 1 or "ValueError" not in simulation.state.reason
+    assert sum("failed: ValueError: shapes" in line for line in simulation.lines) == (code == 1)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_256_members(seed: int) -> None:
     """Eight deaths, of which some come while a change is under way, and four spares."""
-    simulation = Simulation(rules(252), steps=12, seed=seed, spares=4, hosts=16, beat=1.0)
-    simulation.state = simulation.state.__class__(
-        Rules(252, ElasticOptions(), Limits(start=20, silent=5, stop=5, form=10, settle=0.3, end=5))
-    )
+    limits = Limits(start=20, silent=5, stop=5, form=10, settle=0.3, end=5)
+    simulation = Simulation(Rules(252, ElasticOptions(), limits), 12, seed, spares=4, hosts=16, beat=1.0)
     choices = random.Random(seed)
     for _ in range(8):
         moment = choices.uniform(0.5, 3.0)
