@@ -104,13 +104,13 @@ class _Turn:
         """Take members out who are gone, and do what follows, once for all of them."""
         before = self.state
         numbers = {place.member.number for place, _, _ in lost}
-        for place, how, has_exited in lost:
-            if not has_exited:
-                self._do(KillMember(place.member, how))
         self._set(places={number: place for number, place in before.places.items() if number not in numbers})
-        if before.phase is Phase.ENDING:
+        if before.phase is Phase.ENDING:  # it goes as it was told, and may still be at its last lines
             self._check_ended()
             return
+        for place, how, has_exited in lost:
+            if not has_exited and place.member.number not in before.finished:
+                self._do(KillMember(place.member, how))
         causes = []
         for place, how, _ in lost:
             number = place.member.number
@@ -376,7 +376,10 @@ class _Turn:
         state, limits = self.state, self.state.rules.limits
         if state.phase is Phase.ENDING:
             if self.now >= state.since + (limits.save if state.saves else limits.end):
-                self._lose([(place, "did not end in time", False) for place in state.places.values()])
+                for place in state.places.values():
+                    self._do(KillMember(place.member, "did not end in time"))
+                self._set(places={})
+                self._check_ended()
             return
         silent = [place for place in state.places.values() if self.now >= place.heard + limits.silent]
         if silent:

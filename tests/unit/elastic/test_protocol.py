@@ -647,6 +647,16 @@ def test_one_that_has_finished_may_go() -> None:
     assert run.hear(Finished(2, 1, 9)) == [End((2,), 0, "training has come to its end")]
 
 
+def test_whoever_goes_as_it_was_told_is_not_killed() -> None:
+    """Its connection closes before its last lines have run."""
+    run = Run(2).start(9)
+    run.hear(Finished(1, 1, 9))
+    assert run.hear(Lost(1, "ended without a word (killed, or crashed)")) == []
+    run.hear(Finished(2, 1, 9))
+    assert run.hear(Lost(9, "ended without a word"), Lost(2, "ended without a word")) == []
+    assert (run.state.phase, run.state.code) == (Phase.ENDED, 0)
+
+
 def test_no_change_begins_once_one_has_finished() -> None:
     run = Run(2, most=3).start()
     run.hear(Finished(1, 1, 9), Joined(member(3)))

@@ -365,7 +365,7 @@ def test_time_in_which_the_coordinator_did_not_run_does_not_count(cluster: Calla
 def test_one_that_compiles_says_so(cluster: Callable[..., Cluster]) -> None:
     progress = Progress()
     run = cluster(1)
-    run.join(progress=progress, beat_seconds=0.01)
+    expect(run.join(progress=progress, beat_seconds=0.01), Form)
     with progress.during(Doing.COMPILING):
         until(lambda: run.server.state.places[1].is_compiling)
     until(lambda: not run.server.state.places[1].is_compiling)
@@ -388,6 +388,7 @@ def test_another_secret_is_refused_on_both_sides(cluster: Callable[..., Cluster]
 def test_other_versions_are_refused(cluster: Callable[..., Cluster], fields: dict[str, Any], found: str) -> None:
     run = cluster(2)
     run.join()
+    until(lambda: run.server.state.places)
     with pytest.raises(PeerError, match=found):
         join(run.address, run.hello(**fields), SECRET, Deadline(SECONDS))
     assert list(run.server.state.places) == [1]
