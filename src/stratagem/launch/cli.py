@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -19,6 +20,7 @@ from stratagem.core import environment
 from stratagem.core.backend import NEEDED, named_backend
 from stratagem.core.errors import ClusterError, StratagemError
 from stratagem.launch.compiled import kept_programs
+from stratagem.launch.elastic import ElasticRun, elastic_options
 from stratagem.launch.generations import Run
 from stratagem.launch.machine import this_machine
 from stratagem.launch.output import tell
@@ -148,6 +150,19 @@ def _stratagem() -> None:
     help="Go on with one worker less, down to M, when tasks fail again and again before their first step.",
 )
 @click.option(
+    "--elastic",
+    metavar="MIN:MAX",
+    help="When a worker dies the others train on: a spare takes its place from their memory.",
+)
+@click.option(
+    "--spares",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="With --elastic: processes that wait to take the place of a worker.",
+)
+@click.option(
     "--hang-timeout",
     type=click.FloatRange(min=0),
     metavar="SECONDS",
@@ -172,6 +187,8 @@ def _run(
     hang_timeout: float | None,
     no_compilation_cache: bool,
     dry_run: bool,
+    elastic: str | None,
+    spares: int,
     **asked: Any,
 ) -> int:
     """Run SCRIPT on every worker of a cluster.
@@ -213,6 +230,17 @@ def _run(
     if dry_run:
         print("\n\n".join(map(_description, make_plan(request, this_machine(), variables))))
         return 0
+    if elastic is not None:
+        folder = log_dir or Path(tempfile.mkdtemp(prefix="stratagem-"))
+        return ElasticRun(
+            request,
+            elastic_options(elastic),
+            spares,
+            this_machine(),
+            folder,
+            grace_seconds=grace_seconds,
+            variables=variables,
+        ).run()
     programs = kept_programs(variables)
     run = Run(
         request, restarts, this_machine(), log_dir, grace_seconds=grace_seconds, variables=variables, programs=programs

@@ -19,6 +19,7 @@ from stratagem.mesh.shards import sharding_of
 from stratagem.strategy.base import Strategy
 from stratagem.strategy.devices import check_groups, device_names, devices_of_all_workers, local_devices
 from stratagem.strategy.host_memory import shared_memory
+from stratagem.strategy.joining import devices_in, joined_run
 
 
 class MultiWorkerMirroredStrategy(Strategy):
@@ -69,8 +70,14 @@ class MultiWorkerMirroredStrategy(Strategy):
         options = checked_options(communication_options)
         resolver = detect(cluster_resolver)
         alone = described_devices() is not None  # one process stands for those of all hosts
-        membership = join(detect(environ={}) if alone else resolver, timeout_seconds=options.timeout_seconds)
-        devices = local_devices() if membership.process_count == 1 else devices_of_all_workers()
+        address = None if alone else os.environ.get(environment.ELASTIC)
+        if address is not None:
+            world, membership = joined_run(address)
+            devices = devices_in(world)
+        else:
+            world = None
+            membership = join(detect(environ={}) if alone else resolver, timeout_seconds=options.timeout_seconds)
+            devices = local_devices() if membership.process_count == 1 else devices_of_all_workers()
         layouts = layouts_of(layout_map, model_parallel)
         check_groups(devices, layouts)
         group = 1 if layouts is None else layouts.devices
@@ -82,8 +89,11 @@ class MultiWorkerMirroredStrategy(Strategy):
                 "What compression leaves out of a gradient belongs to the whole of it, and each device has its shard.",
                 "Use one of the two.",
             )
+        memory = world.memory if world is not None else shared_memory(membership.peers, devices, options)
+        mesh = mesh_on(devices, None, memory if group == 1 else None, group)
+        mesh.world = world
         super().__init__(
-            mesh_on(devices, None, shared_memory(membership.peers, devices, options) if group == 1 else None, group),
+            mesh,
             communication_options=options,
             sharding=sharding,
             peers=membership.peers,
