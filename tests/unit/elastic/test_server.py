@@ -297,6 +297,7 @@ def sleeper(run: Cluster, stack: ExitStack, program: str = SLEEPER) -> subproces
 
 
 @pytest.mark.multiprocess
+@pytest.mark.quick
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_process_that_is_killed_or_frozen_is_found_within_a_second(
     cluster: Callable[..., Cluster], how: signal.Signals
