@@ -288,15 +288,16 @@ member.next_order()
 """
 
 
-def sleeper(run: Cluster, stack: ExitStack) -> subprocess.Popen[str]:
+def sleeper(run: Cluster, stack: ExitStack, program: str = SLEEPER) -> subprocess.Popen[str]:
     """Start a process that joins, and trains without a step."""
-    command = [sys.executable, "-c", SLEEPER, run.address, SECRET.decode()]
-    process = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+    command = [sys.executable, "-c", program, run.address, SECRET.decode()]
+    process = stack.enter_context(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
     stack.callback(process.kill)
     return process
 
 
 @pytest.mark.multiprocess
+@pytest.mark.quick
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_process_that_is_killed_or_frozen_is_found_within_a_second(
     cluster: Callable[..., Cluster], how: signal.Signals
@@ -453,11 +454,21 @@ def test_who_does_not_end_is_killed(cluster: Callable[..., Cluster]) -> None:
     assert run.server.wait(SECONDS) == 0
 
 
+@pytest.mark.multiprocess
 def test_a_forked_child_does_not_keep_the_connection_open(cluster: Callable[..., Cluster]) -> None:
+    """A reader of data, which lives until its standard input closes."""
     run = cluster(2)
-    members = run.train(2)
-    members[0]._forget()  # what the child does; here it closes the connection of this process, which has no other
-    assert "worker 0" in expect(members[1], Stop).reason
+    with ExitStack() as stack:
+        forks = SLEEPER.replace("print(", "if os.fork() == 0: sys.exit(sys.stdin.read())\nprint(")
+        process = sleeper(run, stack, forks)
+        own = run.join()
+        expect(own, Form)
+        own.formed(1)
+        expect(own, Go)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "trains\n"
+        process.kill()
+        assert "ended without a word" in expect(own, Stop).reason
 
 
 # The store of a world --------------------------------------------------------------------------------

@@ -112,7 +112,7 @@ def test_a_fault_at_every_point(fault: str) -> None:
     whole = scenario()
     assert whole.run() == 0
     assert len(whole.worlds) >= 4
-    for point in range(0, whole.num_events, 3 if fault == "kill" else 7):
+    for point in range(0, whole.num_events, 6 if fault == "kill" else 11):
         simulation = scenario()
 
         def strike(simulation: Simulation = simulation, point: int = point) -> None:
