@@ -64,6 +64,17 @@ class Peers:
         """This process."""
         return self.peers[self.own_index]
 
+    def move(self, client: CoordinationClient, peers: Sequence[Peer], own_index: int) -> None:
+        """Go on with other processes, of which some are new: calls are counted from the beginning.
+
+        Args:
+            client: A store that nobody has used.
+            peers: All processes, in order of process index.
+            own_index: Which of them this one is.
+        """
+        self.client, self.peers, self.own_index, self.is_alone = client, peers, own_index, False
+        self._calls.clear()
+
     def barrier(self, name: str, timeout_seconds: float | None = None) -> None:
         """Wait until every process is here.
 

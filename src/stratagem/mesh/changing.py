@@ -236,8 +236,7 @@ class ChangingWorld:
                 "Start the run with --elastic N:N, and with spares.",
             )
         self._world = world
-        self.peers.client, self.peers.peers = self._client(world), _peers_of(world)
-        self.peers.own_index, self.peers.is_alone = self._rank_in(world), False
+        self.peers.move(self._client(world), _peers_of(world), self._rank_in(world))
         file, _ = self._made_together()
         self.memory.move(world.number, file, self.peers.own_index, self._names())
         self._enter()
