@@ -44,6 +44,7 @@ from stratagem.strategy.base import prepare_fit
 from stratagem.tf.keras import (
     complex_losses,
     folders,
+    making_layers,
     old_initializers,
     old_layers,
     old_losses,
@@ -112,6 +113,13 @@ def install() -> None:
         {
             "Optimizer.__bases__": old_optimizers.OldOptimizer,
             "Metric.__bases__": old_metrics.OldMetric,
+            "Layer.__init__": making_layers.taking_old_arguments,
+            "Layer.__bases__": making_layers.OldLayer,
+            "Model.get_layer": making_layers.finding_by_old_names,
+            **dict.fromkeys(
+                ("Dense.__init__", "Embedding.__init__", "MultiHeadAttention.__init__", "RepeatVector.__init__"),
+                making_layers.taking_integers_of_numpy,
+            ),
             "Layer.__call__": old_layers.taking_arguments_by_place,
             "Layer.add_weight": old_layers.adding_by_old_arguments,
             "BatchNormalization.__init__": old_models.choosing_no_kernel,

@@ -10,8 +10,11 @@ from typing import Any, Final
 import keras
 import numpy as np
 
+from stratagem.core import patches
 from stratagem.core.errors import InputError
+from stratagem.core.patches import Extent
 from stratagem.tf.keras.layers.compat import input_shape_of
+from stratagem.tf.keras.making_layers import allowed
 from stratagem.tf.keras.old_metrics import naming_first
 
 
@@ -35,6 +38,9 @@ def give_method(model: Any) -> None:
 def taking_arguments_by_place(original: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap `Layer.__call__`: `layer(x, True, mask)`, and numbers of Python among inputs.
 
+    Layers of the program compute with TensorFlow's rules also where nothing is differentiated, as in a functional model
+    that is being made: `scores * (-2**32 + 1)` is an error of JAX's.
+
     Args:
         original: Keras's.
     """
@@ -42,9 +48,18 @@ def taking_arguments_by_place(original: Callable[..., Any]) -> Callable[..., Any
     @functools.wraps(original)
     def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
         args, kwargs = by_name(self, args, kwargs)
-        return original(self, *args, **kwargs)
+        if patches.holds_here(Extent.DERIVATIVES) or not _is_of_program(type(self)):
+            return original(self, *args, **kwargs)
+        with patches.during(Extent.DERIVATIVES):
+            return original(self, *args, **kwargs)
 
     return __call__
+
+
+@functools.cache
+def _is_of_program(kind: type) -> bool:
+    """Whether a layer computes what the program wrote."""
+    return issubclass(kind, keras.layers.Lambda) or not kind.__module__.startswith("keras.")
 
 
 def by_name(layer: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -119,6 +134,9 @@ def adding_by_old_arguments(original: Callable[..., Any]) -> Callable[..., Any]:
         elif args:
             kwargs |= dict(zip(_IN_KERAS_3, args, strict=False))
             args = ()
+        args = tuple(map(allowed, args))
+        if "name" in kwargs:
+            kwargs["name"] = allowed(kwargs["name"])
         if "experimental_autocast" in kwargs:
             kwargs["autocast"] = kwargs.pop("experimental_autocast")
         if kwargs.pop("synchronization", None) == "on_read":

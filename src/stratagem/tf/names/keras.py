@@ -48,6 +48,7 @@ KERAS: Final[dict[str, dict[str, str]]] = {
         "keras.callbacks": "*",
         "stratagem.callbacks": "BackupAndRestore",
         ".keras.callbacks.model_checkpoint": "ModelCheckpoint",
+        ".keras.callbacks.monitored": "EarlyStopping ReduceLROnPlateau",
         ".keras.callbacks.tensorboard": "TensorBoard",
     },
     "keras.callbacks.experimental": {"stratagem.callbacks": "BackupAndRestore"},

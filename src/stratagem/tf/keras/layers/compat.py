@@ -13,6 +13,7 @@ from keras.src.backend import compute_output_spec
 from keras.src.models.functional import Functional, operation_fn
 
 __all__ = [
+    "calls_of",
     "compute_output_spec",
     "extend",
     "graph_of",
@@ -87,6 +88,11 @@ def nodes_of(graph: Any) -> Sequence[Any]:
     by_depth = graph._nodes_by_depth
     nodes = [node for depth in sorted(by_depth, reverse=True) for node in by_depth[depth]]
     return [node for node in nodes if node.operation and not node.is_input]
+
+
+def calls_of(layer: Any) -> Sequence[Any]:
+    """Return the symbolic calls of a layer, in their order; each has `input_tensors` and `output_tensors`."""
+    return layer._inbound_nodes
 
 
 def in_context(operation: Any, **context: Any) -> Callable[..., Any]:
