@@ -188,6 +188,7 @@ FOUNDATIONS: Final = (
                 f"keras.src.legacy.preprocessing.text:{name}"
                 for name in ("Tokenizer", "hashing_trick", "one_hot", "text_to_word_sequence", "tokenizer_from_json")
             ),
+            "keras.src.backend:rnn",
             "keras.src.legacy.saving.legacy_h5_format:save_weights_to_hdf5_group",
         ),
     ),
@@ -212,7 +213,7 @@ ATTRIBUTES: Final[Mapping[str, tuple[str, ...]]] = {
         *("_aggregation", "_autocast", "_constraint", "_convert_to_tensor", "_deferred_initialize", "_dtype"),
         *("_initializer", "_name", "_ndim", "_path", "_regularizer", "_shape", "_trainable", "_value"),
     ),
-    "keras:Operation": ("_inbound_nodes", "_outbound_nodes"),
+    "keras:Operation": ("_outbound_nodes",),
     "keras:Layer": (
         *("_allow_non_tensor_positional_args", "_convert_input_args", "_loss_ids", "_losses", "_losses_override"),
         "_tracker",

@@ -1,4 +1,4 @@
-"""What Keras 2's layers took when they were made, and what they said of their calls: `weights=`, `output_shape`.
+"""What Keras 2's layers took when they and their weights were made: `weights=`; and `output_shape` of their calls.
 
 Source of the semantics: https://www.tensorflow.org/versions/r2.15/api_docs/python/tf/keras/layers/Layer
 """
@@ -15,7 +15,7 @@ import numpy as np
 
 from stratagem.checkpoint.compat import give
 from stratagem.core.errors import InputError
-from stratagem.tf.keras.layers.compat import calls_of
+from stratagem.tf.keras.old_metrics import naming_first
 
 _BY_POSITION: Final = ("trainable", "name", "dtype")
 """The arguments of Keras 2's `Layer.__init__` in their order. Behind them stood `dynamic`, which has no effect here."""
@@ -54,24 +54,12 @@ def taking_old_arguments(original: Callable[..., None]) -> Callable[..., None]:
         if batch_shape is not None:
             kwargs["input_shape"] = tuple(batch_shape[1:])
         original(self, **kwargs)
+        if type(self).add_weight is keras.Layer.add_weight:
+            object.__setattr__(self, "add_weight", functools.partial(_add_weight, self))
         if batch_shape is not None:
             object.__setattr__(self, "batch_input_shape", tuple(batch_shape))
         if weights is not None:
             _begin_with(self, weights)
-
-    return _with_signature(__init__, original)
-
-
-def taking_integers_of_numpy(original: Callable[..., None]) -> Callable[..., None]:
-    """Wrap the `__init__` of a layer that asks whether its sizes are Python's integers: NumPy's become those.
-
-    Args:
-        original: Keras's.
-    """
-
-    @functools.wraps(original)
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        original(self, *map(_of_python, args), **{name: _of_python(value) for name, value in kwargs.items()})
 
     return _with_signature(__init__, original)
 
@@ -86,18 +74,8 @@ def _of_python(value: Any) -> Any:
     return int(value) if isinstance(value, np.integer) else value
 
 
-def finding_by_old_names(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap `Model.get_layer`: in a name a slash may stand where the layer's has an underscore.
-
-    Args:
-        original: Keras's.
-    """
-
-    @functools.wraps(original)
-    def get_layer(self: Any, name: str | None = None, index: int | None = None) -> Any:
-        return original(self, allowed(name), index)
-
-    return get_layer
+def _get_layer(model: Any, name: str | None = None, index: int | None = None) -> Any:
+    return keras.Model.get_layer(model, allowed(name), index)
 
 
 def _begin_with(layer: Any, values: Sequence[Any]) -> None:
@@ -127,11 +105,15 @@ def _begin_with(layer: Any, values: Sequence[Any]) -> None:
 
 
 def give_method(model: Any) -> None:
-    """Give a `Sequential` an `add` of its own, which begins with the batch size of `batch_input_shape`.
+    """Give a model methods of its own: a `get_layer` that takes names with slashes, and an `add`.
+
+    The `add` of a `Sequential` begins with the batch size of `batch_input_shape`.
 
     Args:
         model: A model that is being made.
     """
+    if type(model).get_layer is keras.Model.get_layer:
+        object.__setattr__(model, "get_layer", functools.partial(_get_layer, model))
     if not isinstance(model, keras.Sequential):
         return
     original_add = model.add
@@ -146,59 +128,64 @@ def give_method(model: Any) -> None:
     object.__setattr__(model, "add", add)
 
 
-class _Derived:
-    """An attribute that is computed until the program assigns one of that name.
+class _Noted(tuple[Any, ...]):
+    """A shape that a layer has of its last symbolic call, not of the program."""
+
+
+def _is_noted(shape: Any) -> bool:
+    return isinstance(shape[0] if isinstance(shape, list) and shape else shape, _Noted)
+
+
+def note_shapes(layer: Any, inputs: Any, outputs: Any) -> None:
+    """Let a layer say what shapes it took and returned in a symbolic call: `layer.output_shape` of Keras 2.
+
+    A class or a program that has an attribute of that name keeps it.
 
     Args:
-        function: Function of the layer that returns it.
+        layer: What was called.
+        inputs: What it was given first.
+        outputs: What it returned.
     """
-
-    def __init__(self, function: Callable[[Any], Any]) -> None:
-        self._function = function
-        self.__doc__ = function.__doc__
-
-    def __get__(self, layer: Any, owner: type | None = None) -> Any:
-        return self if layer is None else self._function(layer)
-
-
-def _input_shape(layer: Any) -> Any:
-    """The shape of what a layer takes (`tf.keras.layers.Layer.input_shape`)."""
-    return _shapes(layer, layer.input)
+    for name, tensors in (("input_shape", inputs), ("output_shape", outputs)):
+        leaves = keras.tree.flatten(tensors)
+        before = vars(layer).get(name)
+        is_free = not hasattr(type(layer), name) and (before is None or _is_noted(before))
+        if is_free and leaves and all(isinstance(leaf, keras.KerasTensor) for leaf in leaves):
+            shapes = [_Noted(leaf.shape) for leaf in leaves]
+            object.__setattr__(layer, name, shapes[0] if isinstance(tensors, keras.KerasTensor) else shapes)
 
 
-def _output_shape(layer: Any) -> Any:
-    """The shape of what a layer returns (`tf.keras.layers.Layer.output_shape`)."""
-    return _shapes(layer, layer.output)
+_OF_WEIGHTS: Final = ("shape", "dtype", "initializer", "regularizer", "trainable", "constraint")
+"""The arguments of Keras 2's `Layer.add_weight` by position, behind the name."""
+
+_IN_KERAS_3: Final = ("shape", "initializer", "dtype")
+_OF_TENSORFLOW: Final = ("collections", "getter", "partitioner", "use_resource")
+"""Arguments of `add_weight` that said how TensorFlow was to keep the variable."""
 
 
-def _shapes(layer: Any, tensors: Any) -> Any:
-    if isinstance(layer, keras.layers.InputLayer):
-        return [tuple(layer.batch_shape)]  # a list, in Keras 2
-    return keras.tree.map_structure(lambda each: tuple(each.shape), tensors)
+_named_first: Final = naming_first(keras.Layer.add_weight)
 
 
-class OldLayer:
-    """A base of Keras's layers, with attributes of Keras 2."""
-
-    input_shape = _Derived(_input_shape)
-    output_shape = _Derived(_output_shape)
-
-    def get_input_at(self, node_index: int) -> Any:
-        """Return what the layer took in one of its symbolic calls.
-
-        Args:
-            node_index: Which of them.
-        """
-        return _one_or_all(calls_of(self)[node_index].input_tensors)
-
-    def get_output_at(self, node_index: int) -> Any:
-        """Return what the layer returned in one of its symbolic calls.
-
-        Args:
-            node_index: Which of them.
-        """
-        return _one_or_all(calls_of(self)[node_index].output_tensors)
-
-
-def _one_or_all(tensors: Sequence[Any]) -> Any:
-    return tensors[0] if len(tensors) == 1 else list(tensors)
+def _add_weight(layer: Any, *args: Any, **kwargs: Any) -> Any:
+    """Do what `Layer.add_weight` does, with Keras 2's order behind a name, a shape of one number, its hints."""
+    kwargs = {name: value for name, value in kwargs.items() if name not in _OF_TENSORFLOW}
+    if args and isinstance(args[0], str):
+        kwargs |= dict(zip(_OF_WEIGHTS, args[1:], strict=False))
+        args = args[:1]
+    elif args:
+        kwargs |= dict(zip(_IN_KERAS_3, args, strict=False))
+        args = ()
+    args = tuple(map(allowed, args))
+    if "name" in kwargs:
+        kwargs["name"] = allowed(kwargs["name"])
+    if "experimental_autocast" in kwargs:
+        kwargs["autocast"] = kwargs.pop("experimental_autocast")
+    if kwargs.pop("synchronization", None) == "on_read":
+        raise InputError(
+            "add_weight was given synchronization=ON_READ.",
+            "Keras 3's layers have no weights with a value for each replica.",
+            "Write tf.Variable(..., trainable=False, synchronization=..., aggregation=...) as an attribute.",
+        )
+    if isinstance(kwargs.get("shape"), int | np.integer):
+        kwargs["shape"] = (kwargs["shape"],)
+    return _named_first(layer, *args, **kwargs)

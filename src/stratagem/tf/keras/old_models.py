@@ -19,7 +19,7 @@ from stratagem.strategy.base import one_replica
 from stratagem.strategy.default import get_strategy
 from stratagem.tf.keras import learning_phase, making_layers, old_layers, old_results, on_host, weights
 from stratagem.tf.keras.layers import added
-from stratagem.tf.keras.layers.compat import compute_output_spec
+from stratagem.tf.keras.layers.compat import compute_output_spec, input_layer_of
 
 
 def _compiled_loss(
@@ -142,6 +142,20 @@ class OldModel:
         """The losses of layers, of regularisers, and of what `add_loss` was given."""
         model: Any = super()
         return added.with_functions(self, model.losses)
+
+    def add_loss(self, losses: Any) -> None:
+        """Add losses in a call of the model.
+
+        A symbolic one is left out: it comes of `self.call(symbolic_inputs)`, which is no call of the model, as in
+        a `summary` of one's own. Calls of the model compute it anew. A functional model has an `add_loss` of its own.
+
+        Args:
+            losses: One or a list.
+        """
+        layer: Any = super()
+        kept = [loss for loss in keras.tree.flatten(losses) if not isinstance(loss, keras.KerasTensor)]
+        if kept:
+            layer.add_loss(kept)
 
     def compute_loss(
         self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
@@ -321,7 +335,9 @@ def Input(shape: Any = None, batch_size: int | None = None, *args: Any, **kwargs
             "The model would be built for one number of rows, and replicas would have different ones.",
             f"Give a multiple of {replicas}, or leave batch_size out: any number of rows will do.",
         )
-    return keras.Input((shape,) if isinstance(shape, int | np.integer) else shape, batch_size, *args, **kwargs)
+    made = keras.Input((shape,) if isinstance(shape, int | np.integer) else shape, batch_size, *args, **kwargs)
+    making_layers.note_shapes(input_layer_of(made), [made], [made])
+    return made
 
 
 def choosing_no_kernel(original: Callable[..., None]) -> Callable[..., None]:

@@ -65,6 +65,8 @@ def test_sizes_that_are_integers_of_numpy() -> None:
     model.add(tf.keras.layers.RepeatVector(np.int64(5)))
     assert model.predict(ids, verbose=0).shape == (2, 5, 3)
     assert model.layers[0].get_config()["input_dim"] == 4
+    assert type(model.layers[0]) == tf.keras.layers.Embedding  # noqa: E721 - as programs write it
+    assert isinstance(model.layers[2], tf.keras.layers.Dense)
     attention = tf.keras.layers.MultiHeadAttention(num_heads=np.int64(2), key_dim=np.int64(4))
     assert attention(np.ones((1, 3, 8), "float32"), np.ones((1, 3, 8), "float32")).shape == (1, 3, 8)
 
@@ -117,8 +119,7 @@ def test_shapes_of_layers() -> None:
     assert model.layers[2].input_shape == [(None, 2), (None, 3)]
     assert model.input_shape == (None, 3)
     assert model.output_shape == (None, 5)
-    assert dense.get_output_at(0).shape == (None, 2)
-    assert dense.get_input_at(0).shape == (None, 3)
+    assert (dense.input_shape, dense.output_shape) == ((None, 3), (None, 2))
 
 
 def test_a_layer_may_have_attributes_of_these_names() -> None:

@@ -13,12 +13,12 @@ from keras.src.backend import compute_output_spec
 from keras.src.models.functional import Functional, operation_fn
 
 __all__ = [
-    "calls_of",
     "compute_output_spec",
     "extend",
     "graph_of",
     "has_losses_of_call",
     "in_context",
+    "input_layer_of",
     "input_shape_of",
     "is_functional",
     "nodes_of",
@@ -90,9 +90,9 @@ def nodes_of(graph: Any) -> Sequence[Any]:
     return [node for node in nodes if node.operation and not node.is_input]
 
 
-def calls_of(layer: Any) -> Sequence[Any]:
-    """Return the symbolic calls of a layer, in their order; each has `input_tensors` and `output_tensors`."""
-    return layer._inbound_nodes
+def input_layer_of(tensor: Any) -> Any:
+    """Return the layer that a symbolic input comes from."""
+    return tensor._keras_history.operation
 
 
 def in_context(operation: Any, **context: Any) -> Callable[..., Any]:
