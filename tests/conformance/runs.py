@@ -179,6 +179,9 @@ UPDATED_ELSEWHERE = (
 )
 """Rows in which an update, a sum or a weight at a centre or in shards differs from one that is whole on each device."""
 
+CHOSEN_STAGES = (("optimizer", 2), ("parameters", 2), ("parameters", 3), ("optimizer", 4))
+"""Stages, and numbers of virtual devices, at which these rows run in shards in `make test-all`."""
+
 SHARDED_ON_WORKERS = {
     (2, "optimizer"): UPDATED_ELSEWHERE,
     (2, "parameters"): UPDATED_ELSEWHERE,

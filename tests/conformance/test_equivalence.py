@@ -7,9 +7,13 @@ read apart on 4, and some rows on virtual devices too, also with variables at a 
 
 from __future__ import annotations
 
+import itertools
+from typing import Any
+
 import numpy as np
 import pytest
 from tests.conformance.runs import (
+    CHOSEN_STAGES,
     QUICK,
     SHARDED_ON_WORKERS,
     UPDATED_ELSEWHERE,
@@ -73,28 +77,21 @@ def test_variables_at_a_centre(name: str) -> None:
     check(run(ROWS[name], central()), reference(name), ROWS[name].float32)
 
 
-# On three replicas some axes divide and others do not, and some replicas have no rows of a batch. The second stage
-# differs from the first where gradients are accumulated.
-@pytest.mark.parametrize(
-    ("stage", "replicas", "name"),
-    [
-        pytest.param(
-            stage,
-            replicas,
-            name,
-            marks=() if name in QUICK and (stage, replicas) == ("parameters", 2) else pytest.mark.thorough,
-        )
-        for stage, replicas in (
-            ("optimizer", 2),
-            ("gradients", 2),
-            ("parameters", 2),
-            ("parameters", 3),
-            ("optimizer", 4),
-        )
-        for name in UPDATED_ELSEWHERE
-        if stage != "gradients" or "accumulation" in name
-    ],
-)
+def _in_shards() -> list[Any]:
+    """Return stage, replicas and row for all rows; `make test-table` runs those that differ from others least."""
+    cases = []
+    for stage, replicas, name in itertools.product(("optimizer", "gradients", "parameters"), (1, 2, 3, 4), ROWS):
+        chosen = name in UPDATED_ELSEWHERE and (stage, replicas) in CHOSEN_STAGES
+        # The second stage differs from the first where gradients are accumulated.
+        chosen |= (stage, replicas) == ("gradients", 2) and "accumulation" in name
+        quick = name in UPDATED_ELSEWHERE and name in QUICK and (stage, replicas) == ("parameters", 2)
+        mark = () if quick else pytest.mark.thorough if chosen else pytest.mark.table
+        cases.append(pytest.param(stage, replicas, name, marks=mark))
+    return cases
+
+
+# On three replicas some axes divide and others do not, and some replicas have no rows of a batch.
+@pytest.mark.parametrize(("stage", "replicas", "name"), _in_shards())
 def test_variables_in_shards(stage: str, replicas: int, name: str) -> None:
     check(run(ROWS[name], sharded(stage, replicas)), reference(name), ROWS[name].float32)
 

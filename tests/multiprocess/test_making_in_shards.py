@@ -164,6 +164,43 @@ def test_what_is_read_in_shards_is_what_the_file_holds(tmp_path: Path) -> None:
         assert outcome["held opened"] == (weights - divisible // 2, slots - divisible)
 
 
+def quantizes(stage: str | None) -> dict[str, Any]:
+    """Train, quantize, and train adapters of the int8 weights."""
+    import warnings
+
+    import keras
+
+    import stratagem
+
+    keras.utils.set_random_seed(7)
+    strategy = stratagem.MultiWorkerMirroredStrategy(shard=stage, shard_min_size=stage and 256)
+    with strategy.scope():
+        model = compiled()
+    x, y = examples()
+    outcome: dict[str, Any] = {"before": model.fit(x, y, batch_size=16, verbose=0, shuffle=False).history["loss"]}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # layers without weights say that they have no quantize
+        model.quantize("int8")
+    outcome["quantized"] = model.evaluate(x, y, verbose=0)
+    for layer in model.layers[-2:]:
+        layer.enable_lora(2)
+    model.compile("adam", model.loss)
+    outcome["adapted"] = model.fit(x, y, batch_size=16, epochs=2, verbose=0, shuffle=False).history["loss"]
+    return outcome
+
+
+def test_workers_quantize_a_model_in_shards() -> None:
+    first, *others = [
+        result.value
+        for stage in (None, "parameters")
+        for result in run_workers(quantizes, 2, args=[stage], timeout_seconds=120)
+    ]
+    assert first["adapted"][1] < first["adapted"][0]
+    for other in others:
+        for name, value in first.items():
+            np.testing.assert_allclose(other[name], value, rtol=1e-6, err_msg=name)
+
+
 def differs(what: str, folder: str) -> str:
     import keras
 

@@ -188,6 +188,7 @@ FOUNDATIONS: Final = (
                 f"keras.src.legacy.preprocessing.text:{name}"
                 for name in ("Tokenizer", "hashing_trick", "one_hot", "text_to_word_sequence", "tokenizer_from_json")
             ),
+            "keras.src.backend:rnn",
             "keras.src.legacy.saving.legacy_h5_format:save_weights_to_hdf5_group",
         ),
     ),

@@ -165,17 +165,20 @@ _TABLE: Final[Mapping[tuple[str, Extent], Mapping[str, Sequence[str]]]] = {
             "get_weights loss_scale lr minimize weights",
         ),
         "layer(x, True), which Keras 3 refuses": ("keras:Layer __call__",),
-        "add_weight('name', ...) and reset_states, as a program's own layers and metrics use them in Keras 2": (
-            "keras:Layer add_weight",
+        "Layer(weights=..., name='block1/conv', batch_input_shape=...), and a layer's add_weight('name', ...)": (
+            "keras:Layer __init__",
+        ),
+        "add_weight('name', ...) and reset_states, as a program's own metrics use them in Keras 2": (
             "keras:metrics.Metric __bases__ < __init_subclass__ reset_states",
         ),
         "BatchNormalization(fused=...): Keras 3 chooses the kernel itself": (f"{_BATCH_NORMALIZATION} __init__",),
         "Constant([1.0, 2.0]): the numbers fill the weights in order": ("keras:initializers.Constant __call__",),
         "arguments, file names, attributes and lookups of text that models had in Keras 2": (
             f"{_BASE_TRAINER} compile",
-            "keras:Model __bases__ < __call__ __new__ begins_on_host compiled_loss compiled_metrics compute_loss "
-            "compute_metrics distribute_strategy evaluate evaluate_generator fit fit_generator get_metrics_result "
-            "host_part losses metrics_names predict predict_generator",
+            "keras:Model __bases__ < __call__ __new__ add_loss begins_on_host compiled_loss compiled_metrics "
+            "compute_loss compute_metrics distribute_strategy evaluate evaluate_generator fit fit_generator "
+            "get_metrics_result host_part losses metrics_names predict predict_classes predict_generator predict_proba "
+            "reset_states",
             "keras:Model save save_weights",
         ),
     },

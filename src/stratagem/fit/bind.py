@@ -34,6 +34,7 @@ from stratagem.feed.on_host import HostPart, as_texts, begins_on_host, host_part
 from stratagem.fit import compat, gradients, losses, own_steps, while_tracing
 from stratagem.fit.arguments import check_arguments, check_labels, check_model, check_outside_step
 from stratagem.fit.callbacks import for_this_worker, with_backups_of_workers, with_own
+from stratagem.fit.in_shards import work_in_shards
 from stratagem.fit.own_steps import own_step
 from stratagem.fit.records import note_used, record_of, running_alone, strategy_of, warn_of_unused
 from stratagem.fit.resuming import (
@@ -47,7 +48,7 @@ from stratagem.fit.resuming import (
     skipping_steps,
 )
 from stratagem.fit.same_program import check_same_program
-from stratagem.fit.saving import read_in_shards, saving_once
+from stratagem.fit.saving import saving_once
 from stratagem.fit.state import StateKeeper
 from stratagem.fit.step_function import StepOfStrategy
 from stratagem.fit.step_kinds import KIND_OF, PREDICT, TEST, TRAIN, State, StepKind, group_variables
@@ -106,7 +107,7 @@ def attach(model: Any, strategy: StrategyLike) -> None:
     if record.keeper is None:
         record.keeper = StateKeeper(strategy)
         holds_parts(model, record.keeper.consolidate)
-        read_in_shards(model, strategy, strategy.sharding, is_fitting)
+        work_in_shards(model, strategy, strategy.sharding, is_fitting)
 
 
 def build(model: Any, strategy: StrategyLike, kind: StepKind, batch: Tree) -> None:

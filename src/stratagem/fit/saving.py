@@ -1,4 +1,4 @@
-"""`model.save`, `save_weights` and `load_weights`, called by all workers: one file, written once, read share by share.
+"""`model.save` and `save_weights`, called by all workers: one file, written once.
 
 State is equal on all workers, so the chief's file is everybody's. The chief writes at once and waits for nobody: a
 program may save on the chief alone. Another worker waits until the chief has written its n-th file of the program:
@@ -7,9 +7,6 @@ tutorials do in a temporary folder. Inside `fit`, where the chief has callbacks 
 be counted alike: there every worker writes. Nothing is written in place: a file is complete before it takes its name,
 so that two workers with one name do no harm, and a process that is killed leaves the old file. That holds for models
 of no strategy too.
-
-A model whose weights rest in shards has a `load_weights` of its own, on the instance: what Keras reads, one variable
-after the other, is divided in groups (`program.dividing`).
 """
 
 from __future__ import annotations
@@ -17,10 +14,9 @@ from __future__ import annotations
 import functools
 import itertools
 import os
-import types
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from stratagem.cluster.agreement import Peers
 from stratagem.cluster.bootstrap import current_peers
@@ -28,14 +24,8 @@ from stratagem.core.errors import CheckpointError, PeerError, UsageError
 from stratagem.core.files import draft_of
 from stratagem.core.progress import Phase, progress
 from stratagem.mesh.lending import readable
-from stratagem.mesh.placing import Agreeing
-from stratagem.mesh.shards import Sharding
-from stratagem.program.dividing import dividing
 
 _saves = itertools.count(1)
-
-_OWN: Final = "load_weights_whole"
-"""Attribute of a model that had a `load_weights` of its own before it got one that divides (`tf.keras`'s have)."""
 
 
 def saving_once(
@@ -69,33 +59,6 @@ def saving_once(
         return write() if in_fit() else _write_and_tell(peers, f"save {next(_saves)}", filepath, write)
 
     return save
-
-
-def read_in_shards(model: Any, strategy: Agreeing, sharding: Sharding | None, in_fit: Callable[[], bool]) -> None:
-    """Let `load_weights` of a model divide what it reads, where weights rest in shards.
-
-    Args:
-        model: A Keras model of a strategy.
-        strategy: The strategy.
-        sharding: What it keeps in shards; None for nothing.
-        in_fit: Whether `fit` or one of its siblings is running.
-    """
-    if sharding is None or not sharding.divides_weights:
-        return
-
-    def load_weights(model: Any, filepath: str | os.PathLike[str], *args: Any, **kwargs: Any) -> Any:
-        own = vars(model).get(_OWN) or functools.partial(type(model).load_weights, model)
-        read = functools.partial(own, filepath, *args, **kwargs)
-        if in_fit():  # a callback, which other workers may not have
-            return read()
-        strategy.check_agreement("load_weights", {"model": model.name, "variables": len(model.variables)})
-        with dividing(strategy, sharding, f"values that load_weights of model {model.name!r} reads"):
-            return read()
-
-    # Not by its own `__setattr__`, which tracks what it is given. A method is copied and pickled by its name.
-    if "load_weights" in vars(model):
-        object.__setattr__(model, _OWN, vars(model)["load_weights"])
-    object.__setattr__(model, "load_weights", types.MethodType(load_weights, model))
 
 
 def _write_divided(

@@ -16,9 +16,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.sharding import NamedSharding
 
 from stratagem.cluster.agreement import Peers
 from stratagem.core.errors import PeerError, name_some
+from stratagem.mesh.mesh import AXIS
 
 _SHOWN: Final = 8
 """Values that an error names."""
@@ -35,13 +37,14 @@ def check_same_values(when: str, values: Mapping[str, Any], peers: Peers | None)
 
     Args:
         when: The point, for messages.
-        values: Arrays by name. Those that lie on one device, or of which each replica holds a part, are not compared.
+        values: Arrays by name. What lies on one device, or is divided among the replicas, is not compared; what is
+            divided among the devices of each replica is compared part by part.
         peers: The workers; None to compare the replicas of this one alone.
 
     Raises:
         PeerError: They do not; the message names the values, and who holds which.
     """
-    checksums = _checksums({name: value for name, value in values.items() if _is_held_by_all(value)})
+    checksums = _checksums({name: value for name, value in values.items() if _is_held_by_each(value)})
     apart = any(len(set(each)) > 1 for each in checksums.values())
     if peers is None:
         found = {name: [each] for name, each in checksums.items()}
@@ -57,14 +60,33 @@ def check_same_values(when: str, values: Mapping[str, Any], peers: Peers | None)
         )
 
 
-def _is_held_by_all(value: Any) -> bool:
-    return isinstance(value, jax.Array) and len(value.sharding.device_set) > 1 and value.is_fully_replicated
+def _is_held_by_each(value: Any) -> bool:
+    """Return whether each replica holds a value, on one device or divided among its own."""
+    if not isinstance(value, jax.Array) or len(value.sharding.device_set) == 1:
+        return False
+    if isinstance(value.sharding, NamedSharding):
+        return AXIS not in jax.tree.leaves(tuple(value.sharding.spec))
+    return value.is_fully_replicated
 
 
 def _checksums(values: Mapping[str, jax.Array]) -> dict[str, list[int]]:
-    """Return, for each value, a number for each of this worker's replicas."""
-    checksums = {name: [_checksum(shard.data) for shard in value.addressable_shards] for name, value in values.items()}
+    """Return, for each value or part of one, a number for each of this worker's replicas."""
+    checksums: dict[str, list[Any]] = {}
+    for name, value in values.items():
+        for shard in value.addressable_shards:
+            place = "" if value.is_fully_replicated else f" {_written(shard.index, value.shape)}"
+            checksums.setdefault(name + place, []).append(_checksum(shard.data))
     return jax.tree.map(int, jax.device_get(checksums))
+
+
+def _written(index: tuple[slice, ...], shape: Sequence[int]) -> str:
+    """Return which part of a value it is, as `[0:4, :]`."""
+    bounds = [each.indices(size) for each, size in zip(index, shape, strict=True)]
+    sides = [
+        ":" if (start, stop) == (0, size) else f"{start}:{stop}"
+        for (start, stop, _), size in zip(bounds, shape, strict=True)
+    ]
+    return f"[{', '.join(sides)}]"
 
 
 def _checksum(value: jax.Array) -> int | jax.Array:

@@ -69,12 +69,7 @@ _COUNTS: Final = {
 }
 """Functions whose first argument was a number of any kind, and is a whole one."""
 
-_SHAPE: Final = "Keras 3's layers take no batch size: put `keras.Input(batch_shape=...)` before the layer."
-_WEIGHTS: Final = "Keras 3's layers do not take weights: call `layer.set_weights(...)` when the model is built."
-
 GONE: Final = {
-    (r"tf\.keras\.layers\.(?!InputLayer)\w+", "batch_input_shape"): _SHAPE,
-    (r"tf\.keras\.layers\.(?!Embedding)\w+", "weights"): _WEIGHTS,
     (r"tf\.keras\.layers\.(?!Embedding)\w+", "input_length"): "Write input_shape=(length, features).",
     (r"tf\.keras\.layers\.\w+", "time_major"): "Keras 3's RNNs are batch major: transpose what goes in and comes out.",
     (r"tf\.keras\.layers\.BatchNormalization", "virtual_batch_size"): "Keras 3 normalises over the whole batch only.",
@@ -85,7 +80,6 @@ GONE: Final = {
 """Arguments that are gone and mattered: a pattern of full names, the argument, what to do."""
 
 GONE_METHODS: Final = {
-    "predict_classes": "Write np.argmax(model.predict(x), axis=-1), or (model.predict(x) > 0.5) with one output.",
     "experimental_make_numpy_dataset": "Write tf.data.Dataset.from_tensor_slices(array).",
     "make_dataset_iterator": "Write strategy.experimental_distribute_dataset(dataset).",
     "make_one_shot_iterator": "Write iter(dataset).",

@@ -265,7 +265,7 @@ _TABLE: Final = {
     "tf.profiler.experimental.client tf.profiler.experimental.server": (
         "Write jax.profiler.start_server(port), and capture from TensorBoard's profile page or xprof."
     ),
-    "tf.keras.backend.function tf.keras.backend.gradients tf.keras.backend.placeholder tf.keras.backend.get_session": (
+    "tf.keras.backend.gradients tf.keras.backend.placeholder tf.keras.backend.get_session": (
         "There is no graph: call the model or the function; gradients come from tf.GradientTape."
     ),
     "tf.keras.utils.multi_gpu_model": "Make and compile the model in tf.distribute.MirroredStrategy().scope().",

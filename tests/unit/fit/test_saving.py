@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import copy
-import pickle
 from pathlib import Path
 from typing import Any
 
 import keras
-import numpy as np
 import pytest
 
 import stratagem
 from stratagem.core.errors import CheckpointError, PeerError
 from stratagem.fit import saving
 from stratagem.fit.saving import saving_once
-from stratagem.mesh.mesh import spec_of
 
 
 class Peers:
@@ -110,57 +106,3 @@ def test_an_error_names_the_file_of_the_program(tmp_path: Path) -> None:
         model.save(tmp_path / "model")
     assert str(tmp_path / "model") in str(caught.value)
     assert ".tmp" not in str(caught.value)
-
-
-def network(shard: str | None) -> tuple[stratagem.MirroredStrategy, keras.Model]:
-    strategy = stratagem.MirroredStrategy(["cpu:0", "cpu:1"], shard=shard, shard_min_size=shard and 8)
-    with strategy.scope():
-        return strategy, keras.Sequential([keras.Input((4,)), keras.layers.Dense(8), keras.layers.Dense(2)])
-
-
-def test_weights_in_shards_are_read_into_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = str(tmp_path / "it.weights.h5")
-    source = keras.Sequential([keras.Input((4,)), keras.layers.Dense(8), keras.layers.Dense(2)])
-    source.save_weights(path)
-    strategy, model = network("parameters")
-    agreed: list[str] = []
-    monkeypatch.setattr(strategy, "check_agreement", lambda name, fields: agreed.append(name))
-    model.load_weights(path)
-    assert [strategy.mesh.rests(each.value, spec_of(0)) for each in model.weights] == [True, True, True, False]
-    for own, wanted in zip(model.get_weights(), source.get_weights(), strict=True):
-        np.testing.assert_array_equal(own, wanted)
-    assert agreed == ["load_weights", f"values that load_weights of model {model.name!r} reads"]
-
-
-def test_a_callback_reads_a_file_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = str(tmp_path / "it.weights.h5")
-    strategy, model = network("parameters")
-    x, y = np.ones((4, 4), "float32"), np.ones((4, 2), "float32")
-    model.compile("sgd", "mse")
-    model.fit(x, y, verbose=0)
-    model.save_weights(path)
-    expected = model.get_weights()
-    agreed: list[str] = []
-
-    class Reads(keras.callbacks.Callback):
-        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-            monkeypatch.setattr(strategy, "check_agreement", lambda name, fields: agreed.append(name))
-            model.load_weights(path)
-            monkeypatch.undo()
-
-    model.fit(x, y, verbose=0, callbacks=[Reads()])
-    assert agreed == []
-    for own, wanted in zip(model.get_weights(), expected, strict=True):
-        np.testing.assert_array_equal(own, wanted)
-
-
-@pytest.mark.usefixtures("plain_keras")  # those of Keras 2 have one that takes any name
-def test_only_models_in_shards_have_a_load_weights_of_their_own() -> None:
-    _, whole = network(None)
-    assert "load_weights" not in vars(whole)
-    _, model = network("parameters")
-    assert "load_weights" in vars(model)
-    for same in (copy.deepcopy(model), pickle.loads(pickle.dumps(model)), keras.models.clone_model(model)):
-        for own, wanted in zip(same.get_weights(), model.get_weights(), strict=True):
-            assert own.shape == wanted.shape
-        assert getattr(same.load_weights, "__self__", None) is same

@@ -9,11 +9,12 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
+from jax.sharding import NamedSharding
 from tests.meeting import members, on_all
 
 from stratagem.cluster.agreement import Peers
 from stratagem.core.errors import PeerError
-from stratagem.mesh.mesh import ReplicaMesh
+from stratagem.mesh.mesh import ReplicaMesh, spec_of
 from stratagem.mesh.same_values import _checksum, check_same_values, checksum_on_device
 
 KINDS = ("float32", "bfloat16", "float16", "int32", "int8", "uint8", "bool", "float8_e4m3fn", "int4", "complex64")
@@ -60,6 +61,25 @@ def test_replicas_of_one_process_are_compared() -> None:
     check_same_values("now", {"kernel": on_replicas([kernel, kernel]), "bias": jnp.ones(3)}, None)
     with pytest.raises(PeerError, match=r"different values now:\n    kernel has checksum [0-9a-f]{8} and [0-9a-f]{8}"):
         check_same_values("now", {"kernel": on_replicas([kernel, flipped(kernel, 40)])}, None)
+
+
+@pytest.mark.parametrize("divided", [True, False])
+def test_replicas_of_several_devices_are_compared_part_by_part(divided: bool) -> None:
+    mesh = ReplicaMesh(jax.devices()[:4], model_parallel=2)
+    sharding = NamedSharding(mesh.mesh, spec_of(None, 1 if divided else None))
+    kernel = np.arange(8, dtype=np.float32).reshape(2, 4)
+
+    def on_devices(others: np.ndarray) -> jax.Array:
+        places = sharding.addressable_devices_indices_map(kernel.shape)
+        wholes = [kernel, kernel, others, others]
+        parts = [jax.device_put(whole[places[d]], d) for whole, d in zip(wholes, jax.devices()[:4], strict=True)]
+        return jax.make_array_from_single_device_arrays(kernel.shape, sharding, parts)
+
+    check_same_values("now", {"kernel": on_devices(kernel)}, None)
+    with pytest.raises(PeerError, match="different values now") as caught:
+        check_same_values("now", {"kernel": on_devices(flipped(kernel, 32 * 3 + 4))}, None)
+    assert str(caught.value).count("has checksum") == 1
+    assert ("kernel [:, 2:4] has checksum" if divided else "kernel has checksum") in str(caught.value)
 
 
 def test_workers_are_told_which_values_differ() -> None:

@@ -47,9 +47,9 @@ def test_functions_without_changes() -> None:
 @pytest.mark.parametrize(
     ("function", "keyword", "answer"),
     [
-        ("tf.keras.layers.Dense", "weights", "set_weights"),
+        ("tf.keras.layers.Dense", "weights", None),
         ("tf.keras.layers.Embedding", "input_length", None),
-        ("tf.keras.layers.InputLayer", "batch_input_shape", None),
+        ("tf.keras.layers.LSTM", "batch_input_shape", None),
         ("tf.keras.Input", "ragged", "pad to one length"),
     ],
 )

@@ -135,9 +135,9 @@ def test_calls_are_rewritten_once(old: str, new: str) -> None:
 @pytest.mark.parametrize(
     ("line", "what"),
     [
-        ("tf.keras.layers.LSTM(3, batch_input_shape=(1, 2, 3))", "tf.keras.layers.LSTM(batch_input_shape=)"),
+        ("tf.keras.layers.LSTM(3, time_major=True)", "tf.keras.layers.LSTM(time_major=)"),
         ("tf.keras.Input((3,), ragged=True)", "tf.keras.Input(ragged=)"),
-        ("model.predict_classes(x)", ".predict_classes()"),
+        ("dataset.make_one_shot_iterator()", ".make_one_shot_iterator()"),
         ("strategy.experimental_make_numpy_dataset(x)", ".experimental_make_numpy_dataset()"),
     ],
 )

@@ -72,8 +72,13 @@ def attending(attention: Callable[[], keras.layers.Layer]) -> keras.Model:
     return keras.Model(letters, Tied(embedding)(x))
 
 
-def grouped_heads() -> keras.layers.Layer:
+def heads() -> keras.layers.Layer:
     """Return attention without biases: that of keys has no gradient but rounding, of which Adam makes whole steps."""
+    return keras.layers.MultiHeadAttention(4, 4, use_bias=False, name="attention")
+
+
+def grouped_heads() -> keras.layers.Layer:
+    """Return attention in which two heads share keys and values."""
     return keras.layers.GroupQueryAttention(4, 4, 2, use_bias=False, name="attention")
 
 
@@ -84,7 +89,7 @@ def experts() -> keras.Model:
 
 
 MODELS: dict[str, Callable[[], keras.Model]] = {
-    "heads": lambda: attending(lambda: keras.layers.MultiHeadAttention(4, 4, name="attention")),
+    "heads": lambda: attending(heads),
     "grouped heads": lambda: attending(grouped_heads),
     "experts": experts,
 }

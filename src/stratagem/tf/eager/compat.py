@@ -100,12 +100,18 @@ def _checked_index(original: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(original)
     def take(array: Any, idx: Any, *args: Any, **options: Any) -> Any:
+        idx = tuple(map(_value_of, idx)) if isinstance(idx, tuple) else _value_of(idx)
         if not (args or options or isinstance(idx, slice)):
             _refuse_positions_outside(array.shape, idx)
         taken = original(array, idx, *args, **options)
         return own_array(taken) if taken is array else taken  # x[:], which may be the array of a variable
 
     return take
+
+
+def _value_of(index: Any) -> Any:
+    """Return the value of a variable that is a part of an index; JAX does not ask it."""
+    return index.value if isinstance(index, keras.Variable) else index
 
 
 def _abs(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 import keras
+from keras.src.backend import rnn
 from keras.src.legacy.preprocessing.image import (
     DirectoryIterator,
     ImageDataGenerator,
@@ -44,6 +45,7 @@ from stratagem.strategy.base import prepare_fit
 from stratagem.tf.keras import (
     complex_losses,
     folders,
+    making_layers,
     old_initializers,
     old_layers,
     old_losses,
@@ -73,6 +75,7 @@ __all__ = [
     "random_shear",
     "random_shift",
     "random_zoom",
+    "rnn",
     "skipgrams",
     "text_to_word_sequence",
     "tokenizer_from_json",
@@ -112,8 +115,8 @@ def install() -> None:
         {
             "Optimizer.__bases__": old_optimizers.OldOptimizer,
             "Metric.__bases__": old_metrics.OldMetric,
+            "Layer.__init__": making_layers.taking_old_arguments,
             "Layer.__call__": old_layers.taking_arguments_by_place,
-            "Layer.add_weight": old_layers.adding_by_old_arguments,
             "BatchNormalization.__init__": old_models.choosing_no_kernel,
             "Constant.__call__": old_initializers.filling_in_order,
             "Loss.__call__": old_losses.refusing_means,

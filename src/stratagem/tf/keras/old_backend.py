@@ -118,6 +118,41 @@ def eval(x: Any) -> Any:
     return get_value(x)
 
 
+def function(inputs: Any, outputs: Any, updates: Any = None, name: str | None = None) -> Callable[[Any], Any]:
+    """Return a function of arrays that computes symbolic tensors of a functional model (`K.function`).
+
+    It computes as in inference. Its arguments are one array for each input, or a list of them; its results are NumPy's.
+
+    Args:
+        inputs: Symbolic tensors: `model.input`, `layer.output`.
+        outputs: Those to compute; of a list the function returns a list.
+        updates: Not supported: None.
+        name: No effect.
+
+    Raises:
+        UsageError: `updates` were given.
+
+    Example:
+        >>> inputs = keras.Input((2,))
+        >>> hidden = keras.layers.ReLU()(inputs)
+        >>> function([inputs], [hidden])([np.array([[-1.0, 2.0]])])[0].tolist()
+        [[0.0, 2.0]]
+    """
+    if updates:
+        raise UsageError(
+            "K.function was given updates.",
+            "There is no graph that would run them: they would be left out.",
+            "Assign to the variables after the call: variable.assign(...).",
+        )
+    model = keras.Model(inputs, outputs)
+
+    def compute(values: Any) -> Any:
+        found = [np.asarray(each) for each in keras.tree.flatten(model(values, training=False))]
+        return found if isinstance(outputs, list | tuple) else found[0]
+
+    return compute
+
+
 def batch_get_value(tensors: Sequence[Any]) -> list[Any]:
     """Return the values of variables or tensors."""
     return [get_value(tensor) for tensor in tensors]

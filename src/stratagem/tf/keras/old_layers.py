@@ -5,14 +5,14 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any
 
 import keras
-import numpy as np
 
-from stratagem.core.errors import InputError
+from stratagem.core import patches
+from stratagem.core.patches import Extent
 from stratagem.tf.keras.layers.compat import input_shape_of
-from stratagem.tf.keras.old_metrics import naming_first
+from stratagem.tf.keras.making_layers import note_shapes
 
 
 def give_method(model: Any) -> None:
@@ -35,6 +35,9 @@ def give_method(model: Any) -> None:
 def taking_arguments_by_place(original: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap `Layer.__call__`: `layer(x, True, mask)`, and numbers of Python among inputs.
 
+    Layers of the program compute with TensorFlow's rules also where nothing is differentiated, as in a functional model
+    that is being made: `scores * (-2**32 + 1)` is an error of JAX's.
+
     Args:
         original: Keras's.
     """
@@ -42,9 +45,22 @@ def taking_arguments_by_place(original: Callable[..., Any]) -> Callable[..., Any
     @functools.wraps(original)
     def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
         args, kwargs = by_name(self, args, kwargs)
-        return original(self, *args, **kwargs)
+        if patches.holds_here(Extent.DERIVATIVES) or not _is_of_program(type(self)):
+            outputs = original(self, *args, **kwargs)
+        else:
+            with patches.during(Extent.DERIVATIVES):
+                outputs = original(self, *args, **kwargs)
+        if args:
+            note_shapes(self, args[0], outputs)
+        return outputs
 
     return __call__
+
+
+@functools.cache
+def _is_of_program(kind: type) -> bool:
+    """Whether a layer computes what the program wrote."""
+    return issubclass(kind, keras.layers.Lambda) or not kind.__module__.startswith("keras.")
 
 
 def by_name(layer: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -92,43 +108,3 @@ def _has_numbers(inputs: Any) -> bool:
 
 def _as_tensor(leaf: Any) -> Any:
     return keras.ops.convert_to_tensor(leaf) if isinstance(leaf, int | float) else leaf
-
-
-_OF_WEIGHTS: Final = ("shape", "dtype", "initializer", "regularizer", "trainable", "constraint")
-"""The arguments of Keras 2's `Layer.add_weight` by position, behind the name."""
-
-_IN_KERAS_3: Final = ("shape", "initializer", "dtype")
-_OF_TENSORFLOW: Final = ("collections", "getter", "partitioner", "use_resource")
-"""Arguments of `add_weight` that said how TensorFlow was to keep the variable."""
-
-
-def adding_by_old_arguments(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap `Layer.add_weight`: Keras 2's order behind a name, a shape of one number, its hints.
-
-    Args:
-        original: Keras's `add_weight`.
-    """
-    named_first = naming_first(original)
-
-    @functools.wraps(original)
-    def add_weight(self: Any, *args: Any, **kwargs: Any) -> Any:
-        kwargs = {name: value for name, value in kwargs.items() if name not in _OF_TENSORFLOW}
-        if args and isinstance(args[0], str):
-            kwargs |= dict(zip(_OF_WEIGHTS, args[1:], strict=False))
-            args = args[:1]
-        elif args:
-            kwargs |= dict(zip(_IN_KERAS_3, args, strict=False))
-            args = ()
-        if "experimental_autocast" in kwargs:
-            kwargs["autocast"] = kwargs.pop("experimental_autocast")
-        if kwargs.pop("synchronization", None) == "on_read":
-            raise InputError(
-                "add_weight was given synchronization=ON_READ.",
-                "Keras 3's layers have no weights with a value for each replica.",
-                "Write tf.Variable(..., trainable=False, synchronization=..., aggregation=...) as an attribute.",
-            )
-        if isinstance(kwargs.get("shape"), int | np.integer):
-            kwargs["shape"] = (kwargs["shape"],)
-        return named_first(self, *args, **kwargs)
-
-    return add_weight

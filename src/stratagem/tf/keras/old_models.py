@@ -17,9 +17,9 @@ from stratagem.fit.records import strategy_of
 from stratagem.replica.context import current_strategy, strategy_scope
 from stratagem.strategy.base import one_replica
 from stratagem.strategy.default import get_strategy
-from stratagem.tf.keras import learning_phase, old_layers, old_results, on_host, weights
+from stratagem.tf.keras import learning_phase, making_layers, old_layers, old_results, on_host, weights
 from stratagem.tf.keras.layers import added
-from stratagem.tf.keras.layers.compat import compute_output_spec
+from stratagem.tf.keras.layers.compat import compute_output_spec, input_layer_of
 
 
 def _compiled_loss(
@@ -103,6 +103,7 @@ class OldModel:
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         model: Any = super().__new__(cls, *args, **kwargs)
         added.give_method(model)
+        making_layers.give_method(model)
         old_layers.give_method(model)
         weights.give_method(model)
         if type(model).build is keras.Model.build:
@@ -141,6 +142,20 @@ class OldModel:
         """The losses of layers, of regularisers, and of what `add_loss` was given."""
         model: Any = super()
         return added.with_functions(self, model.losses)
+
+    def add_loss(self, losses: Any) -> None:
+        """Add losses in a call of the model.
+
+        A symbolic one is left out: it comes of `self.call(symbolic_inputs)`, which is no call of the model, as in
+        a `summary` of one's own. Calls of the model compute it anew. A functional model has an `add_loss` of its own.
+
+        Args:
+            losses: One or a list.
+        """
+        layer: Any = super()
+        kept = [loss for loss in keras.tree.flatten(losses) if not isinstance(loss, keras.KerasTensor)]
+        if kept:
+            layer.add_loss(kept)
 
     def compute_loss(
         self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
@@ -186,6 +201,29 @@ class OldModel:
             return on_host.outputs_for(self, *args, **kwargs)
         with learning_phase.of_call(kwargs) as missing:
             return layer.__call__(*map(_as_tensors, args), **kwargs, **missing)
+
+    def predict_proba(self, x: Any, batch_size: int | None = None, verbose: Any = 0) -> Any:
+        """`predict` by the name that it had for probabilities."""
+        return self.predict(x, batch_size=batch_size, verbose=verbose)
+
+    def predict_classes(self, x: Any, batch_size: int | None = None, verbose: Any = 0) -> Any:
+        """Return the class of each row: its greatest probability, or whether its only one is above a half.
+
+        Args:
+            x: Inputs.
+            batch_size: Rows at a time.
+            verbose: Whether to show how far it is.
+        """
+        probabilities = self.predict(x, batch_size=batch_size, verbose=verbose)
+        if probabilities.shape[-1] > 1:
+            return probabilities.argmax(axis=-1)
+        return (probabilities > 0.5).astype("int32")
+
+    def reset_states(self) -> None:
+        """Let layers that keep a state between batches, such as `LSTM(stateful=True)`, begin anew."""
+        for layer in self._flatten_layers(include_self=False):  # pyright: ignore[reportAttributeAccessIssue]
+            if getattr(layer, "stateful", False) and hasattr(layer, "reset_state"):
+                layer.reset_state()
 
     def begins_on_host(self) -> bool:
         """Whether a part of the model computes on the host: lookups of text. See `feed.on_host`."""
@@ -297,7 +335,9 @@ def Input(shape: Any = None, batch_size: int | None = None, *args: Any, **kwargs
             "The model would be built for one number of rows, and replicas would have different ones.",
             f"Give a multiple of {replicas}, or leave batch_size out: any number of rows will do.",
         )
-    return keras.Input((shape,) if isinstance(shape, int | np.integer) else shape, batch_size, *args, **kwargs)
+    made = keras.Input((shape,) if isinstance(shape, int | np.integer) else shape, batch_size, *args, **kwargs)
+    making_layers.note_shapes(input_layer_of(made), [made], [made])
+    return made
 
 
 def choosing_no_kernel(original: Callable[..., None]) -> Callable[..., None]:

@@ -34,13 +34,14 @@ KERAS: Final[dict[str, dict[str, str]]] = {
         ".keras.old_backend": """
             arange argmax argmin batch_dot batch_flatten batch_get_value batch_normalization batch_set_value bias_add
             binary_crossentropy cast_to_floatx categorical_crossentropy clip concatenate constant count_params cumprod
-            cumsum dot dropout dtype equal eval expand_dims eye flatten gather get_value greater greater_equal
+            cumsum dot dropout dtype equal eval expand_dims eye flatten function gather get_value greater greater_equal
             hard_sigmoid in_top_k int_shape is_sparse l2_normalize learning_phase less less_equal
             manual_variable_initialization maximum minimum not_equal one_hot ones ones_like permute_dimensions pow
             print_tensor prod random_normal random_uniform relu repeat repeat_elements reshape reverse round
             set_learning_phase set_value sparse_categorical_crossentropy sqrt squeeze stop_gradient switch
             temporal_padding tile transpose truncated_normal update update_add update_sub variable zeros zeros_like
         """,
+        ".keras.compat": "rnn",
         "keras.utils": "clear_session",
     },
     # Keras's, and those of ours that strategies need.
@@ -48,6 +49,7 @@ KERAS: Final[dict[str, dict[str, str]]] = {
         "keras.callbacks": "*",
         "stratagem.callbacks": "BackupAndRestore",
         ".keras.callbacks.model_checkpoint": "ModelCheckpoint",
+        ".keras.callbacks.monitored": "EarlyStopping ReduceLROnPlateau",
         ".keras.callbacks.tensorboard": "TensorBoard",
     },
     "keras.callbacks.experimental": {"stratagem.callbacks": "BackupAndRestore"},
@@ -62,7 +64,8 @@ KERAS: Final[dict[str, dict[str, str]]] = {
         "keras.layers": "* CuDNNGRU=GRU CuDNNLSTM=LSTM",
         ".keras.layers.of_keras": """
             AveragePooling1D AveragePooling2D AveragePooling3D AvgPool1D=AveragePooling1D AvgPool2D=AveragePooling2D
-            AvgPool3D=AveragePooling3D Discretization InputLayer Normalization
+            AvgPool3D=AveragePooling3D Dense Discretization Embedding InputLayer MultiHeadAttention Normalization
+            RepeatVector
         """,
         ".keras.layers.recurrent": "GRU GRUCell LSTM LSTMCell RNN SimpleRNN SimpleRNNCell StackedRNNCells",
         ".keras.old_models": "Input",

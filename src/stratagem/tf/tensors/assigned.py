@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import keras
 
 from stratagem.core.errors import InputError, UnsupportedError
+from stratagem.core.log import announce_once
 from stratagem.core.types import ReduceOp
 from stratagem.replica.context import ReplicaContext, current_replica_context
 from stratagem.replica.on_read import OnReadVariable
@@ -54,6 +55,9 @@ class _Assignments:
         if strategy is None:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute 'values'", name="values", obj=self)
         return strategy.experimental_local_results(self)
+
+    _values = values
+    """A private name of TensorFlow's, which programs use."""
 
 
 class SyncOnReadVariable(_Assignments, OnReadVariable):
@@ -117,7 +121,11 @@ class _Combined(keras.Variable):
     def _combined(self, value: Any) -> Any:
         context = current_replica_context()
         own = tensor(value, self.dtype)
-        if context is None or self._combines == _NONE:
+        if context is None:
+            return own
+        if self._combines == _NONE:
+            if context.num_replicas_in_sync > 1 and not context.is_alike(own):
+                self._tell_what_is_kept()
             return own
         if self._combines == _SUM:
             return context.all_reduce(ReduceOp.SUM, own)
@@ -127,6 +135,16 @@ class _Combined(keras.Variable):
             return _of_first_replica(context, own)
         self._require_means()
         return context.all_reduce(ReduceOp.MEAN, own)
+
+    def _tell_what_is_kept(self) -> None:
+        """Say what becomes of values that differ between replicas, of which TensorFlow keeps each."""
+        is_mean = not self.trainable and keras.backend.is_float_dtype(self.dtype)
+        announce_once(
+            f"{self.path!r}, a tf.Variable without aggregation, is assigned in strategy.run what may differ between "
+            f"replicas: it becomes {'their mean' if is_mean else 'that of the first'} when the function ends, where "
+            "TensorFlow keeps each. Give it aggregation=tf.VariableAggregation.MEAN, SUM or ONLY_FIRST_REPLICA, or "
+            "synchronization=tf.VariableSynchronization.ON_READ."
+        )
 
     def _require_means(self) -> None:
         if not keras.backend.is_float_dtype(self.dtype):

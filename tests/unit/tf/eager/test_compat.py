@@ -194,3 +194,14 @@ def test_a_large_number_beside_a_tensor(compiled: bool) -> None:
     ]
     with pytest.raises(OverflowError):
         tf.constant([1]) * 2**40
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_variable_is_an_index(compiled: bool) -> None:
+    rows, place = tf.Variable([[1.0, 2.0], [3.0, 4.0]]), tf.Variable(1)
+
+    def run() -> Any:
+        return rows[place], tf.constant([5.0, 6.0])[place], rows[0, place]
+
+    row, number, other = (tf.function(run) if compiled else run)()
+    assert (row.numpy().tolist(), float(number), float(other)) == ([3.0, 4.0], 6.0, 2.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import subprocess
 import sys
+from typing import Any
 
 import keras
 import numpy as np
@@ -83,7 +84,11 @@ def test_importing_loads_nothing() -> None:
 
 def test_what_is_ours_and_what_is_keras_own() -> None:
     assert tf.keras.Model is keras.Model
-    assert tf.keras.layers.Dense is keras.layers.Dense
+    assert tf.keras.layers.Conv2D is keras.layers.Conv2D
+    assert tf.keras.layers.Dense == keras.layers.Dense  # a name whose objects are Keras's
+    assert type(tf.keras.layers.Dense(1)) is keras.layers.Dense
+    assert issubclass(keras.layers.Dense, tf.keras.layers.Dense)
+    assert {keras.layers.Dense: 1}[tf.keras.layers.Dense] == 1
     assert tf.keras.__version__ == keras.__version__
     assert tf.keras.callbacks.BackupAndRestore is stratagem.callbacks.BackupAndRestore
     assert tf.keras.utils.image_dataset_from_directory is stratagem.data.image_dataset_from_directory
@@ -117,9 +122,34 @@ def test_the_functions_of_the_old_backend() -> None:
         K.set_value(0.1, 0.2)
 
 
+def test_functions_of_symbolic_tensors() -> None:
+    K = tf.keras.backend
+    inputs = keras.Input((2,))
+    hidden = keras.layers.Dense(2, kernel_initializer="ones", name="hidden")(inputs)
+    model = keras.Model(inputs, keras.layers.Dropout(0.5)(hidden))
+    x = np.array([[1.0, 2.0]], "float32")
+    both = K.function([model.input], [model.get_layer("hidden").output, model.output])
+    assert [each.tolist() for each in both([x])] == [[[3.0, 3.0]], [[3.0, 3.0]]]
+    assert K.function(model.input, hidden)(x).tolist() == [[3.0, 3.0]]
+    assert K.function([hidden], [model.output])([x])[0].tolist() == [[1.0, 2.0]]
+    with pytest.raises(UsageError, match="Assign to the variables after the call"):
+        K.function([inputs], [hidden], updates=[1])
+
+
+def test_rnn() -> None:
+    def step(x: Any, states: Any) -> Any:
+        total = states[0] + x
+        return total, [total]
+
+    x = np.arange(6, dtype="float32").reshape(1, 3, 2)
+    last, outputs, states = tf.keras.backend.rnn(step, x, [np.zeros((1, 2), "float32")])
+    assert outputs.tolist() == [[[0.0, 1.0], [2.0, 4.0], [6.0, 9.0]]]
+    assert last.tolist() == states[0].tolist() == [[6.0, 9.0]]
+
+
 def test_names_that_are_gone_say_what_to_write() -> None:
     for name, instead in {
-        "backend.function": "tf.GradientTape",
+        "backend.gradients": "tf.GradientTape",
         "utils.multi_gpu_model": "MirroredStrategy",
         "wrappers.scikit_learn": "SKLearnClassifier",
         "layers.Denze": "Did you mean tf.keras.layers.Dense?",

@@ -113,3 +113,23 @@ def test_a_layer_of_ones_own_is_made_of_its_configuration() -> None:
     config = Plain(3, name="plain").get_config()
     assert (config["units"], config["name"]) == (3, "plain")
     assert Scaled().get_config()["trainable"] is True
+
+
+class Masked(tf.keras.layers.Layer):
+    """A layer that masks as many programs do: with a number that is too large for 32 bits."""
+
+    def call(self, scores: Any) -> Any:
+        padding = tf.ones_like(scores) * (-(2**32) + 1)
+        return tf.where(tf.equal(scores, 0.0), padding, scores)
+
+
+def test_numbers_beyond_32_bits_in_layers_of_the_program() -> None:
+    inputs = tf.keras.Input((3,))
+    model = tf.keras.Model(inputs, Masked()(inputs))
+    row = [[1.0, 0.0, 2.0]]
+    expected = [[1.0, -4294967296.0, 2.0]]
+    assert model.predict(tf.constant(row), verbose=0).tolist() == expected
+    assert model(tf.constant(row)).numpy().tolist() == expected
+    assert Masked()(tf.constant(row)).numpy().tolist() == expected
+    times = tf.keras.layers.Lambda(lambda x: x * (-(2**32) + 1))
+    assert times(tf.constant(row)).numpy().tolist() == [[-4294967296.0, 0.0, -8589934592.0]]

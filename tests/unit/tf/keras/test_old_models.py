@@ -234,3 +234,25 @@ def test_a_loss_that_comes_after_training() -> None:
     np.testing.assert_allclose(kernel.numpy(), np.full((3, 1), 1 - 0.1 * (4 / 2 + 1)), rtol=1e-6)
     with pytest.raises(InputError, match=r"add_loss of a functional model was given 1\.0, of type float"):
         model.add_loss(1.0)
+
+
+def test_a_loss_of_a_call_that_is_none_of_the_model() -> None:
+    class Ranked(tf.keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.dense = tf.keras.layers.Dense(1, kernel_initializer="ones")
+
+        def call(self, x: Any) -> Any:
+            scores = self.dense(x)
+            self.add_loss(tf.reduce_mean(scores))
+            return scores
+
+        def summary(self) -> None:
+            inputs = tf.keras.Input((2,))
+            tf.keras.Model(inputs, self.call(inputs)).summary()
+
+    model = Ranked()
+    model.summary()
+    model.compile(tf.keras.optimizers.SGD(0.0))
+    history = model.fit(np.ones((4, 2), "float32"), None, epochs=1, verbose=0)
+    assert history.history["loss"] == [2.0]

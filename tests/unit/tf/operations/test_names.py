@@ -42,7 +42,9 @@ EXCEPTIONS: Final = {
     "It has an effect, and returns nothing that could differ.": """
         tf.print tf.keras.backend.print_tensor tf.keras.backend.batch_*_value tf.keras.backend.*_value
         tf.keras.backend.update* tf.keras.backend.variable""",
-    "It reads what another operation gave; tests/unit/tf/keras/test_names.py has it.": "tf.keras.backend.eval",
+    "It reads what another operation gave; tests/unit/tf/keras/test_names.py has it.": """
+        tf.keras.backend.eval tf.keras.backend.function""",
+    "It takes a function of a step; tests/unit/tf/keras/test_names.py has it.": "tf.keras.backend.rnn",
     "It reads files' bytes; tests/unit/tf/io has it.": """
         tf.image.decode_* tf.image.encode_* tf.image.extract_jpeg_shape tf.image.is_jpeg""",
     "It draws sizes; tests/unit/tf/tensors/test_distorted_boxes.py has it.": "tf.image.*sample_distorted_bounding_box",
@@ -118,7 +120,8 @@ OTHERWISE: Final = {
     "Only in its signature does TensorFlow take it without.": """
         tf.cond tf.custom_gradient tf.numpy_function tf.py_function tf.nn.sigmoid_cross_entropy_with_logits
         tf.group tf.meshgrid tf.print tf.keras.backend.clear_session""",
-    "The rest is not there, and refused.": "tf.image.decode_* tf.matmul tf.linalg.matmul tf.debugging.*numerics",
+    "The rest is not there, and refused.": """
+        tf.keras.backend.function tf.image.decode_* tf.matmul tf.linalg.matmul tf.debugging.*numerics""",
 }
 """Functions whose parameters are written otherwise, and why that is as good."""
 

@@ -184,3 +184,27 @@ def test_slices_that_cannot_be_combined_are_refused() -> None:
         strategy.reduce("MEAN", slices, axis=None)
     with pytest.raises(InputError, match="without dense_shape"):
         tf.convert_to_tensor(slices)
+
+
+@pytest.mark.parametrize(("trainable", "kept"), [(False, "their mean"), (True, "that of the first")])
+def test_values_that_differ_without_an_aggregation_are_told(
+    trainable: bool, kept: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    with strategy.scope():
+        own = tf.Variable(0.0, trainable=trainable, name=f"own_{trainable}")
+        alike = tf.Variable(0.0, trainable=trainable, name=f"alike_{trainable}")
+
+    @tf.function
+    def run() -> Any:
+        alike.assign_add(1.0)
+        number = tf.cast(tf.distribute.get_replica_context().replica_id_in_sync_group, tf.float32)
+        own.assign(number)
+
+    strategy.run(run)
+    lines = [line for line in capsys.readouterr().err.splitlines() if "without aggregation" in line]
+    assert len(lines) == 1
+    assert f"'own_{trainable}'" in lines[0]
+    assert f"it becomes {kept} when the function ends" in lines[0]
+    assert float(own) == (0.0 if trainable else 0.5)
+    assert [float(value) for value in own._values] == [float(own)] * 2

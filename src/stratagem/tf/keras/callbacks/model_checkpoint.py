@@ -8,6 +8,7 @@ from typing import Any
 import keras
 
 from stratagem.core.errors import InputError
+from stratagem.tf.keras.callbacks.monitored import is_accuracy_or_measure, judging_by_name
 
 
 class ModelCheckpoint(keras.callbacks.ModelCheckpoint):
@@ -68,4 +69,4 @@ class ModelCheckpoint(keras.callbacks.ModelCheckpoint):
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         if (epoch + 1) % self._period == 0:
-            super().on_epoch_end(epoch, logs)
+            judging_by_name(self, is_accuracy_or_measure, super().on_epoch_end, epoch, logs)

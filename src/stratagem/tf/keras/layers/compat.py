@@ -18,6 +18,7 @@ __all__ = [
     "graph_of",
     "has_losses_of_call",
     "in_context",
+    "input_layer_of",
     "input_shape_of",
     "is_functional",
     "nodes_of",
@@ -87,6 +88,11 @@ def nodes_of(graph: Any) -> Sequence[Any]:
     by_depth = graph._nodes_by_depth
     nodes = [node for depth in sorted(by_depth, reverse=True) for node in by_depth[depth]]
     return [node for node in nodes if node.operation and not node.is_input]
+
+
+def input_layer_of(tensor: Any) -> Any:
+    """Return the layer that a symbolic input comes from."""
+    return tensor._keras_history.operation
 
 
 def in_context(operation: Any, **context: Any) -> Callable[..., Any]:

@@ -23,6 +23,18 @@ class MakingKeras(type):
         make: Callable[..., Any] = vars(cls).get("_made") or super().__call__
         return make(*args, **named)
 
+    def __eq__(cls, other: object) -> bool:
+        """Whether it is the class, or that of its objects: `type(layer) == tf.keras.layers.Dense`."""
+        return cls is other or ("_made" in vars(cls) and cls.__bases__[-1] is other)
+
+    def __hash__(cls) -> int:
+        return hash(cls.__bases__[-1]) if "_made" in vars(cls) else super().__hash__()
+
+    def __subclasscheck__(cls, subclass: type) -> bool:
+        if "_made" in vars(cls):
+            return issubclass(subclass, cls.__bases__[-1])
+        return super().__subclasscheck__(subclass)
+
     def __instancecheck__(cls, instance: Any) -> bool:
         if "_made" in vars(cls):
             return isinstance(instance, cls.__bases__[-1])
@@ -83,6 +95,79 @@ class AveragePooling3D(keras.layers.AveragePooling3D, metaclass=MakingKeras):
     @staticmethod
     def _made(pool_size: Any = 2, *args: Any, **named: Any) -> keras.layers.AveragePooling3D:
         return keras.layers.AveragePooling3D(pool_size, *args, **named)
+
+
+class Dense(keras.layers.Dense, metaclass=MakingKeras):
+    """Keras's `Dense`, whose sizes may be NumPy's integers (`tf.keras.layers.Dense`).
+
+    Args:
+        arguments: Those of `keras.layers.Dense`.
+
+    Example:
+        >>> Dense(np.int64(3)).units
+        3
+    """
+
+    @staticmethod
+    def _made(*arguments: Any, **named: Any) -> keras.layers.Dense:
+        return _of_whole_numbers(keras.layers.Dense, arguments, named)
+
+
+class Embedding(keras.layers.Embedding, metaclass=MakingKeras):
+    """Keras's `Embedding`, whose sizes may be NumPy's integers (`tf.keras.layers.Embedding`).
+
+    Args:
+        arguments: Those of `keras.layers.Embedding`.
+
+    Example:
+        >>> Embedding(np.array([4, 2]).max() + 1, 8).input_dim
+        5
+    """
+
+    @staticmethod
+    def _made(*arguments: Any, **named: Any) -> keras.layers.Embedding:
+        return _of_whole_numbers(keras.layers.Embedding, arguments, named)
+
+
+class MultiHeadAttention(keras.layers.MultiHeadAttention, metaclass=MakingKeras):
+    """Keras's `MultiHeadAttention`, whose sizes may be NumPy's integers (`tf.keras.layers.MultiHeadAttention`).
+
+    Args:
+        arguments: Those of `keras.layers.MultiHeadAttention`.
+
+    Example:
+        >>> MultiHeadAttention(np.int64(2), np.int64(4)).num_heads
+        2
+    """
+
+    @staticmethod
+    def _made(*arguments: Any, **named: Any) -> keras.layers.MultiHeadAttention:
+        return _of_whole_numbers(keras.layers.MultiHeadAttention, arguments, named)
+
+
+class RepeatVector(keras.layers.RepeatVector, metaclass=MakingKeras):
+    """Keras's `RepeatVector`, whose sizes may be NumPy's integers (`tf.keras.layers.RepeatVector`).
+
+    Args:
+        arguments: Those of `keras.layers.RepeatVector`.
+
+    Example:
+        >>> RepeatVector(np.int64(5)).n
+        5
+    """
+
+    @staticmethod
+    def _made(*arguments: Any, **named: Any) -> keras.layers.RepeatVector:
+        return _of_whole_numbers(keras.layers.RepeatVector, arguments, named)
+
+
+def _of_whole_numbers(kind: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    """Make a layer that asks whether its sizes are Python's integers; NumPy's become those."""
+    return kind(*map(_of_python, arguments), **{name: _of_python(value) for name, value in named.items()})
+
+
+def _of_python(value: Any) -> Any:
+    return int(value) if isinstance(value, np.integer) else value
 
 
 class Normalization(keras.layers.Normalization, metaclass=MakingKeras):
