@@ -60,7 +60,7 @@ while True:
     order = member.next_order(120.0)
     try:
         if isinstance(order, Form):
-            world, store = order.world, WorldClient(member, order.world.number)
+            world, store = order.world, WorldClient(member, order.world)
             if world.rank_of(member.number) == world.donor:
                 store.key_value_set_bytes("state", b"%d" % value)
             elif not (member.gate.holds_state and member.gate.completed == world.step):

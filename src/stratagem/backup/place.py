@@ -1,7 +1,7 @@
 """Place of a `fit` whose workers may change: what a worker that catches up needs beside the model's variables.
 
-It is to other workers what a backup is to a restarted run: the same contents, which are asked for in the midst of a step
-and never written to a file.
+It is to other workers what a backup is to a restarted run: the same contents, which are asked for in the midst of a
+step and never written to a file.
 """
 
 from __future__ import annotations

@@ -102,6 +102,7 @@ class Server(Door[JoinHello]):
         self._num_joined = 0
         self._versions: Mapping[str, str] | None = None
         self._store: WorldStore | None = None
+        self._kept: Mapping[str, str] = {}
         self._why_over = "it has not begun"
         self._wanted: SimpleQueue[Event | None] = SimpleQueue()
         self._is_closed = False
@@ -320,7 +321,7 @@ class Server(Door[JoinHello]):
         else:
             if isinstance(action, Form):
                 self._close_store(f"world {action.world.number} takes its place")
-                self._store = WorldStore(action.world.number, frozenset(action.world.numbers))
+                self._store = WorldStore(action.world.number, frozenset(action.world.numbers), self._kept)
             elif isinstance(action, Stop) and action.cut:
                 self._close_store(action.reason)
             elif self._state.phase is Phase.ENDING:
@@ -333,6 +334,7 @@ class Server(Door[JoinHello]):
         """Answer all who wait within the world that ends."""
         self._why_over = reason
         if self._store is not None:
+            self._kept = self._store.kept()
             answers, self._store = self._store.close(reason), None
             self._answer(answers)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
+from types import MappingProxyType
 from typing import Any, Final
 
 MAX_BYTES: Final = 256 * 1024 * 1024
@@ -38,11 +39,16 @@ class Answer:
 
 @dataclass(frozen=True)
 class _Wait:
-    """Somebody who waits until a moment."""
+    """Somebody who waits until a moment, at a barrier with a note for the others."""
 
     member: int
     ask: int
     until: float
+    note: str = ""
+
+
+KEPT: Final = "stratagem/posted/"
+"""Keys whose values go on into the next world: somebody may have left them there once, for whoever comes."""
 
 
 @dataclass
@@ -52,15 +58,21 @@ class WorldStore:
     Args:
         world: The number of the world.
         members: Its members.
+        values: What it holds at the beginning.
     """
 
     world: int
     members: frozenset[int]
-    _values: dict[str, str] = field(default_factory=dict)
+    values: InitVar[Mapping[str, str]] = MappingProxyType({})
+    _values: dict[str, str] = field(init=False)
     _gets: dict[str, list[_Wait]] = field(default_factory=dict)
     _barriers: dict[str, list[_Wait]] = field(default_factory=dict)
     _broken: set[str] = field(default_factory=set)
-    _bytes: int = 0
+    _bytes: int = field(init=False)
+
+    def __post_init__(self, values: Mapping[str, str]) -> None:
+        self._values = dict(values)
+        self._bytes = sum(map(len, self._values.values()))
 
     def ask(self, member: int, message: Mapping[str, Any], now: float) -> list[Answer]:
         """Return the answers that something asked for brings, to its member or to others too.
@@ -74,14 +86,16 @@ class WorldStore:
             ValueError: It is no such message.
         """
         ask, key = message.get("ask"), message.get("key")
-        if type(ask) is not int or not isinstance(key, str) or message.get("for") not in _OPERATIONS:
+        if type(ask) is not int or not isinstance(key, str) or message.get("for") not in (*_OPERATIONS, "meet"):
             raise ValueError(f"{message!r} asks for nothing that there is")
         if member not in self.members:
             return [Answer(member, ask, error=(REFUSED, f"member {member} is not in world {self.world}"))]
         seconds, value = message.get("seconds", 0.0), message.get("value", "")
         if type(seconds) not in (int, float) or not isinstance(value, str):
             raise ValueError(f"{seconds!r} is no time, or {value!r} no value")
-        wait = _Wait(member, ask, now + seconds)
+        wait = _Wait(member, ask, now + seconds, value)
+        if message["for"] == "meet":
+            return self._meet(wait, key, message.get("of"))
         return _OPERATIONS[message["for"]](self, wait, key, value, bool(message.get("replaces")))
 
     def tick(self, now: float) -> list[Answer]:
@@ -139,17 +153,28 @@ class WorldStore:
         self._bytes -= len(self._values.pop(key, ""))
         return [Answer(wait.member, wait.ask)]
 
-    def _meet(self, wait: _Wait, key: str, value: str, replaces: bool) -> list[Answer]:
-        """Wait for all. Where one has waited in vain, nobody can meet there any more: some may have given up."""
+    def _meet(self, wait: _Wait, key: str, of: Any) -> list[Answer]:
+        """Wait for others, and hear what each has brought; for all members, or for those that `of` lists.
+
+        Where one has waited in vain, nobody can meet there any more: some may have given up.
+        """
+        those = self.members if of is None else frozenset(of if isinstance(of, list) else ())
+        if not those <= self.members or wait.member not in those:
+            raise ValueError(f"{of!r} are no members among whom {wait.member} is")
         if key in self._broken:
             return [_late(wait, f"others have given up barrier {key!r}")]
         waits = self._barriers.setdefault(key, [])
         if any(each.member == wait.member for each in waits):
             return [Answer(wait.member, wait.ask, error=(REFUSED, f"member {wait.member} is at {key!r} twice"))]
         waits.append(wait)
-        if len(waits) < len(self.members):
+        if not those <= {each.member for each in waits}:
             return []
-        return [Answer(each.member, each.ask) for each in self._barriers.pop(key)]
+        notes = [[each.member, each.note] for each in waits]
+        return [Answer(each.member, each.ask, notes) for each in self._barriers.pop(key)]
+
+    def kept(self) -> dict[str, str]:
+        """Return the values that go on into the next world."""
+        return {key: value for key, value in self._values.items() if key.startswith(KEPT)}
 
     @staticmethod
     def _keep(table: dict[str, list[_Wait]], key: str, waits: list[_Wait]) -> None:
@@ -163,7 +188,6 @@ _OPERATIONS: Final[Mapping[str, Callable[[WorldStore, _Wait, str, str, bool], li
     "list": WorldStore._list,
     "get": WorldStore._get,
     "delete": WorldStore._delete,
-    "meet": WorldStore._meet,
 }
 
 

@@ -12,11 +12,14 @@ from stratagem.core.errors import PeerError
 class WorldChangedError(PeerError):
     """A wait within a world that has ended. Remedy: report the last completed step, and wait for the next world."""
 
+    is_of_peer = True
+
     def __init__(self, world: int, reason: str) -> None:
         super().__init__(
             f"World {world} has ended: {reason}.",
             "What was waited for in it will not come.",
-            "Let Stratagem handle this error: it takes this process into the next world.",
+            "See what has ended the other process. In a step of `fit` this one goes on in the next world; elsewhere it "
+            "ends, and the run begins anew.",
         )
         self.world = world
         self.reason = reason

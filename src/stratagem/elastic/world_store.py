@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from stratagem.elastic.client import Membership
+from stratagem.elastic.world import World
 
 
 class WorldClient:
@@ -16,12 +17,12 @@ class WorldClient:
 
     Args:
         membership: The connection of this process.
-        world: The number of the world.
+        world: The world.
         error: What calls raise that were not answered in time, or cannot be. Where JAX is loaded, its
             `JaxRuntimeError`, which those who use its service expect; the message begins with the words of its codes.
     """
 
-    def __init__(self, membership: Membership, world: int, error: Callable[[str], Exception] = TimeoutError) -> None:
+    def __init__(self, membership: Membership, world: World, error: Callable[[str], Exception] = TimeoutError) -> None:
         self._membership = membership
         self._world = world
         self._error = error
@@ -47,5 +48,19 @@ class WorldClient:
         """Wait for all members."""
         self._ask({"for": "meet", "key": barrier_id}, timeout_in_ms)
 
+    def meet(self, place: str, note: bytes, ranks: Sequence[int], timeout_in_ms: int) -> dict[int, bytes]:
+        """Wait for members, and return the note of each by its rank. Either all of them hear all notes, or none.
+
+        Args:
+            place: The name of the barrier.
+            note: What this member brings.
+            ranks: Who meets.
+            timeout_in_ms: How long to wait.
+        """
+        numbers = self._world.numbers
+        asked = {"for": "meet", "key": place, "value": base64.b64encode(note).decode()}
+        answer = self._ask({**asked, "of": [numbers[rank] for rank in ranks]}, timeout_in_ms)
+        return {numbers.index(number): base64.b64decode(text) for number, text in answer}
+
     def _ask(self, message: dict[str, object], milliseconds: int = 0) -> Any:
-        return self._membership.ask(self._world, message, milliseconds / 1000, self._error)
+        return self._membership.ask(self._world.number, message, milliseconds / 1000, self._error)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 
-from stratagem.core.errors import UnsupportedError
+from stratagem.core.errors import PeerError
 from stratagem.fit.named_variables import named_variables
 from stratagem.fit.resuming import current_session
 from stratagem.fit.step_kinds import TRAIN
@@ -35,11 +35,11 @@ class StateOfTraining:
         session = current_session()
         beside = None if session is None else session.beside_variables
         if self._step.kind is not TRAIN or beside is None:
-            raise UnsupportedError(
+            raise PeerError(
                 f"A worker was lost while the others ran {self._step.kind.method}.",
                 "Another one can take its place in a step of fit's training only.",
                 "Start the run again; stratagem run --max-restarts does.",
-            )
+            ).of_peer()
         names = [name for name, _ in named_variables(self._step.model)]
         said, arrays = beside()
         logs = jax.tree.leaves(self._last)

@@ -89,6 +89,7 @@ class HostMemory:
         spins: Whether each worker has a core of its own.
         capacity: Bytes of a lane.
         hosts: All workers by host, where there are others than these.
+        world: The number of the world of workers, from 1, where they may change; 0 where they may not.
     """
 
     def __init__(
@@ -100,6 +101,7 @@ class HostMemory:
         spins: bool = True,
         capacity: int = CAPACITY,
         hosts: Hosts | None = None,
+        world: int = 0,
     ) -> None:
         self.workers = len(names)
         self.capacity = capacity
@@ -108,7 +110,7 @@ class HostMemory:
         self._system = _System()
         self._lock = threading.Lock()
         self._plans: dict[int, Plan] = {}
-        self._world = self._cut = 0
+        self._world, self._cut = world, 0
         self._why_cut = ""
         self._view(file, index, names)
 
@@ -144,7 +146,7 @@ class HostMemory:
 
     @property
     def is_cut(self) -> bool:
-        """Whether the exchanges of the present workers have come to an end: one of them is gone, or `cut` was called."""
+        """Whether the present workers exchange no more: one of them is gone, or `cut` was called."""
         return self._is_lost or self._cut >= self._world > 0
 
     def cut(self, world: int, reason: str) -> None:

@@ -1,9 +1,9 @@
 """World of a mesh whose workers may change while it trains (`stratagem.elastic`).
 
-Each worker runs its steps between `may_begin` and `completed` of its membership. Where a worker is gone, the exchange of
-the step that is in flight is cut; nothing of that step has been written, as its program gives no buffer away. The others
-meet in the next world, and a new worker takes the state from one of them, through the memory of the host. Weights,
-programs and batches of those who stay are what they were.
+Each worker runs its steps between `may_begin` and `completed` of its membership. Where a worker is gone, the exchange
+of the step that is in flight is cut; nothing of that step has been written, as its program gives no buffer away. The
+others meet in the next world, and a new worker takes the state from one of them, through the memory of the host.
+Weights, programs and batches of those who stay are what they were.
 
 A worker that comes into a world which has trained before *catches up*: it runs the program up to the step in which the
 others wait, and meets nobody on its way.
@@ -11,10 +11,12 @@ others wait, and meets nobody on its way.
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from io import FileIO
-from typing import Any, Final, NamedTuple, NoReturn, Protocol, TypeVar
+from typing import Any, Literal, NamedTuple, NoReturn, Protocol, TypeVar
 
 import jax
 import numpy as np
@@ -34,9 +36,7 @@ from stratagem.host_memory.plan import Plan, PlanPart
 from stratagem.transport.memory import make_file, open_file
 
 Result = TypeVar("Result")
-
-NEWS_SECONDS: Final = 15.0
-"""How long a failed step waits to hear that its world has ended."""
+_Result = TypeVar("_Result", covariant=True)
 
 
 class Given(NamedTuple):
@@ -51,14 +51,14 @@ class Given(NamedTuple):
     arrays: list[np.ndarray]
 
 
-class StateOfStep(Protocol[Result]):
+class StateOfStep(Protocol[_Result]):
     """The state that a step begins with, and what the step before returned."""
 
     def give(self) -> Given:
         """Return the state, for a worker that does not hold it."""
         ...
 
-    def take(self, given: Given) -> Result:
+    def take(self, given: Given) -> _Result:
         """Take the state of another worker, which has completed this step; return what its step returned."""
         ...
 
@@ -78,15 +78,19 @@ class ChangingWorld:
 
     def __init__(self, membership: Membership, timeout_seconds: float) -> None:
         self._membership = membership
+        self._thread = threading.get_ident()
         self.is_catching_up = False
         self._has_begun = False
+        self._is_due: Literal["state", "formed"] | None = None
+        """What is left to be done in this world before steps begin: to hand on the state, and to report."""
         self._caught_up_to: int | None = None
         self._world = world = self._first_world()
         self._size = len(world.members)
         self.peers = Peers(self._client(world), _peers_of(world), self._rank_in(world), timeout_seconds)
         file, spins = self._made_together()
-        self.memory = HostMemory(file, self.peers.own_index, self._names(), spins=spins)
+        self.memory = HostMemory(file, self.peers.own_index, self._names(), spins=spins, world=world.number)
         self._enter()
+        self.peers.renew = self._renew
 
     # Steps -------------------------------------------------------------------------------------------
 
@@ -113,8 +117,7 @@ class ChangingWorld:
                 else:
                     self._membership.completed()
                     return result
-            taken = self._follow_orders(state)
-            if taken is not None:
+            if (taken := self._change(state)) is not None:
                 return taken
 
     def catch_up(self) -> Given:
@@ -122,24 +125,30 @@ class ChangingWorld:
 
         The state is complete on this worker; it goes on alone until its first step.
         """
-        while True:
+        given: Given | None = None
+        while given is None:
             try:
                 given = self._exchanged_state(None)
-                assert given is not None, "who catches up holds no state"
-                return given
-            except (WorldChangedError, PeerError) as error:
-                self._wait_for_next_world(error)
+            except PeerError as error:
+                self._check_cut(error)
+                self._follow_into_next_world()
+        return given
 
-    def from_rank(self, rank: int, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Return the arrays of one worker on all. All call it at the same point.
+    def from_chief(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Return the first worker's arrays on all. All call it at the same point.
+
+        Where a worker is gone each keeps its own: those who go on hold the same, unless the program is at fault.
 
         Args:
-            rank: Which worker.
             arrays: Arrays of the same shapes and dtypes on all workers.
         """
-        if self.is_catching_up:
+        if self.is_catching_up or self._is_due is not None:
             return list(arrays)
-        return self._sent(f"values of rank {rank}", rank, arrays)
+        try:
+            return self._sent("values of the chief", 0, arrays)
+        except PeerError as error:
+            self._check_cut(error)
+            return list(arrays)
 
     # Orders ------------------------------------------------------------------------------------------
 
@@ -156,25 +165,75 @@ class ChangingWorld:
             if isinstance(order, End):
                 self._end(order)
 
-    def _follow_orders(self, state: StateOfStep[Result]) -> Result | None:
+    def _change(self, state: StateOfStep[Result]) -> Result | None:
         """Follow the coordinator until steps may begin; return what a step returned that others had completed."""
         taken: Result | None = None
+        while True:
+            try:
+                if self._is_due == "state" and (given := self._exchanged_state(state)) is not None:
+                    taken = state.take(given)
+                self._report_formed()
+                order = self._next_order()
+                if isinstance(order, Stop):
+                    self._membership.stopped()
+                elif isinstance(order, Form):
+                    self._move(order.world)
+                elif isinstance(order, Go):
+                    self.peers.meet_with(range(self._size))
+                    return taken
+            except PeerError as error:
+                self._check_cut(error)
+
+    def _renew(self, error: PeerError) -> bool:
+        """Take this worker, which meets others between two steps, to where those of them who live meet again.
+
+        A new worker is not among them before the next step.
+        """
+        is_over = isinstance(error, WorldChangedError) or self.memory.is_cut
+        if not is_over or self.is_catching_up or threading.get_ident() != self._thread:
+            return False
+        self._follow_into_next_world()
+        return True
+
+    def _arrive(self) -> None:
+        """Come to the first step, for which the others wait, also in another world if one of them dies meanwhile."""
+        while True:
+            try:
+                if self._is_due == "state":
+                    self._exchanged_state(None)  # this worker holds it
+                self._report_formed()
+                order = self._next_order()
+                if isinstance(order, Form):
+                    self._move(order.world)
+                elif isinstance(order, Go):
+                    break
+            except PeerError as error:
+                self._check_cut(error)
+        self._has_begun, self.is_catching_up = True, False
+        self.peers.meet_with(range(self._size))
+
+    def _report_formed(self) -> None:
+        if self._is_due is not None:
+            self._is_due = None
+            self._membership.formed(self._world.number)
+
+    def _follow_into_next_world(self) -> None:
+        """Take this worker's place in the next world that comes about."""
         while True:
             order = self._next_order()
             if isinstance(order, Stop):
                 self._membership.stopped()
-            elif isinstance(order, Go):
-                return taken
             elif isinstance(order, Form):
                 try:
-                    self._move(order.world)
-                    given = self._exchanged_state(state)
-                    taken = taken if given is None else state.take(given)
-                    self._membership.formed(order.world.number)
-                except (WorldChangedError, PeerError) as error:
-                    if not (isinstance(error, WorldChangedError) or self.memory.is_cut):
-                        raise
-                    logger.debug("World %d was not formed: %s", order.world.number, error)
+                    return self._move(order.world)
+                except PeerError as error:
+                    self._check_cut(error)
+
+    def _check_cut(self, error: PeerError) -> None:
+        """Raise an error of a world, unless it is that the world has ended: then the next one is on its way."""
+        if not (isinstance(error, WorldChangedError) or self.memory.is_cut):
+            raise error
+        logger.debug("%s", error)
 
     def _next_order(self) -> Order:
         order = self._membership.next_order(PATIENCE_SECONDS)
@@ -182,44 +241,16 @@ class ChangingWorld:
             self._end(order)
         return order
 
-    def _wait_for_next_world(self, error: PeerError) -> None:
-        if not (isinstance(error, WorldChangedError) or self.memory.is_cut):
-            raise error
-        while not isinstance(order := self._next_order(), Form):
-            pass
-        try:
-            self._move(order.world)
-        except (WorldChangedError, PeerError) as following:
-            self._wait_for_next_world(following)
-
-    def _arrive(self) -> None:
-        """Come to the first step: the others have waited for it."""
-        while True:
-            try:
-                self._membership.formed(self._world.number)
-            except WorldChangedError as error:
-                self._wait_for_next_world(error)
-                self._exchanged_state(None)  # it is the same: the others have completed no step meanwhile
-                continue
-            order = self._next_order()
-            while not isinstance(order, Go | Form):
-                order = self._next_order()
-            if isinstance(order, Go):
-                break
-            self._move(order.world)
-            self._exchanged_state(None)
-        self._has_begun = True
-        self.is_catching_up = self.peers.is_alone = False
-
     def _end(self, order: End) -> NoReturn:
-        announce(f"This worker ends: {order.reason}.")
+        if order.code:
+            announce(f"This worker ends: {order.reason}.")
         leave(order.code)
         raise SystemExit(order.code)
 
     # Worlds ------------------------------------------------------------------------------------------
 
     def _client(self, world: World) -> WorldClient:
-        return WorldClient(self._membership, world.number, jax.errors.JaxRuntimeError)
+        return WorldClient(self._membership, world, jax.errors.JaxRuntimeError)
 
     def _rank_in(self, world: World) -> int:
         return world.rank_of(self._membership.number)
@@ -233,25 +264,37 @@ class ChangingWorld:
             raise UnsupportedError(
                 f"World {world.number} has {len(world.members)} workers, the one before had {self._size}.",
                 "Programs and batches are made for that number.",
-                "Start the run with --elastic N:N, and with spares.",
+                "Start the run with stratagem run --spares, which keeps the number of workers.",
             )
         self._world = world
         self.peers.move(self._client(world), _peers_of(world), self._rank_in(world))
-        file, _ = self._made_together()
-        self.memory.move(world.number, file, self.peers.own_index, self._names())
-        self._enter()
+        with self._in_this_world():
+            file, _ = self._made_together()
+            self.memory.move(world.number, file, self.peers.own_index, self._names())
+            self._enter()
+
+    @contextlib.contextmanager
+    def _in_this_world(self) -> Iterator[None]:
+        """Let meetings fail in this context when the world ends."""
+        renew, self.peers.renew = self.peers.renew, None
+        try:
+            yield
+        finally:
+            self.peers.renew = renew
 
     def _enter(self) -> None:
         """Begin together, where all are new; else find out whether this worker has to catch up with others."""
-        if not any(self.peers.from_all("has begun", self._has_begun)):
-            self._membership.formed(self._world.number)
-            while not isinstance(order := self._next_order(), Go):
-                if isinstance(order, Form):
-                    self._move(order.world)
-                    return
-            self._has_begun = True
-        elif not self._has_begun:
-            self.is_catching_up = self.peers.is_alone = True
+        begun = [rank for rank, has in enumerate(self.peers.from_all("has begun", self._has_begun)) if has]
+        if begun:
+            self._is_due = "state"
+            self.is_catching_up = not self._has_begun
+            self.peers.meet_with(begun if self._has_begun else [self.peers.own_index])
+            return
+        self._membership.formed(self._world.number)
+        while not isinstance(order := self._next_order(), Go):
+            if isinstance(order, Form):
+                return self._move(order.world)
+        self._has_begun = True
 
     @property
     def _holds_state(self) -> bool:
@@ -278,23 +321,33 @@ class ChangingWorld:
 
         All call it, at the step from which the world begins.
         """
-        self.peers.is_alone = False
+        before = self.peers.present
+        self.peers.meet_with(range(self._size))
         try:
-            needed = not all(self.peers.from_all("holds the state", self._holds_state))
-            if not needed:
-                return None
-            donor, is_donor = self._world.donor, self._world.donor == self.peers.own_index
-            given = state.give() if is_donor and state is not None else Given(None, [])
-            kinds = [[array.dtype.name, list(array.shape)] for array in given.arrays]
-            said, kinds = self.peers.from_all("state", [given.said, kinds] if is_donor else None)[donor]
-            own = given.arrays if is_donor else [np.zeros(shape, _dtype(name)) for name, shape in kinds]
-            arrays = self._sent(f"state of world {self._world.number}", donor, own)
-            if self._holds_state:
-                return None
-            self._caught_up_to = self._world.step
-            return Given(said, arrays)
+            with self._in_this_world():
+                given = self._given(state)
+            self._is_due = "formed"
+            return given
         finally:
-            self.peers.is_alone = self.is_catching_up
+            self.peers.meet_with(before)
+
+    def _given(self, state: StateOfStep[Any] | None) -> Given | None:
+        holds = self._holds_state
+        if all(self.peers.from_all("holds the state", holds)):
+            return None
+        donor = self._world.donor
+        given = Given(None, [])
+        if donor == self.peers.own_index:
+            assert state is not None, "the donor is at a step"
+            given = state.give()
+        kinds = [[array.dtype.name, list(array.shape)] for array in given.arrays]
+        said, kinds = self.peers.from_all("state", [given.said, kinds])[donor]
+        own = given.arrays or [np.zeros(shape, _dtype(name)) for name, shape in kinds]
+        arrays = self._sent(f"state of world {self._world.number}", donor, own)
+        if holds:
+            return None
+        self._caught_up_to = self._world.step
+        return Given(said, arrays)
 
     def _sent(self, name: str, rank: int, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Send arrays to all: those of the others are zeros, so a sum of bytes is what was sent."""

@@ -362,7 +362,7 @@ class ReplicaMesh:
         if not self.multi_process:
             return [self.keep(value) for value in values]
         if self.world is not None:
-            return [self.keep(value) for value in self.world.from_rank(0, [np.asarray(value) for value in values])]
+            return [self.keep(value) for value in self.world.from_chief([np.asarray(value) for value in values])]
         is_source = 0 in self.local_replicas
         hosts = [np.asarray(value) for value in values]
         stacked = [self.shard_blocks(self._source_rows(host, is_source)) for host in hosts]

@@ -16,7 +16,7 @@ import jax
 from stratagem.cluster import compat
 from stratagem.cluster.bootstrap import Membership as Place
 from stratagem.cluster.bootstrap import library_versions, take_place
-from stratagem.cluster.ending import leave
+from stratagem.cluster.ending import exit_code, leave
 from stratagem.cluster.orphan import end_with_launcher
 from stratagem.cluster.secret import read_secret
 from stratagem.cluster.spec import ClusterSpec, Task
@@ -110,8 +110,10 @@ def _end_together(membership: Membership) -> None:
         show(kind, error, trace)
         sys.stderr.flush()
         if not isinstance(error, SystemExit):
-            membership.failed(f"{kind.__name__}: {error}")
-            leave(exits.INTERRUPTED if isinstance(error, KeyboardInterrupt) else exits.FAILED)
+            code = exit_code(error)
+            if code == exits.FAILED:
+                membership.failed(f"{kind.__name__}: {error}")
+            leave(code)
 
     def finish() -> None:
         membership.finished()

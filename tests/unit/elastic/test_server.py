@@ -475,7 +475,18 @@ def test_a_forked_child_does_not_keep_the_connection_open(cluster: Callable[...,
 
 
 def stores(members: list[Membership], world: int = 1) -> list[WorldClient]:
-    return [WorldClient(member, world, jax.errors.JaxRuntimeError) for member in members]
+    those = World(world, tuple(Member(each.number, "host", 1, "") for each in members), donor=0, step=0)
+    return [WorldClient(member, those, jax.errors.JaxRuntimeError) for member in members]
+
+
+def test_some_of_all_members_meet_and_hear_what_each_brings(cluster: Callable[..., Cluster]) -> None:
+    first, second, third = stores(cluster(3).train(3))
+    with ThreadPoolExecutor(2) as pool:
+        own = pool.submit(first.meet, "b", b"\x00 1", [0, 2], 60_000)
+        other = pool.submit(third.meet, "b", b"3", [0, 2], 60_000)
+        assert own.result() == other.result() == {0: b"\x00 1", 2: b"3"}
+    with pytest.raises(jax.errors.JaxRuntimeError, match="DEADLINE_EXCEEDED"):
+        second.meet("b", b"2", [1, 2], 1)
 
 
 def test_members_leave_values_for_each_other(cluster: Callable[..., Cluster]) -> None:

@@ -67,7 +67,31 @@ def test_a_barrier_may_be_met_at_again_and_again() -> None:
         assert ask(2, "meet", "b", 5.0) == []
         assert ask(1, "meet", "b", 5.0) == []
         first = 3 * round_ + 1
-        assert ask(3, "meet", "b", 5.0) == [Answer(2, first), Answer(1, first + 1), Answer(3, first + 2)]
+        notes = [[2, ""], [1, ""], [3, ""]]
+        assert ask(3, "meet", "b", 5.0) == [
+            Answer(2, first, notes),
+            Answer(1, first + 1, notes),
+            Answer(3, first + 2, notes),
+        ]
+
+
+def test_some_meet_without_the_others_and_all_of_them_hear_all_notes() -> None:
+    ask = Asked()
+    assert ask(1, "meet", "b", 5.0, value="x", of=[1, 3]) == []
+    notes = [[1, "x"], [3, "y"]]
+    assert ask(3, "meet", "b", 5.0, value="y", of=[3, 1]) == [Answer(1, 1, notes), Answer(3, 2, notes)]
+    for those in ([1, 4], [2, 3], "12"):
+        with pytest.raises(ValueError, match="are no members among whom 1 is"):
+            ask(1, "meet", "b", 5.0, of=those)
+
+
+def test_what_was_posted_goes_on_into_the_next_world() -> None:
+    ask = Asked()
+    ask(1, "set", "stratagem/posted/save 1", value="x")
+    ask(1, "set", "stratagem/barrier/1", value="y")
+    following = WorldStore(5, frozenset([1, 2]), ask.store.kept())
+    message = {"ask": 1, "for": "list", "key": "stratagem/", "seconds": 0.0}
+    assert following.ask(2, message, 0.0) == [Answer(2, 1, [["stratagem/posted/save 1", "x"]])]
 
 
 def test_a_barrier_that_one_has_given_up_is_broken_for_all() -> None:
