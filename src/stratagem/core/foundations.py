@@ -215,6 +215,7 @@ ATTRIBUTES: Final[Mapping[str, tuple[str, ...]]] = {
         *("_initializer", "_name", "_ndim", "_path", "_regularizer", "_shape", "_trainable", "_value"),
     ),
     "keras:Operation": ("_outbound_nodes",),
+    "keras.src.ops.node:Node": ("_keras_history",),
     "keras:Layer": (
         *("_allow_non_tensor_positional_args", "_convert_input_args", "_loss_ids", "_losses", "_losses_override"),
         "_tracker",
