@@ -37,6 +37,9 @@ from stratagem.elastic.world import World
 
 _OVER: Final = (Phase.ENDING, Phase.ENDED)
 
+MOST_FAULTS: Final = 3
+"""A step that has been begun in so many worlds, each of which a fault has ended, is not tried again."""
+
 
 def advance(state: State, event: Event, now: float) -> tuple[State, list[Action]]:
     """Return the state after an event, and what is to be done.
@@ -237,8 +240,8 @@ class _Turn:
         if not all(place.has_answered for place in state.present):
             return
         assert state.world is not None, "a world forms"
-        faulty_step = state.world.step if state.is_faulty else state.faulty_step
-        self._set(faulty_step=faulty_step if faulty_step == state.world.step else None, is_faulty=False)
+        before = state.faults if state.faulty_step == state.world.step else 0
+        self._set(faulty_step=state.world.step, faults=before + state.is_faulty, is_faulty=False)
         self._do(Go(state.world.numbers, state.world.number))
         self._do(Say(self._going(state.world)))
         self._enter(Phase.RUNNING, causes=(), short_since=None)
@@ -310,10 +313,11 @@ class _Turn:
             self._end(exits.PEER_LOST, f"nobody is left who holds the state: {'; '.join(state.causes)}")
             return
         step = max(steps)
-        if state.is_faulty and state.faulty_step == step:
+        if state.is_faulty and state.faulty_step == step and state.faults + 1 >= MOST_FAULTS:
             self._end(
                 exits.FAILED,
-                f"step {step + 1} has failed twice, and no step was completed in between: {'; '.join(state.causes)}. "
+                f"step {step + 1} has failed {MOST_FAULTS} times, and no step was completed in between: "
+                f"{'; '.join(state.causes)}. "
                 "A batch that cannot be computed, or a lack of memory, does so; another try would end in the same way",
             )
             return

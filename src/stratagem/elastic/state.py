@@ -102,7 +102,8 @@ class State:
         causes: Why the world changes, in words.
         changing_since: When training stopped for the change.
         is_faulty: Whether the change was caused by a fault while the world trained.
-        faulty_step: How many steps were completed when a fault ended a world last.
+        faulty_step: How many steps were completed when the world began that runs, or ran last.
+        faults: How many worlds in a row, in which no step was completed after these, a fault has ended.
         short_since: Since when there are too few workers.
         joined: When somebody joined last.
         finish_by: When those must have finished whose world has lost a member after others had finished.
@@ -123,6 +124,7 @@ class State:
     changing_since: float = 0.0
     is_faulty: bool = False
     faulty_step: int | None = None
+    faults: int = 0
     short_since: float | None = None
     joined: float = 0.0
     finish_by: float | None = None

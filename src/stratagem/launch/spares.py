@@ -22,7 +22,7 @@ from stratagem.core.errors import ClusterError
 from stratagem.elastic.events import Failed, Lost
 from stratagem.elastic.options import ElasticOptions
 from stratagem.elastic.server import Server
-from stratagem.elastic.state import Rules
+from stratagem.elastic.state import Phase, Rules
 from stratagem.elastic.world import Member
 from stratagem.launch.guard import Guard, signal_group
 from stratagem.launch.local import RunningTask, Signals, open_logs
@@ -84,6 +84,7 @@ class RunWithSpares:
         self._plans = [replace(plan, type="process", index=number) for number, plan in enumerate(every)]
         self._running: dict[int, RunningTask] = {}
         self._num_started = 0
+        self._lost: list[TaskPlan] = []
         self._logs: dict[str, TaskLog] = {}
         self._grace: Deadline | None = None
 
@@ -155,6 +156,7 @@ class RunWithSpares:
             code = self._server.wait(0)
             for pid in [pid for pid, task in self._running.items() if task.process.returncode is not None]:
                 self._ended(pid, self.clock.now() - began)
+            self._replace_lost()
             if not self._running:
                 return 128 + self.interrupt if self.interrupt is not None else self._code(code)
             if code is not None:
@@ -182,7 +184,16 @@ class RunWithSpares:
         elif has_failed:
             self._begin_to_end(signal.SIGTERM)
         if failure.returncode and not is_over and not has_failed and self._num_started < MOST_STARTS:
-            self._start(task.plan, is_spare=True)
+            self._lost.append(task.plan)
+
+    def _replace_lost(self) -> None:
+        """Start processes in the place of those that were lost, once the others train on: a start takes their cores."""
+        if self._grace is not None:
+            self._lost.clear()
+        elif self._server.state.phase is not Phase.FORMING:
+            for plan in self._lost:
+                self._start(plan, is_spare=True)
+            self._lost.clear()
 
     def _kill(self, member: Member, reason: str) -> None:
         """Kill the process of a member, if it is one of this launcher's. The server calls it in its thread."""

@@ -7,7 +7,7 @@ import functools
 import os
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Final, NamedTuple
 
@@ -83,7 +83,7 @@ def joined_run(address: str) -> Joined:
             world.obey(order)
 
     membership = join(address, hello, read_secret(os.environ), Deadline(DEFAULT_SECONDS), on_order=obey)
-    _end_together(membership)
+    _end_together(membership, lambda: any(world.memory.is_cut for world in known))
     world = ChangingWorld(membership, DEFAULT_SECONDS)
     known.append(world)
     let_programs_call(world.memory)
@@ -102,15 +102,20 @@ def devices_in(world: ChangingWorld) -> Sequence[Device]:
     return devices
 
 
-def _end_together(membership: Membership) -> None:
-    """Let this process end with the others, or tell them why it fails."""
+def _end_together(membership: Membership, lost_others: Callable[[], bool]) -> None:
+    """Let this process end with the others, or tell them why it fails.
+
+    Args:
+        membership: The connection to the coordinator.
+        lost_others: Whether a worker is gone, whose end is then the cause of an exception.
+    """
     show = sys.excepthook
 
     def tell(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         show(kind, error, trace)
         sys.stderr.flush()
         if not isinstance(error, SystemExit):
-            code = exit_code(error)
+            code = exits.PEER_LOST if lost_others() else exit_code(error)
             if code == exits.FAILED:
                 membership.failed(f"{kind.__name__}: {error}")
             leave(code)

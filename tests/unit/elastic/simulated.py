@@ -339,7 +339,7 @@ def ended_for_a_reason(simulation: Simulation) -> bool:
     """Whether a run that did not end well says one of the known reasons."""
     state = simulation.state
     known = {
-        exits.FAILED: ("has failed twice", " failed: "),
+        exits.FAILED: ("has failed 3 times", " failed: "),
         exits.PREEMPTED: ("all who hold the state leave",),
         exits.PEER_LOST: ("nobody is left", "there were fewer than", "came within", "the first worker was lost"),
     }

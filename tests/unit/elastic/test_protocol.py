@@ -572,39 +572,48 @@ def test_waiting_counts_a_state_that_was_taken_before_the_stop() -> None:
 
 
 def test_a_fault_that_repeats_without_a_completed_step_ends_the_run() -> None:
-    run = Run(3).start()
+    run = Run(4).start()
     run.hear(lost(2))
-    run.stop({1: 6, 3: 6})
+    run.stop({1: 6, 3: 6, 4: 6})
     run.form()
     run.hear(lost(3))
+    assert run.stop({1: 6, 4: 6}) == [Form((1, 4), world(3, 1, 4, step=6))]
+    run.form()
+    run.hear(lost(4))
     (end,) = run.stop({1: 6})
     assert isinstance(end, End)
     assert (end.to, end.code) == ((1,), exits.FAILED)
-    assert end.reason.startswith("step 7 has failed twice, and no step was completed in between: worker 1 (host a")
+    assert end.reason.startswith("step 7 has failed 3 times, and no step was completed in between: worker 1 (host a")
     assert "lack of memory" in end.reason
 
 
 def test_faults_with_a_completed_step_in_between_do_not() -> None:
-    run = Run(3).start()
+    run = Run(4).start()
     run.hear(lost(2))
-    run.stop({1: 6, 3: 6})
+    run.stop({1: 6, 3: 6, 4: 6})
     run.form()
     run.hear(lost(3))
-    assert run.stop({1: 7}) == [Form((1,), world(3, 1, step=7))]
+    run.stop({1: 7, 4: 7})
+    run.form()
+    run.hear(lost(4))
+    assert run.stop({1: 7}) == [Form((1,), world(4, 1, step=7))]
 
 
 def test_a_fault_counts_across_a_planned_change() -> None:
-    run = Run(3).start()
+    run = Run(4).start()
     run.hear(lost(2))
-    run.stop({1: 6, 3: 6})
+    run.stop({1: 6, 3: 6, 4: 6})
     run.form()
-    run.hear(Joined(member(4)))
+    run.hear(lost(3))
+    run.stop({1: 6, 4: 6})
+    run.form()
+    run.hear(Joined(member(5)))
     run.later(1)
-    run.hear(Begun(1, 2, 6), Begun(3, 2, 6))
-    run.stop({1: 6, 3: 6})
+    run.hear(Begun(1, 3, 6), Begun(4, 3, 6))
+    run.stop({1: 6, 4: 6})
     run.form()
-    run.hear(lost(4))
-    (end,) = run.stop({1: 6, 3: 6})
+    run.hear(lost(5))
+    (end,) = run.stop({1: 6, 4: 6})
     assert isinstance(end, End)
     assert end.code == exits.FAILED
 
