@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import jax
 
@@ -49,6 +50,52 @@ class FakeService:
             barrier.wait(timeout_in_ms / 1000)
         except threading.BrokenBarrierError:
             raise jax.errors.JaxRuntimeError("DEADLINE_EXCEEDED: Barrier timed out.") from None
+
+
+class FakeWorld(FakeService):
+    """A store in which some of all processes may meet; a world that can end."""
+
+    def __init__(self, processes: int) -> None:
+        super().__init__(processes)
+        self.is_over = False
+        self._met = threading.Condition()
+        self._notes: dict[str, dict[int, bytes]] = {}
+
+    def of(self, rank: int) -> FakeMember:
+        return FakeMember(self, rank)
+
+    def meet(self, rank: int, place: str, note: bytes, ranks: Sequence[int], seconds: float) -> dict[int, bytes]:
+        with self._met:
+            self._notes.setdefault(place, {})[rank] = note
+            self._met.notify_all()
+            self._met.wait_for(lambda: self.is_over or set(ranks) <= self._notes[place].keys(), seconds)
+            if self.is_over:
+                raise PeerError("World 1 has ended.")
+            return {each: self._notes[place][each] for each in ranks}
+
+    def end(self) -> None:
+        with self._met:
+            self.is_over = True
+            self._met.notify_all()
+
+
+class FakeMember:
+    """The store as one process has it."""
+
+    def __init__(self, world: FakeWorld, rank: int) -> None:
+        self._world, self._rank = world, rank
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._world, name)
+
+    def meet(self, place: str, note: bytes, ranks: Sequence[int], timeout_in_ms: int) -> dict[int, bytes]:
+        return self._world.meet(self._rank, place, note, ranks, timeout_in_ms / 1000)
+
+
+def members_of_world(count: int) -> tuple[FakeWorld, list[Peers]]:
+    world = FakeWorld(count)
+    peers = [Peer(Task("worker", index), f"node{index}", 100 + index) for index in range(count)]
+    return world, [Peers(world.of(index), peers, index, timeout_seconds=20) for index in range(count)]
 
 
 def members(count: int) -> tuple[FakeService, list[Peers]]:

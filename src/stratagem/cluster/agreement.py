@@ -7,11 +7,12 @@ asks here first. Measured between two processes on one machine: barrier 0.5 ms, 
 from __future__ import annotations
 
 import copy
+import functools
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, ParamSpec, Protocol, TypeVar, cast, runtime_checkable
 
 import jax
 
@@ -31,8 +32,38 @@ FEW: Final = 32
 If each of a thousand read all, the service would hand out a million, which takes half a minute. With two processes the
 answer takes a third longer than the notes."""
 
+
+@runtime_checkable
+class MeetingClient(CoordinationClient, Protocol):
+    """A store in which those who meet may be some of all, and either all of them hear all notes or none."""
+
+    def meet(self, place: str, note: bytes, ranks: Sequence[int], timeout_in_ms: int) -> dict[int, bytes]:
+        """Wait for the processes of some ranks; return the note of each."""
+        ...
+
+
 Field = str | int | float | bool | None | Sequence[object] | Mapping[str, object]
 """What JSON can say."""
+
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def _renewed(call: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Wrap a method of `Peers` in which processes meet: where they have changed meanwhile, it is called again."""
+
+    @functools.wraps(call)
+    def method(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        while True:
+            try:
+                return call(*args, **kwargs)
+            except PeerError as error:
+                renew = cast(Peers, args[0]).renew
+                if renew is None or not renew(error):
+                    raise
+
+    return method
 
 
 @dataclass(eq=False)
@@ -55,13 +86,46 @@ class Peers:
     peers: Sequence[Peer]
     own_index: int
     timeout_seconds: float
+    present: Sequence[int] = field(init=False)
+    """Who meets now. The others catch up with these, and are taken to say what the first of these says."""
+    renew: Callable[[PeerError], bool] | None = field(init=False, default=None)
+    """Takes this process to where a call that has failed can be made again; returns False where it cannot."""
     _calls: Counter[str] = field(init=False, default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self.present = range(len(self.peers))
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether this process meets nobody for now."""
+        return len(self.peers) > 1 and tuple(self.present) == (self.own_index,)
 
     @property
     def own(self) -> Peer:
         """This process."""
         return self.peers[self.own_index]
 
+    def move(self, client: CoordinationClient, peers: Sequence[Peer], own_index: int) -> None:
+        """Go on with other processes, of which some are new: calls are counted from the beginning.
+
+        Args:
+            client: A store that nobody has used.
+            peers: All processes, in order of process index.
+            own_index: Which of them this one is.
+        """
+        self.client, self.peers, self.own_index = client, peers, own_index
+        self.meet_with(range(len(peers)))
+
+    def meet_with(self, ranks: Sequence[int]) -> None:
+        """Let some of all processes meet from now on; these say so at the same point.
+
+        Args:
+            ranks: Who does. A process that names itself alone asks nobody.
+        """
+        self.present = tuple(ranks)
+        self._calls.clear()
+
+    @_renewed
     def barrier(self, name: str, timeout_seconds: float | None = None) -> None:
         """Wait until every process is here.
 
@@ -72,8 +136,14 @@ class Peers:
         Raises:
             PeerError: Some processes did not come in time; the message names them.
         """
-        self._meet(f"barrier {name!r}", b"", timeout_seconds)
+        if self.is_alone:
+            return
+        if isinstance(self.client, MeetingClient):
+            self._meet_some(self.client, f"barrier {name!r}", b"", timeout_seconds)
+        else:
+            self._meet(f"barrier {name!r}", b"", timeout_seconds)
 
+    @_renewed
     def agree(
         self,
         name: str,
@@ -101,6 +171,7 @@ class Peers:
         if len(values) > 1:
             raise PeerError(self._difference(place, values), consequence, remedy)
 
+    @_renewed
     def from_chief(self, name: str, value: bytes, timeout_seconds: float | None = None) -> bytes:
         """Return the chief's value on every process.
 
@@ -112,10 +183,15 @@ class Peers:
         Raises:
             PeerError: Some processes did not come in time.
         """
+        if self.is_alone:
+            return value
         place = f"value of the chief {name!r}"
+        if isinstance(self.client, MeetingClient):
+            return self._meet_some(self.client, place, value, timeout_seconds)[0]
         folder = self._meet(place, value if self.own_index == 0 else b"", timeout_seconds)
         return self._read(place, f"{folder}0", timeout_seconds).partition(b" ")[2]
 
+    @_renewed
     def from_all(self, name: str, value: Field, timeout_seconds: float | None = None) -> list[Any]:
         """Return every process's value, in order of process index.
 
@@ -130,6 +206,7 @@ class Peers:
         values = self._exchange(f"values {name!r}", value, timeout_seconds)
         return values if len(values) > 1 else [copy.deepcopy(values[0]) for _ in self.peers]
 
+    @_renewed
     def distinct(self, name: str, value: Field, timeout_seconds: float | None = None, *, waits: bool) -> list[Any]:
         """Return the values of all processes, each once; a process that need not know them leaves its own and goes on.
 
@@ -144,6 +221,8 @@ class Peers:
         Raises:
             PeerError: Some processes did not come in time; the message names them.
         """
+        if self.is_alone:
+            return [value]
         deadline, answer = Deadline(self._seconds(timeout_seconds)), f"{name} of all"
         self.post(f"{name}/{self.own_index}", value)
         if self.own_index != 0:
@@ -152,6 +231,7 @@ class Peers:
         self.post(answer, values)
         return values
 
+    @_renewed
     def collect(self, name: str, timeout_seconds: float | None = None) -> list[Any]:
         """Return what every process has posted below a name, in order of process index, and take it away.
 
@@ -215,6 +295,7 @@ class Peers:
         late = [peer for process, peer in enumerate(self.peers) if process not in notes]
         return name_some(map(str, late or self.peers[:1]))
 
+    @_renewed
     def post(self, name: str, value: Field) -> None:
         """Leave a value for any process that waits for it, now or later.
 
@@ -224,6 +305,7 @@ class Peers:
         """
         self.client.key_value_set_bytes(f"stratagem/posted/{name}", json.dumps(value).encode(), allow_overwrite=True)
 
+    @_renewed
     def wait_for(self, name: str, timeout_seconds: float | None = None) -> Any:
         """Return a posted value; wait until it is there. Several threads may wait.
 
@@ -265,6 +347,18 @@ class Peers:
             self._give_up(place, str(error), late, timeout_seconds)
         return folder
 
+    def _meet_some(self, client: MeetingClient, place: str, note: bytes, timeout_seconds: float | None) -> list[bytes]:
+        """Meet those who are present; return the notes of all, in order of process index."""
+        self._calls[place] += 1
+        try:
+            with progress.during(Phase.MEETING, place=place, is_joint=True):
+                notes = client.meet(
+                    f"{place} {self._calls[place]}", note, self.present, self._milliseconds(timeout_seconds)
+                )
+        except jax.errors.JaxRuntimeError as error:
+            self._give_up(place, str(error), [], timeout_seconds)
+        return [notes.get(process, notes[self.present[0]]) for process in range(len(self.peers))]
+
     def _read(self, place: str, key: str, timeout_seconds: float | None) -> bytes:
         """Return what process 0 has posted at a place, or is about to."""
         try:
@@ -275,6 +369,12 @@ class Peers:
 
     def _exchange(self, place: str, value: Field, timeout_seconds: float | None) -> list[Any]:
         """Return the value of each process, or one alone where all are equal."""
+        if self.is_alone:
+            return [json.loads(json.dumps(value))]
+        if isinstance(self.client, MeetingClient):
+            note = json.dumps(value, sort_keys=True).encode()
+            notes = self._meet_some(self.client, place, note, timeout_seconds)
+            return [json.loads(each) for each in (notes if len(set(notes)) > 1 else notes[:1])]
         folder = self._meet(place, json.dumps(value, sort_keys=True).encode(), timeout_seconds)
         call = self._calls[place]
         if len(self.peers) <= FEW:

@@ -129,6 +129,17 @@ def current_peers() -> Peers | None:
     return None if _joined is None else _joined.peers
 
 
+def take_place(membership: Membership) -> None:
+    """Note the place of this process where another way than `join` has led to it.
+
+    Args:
+        membership: The place.
+    """
+    global _joined
+    with _lock:
+        _joined = membership
+
+
 def _own_task(resolver: ClusterResolver, cluster: ClusterSpec) -> Task:
     task_type, task_id = resolver.task_type, resolver.task_id
     if not cluster and task_type is None:
@@ -176,7 +187,7 @@ def _start(own: Peer, cluster: ClusterSpec, timeouts: _Timeouts) -> Peers:
     index = cluster.training_tasks.index(own.task)
     coordinator = cluster.address_of(cluster.training_tasks[0])
     host, port = split_address(coordinator)
-    hello = Hello(own, cluster, _versions())
+    hello = Hello(own, cluster, library_versions())
     _reach_without_proxy(host, os.environ)
     meeting = (gather if index == 0 else visit)(hello, deadline, read_secret(os.environ))
     lifeline = _watch(meeting, index, timeouts.hang)
@@ -243,7 +254,7 @@ def _end_child(lifeline: Lifeline) -> None:
         sys.excepthook(kind, error, trace)
 
 
-def _versions() -> dict[str, str]:
+def library_versions() -> dict[str, str]:
     """Return the versions of what computes; "source" for what runs from a tree that was never installed."""
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
     found = {"python": python, "stratagem": "source", "jax": jax.__version__}

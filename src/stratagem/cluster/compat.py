@@ -5,9 +5,12 @@ from __future__ import annotations
 import ctypes
 import faulthandler
 import inspect
+import platform
 import signal
+import tempfile
 import threading
 import types
+from pathlib import Path
 from typing import Any, Final, Protocol
 
 import jax
@@ -92,6 +95,61 @@ def start_distributed(
     client = distributed.global_state.client
     assert client is not None, "jax.distributed.initialize returned without a client"
     return client
+
+
+def start_with_stand_ins(number: int) -> None:
+    """Start JAX's distributed runtime for this process alone, with devices that stand for those of other processes.
+
+    JAX compiles programs for all these devices and runs this process's part. No other process is connected: whatever
+    crosses between them must go by other means than XLA's collectives. So other processes may come and go, and a mesh
+    may have any number of them, while JAX's devices, arrays and programs stay.
+
+    The runtime's first process collects a description of each process's devices from its store; here it finds those
+    of processes that never come. (`BuildGlobalTopology` in XLA's `pjrt/distributed/topology_util.cc`.)
+
+    Args:
+        number: How many other devices.
+    """
+    with tempfile.TemporaryDirectory(prefix="stratagem-") as folder:  # the socket's name need not stay
+        address = f"unix:{folder}/jax"
+        client = start_distributed(address, address, 1, 0, 60)
+    boot = Path("/proc/sys/kernel/random/boot_id")
+    host = boot.read_text().strip() if boot.exists() else platform.node()
+    for process in range(1, number + 1):
+        key = f"cpu:local_topology/cpu/{process}"
+        client.key_value_set_bytes(key, _topology(process, host))
+    distributed.global_state.num_processes = number + 1
+
+
+def _topology(process: int, host: str) -> bytes:
+    """Return XLA's description (`LocalTopologyProto`) of a process with one CPU device."""
+    number = process << _DEVICE_BITS
+    name = f"CpuDevice(id={number})"
+    device = [_number(4, number), _bytes(8, b"cpu"), _bytes(9, name.encode()), _bytes(10, f"cpu:{number}".encode())]
+    return b"".join([_number(1, process), _bytes(2, host.encode()), _bytes(3, b"".join(device))])
+
+
+_DEVICE_BITS: Final = 11
+"""Bits of a CPU device's number that count within its process (`kMaxCpuDevicesPerProcess`)."""
+
+
+def _number(field: int, value: int) -> bytes:
+    """Return a number as Protocol Buffers write it."""
+    return _varint(field << 3) + _varint(value)
+
+
+def _bytes(field: int, value: bytes) -> bytes:
+    """Return bytes as Protocol Buffers write them."""
+    return _varint(field << 3 | 2) + _varint(len(value)) + value
+
+
+def _varint(value: int) -> bytes:
+    groups = []
+    while True:
+        value, group = value >> 7, value & 0x7F
+        groups.append(group | (0x80 if value else 0))
+        if not value:
+            return bytes(groups)
 
 
 def keep_programs(folder: str) -> None:

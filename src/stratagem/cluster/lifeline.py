@@ -154,7 +154,7 @@ class Lifeline:
         self._leaving: Deadline | None = None
         for link in self._links.values():
             link.connection.setblocking(False)
-            _notice_dead_host(link.connection)
+            notice_dead_host(link.connection)
         os.register_at_fork(after_in_child=self._forget)
         self._thread = threading.Thread(target=self._listen, name="stratagem-lifeline", daemon=True)
 
@@ -368,8 +368,12 @@ class Lifeline:
             link.connection.close()
 
 
-def _notice_dead_host(connection: socket.socket) -> None:
-    """Let the system close the connection when the host at its other end is gone, which sends no word."""
+def notice_dead_host(connection: socket.socket) -> None:
+    """Let the system close the connection when the host at its other end is gone, which sends no word.
+
+    Args:
+        connection: The connection.
+    """
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     each = HOST_SECONDS // 4
     options = {"TCP_KEEPIDLE": each, "TCP_KEEPINTVL": each, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 1000 * HOST_SECONDS}

@@ -15,18 +15,17 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Final, NamedTuple
 
-from stratagem.cluster.hello import Hello, Peer, read_peer, to_line, write_peer
-from stratagem.cluster.reception import FAREWELL_SECONDS, HELLO_SECONDS, Reception, error_answer, listen
+from stratagem.cluster.door import FAREWELL_SECONDS
+from stratagem.cluster.hello import Hello, Peer, read_peer, write_peer
+from stratagem.cluster.knock import ANOTHER_PROGRAM, read_line, shake_hands
+from stratagem.cluster.reception import Reception, error_answer, listen
 from stratagem.cluster.resolver import master_url
-from stratagem.cluster.secret import Handshake, UnprovenError, make_nonce, read_object
+from stratagem.cluster.secret import Handshake, UnprovenError, read_object
 from stratagem.cluster.spec import ClusterSpec, split_address
 from stratagem.core import environment as env
 from stratagem.core.clock import Deadline
 from stratagem.core.errors import ClusterError, PeerError, StartupError, StratagemError, name_some
 from stratagem.core.log import announce
-
-MAX_LINE: Final = 4 * 1024 * 1024
-"""Longest answer in bytes: the peers of a cluster of ten thousand tasks fit."""
 
 CONNECT_SECONDS: Final = 10.0
 """Longest try of one connection; a lost packet must not eat the whole deadline."""
@@ -40,9 +39,6 @@ LINES_SECONDS: Final = 10.0
 ERRORS: Final[Mapping[str, type[StratagemError]]] = {
     error.__name__: error for error in (ClusterError, PeerError, StartupError)
 }
-
-
-_ANOTHER_PROGRAM: Final = "another program listens there, or the cluster started without this task"
 
 
 class Meeting(NamedTuple):
@@ -149,12 +145,12 @@ def visit(own: Hello, deadline: Deadline, secret: bytes = b"") -> Meeting:
         try:
             with ExitStack() as closing:
                 connection = closing.enter_context(_connect(own.cluster, deadline))
-                handshake, unread = _shake_hands(own, connection, secret)
+                handshake, unread = _prove_each_other(own, connection, secret)
                 connection.sendall(handshake.seal("hello", own.encode()))
                 # From here process 0 decides: it names the missing tasks when its own time, which may have begun
                 # later than ours, is over. Leaving earlier would only make this task missing too.
                 until = Deadline(deadline.seconds + FAREWELL_SECONDS, deadline.clock)
-                line, beyond = _read_line(connection, unread, until)
+                line, beyond = read_line(connection, unread, until)
                 answer = _read_answer(handshake, line)
                 closing.pop_all()
                 return Meeting(answer, {0: (connection, beyond)})
@@ -169,19 +165,10 @@ def visit(own: Hello, deadline: Deadline, secret: bytes = b"") -> Meeting:
     raise _unreachable(own, deadline, state)
 
 
-def _shake_hands(own: Hello, connection: socket.socket, secret: bytes) -> tuple[Handshake, bytes]:
-    """Exchange nonces with process 0; return them with what was read beyond."""
-    nonce = make_nonce()
-    connection.sendall(to_line({"nonce": nonce}))
-    until = Deadline(HELLO_SECONDS)
-    first, unread = _read_line(connection, b"", until)
-    second, unread = _read_line(connection, unread, until)
+def _prove_each_other(own: Hello, connection: socket.socket, secret: bytes) -> tuple[Handshake, bytes]:
+    """Exchange proofs with process 0; return them with what was read beyond."""
     try:
-        host = read_object(first)["nonce"]
-        if not isinstance(host, str):
-            raise TypeError
-        handshake = Handshake(secret, nonce, host)
-        handshake.open("host", second)
+        return shake_hands(connection, secret)
     except UnprovenError:
         task = own.cluster.training_tasks[0]
         raise ClusterError(
@@ -190,9 +177,6 @@ def _shake_hands(own: Hello, connection: socket.socket, secret: bytes) -> tuple[
             f"It is another program, or {task} has another secret or none.",
             f"Set {env.SECRET}, or {env.SECRET_FILE}, to the same in every task.",
         ) from None
-    except (ValueError, TypeError, KeyError):
-        raise ConnectionError(_ANOTHER_PROGRAM) from None
-    return handshake, unread
 
 
 def await_service(own: Hello, deadline: Deadline) -> None:
@@ -221,18 +205,6 @@ def _connect(cluster: ClusterSpec, deadline: Deadline) -> socket.socket:
     return socket.create_connection(host_and_port, timeout=max(0.01, min(CONNECT_SECONDS, deadline.remaining)))
 
 
-def _read_line(connection: socket.socket, unread: bytes, deadline: Deadline) -> tuple[bytes, bytes]:
-    """Return the next line and what was read beyond it."""
-    while b"\n" not in unread:
-        connection.settimeout(max(0.01, deadline.remaining))
-        data = connection.recv(65536)
-        unread += data
-        if not data or len(unread) > MAX_LINE:
-            raise ConnectionError("it was reached, and closed the connection without a word")
-    line, _, beyond = unread.partition(b"\n")
-    return line, beyond
-
-
 def _read_answer(handshake: Handshake, line: bytes) -> tuple[Peer, ...]:
     try:
         answer = read_object(handshake.open("answer", line).encode())
@@ -240,7 +212,7 @@ def _read_answer(handshake: Handshake, line: bytes) -> tuple[Peer, ...]:
             return tuple(read_peer(peer) for peer in answer["peers"])
         error = ERRORS[answer["error"]](answer["message"])
     except (ValueError, TypeError, KeyError):
-        raise ConnectionError(_ANOTHER_PROGRAM) from None
+        raise ConnectionError(ANOTHER_PROGRAM) from None
     raise error
 
 

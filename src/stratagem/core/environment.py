@@ -40,6 +40,12 @@ SECRET: Final = "STRATAGEM_SECRET"
 SECRET_FILE: Final = "STRATAGEM_SECRET_FILE"
 """File that holds the secret of the cluster, the same on every host, where STRATAGEM_SECRET is not set."""
 
+ELASTIC: Final = "STRATAGEM_ELASTIC"
+"""Where the coordinator of elastic training listens, as host:port. Set by `stratagem run`."""
+
+SPARE: Final = "STRATAGEM_SPARE"
+"""Set to 1 for a process that takes part in elastic training only where a worker is missing. Set by `stratagem run`."""
+
 OPEN_CLUSTER: Final = "STRATAGEM_OPEN_CLUSTER"
 """Set to 1: tasks of a parameter-server cluster without keys or a secret let everybody in who reaches their ports."""
 

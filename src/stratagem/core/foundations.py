@@ -56,6 +56,7 @@ FOUNDATIONS: Final = (
         (
             "jax._src.distributed:global_state.client",
             "jax._src.distributed:global_state.service",
+            "jax._src.distributed:global_state.num_processes",
             "jax._src.xla_bridge:backends_are_initialized",
             "jax._src.compiler:config.compilation_cache_dir.value",
             "jax._src.compiler:_cache_write",

@@ -15,8 +15,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-from collections.abc import Callable, Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
 
 import jax
 import keras
@@ -58,6 +58,19 @@ from stratagem.program.autograph import rewritten_functions, tracing_anew
 from stratagem.program.python_values import explaining_tensors_as_python_values
 from stratagem.program.remote_values import values_of
 from stratagem.replica.context import StrategyLike, current_strategy, strategy_scope
+
+
+class Resumers(NamedTuple):
+    """Makers of the callbacks by which `fit` begins in the middle.
+
+    Args:
+        backup_like: Returns the callback of ours that does what Keras's BackupAndRestore does, for several workers.
+        place_in_fit: Returns the callback that knows how far `fit` is, where workers may change.
+    """
+
+    backup_like: Callable[[Any], ResumesFit]
+    place_in_fit: Callable[[], ResumesFit]
+
 
 _COMPARED: Final = ("fit", "evaluate", "predict")
 """Methods before which workers compare what they run. The others take one step each, often one after another."""
@@ -156,19 +169,19 @@ def is_fitting() -> bool:
     return current_session() is not None
 
 
-def install(default_strategy: Callable[[], StrategyLike], backup_like: Callable[[Any], ResumesFit]) -> None:
+def install(default_strategy: Callable[[], StrategyLike], resumers: Resumers) -> None:
     """Replace what `core.patches` lists. Called when a strategy is made; a second call does nothing.
 
     Args:
         default_strategy: Returns the strategy of models that belong to none and that Keras alone cannot run.
-        backup_like: Returns the callback of ours that does what Keras's BackupAndRestore does, for several workers.
+        resumers: What makes the callbacks by which `fit` begins in the middle.
     """
     patches.install(
         __name__,
         {
             "JAXTrainer.__init__": _attaching,
             "BaseTrainer.compile": _attaching,
-            "Model.__bases__": _model_of_strategy(default_strategy, backup_like),
+            "Model.__bases__": _model_of_strategy(default_strategy, resumers),
             "Model.save": by_one_worker,
             "Model.save_weights": by_one_worker,
             "JAXTrainer.state_sync": _whole_in_one_process,
@@ -208,17 +221,15 @@ def _attaching(original: Callable) -> Callable:
 # For the life of the process ---------------------------------------------------------------------
 
 
-def _model_of_strategy(default_strategy: Callable[[], StrategyLike], backup_like: Callable[[Any], ResumesFit]) -> type:
+def _model_of_strategy(default_strategy: Callable[[], StrategyLike], resumers: Resumers) -> type:
     """Return a base of Keras's models, whose `fit` and siblings tell the wrappers below which model is running."""
     base = type("ModelOfStrategy", (), {})
     for method in KIND_OF:
-        setattr(base, method, _in_session(default_strategy, backup_like, base, method))
+        setattr(base, method, _in_session(default_strategy, resumers, base, method))
     return base
 
 
-def _in_session(
-    default_strategy: Callable[[], StrategyLike], backup_like: Callable[[Any], ResumesFit], base: type, method: str
-) -> Callable:
+def _in_session(default_strategy: Callable[[], StrategyLike], resumers: Resumers, base: type, method: str) -> Callable:
     of_keras = getattr(keras.Model, method)
     signature = inspect.signature(of_keras)
 
@@ -229,7 +240,7 @@ def _in_session(
         bound = signature.bind(model, *args, **kwargs)
         bound.apply_defaults()
         if method == "fit" and (strategy := strategy_of(model)) is not None and strategy.worker_count > 1:
-            with_backups_of_workers(bound.arguments, backup_like)
+            with_backups_of_workers(bound.arguments, resumers.backup_like)
         callbacks = bound.arguments.get("callbacks")
         resumer = resumer_among(callbacks) if method == "fit" else None
         if strategy_of(model) is None:
@@ -248,6 +259,7 @@ def _in_session(
         if begins_on_host(model):
             _prepare(bound.arguments, model, strategy, method)
         session = Session(model, method, strategy)
+        place = None
         with strategy.mesh.progress.calling(method):
             if method in _COMPARED and current_session() is None:  # not a validation of `fit`, compared with it
                 check_same_program(model, method, strategy, bound.arguments)
@@ -255,7 +267,11 @@ def _in_session(
                 for_this_worker(bound.arguments, strategy)
                 if method == "fit":
                     with_own(bound.arguments, session)
-            with running_alone(model, method), _running(session, resumer, bound.arguments.get("callbacks")):
+                if method == "fit" and strategy.mesh.world is not None:
+                    place = resumers.place_in_fit()
+                    bound.arguments["callbacks"] = [*compat.flattened_callbacks(bound.arguments["callbacks"]), place]
+            begin = [each for each in (resumer, place) if each is not None]
+            with running_alone(model, method), _running(session, begin, bound.arguments.get("callbacks")):
                 result = original(*bound.args[1:], **bound.kwargs)
             make_whole(model)  # not after an exception: the other workers may never come to this collective
         return result
@@ -289,16 +305,16 @@ def _host_part(model: Any, strategy: StrategyLike, x: Any) -> HostPart | None:
 
 
 @contextlib.contextmanager
-def _running(session: Session, resumer: ResumesFit | None, callbacks: Any) -> Iterator[None]:
+def _running(session: Session, resumers: Sequence[ResumesFit], callbacks: Any) -> Iterator[None]:
     try:
         with running(session), patches.during(Extent.FIT, Extent.DERIVATIVES):
             if isinstance(callbacks, keras.callbacks.CallbackList):
                 put_resumer_last(callbacks)
-            if resumer is not None:
+            for resumer in resumers:
                 resumer.begin_session(session, compat.flattened_callbacks(callbacks))
             yield
     finally:
-        if resumer is not None:
+        for resumer in resumers:
             resumer.end_session()
             compat.begin_at_epoch(session.model, None)
         for adapter in session.adapters:

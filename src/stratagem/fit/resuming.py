@@ -18,6 +18,7 @@ from stratagem.feed.input_wait import InputWait
 from stratagem.fit import compat
 from stratagem.fit.named_variables import METRICS, named_variables
 from stratagem.fit.step_kinds import KIND_OF, StepKind
+from stratagem.mesh.changing import Given
 from stratagem.mesh.placing import make_whole
 from stratagem.mesh.same_values import check_same_values
 from stratagem.replica.context import StrategyLike
@@ -39,6 +40,8 @@ class Session:
         skipped: Batches of the first epoch that were trained on before.
         is_read: Whether a callback on this worker may read the variables of the model after an epoch.
         is_read_anywhere: Whether one on any worker may; None before all were asked.
+        beside_variables: Returns what a worker needs, beside the model's variables, that takes the place of another in
+            the step which is about to begin; None where workers do not change.
         wait: How long its training loop stood still for input.
     """
 
@@ -50,6 +53,7 @@ class Session:
     skipped: int = 0
     is_read: bool = False
     is_read_anywhere: bool | None = None
+    beside_variables: Callable[[], Given] | None = None
     wait: InputWait = field(init=False)
 
     def __post_init__(self) -> None:

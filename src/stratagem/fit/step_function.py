@@ -16,6 +16,7 @@ from stratagem.fit import compat
 from stratagem.fit.metrics import as_returned
 from stratagem.fit.records import record_of
 from stratagem.fit.resuming import Session, current_session
+from stratagem.fit.state_of_step import StateOfTraining
 from stratagem.fit.step_kinds import PREDICT, TRAIN, State, StepKind, Values
 from stratagem.fit.steps import Step
 from stratagem.mesh.mesh import Tree
@@ -55,6 +56,7 @@ class StepFunction(StepOfStrategy):
         self.keeper = record_of(model).keeper
         self.step = Step(model, strategy, kind)
         self.steps_per_execution = model.steps_per_execution
+        self._last_logs: Tree = None
 
     def __call__(self, state: State, iterator: Iterator[Tree]) -> tuple[Tree, State]:
         """Run up to `steps_per_execution` steps.
@@ -79,7 +81,7 @@ class StepFunction(StepOfStrategy):
             self.keeper.place(self.step, state, values)
             results = []
             for batch in batches:
-                result = self.step(values, batch)
+                result = self._stepped(values, batch)
                 results.append(self._rows(result, batch) if self.kind is PREDICT else result)
         except StopIteration:
             raise
@@ -104,6 +106,15 @@ class StepFunction(StepOfStrategy):
 
     def fits(self, model: Any) -> bool:
         return self.step.has_variables_of(model)
+
+    def _stepped(self, values: list[jax.Array], batch: GlobalBatch) -> Tree:
+        """Run a step; where workers may change, in the world of the moment."""
+        world = self.mesh.world
+        if world is None:
+            return self.step(values, batch)
+        state = StateOfTraining(self.step, values, self._last_logs)
+        self._last_logs = world.run(lambda: self.step(values, batch), state)
+        return self._last_logs
 
     def _read(self, iterator: Iterator[Tree]) -> tuple[list[GlobalBatch], Session | None]:
         """Return the batches of this call, and the session that counts the wait for them."""

@@ -22,7 +22,7 @@ from jax.sharding import PartitionSpec
 
 from stratagem.compression.residuals import is_in_parts
 from stratagem.core import patches
-from stratagem.core.errors import UsageError, explain, name_some
+from stratagem.core.errors import UnsupportedError, UsageError, explain, name_some
 from stratagem.core.freed_memory import StepMemory
 from stratagem.core.log import announce_once
 from stratagem.core.patches import Extent
@@ -104,6 +104,14 @@ class Step:
         self._assertions = Assertions()
         # Without jit_compile one device dispatches operation by operation; several would compile each operation.
         self._eager = bool(model.run_eagerly) or (not model.jit_compile and self.mesh.size == 1)
+        if self.mesh.world is not None and (self._eager or self.accumulates_apart):
+            what = "run_eagerly" if self._eager else "gradient_accumulation_steps"
+            raise UnsupportedError(
+                f"Model {model.name!r} has {what} set, and its workers run under stratagem run --spares.",
+                "Gradients that a worker has accumulated would be lost with it; steps that are not compiled exchange "
+                "by XLA's collectives, which do not survive a worker.",
+                f"Leave {what} out; or leave --spares out, and use --max-restarts.",
+            )
 
     def __call__(self, values: list[jax.Array], batch: GlobalBatch) -> Tree:
         """Run one step, or several fused into one program.

@@ -89,6 +89,7 @@ class HostMemory:
         spins: Whether each worker has a core of its own.
         capacity: Bytes of a lane.
         hosts: All workers by host, where there are others than these.
+        world: The number of the world of workers, from 1, where they may change; 0 where they may not.
     """
 
     def __init__(
@@ -100,20 +101,27 @@ class HostMemory:
         spins: bool = True,
         capacity: int = CAPACITY,
         hosts: Hosts | None = None,
+        world: int = 0,
     ) -> None:
-        self.index = index
         self.workers = len(names)
         self.capacity = capacity
         self.hosts = hosts or Hosts((tuple(range(self.workers)),))
-        self._names = tuple(names)
         self._spin_seconds = SPIN_SECONDS if spins else 0.0
-        self._file = file
         self._system = _System()
-        self._turn = 0
         self._lock = threading.Lock()
-        self._failure: str | None = None
         self._plans: dict[int, Plan] = {}
-        size = needed_bytes(self.workers, capacity)
+        self._world, self._cut = world, 0
+        self._why_cut = ""
+        self._view(file, index, names)
+
+    def _view(self, file: FileIO, index: int, names: Sequence[str]) -> None:
+        self.index = index
+        self._names = tuple(names)
+        self._file = file
+        self._turn = 0
+        self._failure: str | None = None
+        self._is_lost = False
+        size = needed_bytes(self.workers, self.capacity)
         mapping = mmap.mmap(file.fileno(), size)
         try:
             mapping.madvise(mmap.MADV_HUGEPAGE)
@@ -124,7 +132,7 @@ class HostMemory:
         heads = self.workers**2 * _SEMAPHORE
         self._heads = self._bytes[heads : heads + 2 * self.workers * _HEAD.itemsize].view(_HEAD)
         self._heads = self._heads.reshape(2, self.workers)
-        self._lanes = Lanes(self._bytes[_control_bytes(self.workers) :], index, self.workers, capacity)
+        self._lanes = Lanes(self._bytes[_control_bytes(self.workers) :], index, self.workers, self.capacity)
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, index)
         if index == 0:
             for i in range(self.workers**2):
@@ -133,6 +141,36 @@ class HostMemory:
     def add(self, plan: Plan) -> None:
         """Let programs call an exchange by its signature."""
         self._plans.setdefault(plan.signature, plan)
+
+    # Where workers change ------------------------------------------------------------------------
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the present workers exchange no more: one of them is gone, or `cut` was called."""
+        return self._is_lost or self._cut >= self._world > 0
+
+    def cut(self, world: int, reason: str) -> None:
+        """Let exchanges fail, also those in flight, of which no result has been used. Any thread may call it.
+
+        Args:
+            world: The number of the world of workers that is over.
+            reason: Why, in words.
+        """
+        self._why_cut, self._cut = reason, max(world, self._cut)
+
+    def move(self, world: int, file: FileIO, index: int, names: Sequence[str]) -> None:
+        """Go on in new memory, with as many workers. Programs that call this one need not be compiled anew.
+
+        Args:
+            world: The number of the world of workers that begins, from 1.
+            file: The new memory; all else as when this was made.
+            index: Which worker this is from now on.
+            names: What to call each worker.
+        """
+        with self._lock:
+            self._file.close()
+            self._view(file, index, names)
+            self._world = world
 
     def run(self, signature: int, operands: Sequence[int], results: Sequence[int]) -> None:
         """Make an exchange that was added: the target of programs (`ffi.register`).
@@ -206,7 +244,10 @@ class HostMemory:
             until.seconds, until.nanoseconds = divmod(nanoseconds, 10**9)
             if self._system.wait(semaphore, until) == 0:
                 return
+            if self._cut >= self._world > 0:
+                raise PeerError(f"The exchange of a step was cut: {self._why_cut}.")
             if not self._lives(worker):
+                self._is_lost = True
                 raise PeerError(
                     f"{self._names[worker]} has ended while {self._names[self.index]} waited for it in a step.",
                     "Look at its output, and start the group again (`stratagem run --max-restarts` does).",

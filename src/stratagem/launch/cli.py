@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 
 import click
 
-from stratagem.core import environment
+from stratagem.core import environment, exits
 from stratagem.core.backend import NEEDED, named_backend
 from stratagem.core.errors import ClusterError, StratagemError
 from stratagem.launch.compiled import kept_programs
@@ -24,6 +25,7 @@ from stratagem.launch.machine import this_machine
 from stratagem.launch.output import tell
 from stratagem.launch.plan import Request, TaskPlan, has_secret, make_plan
 from stratagem.launch.restart import Restarts
+from stratagem.launch.spares import RunWithSpares
 
 _REQUEST = tuple(field.name for field in fields(Request))
 """Options of `stratagem run` that go to `Request`. Of the rest, those that `_run` does not take go to `Restarts`."""
@@ -148,6 +150,15 @@ def _stratagem() -> None:
     help="Go on with one worker less, down to M, when tasks fail again and again before their first step.",
 )
 @click.option(
+    "--spares",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Also start N processes that wait. When a worker dies, the others train on in memory, and one of these takes "
+    "its place (workers of one machine, on its CPU).",
+)
+@click.option(
     "--hang-timeout",
     type=click.FloatRange(min=0),
     metavar="SECONDS",
@@ -172,6 +183,7 @@ def _run(
     hang_timeout: float | None,
     no_compilation_cache: bool,
     dry_run: bool,
+    spares: int,
     **asked: Any,
 ) -> int:
     """Run SCRIPT on every worker of a cluster.
@@ -213,6 +225,8 @@ def _run(
     if dry_run:
         print("\n\n".join(map(_description, make_plan(request, this_machine(), variables))))
         return 0
+    if spares:
+        return _run_with_spares(request, spares, restarts.at_most, log_dir, grace_seconds, variables)
     programs = kept_programs(variables)
     run = Run(
         request, restarts, this_machine(), log_dir, grace_seconds=grace_seconds, variables=variables, programs=programs
@@ -222,6 +236,30 @@ def _run(
         tell(f"\nstratagem: interrupted; every task has ended. Their output: {run.folder}")
     elif run.went_well and log_dir is None:
         shutil.rmtree(run.folder, ignore_errors=True)  # somebody may have emptied the temporary files
+    return code
+
+
+def _run_with_spares(
+    request: Request,
+    spares: int,
+    restarts: int,
+    log_dir: Path | None,
+    grace_seconds: float,
+    variables: Mapping[str, str],
+) -> int:
+    """Run workers and spares; where nobody is left to take the state from, start all again, so many times."""
+    folder = log_dir or Path(tempfile.mkdtemp(prefix="stratagem-"))
+    while True:
+        run = RunWithSpares(request, spares, this_machine(), folder, grace_seconds=grace_seconds, variables=variables)
+        code = run.run()
+        if restarts == 0 or run.interrupt is not None or not exits.is_retryable(code):
+            break
+        restarts -= 1
+        tell("stratagem: The run begins anew.")
+    if run.interrupt is not None:
+        tell(f"\nstratagem: interrupted; every process has ended. Their output: {folder}")
+    elif code == 0 and log_dir is None:
+        shutil.rmtree(folder, ignore_errors=True)
     return code
 
 

@@ -65,10 +65,10 @@ def run_tasks(
         selector.register(signals, selectors.EVENT_READ)
         guard = stack.enter_context(Guard(grace_seconds))
         plans = {task.name: task for task in tasks}
-        running: list[_RunningTask] = []
+        running: list[RunningTask] = []
 
-        def start(name: str) -> _RunningTask:
-            task = _RunningTask(plans[name], logs[name], screen, variables, guard.pipe)
+        def start(name: str) -> RunningTask:
+            task = RunningTask(plans[name], logs[name], screen, variables, guard.pipe)
             running.append(task)
             guard.started(task.process.pid)
             selector.register(task.output, selectors.EVENT_READ, task)
@@ -83,8 +83,8 @@ def run_tasks(
 
 
 def _follow(
-    alive: dict[str, _RunningTask],
-    start: Callable[[str], _RunningTask],
+    alive: dict[str, RunningTask],
+    start: Callable[[str], RunningTask],
     selector: selectors.BaseSelector,
     supervisor: Supervisor,
     signals: Signals,
@@ -159,13 +159,14 @@ class TaskProcess:
             self._process.wait()
 
 
-class _RunningTask:
+class RunningTask:
     """A started task: its process, and where its output goes."""
 
     def __init__(
         self, plan: TaskPlan, log: TaskLog, screen: Screen, variables: Mapping[str, str], launcher: int
     ) -> None:
         self.name = plan.name
+        self.plan = plan
         self._log = log
         self._screen = screen
         # The chief sees a terminal where we have one, so that it draws its progress bar as it would alone.

@@ -60,6 +60,7 @@ def compiled(
             somebody has to know.
         trained: The trainable variables that get new values. Only where devices are described somebody has to know.
     """
+    donated = donated and mesh.world is None  # a step that is cut is done again with the values that it had
     if mesh.devices[0].platform == "cpu" and not eager:
         function = suited_to_cpu(function)
     if isinstance(mesh, DescribedMesh):
@@ -76,7 +77,7 @@ def compiled(
         if mesh.multi_process and mesh.devices[0].platform == "cpu":
             function = with_sums_in_parts(function)
         program = jitted(mesh.spmd(function, in_specs, out_specs), options_for(mesh), donated=donated)
-    return ComparedProgram(name, program) if mesh.multi_process else program
+    return ComparedProgram(name, program) if mesh.multi_process and mesh.world is None else program
 
 
 class Executables:

@@ -14,6 +14,7 @@ import jax
 import keras
 
 from stratagem.backup.callback import Backup
+from stratagem.backup.place import PlaceInFit
 from stratagem.cluster.agreement import Peers
 from stratagem.cluster.resolver import ClusterResolver
 from stratagem.compression.methods import compression_of
@@ -495,4 +496,4 @@ def _one_replica(described: tuple[Any, ...] | None) -> Strategy:
 
 def prepare_fit() -> None:
     """Let Keras's `fit` and its siblings know strategies. A second call does nothing."""
-    bind.install(one_replica, Backup.like)
+    bind.install(one_replica, bind.Resumers(Backup.like, PlaceInFit))

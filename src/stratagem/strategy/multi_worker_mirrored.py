@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+from typing import Final
+
+import jax
 
 from stratagem.cluster.bootstrap import Membership, join
 from stratagem.cluster.detect import detect
@@ -15,10 +18,13 @@ from stratagem.core.types import CommunicationImplementation, CommunicationOptio
 from stratagem.mesh.described import mesh_on
 from stratagem.mesh.layouts import LayoutMap, layouts_of
 from stratagem.mesh.mesh import ReplicaMesh
-from stratagem.mesh.shards import sharding_of
+from stratagem.mesh.shards import Sharding, sharding_of
 from stratagem.strategy.base import Strategy
 from stratagem.strategy.devices import check_groups, device_names, devices_of_all_workers, local_devices
 from stratagem.strategy.host_memory import shared_memory
+from stratagem.strategy.joining import devices_in, joined_run
+
+BACKUP: Final = "stratagem.callbacks.BackupAndRestore"
 
 
 class MultiWorkerMirroredStrategy(Strategy):
@@ -69,12 +75,20 @@ class MultiWorkerMirroredStrategy(Strategy):
         options = checked_options(communication_options)
         resolver = detect(cluster_resolver)
         alone = described_devices() is not None  # one process stands for those of all hosts
-        membership = join(detect(environ={}) if alone else resolver, timeout_seconds=options.timeout_seconds)
-        devices = local_devices() if membership.process_count == 1 else devices_of_all_workers()
+        address = None if alone else os.environ.get(environment.ELASTIC)
+        if address is not None:
+            world, membership = joined_run(address)
+            devices = devices_in(world)
+        else:
+            world = None
+            membership = join(detect(environ={}) if alone else resolver, timeout_seconds=options.timeout_seconds)
+            devices = local_devices() if membership.process_count == 1 else devices_of_all_workers()
         layouts = layouts_of(layout_map, model_parallel)
         check_groups(devices, layouts)
         group = 1 if layouts is None else layouts.devices
         sharding = sharding_of(shard, shard_min_size, len(devices) // group, layouts)
+        if world is not None:
+            _check_replaceable(options, sharding)
         if sharding is not None and options.compression is not None:
             raise UnsupportedError(
                 f"compression={str(options.compression)!r} and {'shard' if layouts is None else 'model_parallel'} were "
@@ -82,8 +96,11 @@ class MultiWorkerMirroredStrategy(Strategy):
                 "What compression leaves out of a gradient belongs to the whole of it, and each device has its shard.",
                 "Use one of the two.",
             )
+        memory = world.memory if world is not None else shared_memory(membership.peers, devices, options)
+        mesh = mesh_on(devices, None, memory if group == 1 else None, group)
+        mesh.world = world
         super().__init__(
-            mesh_on(devices, None, shared_memory(membership.peers, devices, options) if group == 1 else None, group),
+            mesh,
             communication_options=options,
             sharding=sharding,
             peers=membership.peers,
@@ -104,6 +121,27 @@ class MultiWorkerMirroredStrategy(Strategy):
     def cluster_resolver(self) -> ClusterResolver:
         """The resolver of this worker's cluster: given, or found."""
         return self._resolver
+
+
+def _check_replaceable(options: CommunicationOptions, sharding: Sharding | None) -> None:
+    """Refuse what would be lost with a worker.
+
+    Raises:
+        UnsupportedError: Each worker would hold something that no other one has, or compute on what is not described.
+    """
+    if jax.default_backend() != "cpu":
+        raise UnsupportedError(
+            f"The workers of stratagem run --spares compute on {jax.default_backend().upper()}.",
+            "They exchange through the memory of their host, and XLA's collectives do not survive a worker.",
+            f"Set JAX_PLATFORMS=cpu; or leave --spares out, and use --max-restarts with {BACKUP}.",
+        )
+    if sharding is not None or options.compression is not None:
+        what = "compression" if sharding is None else "shard or model_parallel"
+        raise UnsupportedError(
+            f"{what} was given to a strategy whose workers run under stratagem run --spares.",
+            "Each worker holds something that no other one has. It would be lost with the worker.",
+            f"Leave it out; or leave --spares out, and use --max-restarts with {BACKUP}.",
+        )
 
 
 def _description(membership: Membership, mesh: ReplicaMesh, options: CommunicationOptions) -> str:

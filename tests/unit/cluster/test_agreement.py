@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from tests.meeting import members, on_all
+from tests.meeting import FakeWorld, members, members_of_world, on_all
 
 from stratagem.cluster import agreement
 from stratagem.cluster.agreement import Peers
@@ -140,3 +140,47 @@ def test_process_0_collects_what_is_different_and_names_all_that_are_missing() -
         PeerError, match=r"waited 0.01 s; missing: worker 4 \(.*\), worker 5 \(.*, worker 7 \(.*\), with other\."
     ):
         peers[0].distinct("other", 0, 0.01, waits=True)
+
+
+# Where processes change -------------------------------------------------------------------------------
+
+
+def test_some_of_all_meet_and_the_others_are_taken_to_say_what_the_first_of_them_says() -> None:
+    _, peers = members_of_world(4)
+
+    def work(index: int, own: Peers) -> list[object]:
+        if index == 2:
+            own.meet_with([2])
+            assert own.is_alone
+        else:
+            own.meet_with([0, 1, 3])
+        own.barrier("here")
+        return [own.from_all("rows", index), own.from_chief("v", b"%d" % index), own.agree("fit", {"batch": 64})]
+
+    others = [[0, 1, 0, 3], b"0", None]
+    assert on_all(peers, work) == [others, others, [[2, 2, 2, 2], b"2", None], others]
+
+
+def test_a_meeting_goes_on_in_the_next_world() -> None:
+    world, peers = members_of_world(2)
+    following = FakeWorld(2)
+
+    def renew(own: Peers, error: PeerError) -> bool:
+        own.move(following.of(own.own_index), own.peers, own.own_index)
+        return str(error).startswith("World 1 has ended.")
+
+    def work(index: int, own: Peers) -> object:
+        own.renew = lambda error: renew(own, error)
+        if index == 1:
+            world.end()
+        return own.from_all("rows", index)
+
+    assert on_all(peers, work) == [[0, 1], [0, 1]]
+
+
+def test_without_a_next_world_the_error_is_shown() -> None:
+    world, peers = members_of_world(2)
+    world.end()
+    for error in on_all(peers, lambda index, own: own.barrier("here")):
+        assert isinstance(error, PeerError)
+        assert "World 1 has ended." in str(error)

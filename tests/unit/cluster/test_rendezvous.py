@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from stratagem.cluster import reception, rendezvous
+from stratagem.cluster import door, reception, rendezvous
 from stratagem.cluster.hello import Hello, Peer
 from stratagem.cluster.rendezvous import Meeting, gather, visit
 from stratagem.cluster.secret import Handshake
@@ -203,7 +203,7 @@ def test_connections_that_say_nothing_make_room(caplog: pytest.LogCaptureFixture
     host, _, port = spec.task_address("worker", 0).partition(":")
     with ThreadPoolExecutor(1) as threads, ExitStack() as held:
         first = threads.submit(gather, hello(spec, 0), Deadline(SECONDS), SECRET)
-        for _ in range(reception.MAX_STRANGERS + 40):
+        for _ in range(door.MAX_STRANGERS + 40):
             held.enter_context(connected(host, int(port))).sendall(b'{"nonc')
         other = visit(hello(spec, 1), Deadline(SECONDS), SECRET)
     close([first.result(), other])
@@ -228,51 +228,51 @@ class FullListener(socket.socket):
 def test_who_knocks_where_no_descriptor_is_left_costs_no_time(
     pause: float, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(reception, "PAUSE_SECONDS", pause)
-    door = reception.Reception(hello(cluster(2), 0), SECRET)
+    monkeypatch.setattr(door, "PAUSE_SECONDS", pause)
+    desk = reception.Reception(hello(cluster(2), 0), SECRET)
     listener = FullListener()
     listener.bind(("127.0.0.1", 0))
     listener.listen()
-    door.open(listener)
+    desk.open(listener)
     with socket.create_connection(listener.getsockname()) as guest:
         for _ in range(20):
-            door.serve(0.0)
+            desk.serve(0.0)
         assert listener.calls == (1 if pause else 20)
         listener.is_full = False
         if not pause:
             guest.sendall(b"GET /\n")
             while guest not in select.select([guest], [], [], 0.0)[0]:
-                door.serve(SECONDS)
+                desk.serve(SECONDS)
             assert guest.recv(1) == b""  # let in, and turned away
-    door.close()
+    desk.close()
     assert caplog.messages[0] == "worker 0 has no descriptor left for a connection; it tries again."
 
 
 def test_where_descriptors_are_few_the_longest_silent_goes() -> None:
-    door = reception.Reception(hello(cluster(2), 0), SECRET)
+    desk = reception.Reception(hello(cluster(2), 0), SECRET)
     listener = FullListener()
     listener.bind(("127.0.0.1", 0))
     listener.listen()
     listener.is_full = False
-    door.open(listener)
+    desk.open(listener)
     with socket.create_connection(listener.getsockname()) as first:
-        door.serve(SECONDS)
+        desk.serve(SECONDS)
         listener.is_full = True
         with socket.create_connection(listener.getsockname()):
-            door.serve(SECONDS)
+            desk.serve(SECONDS)
             assert first.recv(1) == b""
-    door.close()
+    desk.close()
 
 
 def test_a_hello_has_a_deadline(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(reception, "HELLO_SECONDS", 0.01)
+    monkeypatch.setattr(door, "HELLO_SECONDS", 0.01)
     spec = cluster(2)
     host, _, port = spec.task_address("worker", 0).partition(":")
     with ThreadPoolExecutor(1) as threads:
         first = threads.submit(gather, hello(spec, 0), Deadline(SECONDS), SECRET)
         with connected(host, int(port)) as stranger:
             assert stranger.recv(1) == b""  # closed by the other side
-        monkeypatch.setattr(reception, "HELLO_SECONDS", SECONDS)
+        monkeypatch.setattr(door, "HELLO_SECONDS", SECONDS)
         close([visit(hello(spec, 1), Deadline(SECONDS), SECRET), first.result()])
     assert "it said no hello within 0.01 s" in caplog.text
 

@@ -425,3 +425,51 @@ def test_a_worker_that_is_killed_is_missed_and_leaves_nothing_behind() -> None:
 def test_the_layout_is_that_of_the_system() -> None:
     assert memory._HEAD.itemsize == 1024
     assert ctypes.sizeof(ctypes.c_long) == 8
+
+
+# Where workers change --------------------------------------------------------------------------------
+
+
+def moving(file: FileIO, index: int) -> HostMemory:
+    return HostMemory(file, index, ["worker 0", "worker 1"], capacity=CAPACITY, world=1)
+
+
+def test_an_exchange_that_is_cut_fails_and_the_next_world_has_the_same_plans(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(HostMemory, "_lives", lambda *_: True)
+    made = [make_file(needed_bytes(2, CAPACITY)) for _ in range(2)]
+    files = [each.file for each in made if each is not None]
+    stays, goes = moving(files[0], 0), moving(files[0], 1)
+    plan = Plan("step 1", [PlanPart("sum", np.dtype(np.float32), (3,))], CAPACITY, alone(2))
+    stays.add(plan)
+    own = np.ones(3, np.float32)
+    errors: list[Exception] = []
+
+    def step() -> None:
+        try:
+            stays.run(plan.signature, [own.ctypes.data], [own.ctypes.data])
+        except PeerError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=step)
+    thread.start()
+    stays.cut(1, "worker 1 is frozen")
+    thread.join(20)
+    assert "The exchange of a step was cut: worker 1 is frozen." in str(errors[0])
+    assert stays.is_cut
+    np.testing.assert_array_equal(own, 1)
+
+    del goes
+    stays.move(2, files[1], 1, ["worker 0", "worker 1"])
+    assert not stays.is_cut
+    stays.cut(1, "it comes late")
+    assert not stays.is_cut
+    comes = moving(files[1], 0)
+    comes.add(plan)
+    other = np.full(3, 4, np.float32)
+    thread = threading.Thread(target=step)
+    thread.start()
+    comes.run(plan.signature, [other.ctypes.data], [other.ctypes.data])
+    thread.join(20)
+    np.testing.assert_array_equal(own, 5)
+    np.testing.assert_array_equal(other, 5)
+    files[1].close()

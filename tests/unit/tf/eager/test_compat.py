@@ -193,7 +193,7 @@ def test_a_large_number_beside_a_tensor(compiled: bool) -> None:
         [-(2.0**32), 1.0],
     ]
     with pytest.raises(OverflowError):
-        tf.constant([1]) * 2**40
+        _ = tf.constant([1]) * 2**40
 
 
 @pytest.mark.parametrize("compiled", [False, True])

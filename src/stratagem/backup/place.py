@@ -1,0 +1,90 @@
+"""Place of a `fit` whose workers may change: what a worker that catches up needs beside the model's variables.
+
+It is to other workers what a backup is to a restarted run: the same contents, which are asked for in the midst of a
+step and never written to a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+
+from stratagem.backup import snapshot
+from stratagem.backup.snapshot import Progress, Snapshot
+from stratagem.backup.states import CallbackStates
+from stratagem.checkpoint.storage import Contents
+from stratagem.core.log import announce
+from stratagem.fit import compat
+from stratagem.fit.resuming import Session
+from stratagem.mesh.changing import Given
+
+
+class PlaceInFit(keras.callbacks.Callback):
+    """Callback that knows how far a `fit` is, and lets one begin where other workers are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._others: Sequence[Any] = ()
+        self._taken: Snapshot | None = None
+        self._progress = Progress()
+
+    # What `fit` asks -----------------------------------------------------------------------------
+
+    def begin_session(self, session: Session, callbacks: Sequence[Any]) -> None:
+        self._session = session
+        session.beside_variables = self._beside_variables
+        world = session.strategy.mesh.world
+        if world is None or not world.is_catching_up:
+            return
+        said, arrays = world.catch_up()
+        self._taken = Snapshot(
+            Contents(said["metadata"], dict(zip(said["names"], arrays, strict=False))),  # the last ones are logs
+            "the state of the other workers",
+        )
+        self._taken.check_steps(int(session.model.steps_per_execution))
+        self._progress = self._taken.progress
+        session.resumed_at, session.skipped = self._taken.inputs, self._progress.batch
+        for callback in callbacks:
+            if isinstance(callback, keras.callbacks.CSVLogger):  # it would begin its file anew
+                callback.append = True
+
+    def end_session(self) -> None:
+        self._taken = None
+
+    def set_others(self, callbacks: Sequence[Any]) -> None:
+        self._others = callbacks
+
+    # What Keras calls, always after the other callbacks ------------------------------------------
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        self._states = CallbackStates(self._others)
+        if self._taken is not None:
+            self._taken.check_length(self._session.adapters[0].epoch_batches)
+            self._taken.restore(self._session, self._states)
+            compat.begin_at_epoch(self._session.model, self._progress.epoch)
+            announce(
+                f"Going on at epoch {self._progress.epoch + 1}, behind batch {self._progress.batch}, as the others"
+            )
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        taken, self._taken = self._taken, None
+        if taken is not None:  # Keras has just reset the metrics, and callbacks have begun the epoch once more
+            taken.restore(self._session, self._states)
+            self._inputs = [place._asdict() for place in taken.inputs]
+        else:
+            self._note(Progress(epoch, 0, within_epoch=True))
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self._note(Progress(self._progress.epoch, batch + 1, within_epoch=True))
+
+    def _note(self, progress: Progress) -> None:
+        self._progress = progress
+        self._inputs = [place._asdict() for place in self._session.places(epoch_ended=False)]
+
+    def _beside_variables(self) -> Given:
+        """Return what a worker needs that begins with the step which this one is about to take."""
+        metadata, arrays = snapshot.take(self._session, self._progress, self._states)
+        metadata["inputs"] = self._inputs  # the batch of the step has been taken
+        return Given({"metadata": metadata, "names": [*arrays]}, [*arrays.values()])

@@ -1,0 +1,95 @@
+"""`ElasticOptions`: how the number of workers may change while a model trains."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final, Literal, get_args
+
+from stratagem.core.errors import InputError
+
+Batch = Literal["global", "per_worker"]
+"""What stays as it is when the number of workers changes."""
+
+BELOW_MIN_SECONDS: Final = 600.0
+"""How long a run with too few workers waits for others, if the user names no time."""
+
+
+@dataclass(frozen=True)
+class ElasticOptions:
+    """What may change while a model trains, and how far.
+
+    Args:
+        min_workers: Training waits when there are fewer workers than this.
+        max_workers: Workers that come later are taken in up to this number; None stands for the number at the start.
+        batch: What stays when the number of workers changes. With "global" a step keeps its number of rows, and a
+            worker gets more or fewer of them; the numbers of training stay those of the same run without a change, to
+            rounding. With "per_worker" a worker keeps its number of rows, and the step gets more or fewer.
+        below_min_seconds: How long a run with too few workers waits for others. After that the workers save their
+            state, and the run ends with exit code 43.
+
+    Raises:
+        InputError: A value cannot be used.
+
+    Example:
+        >>> ElasticOptions(min_workers=2, max_workers=8).batch
+        'global'
+    """
+
+    min_workers: int = 1
+    max_workers: int | None = None
+    batch: Batch = "global"
+    below_min_seconds: float = BELOW_MIN_SECONDS
+
+    def __post_init__(self) -> None:
+        if type(self.min_workers) is not int or self.min_workers < 1:
+            raise InputError(
+                f"min_workers is {self.min_workers!r}.",
+                "Training needs a worker, and waits as long as there are fewer than min_workers.",
+                "Write a whole number from 1 on, for instance min_workers=2.",
+            )
+        if self.max_workers is not None and (type(self.max_workers) is not int or self.max_workers < self.min_workers):
+            raise InputError(
+                f"max_workers is {self.max_workers!r}, min_workers is {self.min_workers}.",
+                "No number of workers would be right.",
+                f"Write a whole number from {self.min_workers} on, or leave max_workers out: then the number at the "
+                "start is the largest.",
+            )
+        if self.batch not in get_args(Batch):
+            raise InputError(
+                f"batch is {self.batch!r}.",
+                "It says which size stays when the number of workers changes: that of a step, or that of a worker.",
+                'Write batch="global" or batch="per_worker".',
+            )
+        seconds = self.below_min_seconds
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:
+            raise InputError(
+                f"below_min_seconds is {seconds!r}.",
+                "A run with too few workers would wait for others for ever, or for no time that can be told.",
+                f"Write a number of seconds, for instance below_min_seconds={BELOW_MIN_SECONDS:g}.",
+            )
+
+    def check(self, workers: int) -> None:
+        """Refuse a number of workers at the start that these options do not allow.
+
+        Args:
+            workers: With how many workers the run is started.
+
+        Raises:
+            InputError: It is below the least or above the largest.
+        """
+        most = self.largest(workers)
+        if not self.min_workers <= workers <= most:
+            raise InputError(
+                f"The run is started with {workers} workers; min_workers is {self.min_workers}, max_workers is {most}.",
+                "It would begin with a number of workers that its own options do not allow.",
+                f"Start it with {self.min_workers} to {most} workers, or change min_workers or max_workers.",
+            )
+
+    def largest(self, workers: int) -> int:
+        """Return the largest number of workers.
+
+        Args:
+            workers: With how many workers the run is started.
+        """
+        return max(workers, self.min_workers) if self.max_workers is None else self.max_workers

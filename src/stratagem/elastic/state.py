@@ -1,0 +1,179 @@
+"""The state of the coordinator of elastic training, as a value."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from stratagem.core.errors import name_some
+from stratagem.elastic.limits import Limits
+from stratagem.elastic.options import ElasticOptions
+from stratagem.elastic.ranks import next_members
+from stratagem.elastic.world import Member, World
+
+
+class Phase(enum.StrEnum):
+    """Where the run stands."""
+
+    GATHERING = "gathering"
+    """The first world waits for its members."""
+
+    FORMING = "forming"
+    """The members of a world set up its exchange, and take the state."""
+
+    RUNNING = "running"
+    """The members of the world train."""
+
+    STOPPING = "stopping"
+    """The members of the world stop, each tells the last step that it has completed."""
+
+    WAITING = "waiting"
+    """There are fewer members than `min_workers`; they hold their state."""
+
+    ENDING = "ending"
+    """All are told to end."""
+
+    ENDED = "ended"
+    """Nobody is left."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What does not change during a run.
+
+    Args:
+        wanted: How many workers it was started with.
+        options: How far that number may change.
+        limits: How long each wait may take.
+    """
+
+    wanted: int
+    options: ElasticOptions = field(default_factory=ElasticOptions)
+    limits: Limits = field(default_factory=Limits)
+
+    def __post_init__(self) -> None:
+        self.options.check(self.wanted)
+
+    @property
+    def most(self) -> int:
+        """The largest number of workers."""
+        return self.options.largest(self.wanted)
+
+
+@dataclass(frozen=True)
+class Place:
+    """What the coordinator knows of one member.
+
+    Args:
+        member: The member.
+        heard: When it said something last.
+        step: How many steps it had completed then.
+        is_compiling: Whether it compiles.
+        held: After how many steps the state is that it is known to hold; None while it holds none.
+        begun: How many steps it has begun, once it has told so for a planned change.
+        has_answered: Whether it has done what the phase waits for: has stopped, or has formed the world.
+        leaves_by: When it will be gone; None where it stays.
+    """
+
+    member: Member
+    heard: float
+    step: int = 0
+    is_compiling: bool = False
+    held: int | None = None
+    begun: int | None = None
+    has_answered: bool = False
+    leaves_by: float | None = None
+
+
+@dataclass(frozen=True)
+class State:
+    """Where a run stands.
+
+    Args:
+        rules: What does not change.
+        phase: The phase.
+        since: When it began.
+        places: All members by number, in the order in which they have joined.
+        world: The world that runs, forms or stops, or was the last one; None before the first.
+        finished: The numbers of those whose programs have come to their end in this world.
+        is_cut: In a stop: whether what is in flight is given up.
+        last: In a planned stop: the last step, once all have told which they have begun.
+        causes: Why the world changes, in words.
+        changing_since: When training stopped for the change.
+        is_faulty: Whether the change was caused by a fault while the world trained.
+        faulty_step: How many steps were completed when the world began that runs, or ran last.
+        faults: How many worlds in a row, in which no step was completed after these, a fault has ended.
+        short_since: Since when there are too few workers.
+        joined: When somebody joined last.
+        finish_by: When those must have finished whose world has lost a member after others had finished.
+        code: The exit code, once the run ends.
+        reason: Why the run ends.
+        saves: Whether members save before they go.
+    """
+
+    rules: Rules
+    phase: Phase = Phase.GATHERING
+    since: float = 0.0
+    places: Mapping[int, Place] = field(default_factory=dict)
+    world: World | None = None
+    finished: frozenset[int] = frozenset()
+    is_cut: bool = False
+    last: int | None = None
+    causes: tuple[str, ...] = ()
+    changing_since: float = 0.0
+    is_faulty: bool = False
+    faulty_step: int | None = None
+    faults: int = 0
+    short_since: float | None = None
+    joined: float = 0.0
+    finish_by: float | None = None
+    code: int | None = None
+    reason: str = ""
+    saves: bool = False
+
+    @property
+    def present(self) -> list[Place]:
+        """Those members of the world that still live, in the order of ranks."""
+        world = () if self.world is None else self.world.numbers
+        return [self.places[number] for number in world if number in self.places]
+
+    @property
+    def at_work(self) -> list[Place]:
+        """Those of them whose programs have not come to their end."""
+        return [place for place in self.present if place.member.number not in self.finished]
+
+    @property
+    def waiting(self) -> list[Member]:
+        """Members in no world that do not leave."""
+        world = () if self.world is None else self.world.numbers
+        return [
+            place.member for number, place in self.places.items() if number not in world and place.leaves_by is None
+        ]
+
+    def successors(self, leaving: frozenset[int] = frozenset()) -> tuple[Member, ...]:
+        """Return who would be in the next world if it were formed now.
+
+        Args:
+            leaving: The numbers of those who are not to be in it, besides the lost.
+        """
+        assert self.world is not None, "there is no world to follow"
+        gone = {number for number in self.world.numbers if number not in self.places} | leaving
+        return next_members(self.world.members, gone, self.waiting, self.rules.wanted, self.rules.most)
+
+    def name(self, member: Member) -> str:
+        """Return how a line names a member: by its rank, where it has one."""
+        if self.world is not None and member.number in self.world.numbers:
+            return f"worker {self.world.rank_of(member.number)} (host {member.host}, pid {member.pid})"
+        kind = "spare" if member.is_spare else "member"
+        return f"{kind} {member.number} (host {member.host}, pid {member.pid})"
+
+
+def name_places(state: State, places: list[Place]) -> str:
+    """Return the names of members for a line.
+
+    Args:
+        state: The state in which they are named.
+        places: The members.
+    """
+    return name_some([state.name(place.member) for place in places], most=4)

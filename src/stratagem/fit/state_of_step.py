@@ -1,0 +1,59 @@
+"""State of a step of `fit` as other workers take it: where a worker has died, or is a step behind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import jax
+import numpy as np
+
+from stratagem.core.errors import PeerError
+from stratagem.fit.named_variables import named_variables
+from stratagem.fit.resuming import current_session
+from stratagem.fit.step_kinds import TRAIN
+from stratagem.fit.steps import Step
+from stratagem.mesh.changing import Given
+from stratagem.mesh.mesh import Tree
+
+
+class StateOfTraining:
+    """The values of a step's variables, and what the step before returned.
+
+    Args:
+        step: The step.
+        values: Those of its variables, where the strategy keeps them; replaced in place by those of another worker.
+        last: What the step before returned; None before the first.
+    """
+
+    def __init__(self, step: Step, values: list[jax.Array], last: Tree) -> None:
+        self._step = step
+        self._values = values
+        self._last = last
+
+    def give(self) -> Given:
+        """Return the state: variables by name, the place in `fit`, and the last logs."""
+        session = current_session()
+        beside = None if session is None else session.beside_variables
+        if self._step.kind is not TRAIN or beside is None:
+            raise PeerError(
+                f"A worker was lost while the others ran {self._step.kind.method}.",
+                "Another one can take its place in a step of fit's training only.",
+                "Start the run again; stratagem run --max-restarts does.",
+            ).of_peer()
+        names = [name for name, _ in named_variables(self._step.model)]
+        said, arrays = beside()
+        logs = jax.tree.leaves(self._last)
+        said = {"metadata": said["metadata"], "names": [*names, *said["names"]]}
+        own = [np.asarray(value.addressable_data(0)) for value in self._values]
+        return Given(said, [*own, *arrays, *(np.asarray(leaf.addressable_data(0)) for leaf in logs)])
+
+    def take(self, given: Given) -> Tree:
+        """Take the values of a worker that has completed this step, and return its logs."""
+        known = len(self._values)
+        mesh = self._step.mesh
+        self._values[:] = [mesh.keep(array) for array in given.arrays[:known]]
+        return jax.tree.unflatten(jax.tree.structure(self._last), self._logs(given.arrays))
+
+    def _logs(self, arrays: Sequence[np.ndarray]) -> list[jax.Array]:
+        count = len(jax.tree.leaves(self._last))
+        return [self._step.mesh.keep(array) for array in arrays[len(arrays) - count :]]

@@ -1,0 +1,212 @@
+"""Run in which a spare takes the place of a worker that dies, while the others train on: `stratagem run --spares`.
+
+The launcher is the coordinator (`stratagem.elastic`). It starts the workers and the spares, tells the coordinator at
+once which process has ended, and starts another one, which waits as a spare.
+"""
+
+from __future__ import annotations
+
+import selectors
+import signal
+import socket
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import KW_ONLY, dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from stratagem.cluster.secret import read_secret
+from stratagem.core import environment, exits
+from stratagem.core.clock import Clock, Deadline
+from stratagem.core.errors import ClusterError
+from stratagem.elastic.events import Failed, Lost
+from stratagem.elastic.options import ElasticOptions
+from stratagem.elastic.server import Server
+from stratagem.elastic.state import Phase, Rules
+from stratagem.elastic.world import Member
+from stratagem.launch.guard import Guard, signal_group
+from stratagem.launch.local import RunningTask, Signals, open_logs
+from stratagem.launch.machine import LOOPBACK, Machine
+from stratagem.launch.output import Screen, TaskLog, failure_report, stdout_screen, tell
+from stratagem.launch.plan import Request, TaskPlan, make_plan
+from stratagem.launch.supervise import Failure
+
+LOOK_SECONDS: Final = 0.1
+"""How often the launcher asks whether the run has ended."""
+
+MOST_STARTS: Final = 1000
+"""Processes that are started at most: something is wrong where so many die."""
+
+
+@dataclass
+class RunWithSpares:
+    """One run on this machine.
+
+    Args:
+        request: What to run, and with how many workers.
+        spares: How many processes wait to take the place of a worker.
+        machine: What this machine offers.
+        folder: Where logs go.
+        grace_seconds: Time that processes have to end before they are killed.
+        variables: The environment that processes inherit.
+        clock: Where time comes from.
+
+    Attributes:
+        interrupt: The signal that ended the run, if one did.
+        failure: The exception of a program that ended it, if one did.
+
+    Raises:
+        ClusterError: The request is for more than workers of this machine with a device each.
+    """
+
+    request: Request
+    spares: int
+    machine: Machine
+    folder: Path
+    _: KW_ONLY
+    grace_seconds: float
+    variables: Mapping[str, str]
+    clock: Clock = field(default_factory=Clock)
+    interrupt: int | None = field(init=False, default=None)
+    failure: Failure | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        request = self.request
+        if request.nodes > 1 or request.ps or request.evaluator or (request.devices_per_worker or 1) > 1:
+            raise ClusterError(
+                "--spares was given with --nodes, --ps, --evaluator or --devices-per-worker.",
+                "A spare takes the place of a worker of this machine with one CPU device, through its memory.",
+                "Leave the others out; or leave --spares out, and use --max-restarts.",
+            )
+        plans = make_plan(request, self.machine, self.variables)
+        every = [*plans, *(plans[number % len(plans)] for number in range(self.spares))]
+        # Not "worker": which worker a process is, its place in the world says.
+        self._plans = [replace(plan, type="process", index=number) for number, plan in enumerate(every)]
+        self._running: dict[int, RunningTask] = {}
+        self._num_started = 0
+        self._lost: list[TaskPlan] = []
+        self._logs: dict[str, TaskLog] = {}
+        self._grace: Deadline | None = None
+
+    def run(self) -> int:
+        """Run to the end; return the exit code."""
+        with ExitStack() as stack:
+            signals = stack.enter_context(Signals())
+            self._guard = stack.enter_context(Guard(self.grace_seconds))
+            self._selector = stack.enter_context(selectors.DefaultSelector())
+            self._selector.register(signals, selectors.EVENT_READ)
+            self._screen = self._shown()
+            self._server = self._coordinator(socket.create_server((LOOPBACK, 0)))
+            try:
+                for number, plan in enumerate(self._plans):
+                    self._start(plan, is_spare=number >= self.request.workers)
+                return self._follow(signals)
+            finally:
+                for task in self._running.values():
+                    task.end()
+                self._server.stop()
+                if self.failure is not None:
+                    tell(failure_report(self.failure, self._logs[self.failure.task]))
+                for log in self._logs.values():
+                    log.close()
+
+    def _shown(self) -> Screen:
+        names = [plan.name for plan in self._plans]
+        return stdout_screen(names, no_color=bool(self.variables.get(environment.NO_COLOR)))
+
+    def _coordinator(self, listener: socket.socket) -> Server:
+        self._address = f"{LOOPBACK}:{listener.getsockname()[1]}"
+        workers = self.request.workers
+        rules = Rules(workers, ElasticOptions(min_workers=workers, max_workers=workers))
+        secret = read_secret({**self.variables, **self._plans[0].environment})
+        server = Server(listener, secret, rules, kill=self._kill, say=lambda line: tell(f"stratagem: {line}"))
+        server.start()
+        return server
+
+    def _start(self, plan: TaskPlan, *, is_spare: bool) -> None:
+        """Start a process.
+
+        Args:
+            plan: Its command, name and cores.
+            is_spare: Whether it waits until a worker is missing.
+        """
+        if plan.name not in self._logs:
+            self._logs.update(open_logs([plan], self.folder))
+        own = {environment.ELASTIC: self._address, **({environment.SPARE: "1"} if is_spare else {})}
+        settings = {name: value for name, value in plan.environment.items() if name != environment.TF_CONFIG}
+        variables = {name: value for name, value in self.variables.items() if name != environment.TF_CONFIG}
+        plan = replace(plan, environment=settings | own, is_chief=False)
+        task = RunningTask(plan, self._logs[plan.name], self._screen, variables, self._guard.pipe)
+        self._guard.started(task.process.pid)
+        self._selector.register(task.output, selectors.EVENT_READ, task)
+        self._running[task.process.pid] = task
+        self._num_started += 1
+
+    def _follow(self, signals: Signals) -> int:
+        """Follow the processes to their end; return the exit code."""
+        began = self.clock.now()
+        while True:
+            for key, _ in self._selector.select(LOOK_SECONDS):
+                if key.data is None:
+                    for number in signals.interrupts():
+                        self.interrupt = number
+                        self._begin_to_end(number)
+                elif not key.data.read():
+                    self._selector.unregister(key.fileobj)
+            code = self._server.wait(0)
+            for pid in [pid for pid, task in self._running.items() if task.process.returncode is not None]:
+                self._ended(pid, self.clock.now() - began)
+            self._replace_lost()
+            if not self._running:
+                return 128 + self.interrupt if self.interrupt is not None else self._code(code)
+            if code is not None:
+                self._begin_to_end(signal.SIGTERM if code else None)
+            if self._grace is not None and self._grace.expired:
+                self._signal(signal.SIGKILL)
+
+    def _code(self, code: int | None) -> int:
+        return (code or 0) if self.failure is None else self.failure.exit_code
+
+    def _ended(self, pid: int, seconds: float) -> None:
+        """Take note of a process that has ended; start another one where it was lost."""
+        task = self._running.pop(pid)
+        self._guard.ended(pid)
+        failure = Failure(task.name, task.process.returncode or 0, seconds)
+        member = self._server.member(socket.gethostname(), pid)
+        is_over = self._grace is not None or self._server.wait(0) is not None
+        has_failed = failure.returncode == exits.FAILED and not is_over
+        if has_failed:
+            self.failure = self.failure or failure
+        if member is not None:
+            if has_failed:
+                self._server.report(Failed(member.number, f"{failure.task} {failure.reason}"))
+            self._server.report(Lost(member.number, failure.reason, has_exited=True))
+        elif has_failed:
+            self._begin_to_end(signal.SIGTERM)
+        if failure.returncode and not is_over and not has_failed and self._num_started < MOST_STARTS:
+            self._lost.append(task.plan)
+
+    def _replace_lost(self) -> None:
+        """Start processes in the place of those that were lost, once the others train on: a start takes their cores."""
+        if self._grace is not None:
+            self._lost.clear()
+        elif self._server.state.phase is not Phase.FORMING:
+            for plan in self._lost:
+                self._start(plan, is_spare=True)
+            self._lost.clear()
+
+    def _kill(self, member: Member, reason: str) -> None:
+        """Kill the process of a member, if it is one of this launcher's. The server calls it in its thread."""
+        if member.host == socket.gethostname() and member.pid in self._running:
+            signal_group(member.pid, signal.SIGKILL)
+
+    def _begin_to_end(self, number: int | None) -> None:
+        if self._grace is None:
+            self._grace = Deadline(self.grace_seconds, self.clock)
+            if number is not None:
+                self._signal(number)
+
+    def _signal(self, number: int) -> None:
+        for pid in self._running:
+            signal_group(pid, number)
+            signal_group(pid, signal.SIGCONT)  # a frozen one would not hear that it is asked to end

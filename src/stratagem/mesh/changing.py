@@ -1,0 +1,371 @@
+"""World of a mesh whose workers may change while it trains (`stratagem.elastic`).
+
+Each worker runs its steps between `may_begin` and `completed` of its membership. Where a worker is gone, the exchange
+of the step that is in flight is cut; nothing of that step has been written, as its program gives no buffer away. The
+others meet in the next world, and a new worker takes the state from one of them, through the memory of the host.
+Weights, programs and batches of those who stay are what they were.
+
+A worker that comes into a world which has trained before *catches up*: it runs the program up to the step in which the
+others wait, and meets nobody on its way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from io import FileIO
+from typing import Any, Literal, NamedTuple, NoReturn, Protocol, TypeVar
+
+import jax
+import numpy as np
+
+from stratagem.cluster.agreement import Peers
+from stratagem.cluster.ending import leave
+from stratagem.cluster.hello import Peer
+from stratagem.cluster.spec import Task
+from stratagem.core.errors import PeerError, UnsupportedError
+from stratagem.core.log import announce, logger
+from stratagem.elastic.client import PATIENCE_SECONDS, Membership
+from stratagem.elastic.events import End, Form, Go, Order, Stop
+from stratagem.elastic.world import World, WorldChangedError
+from stratagem.elastic.world_store import WorldClient
+from stratagem.host_memory.memory import HostMemory, needed_bytes
+from stratagem.host_memory.plan import Plan, PlanPart
+from stratagem.transport.memory import make_file, open_file
+
+Result = TypeVar("Result")
+_Result = TypeVar("_Result", covariant=True)
+
+
+class Given(NamedTuple):
+    """State of a worker after a step, as another one takes it.
+
+    Args:
+        said: What is no array, as JSON.
+        arrays: The arrays.
+    """
+
+    said: Any
+    arrays: list[np.ndarray]
+
+
+class StateOfStep(Protocol[_Result]):
+    """The state that a step begins with, and what the step before returned."""
+
+    def give(self) -> Given:
+        """Return the state, for a worker that does not hold it."""
+        ...
+
+    def take(self, given: Given) -> _Result:
+        """Take the state of another worker, which has completed this step; return what its step returned."""
+        ...
+
+
+class ChangingWorld:
+    """This worker's place in a world, and the way into the next.
+
+    Args:
+        membership: The connection to the coordinator.
+        timeout_seconds: How long a meeting of the workers waits.
+
+    Attributes:
+        peers: The workers of the world. The object stays when they change.
+        memory: What they have in common; it stays too.
+        is_catching_up: Whether this worker has joined others that trained before, and does not hold their state.
+    """
+
+    def __init__(self, membership: Membership, timeout_seconds: float) -> None:
+        self._membership = membership
+        self._thread = threading.get_ident()
+        self.is_catching_up = False
+        self._has_begun = False
+        self._is_due: Literal["state", "formed"] | None = None
+        """What is left to be done in this world before steps begin: to hand on the state, and to report."""
+        self._caught_up_to: int | None = None
+        self._world = world = self._first_world()
+        self._size = len(world.members)
+        self.peers = Peers(self._client(world), _peers_of(world), self._rank_in(world), timeout_seconds)
+        file, spins = self._made_together()
+        self.memory = HostMemory(file, self.peers.own_index, self._names(), spins=spins, world=world.number)
+        self._enter()
+        self.peers.renew = self._renew
+
+    # Steps -------------------------------------------------------------------------------------------
+
+    def run(self, step: Callable[[], Result], state: StateOfStep[Result]) -> Result:
+        """Run a step; when the world changes, run it again in the next one.
+
+        Args:
+            step: The step. What it computes is there when it returns, and an exception leaves the state as it was.
+            state: What the step begins with.
+
+        Returns:
+            What the step returned: here, or, if others had completed it, there.
+        """
+        if self.is_catching_up:
+            self._arrive()
+        while True:
+            if self._membership.may_begin():
+                try:
+                    result = step()
+                except Exception as error:
+                    if not self.memory.is_cut:
+                        raise
+                    logger.debug("A step was cut: %s", error)
+                else:
+                    self._membership.completed()
+                    return result
+            if (taken := self._change(state)) is not None:
+                return taken
+
+    def catch_up(self) -> Given:
+        """Return the state of the others, who wait for this worker. It begins with the step after it.
+
+        The state is complete on this worker; it goes on alone until its first step.
+        """
+        given: Given | None = None
+        while given is None:
+            try:
+                given = self._exchanged_state(None)
+            except PeerError as error:
+                self._check_cut(error)
+                self._follow_into_next_world()
+        return given
+
+    def from_chief(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Return the first worker's arrays on all. All call it at the same point.
+
+        Where a worker is gone each keeps its own: those who go on hold the same, unless the program is at fault.
+
+        Args:
+            arrays: Arrays of the same shapes and dtypes on all workers.
+        """
+        if self.is_catching_up or self._is_due is not None:
+            return list(arrays)
+        try:
+            return self._sent("values of the chief", 0, arrays)
+        except PeerError as error:
+            self._check_cut(error)
+            return list(arrays)
+
+    # Orders ------------------------------------------------------------------------------------------
+
+    def obey(self, order: Order) -> None:
+        """Cut what is in flight, where an order says so. Called in the thread that listens."""
+        if isinstance(order, End) or (isinstance(order, Stop) and order.cut):
+            self.memory.cut(self._world.number if isinstance(order, End) else order.world, order.reason)
+
+    def _first_world(self) -> World:
+        while True:
+            order = self._membership.next_order()  # a spare waits as long as the run lasts
+            if isinstance(order, Form):
+                return order.world
+            if isinstance(order, End):
+                self._end(order)
+
+    def _change(self, state: StateOfStep[Result]) -> Result | None:
+        """Follow the coordinator until steps may begin; return what a step returned that others had completed."""
+        taken: Result | None = None
+        while True:
+            try:
+                if self._is_due == "state" and (given := self._exchanged_state(state)) is not None:
+                    taken = state.take(given)
+                self._report_formed()
+                order = self._next_order()
+                if isinstance(order, Stop):
+                    self._membership.stopped()
+                elif isinstance(order, Form):
+                    self._move(order.world)
+                elif isinstance(order, Go):
+                    self.peers.meet_with(range(self._size))
+                    return taken
+            except PeerError as error:
+                self._check_cut(error)
+
+    def _renew(self, error: PeerError) -> bool:
+        """Take this worker, which meets others between two steps, to where those of them who live meet again.
+
+        A new worker is not among them before the next step.
+        """
+        is_over = isinstance(error, WorldChangedError) or self.memory.is_cut
+        if not is_over or self.is_catching_up or threading.get_ident() != self._thread:
+            return False
+        self._follow_into_next_world()
+        return True
+
+    def _arrive(self) -> None:
+        """Come to the first step, for which the others wait, also in another world if one of them dies meanwhile."""
+        while True:
+            try:
+                if self._is_due == "state":
+                    self._exchanged_state(None)  # this worker holds it
+                self._report_formed()
+                order = self._next_order()
+                if isinstance(order, Form):
+                    self._move(order.world)
+                elif isinstance(order, Go):
+                    break
+            except PeerError as error:
+                self._check_cut(error)
+        self._has_begun, self.is_catching_up = True, False
+        self.peers.meet_with(range(self._size))
+
+    def _report_formed(self) -> None:
+        if self._is_due is not None:
+            self._is_due = None
+            self._membership.formed(self._world.number)
+
+    def _follow_into_next_world(self) -> None:
+        """Take this worker's place in the next world that comes about."""
+        while True:
+            order = self._next_order()
+            if isinstance(order, Stop):
+                self._membership.stopped()
+            elif isinstance(order, Form):
+                try:
+                    return self._move(order.world)
+                except PeerError as error:
+                    self._check_cut(error)
+
+    def _check_cut(self, error: PeerError) -> None:
+        """Raise an error of a world, unless it is that the world has ended: then the next one is on its way."""
+        if not (isinstance(error, WorldChangedError) or self.memory.is_cut):
+            raise error
+        logger.debug("%s", error)
+
+    def _next_order(self) -> Order:
+        order = self._membership.next_order(PATIENCE_SECONDS)
+        if isinstance(order, End):
+            self._end(order)
+        return order
+
+    def _end(self, order: End) -> NoReturn:
+        if order.code:
+            announce(f"This worker ends: {order.reason}.")
+        leave(order.code)
+        raise SystemExit(order.code)
+
+    # Worlds ------------------------------------------------------------------------------------------
+
+    def _client(self, world: World) -> WorldClient:
+        return WorldClient(self._membership, world, jax.errors.JaxRuntimeError)
+
+    def _rank_in(self, world: World) -> int:
+        return world.rank_of(self._membership.number)
+
+    def _names(self) -> list[str]:
+        return [str(peer) for peer in self.peers.peers]
+
+    def _move(self, world: World) -> None:
+        """Take this worker's place in a world; all its members do."""
+        if len(world.members) != self._size:
+            raise UnsupportedError(
+                f"World {world.number} has {len(world.members)} workers, the one before had {self._size}.",
+                "Programs and batches are made for that number.",
+                "Start the run with stratagem run --spares, which keeps the number of workers.",
+            )
+        self._world = world
+        self.peers.move(self._client(world), _peers_of(world), self._rank_in(world))
+        with self._in_this_world():
+            file, _ = self._made_together()
+            self.memory.move(world.number, file, self.peers.own_index, self._names())
+            self._enter()
+
+    @contextlib.contextmanager
+    def _in_this_world(self) -> Iterator[None]:
+        """Let meetings fail in this context when the world ends."""
+        renew, self.peers.renew = self.peers.renew, None
+        try:
+            yield
+        finally:
+            self.peers.renew = renew
+
+    def _enter(self) -> None:
+        """Begin together, where all are new; else find out whether this worker has to catch up with others."""
+        begun = [rank for rank, has in enumerate(self.peers.from_all("has begun", self._has_begun)) if has]
+        if begun:
+            self._is_due = "state"
+            self.is_catching_up = not self._has_begun
+            self.peers.meet_with(begun if self._has_begun else [self.peers.own_index])
+            return
+        self._membership.formed(self._world.number)
+        while not isinstance(order := self._next_order(), Go):
+            if isinstance(order, Form):
+                return self._move(order.world)
+        self._has_begun = True
+
+    @property
+    def _holds_state(self) -> bool:
+        gate = self._membership.gate
+        return self._world.step == (gate.completed if self._has_begun else self._caught_up_to)
+
+    def _made_together(self) -> tuple[FileIO, bool]:
+        """Return new memory that the workers have in common, and whether each has a core. All call it."""
+        size = needed_bytes(len(self.peers.peers))
+        made = make_file(size) if self.peers.own_index == 0 else None
+        name, path = self.peers.from_all("memory", [made.name, made.path] if made else ["", ""])[0]
+        file = made.file if made else open_file(name, path, size)
+        found = self.peers.from_all("has memory", [file is not None, *sorted(os.sched_getaffinity(0))])
+        if not all(has for has, *_ in found) or file is None:
+            raise UnsupportedError(
+                "The workers have no memory in common.",
+                "Elastic workers exchange through the memory of their host.",
+                "Run them on one host, as one user, on Linux.",
+            )
+        return file, len({core for _, *cores in found for core in cores}) >= len(found)
+
+    def _exchanged_state(self, state: StateOfStep[Any] | None) -> Given | None:
+        """Let those who do not hold the state take it from the donor; return it where this worker did.
+
+        All call it, at the step from which the world begins.
+        """
+        before = self.peers.present
+        self.peers.meet_with(range(self._size))
+        try:
+            with self._in_this_world():
+                given = self._given(state)
+            self._is_due = "formed"
+            return given
+        finally:
+            self.peers.meet_with(before)
+
+    def _given(self, state: StateOfStep[Any] | None) -> Given | None:
+        holds = self._holds_state
+        if all(self.peers.from_all("holds the state", holds)):
+            return None
+        donor = self._world.donor
+        given = Given(None, [])
+        if donor == self.peers.own_index:
+            assert state is not None, "the donor is at a step"
+            given = state.give()
+        kinds = [[array.dtype.name, list(array.shape)] for array in given.arrays]
+        said, kinds = self.peers.from_all("state", [given.said, kinds])[donor]
+        own = given.arrays or [np.zeros(shape, _dtype(name)) for name, shape in kinds]
+        arrays = self._sent(f"state of world {self._world.number}", donor, own)
+        if holds:
+            return None
+        self._caught_up_to = self._world.step
+        return Given(said, arrays)
+
+    def _sent(self, name: str, rank: int, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Send arrays to all: those of the others are zeros, so a sum of bytes is what was sent."""
+        is_source = rank == self.peers.own_index
+        held = [np.array(array, order="C") if is_source else np.zeros(array.shape, array.dtype) for array in arrays]
+        flat = [array.reshape(-1).view(np.uint8) for array in held if array.size]
+        parts = [PlanPart("sum", np.dtype(np.uint8), each.shape) for each in flat]
+        if parts:
+            plan = Plan(name, parts, self.memory.capacity, self.memory.hosts)
+            self.memory.add(plan)
+            places = [each.ctypes.data for each in flat]
+            self.memory.run(plan.signature, places, places)
+        return held
+
+
+def _dtype(name: str) -> np.dtype:
+    return jax.numpy.dtype(name)
+
+
+def _peers_of(world: World) -> list[Peer]:
+    return [Peer(Task("worker", rank), each.host, each.pid) for rank, each in enumerate(world.members)]

@@ -1,0 +1,133 @@
+"""Joining of a run whose workers may change: `stratagem run --elastic`."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+import socket
+import sys
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Final, NamedTuple
+
+import jax
+
+from stratagem.cluster import compat
+from stratagem.cluster.bootstrap import Membership as Place
+from stratagem.cluster.bootstrap import library_versions, take_place
+from stratagem.cluster.ending import exit_code, leave
+from stratagem.cluster.orphan import end_with_launcher
+from stratagem.cluster.secret import read_secret
+from stratagem.cluster.spec import ClusterSpec, Task
+from stratagem.core import environment, exits
+from stratagem.core.clock import Deadline
+from stratagem.core.errors import UsageError
+from stratagem.core.progress import progress
+from stratagem.elastic.client import Membership, join
+from stratagem.elastic.events import End, Order
+from stratagem.elastic.hello import JoinHello
+from stratagem.mesh.changing import ChangingWorld
+from stratagem.mesh.mesh import Device
+from stratagem.program.rules.between_hosts import let_programs_call
+
+STAND_INS: Final = 63
+"""Devices that stand for those of other workers."""
+
+DEFAULT_SECONDS: Final = 300.0
+"""How long start-up and meetings wait for others."""
+
+
+class Joined(NamedTuple):
+    """A run that this process has joined.
+
+    Args:
+        world: The workers, which may change.
+        place: This process among them.
+    """
+
+    world: ChangingWorld
+    place: Place
+
+
+@functools.cache
+def joined_run(address: str) -> Joined:
+    """Join the run, once in the life of this process; wait for the others, or, as a spare, until one is needed.
+
+    Args:
+        address: Where the coordinator listens.
+
+    Raises:
+        UsageError: JAX is already in use.
+        StartupError: The coordinator did not answer.
+    """
+    if compat.backends_started() or compat.joined_elsewhere():
+        raise UsageError(
+            "JAX was used before this worker joined its run: an array, a model, a seed or a list of devices was made.",
+            "JAX has opened the devices of this process alone.",
+            "Create the strategy first, right after the imports, and everything else after it.",
+        )
+    end_with_launcher(os.environ)
+    compat.start_with_stand_ins(STAND_INS)
+    hello = JoinHello(
+        socket.gethostname(),
+        os.getpid(),
+        "",
+        is_spare=environment.SPARE in os.environ,
+        versions=library_versions(),
+    )
+    known: list[ChangingWorld] = []
+
+    def obey(order: Order) -> None:
+        for world in known:
+            world.obey(order)
+
+    membership = join(address, hello, read_secret(os.environ), Deadline(DEFAULT_SECONDS), on_order=obey)
+    _end_together(membership, lambda: any(world.memory.is_cut for world in known))
+    world = ChangingWorld(membership, DEFAULT_SECONDS)
+    known.append(world)
+    let_programs_call(world.memory)
+    progress.join()
+    rank, count = world.peers.own_index, len(world.peers.peers)
+    place = Place(Task("worker", rank), ClusterSpec({}), rank, count, rank == 0, world.peers)
+    take_place(place)
+    return Joined(world, place)
+
+
+def devices_in(world: ChangingWorld) -> Sequence[Device]:
+    """Return a device for each worker: this one's at its place, and devices that stand for those of the others."""
+    own, *others = jax.devices("cpu")
+    devices = others[: len(world.peers.peers) - 1]
+    devices.insert(world.peers.own_index, own)
+    return devices
+
+
+def _end_together(membership: Membership, lost_others: Callable[[], bool]) -> None:
+    """Let this process end with the others, or tell them why it fails.
+
+    Args:
+        membership: The connection to the coordinator.
+        lost_others: Whether a worker is gone, whose end is then the cause of an exception.
+    """
+    show = sys.excepthook
+
+    def tell(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        show(kind, error, trace)
+        sys.stderr.flush()
+        if not isinstance(error, SystemExit):
+            code = exits.PEER_LOST if lost_others() else exit_code(error)
+            if code == exits.FAILED:
+                membership.failed(f"{kind.__name__}: {error}")
+            leave(code)
+
+    def finish() -> None:
+        membership.finished()
+        while not isinstance(order := membership.next_order(), End):
+            pass
+        sys.stdout.flush()
+        if order.code:
+            leave(order.code)
+        compat.abandon()
+
+    sys.excepthook = tell
+    atexit.register(finish)

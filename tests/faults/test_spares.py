@@ -1,0 +1,86 @@
+"""Workers die under `stratagem run --spares`: the others train on, a spare takes the place, and no bit is another."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.faults.trains_with_spares import EPOCHS, STEPS
+
+pytestmark = pytest.mark.multiprocess
+
+PROGRAM = Path(__file__).with_name("trains_with_spares.py")
+
+
+def run(folder: Path, workers: int, spares: int, *faults: str) -> subprocess.CompletedProcess[str]:
+    options = ["--workers", str(workers), *(["--spares", str(spares)] if spares else [])]
+    return subprocess.run(
+        [sys.executable, "-m", "stratagem", "run", *options, str(PROGRAM), str(folder), *faults],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "JAX_PLATFORMS": "cpu"},
+    )
+
+
+def outcomes(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(file.read_text()) for file in sorted(folder.glob("worker-*.json"))]
+
+
+@functools.cache
+def undisturbed(workers: int) -> dict[str, Any]:
+    """Return what workers without spares have at the end."""
+    with tempfile.TemporaryDirectory() as folder:
+        done = run(Path(folder), workers, 0)
+        assert done.returncode == 0, done.stdout + done.stderr
+        first, *others = outcomes(Path(folder))
+        assert all(each == first for each in others)
+        assert len(others) == workers - 1
+        return first
+
+
+@pytest.mark.parametrize(
+    ("workers", "faults"),
+    [
+        pytest.param(2, ["1:5:SIGKILL"], marks=pytest.mark.quick),
+        (2, ["0:12:SIGKILL"]),
+        (2, [f"1:{STEPS}:SIGKILL"]),
+        (2, ["1:1:SIGKILL"]),
+        (2, ["0:5:SIGSTOP"]),
+        (2, ["1:3:SIGKILL", "0:11:SIGKILL", "1:19:SIGSTOP"]),
+        (3, ["1:5:SIGKILL", "2:5:SIGKILL", "0:14:SIGKILL"]),
+        (2, ["1:scope:SIGKILL"]),
+    ],
+    ids=str,
+)
+def test_the_end_is_that_of_a_run_without_faults(tmp_path: Path, workers: int, faults: list[str]) -> None:
+    done = run(tmp_path, workers, len(faults), *faults)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(list(tmp_path.glob("did *"))) == len(faults)
+    found, expected = outcomes(tmp_path), undisturbed(workers)
+    assert len(found) == workers
+    for each in found:
+        for name in ("history", "weights", "slots"):
+            assert each[name] == expected[name], name
+        # Who came later has not taken the first steps; nobody took one twice or left one out.
+        assert each["steps"] == expected["steps"][-len(each["steps"]) :]
+    if "scope" not in faults[0]:
+        assert max(len(each["steps"]) for each in found) <= EPOCHS * STEPS
+        assert len(re.findall(r"World \d+: \d workers from step \d+, \d+\.\d s later", done.stderr + done.stdout)) >= 1
+
+
+def test_an_exception_of_the_program_ends_the_run(tmp_path: Path) -> None:
+    done = run(tmp_path, 2, 1, "1:5:raise")
+    assert done.returncode == 1
+    said = done.stdout + done.stderr
+    assert "ValueError: a mistake of the program" in said
+    assert re.search(r"process [01] failed with exit code 1 ", said)
+    assert outcomes(tmp_path) == []

@@ -1,0 +1,83 @@
+"""What `test_spares.py` trains: a model whose state is more than weights, and whose workers die as they are told.
+
+`trains_with_spares.py FOLDER FAULTS`: each fault is "RANK:STEP:SIGNAL", or "RANK:scope:SIGNAL" before training; the
+first process that comes to it as that worker sends itself the signal. Those that come to the end write what they have.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+os.environ["KERAS_BACKEND"] = "jax"
+
+import keras
+import numpy as np
+
+import stratagem
+
+STEPS, EPOCHS, ROWS = 8, 3, 22
+
+
+def fault(folder: Path, name: str, faults: list[str]) -> None:
+    """Do what is to happen here, once in all processes."""
+    for each in faults:
+        if each.startswith(f"{name}:"):
+            with contextlib.suppress(FileExistsError):
+                (folder / f"did {each}").touch(exist_ok=False)
+                if each.endswith("raise"):
+                    raise ValueError("a mistake of the program")
+                os.kill(os.getpid(), getattr(signal, each.rpartition(":")[2]))
+
+
+class Faults(keras.callbacks.Callback):
+    """Callback that lets this worker meet its faults, and notes the steps that it has taken."""
+
+    def __init__(self, folder: Path, rank: int, faults: list[str]) -> None:
+        super().__init__()
+        self.folder, self.rank, self.faults = folder, rank, faults
+        self.epoch = 0
+        self.steps: list[tuple[int, int]] = []
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self.epoch = epoch
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self.steps.append((self.epoch, batch))
+        fault(self.folder, f"{self.rank}:{self.epoch * STEPS + batch + 1}", self.faults)
+
+
+def main(folder: Path, faults: list[str]) -> None:
+    strategy = stratagem.MultiWorkerMirroredStrategy()
+    rank = strategy.worker_index
+    keras.utils.set_random_seed(1)
+    x = np.random.default_rng(0).normal(size=(STEPS * ROWS - 3, 6)).astype("float32")
+    y = (x.sum(axis=1) > 0).astype("int32")
+    dataset = stratagem.data.Dataset.from_tensor_slices((x, y)).shuffle(1000, seed=3).batch(ROWS)
+    with strategy.scope():
+        fault(folder, f"{rank}:scope", faults)
+        layers = [
+            keras.layers.Dense(16, activation="relu"),
+            keras.layers.BatchNormalization(),
+            keras.layers.Dropout(0.3),
+        ]
+        model = keras.Sequential([keras.Input((6,)), *layers, keras.layers.Dense(2)])
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile(keras.optimizers.Adam(0.01), loss, metrics=["accuracy"])
+    told = Faults(folder, rank, faults)
+    slower = keras.callbacks.ReduceLROnPlateau("loss", factor=0.5, patience=0, min_delta=10.0)
+    history = model.fit(dataset, epochs=EPOCHS, verbose=0, callbacks=[slower, told]).history
+    digest = hashlib.sha256(b"".join(np.asarray(each).tobytes() for each in model.variables)).hexdigest()
+    slots = hashlib.sha256(b"".join(np.asarray(each).tobytes() for each in model.optimizer.variables)).hexdigest()
+    found = {"history": history, "weights": digest, "slots": slots, "steps": told.steps}
+    (folder / f"worker-{rank}.json").write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2:])
