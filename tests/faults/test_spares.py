@@ -84,3 +84,9 @@ def test_an_exception_of_the_program_ends_the_run(tmp_path: Path) -> None:
     assert "ValueError: a mistake of the program" in said
     assert re.search(r"process [01] failed with exit code 1 ", said)
     assert outcomes(tmp_path) == []
+
+
+def test_the_exit_code_of_the_program_is_that_of_the_run(tmp_path: Path) -> None:
+    done = run(tmp_path, 2, 1, "exit")
+    assert done.returncode == 7, done.stdout + done.stderr
+    assert [each["weights"] for each in outcomes(tmp_path)] == [undisturbed(2)["weights"]] * 2

@@ -9,6 +9,7 @@ from __future__ import annotations
 import selectors
 import signal
 import socket
+import tempfile
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import KW_ONLY, dataclass, field, replace
@@ -24,6 +25,7 @@ from stratagem.elastic.options import ElasticOptions
 from stratagem.elastic.server import Server
 from stratagem.elastic.state import Phase, Rules
 from stratagem.elastic.world import Member
+from stratagem.launch.compiled import cache_variables
 from stratagem.launch.guard import Guard, signal_group
 from stratagem.launch.local import RunningTask, Signals, open_logs
 from stratagem.launch.machine import LOOPBACK, Machine
@@ -95,6 +97,8 @@ class RunWithSpares:
             self._guard = stack.enter_context(Guard(self.grace_seconds))
             self._selector = stack.enter_context(selectors.DefaultSelector())
             self._selector.register(signals, selectors.EVENT_READ)
+            # Programs of a worker that has died are loaded by the one in its place.
+            self._programs = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="stratagem-")))
             self._screen = self._shown()
             self._server = self._coordinator(socket.create_server((LOOPBACK, 0)))
             try:
@@ -135,6 +139,7 @@ class RunWithSpares:
         own = {environment.ELASTIC: self._address, **({environment.SPARE: "1"} if is_spare else {})}
         settings = {name: value for name, value in plan.environment.items() if name != environment.TF_CONFIG}
         variables = {name: value for name, value in self.variables.items() if name != environment.TF_CONFIG}
+        own |= cache_variables(self._programs, variables)
         plan = replace(plan, environment=settings | own, is_chief=False)
         task = RunningTask(plan, self._logs[plan.name], self._screen, variables, self._guard.pipe)
         self._guard.started(task.process.pid)
@@ -173,15 +178,16 @@ class RunWithSpares:
         self._guard.ended(pid)
         failure = Failure(task.name, task.process.returncode or 0, seconds)
         member = self._server.member(socket.gethostname(), pid)
-        is_over = self._grace is not None or self._server.wait(0) is not None
-        has_failed = failure.returncode == exits.FAILED and not is_over
-        if has_failed:
+        code = self._server.wait(0)
+        is_over = self._grace is not None or code is not None
+        has_failed = failure.returncode > 0 and not exits.is_retryable(failure.returncode)
+        if has_failed and not code and self.interrupt is None:  # else it only ends as it was told
             self.failure = self.failure or failure
         if member is not None:
             if has_failed:
                 self._server.report(Failed(member.number, f"{failure.task} {failure.reason}"))
             self._server.report(Lost(member.number, failure.reason, has_exited=True))
-        elif has_failed:
+        elif has_failed and not is_over:
             self._begin_to_end(signal.SIGTERM)
         if failure.returncode and not is_over and not has_failed and self._num_started < MOST_STARTS:
             self._lost.append(task.plan)
