@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.flatten_util import ravel_pytree
 from jax.sharding import PartitionSpec as P
-from jax_training import WORKERS, mean_loss, optimizer, train_in_turns
+from jax_training import WORKERS, mean_loss, optimizer, sum_in_parts, train_in_turns
 from network import first_weights
 from optax import apply_updates, tree  # pyright: ignore[reportMissingImports]
 
@@ -32,7 +32,7 @@ def step(state: Any, total: jax.Array, x: jax.Array, y: jax.Array) -> Any:
     """Return the weights and this worker's slots after a step, and the sum of losses."""
     pack, slots = state
     loss, gradients = jax.value_and_grad(loss_of)(unpack(pack[: pack.size - PADDING]), x, y)
-    own = lax.psum_scatter(jnp.pad(ravel_pytree(gradients)[0], (0, PADDING)), "worker", tiled=True)
+    own = sum_in_parts(jnp.pad(ravel_pytree(gradients)[0], (0, PADDING)))
     part = lax.dynamic_slice_in_dim(pack, lax.axis_index("worker") * own.size, own.size)
     change, slots = optimizer.update(own, slots)
     return (lax.all_gather(apply_updates(part, change), "worker", tiled=True), slots), total + loss

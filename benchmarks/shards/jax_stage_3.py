@@ -13,15 +13,23 @@ import jax
 from jax import lax
 from jax.flatten_util import ravel_pytree
 from jax.sharding import PartitionSpec as P
-from jax_training import mean_loss, optimizer, train_in_turns
+from jax_training import mean_loss, optimizer, sum_in_parts, train_in_turns
 from network import first_weights
 from optax import apply_updates, tree  # pyright: ignore[reportMissingImports]
 
 
+@jax.custom_vjp
+def gathered(rows: jax.Array) -> jax.Array:
+    """Return all rows. The derivative is a sum, of which each worker gets its rows."""
+    return lax.all_gather(rows, "worker", tiled=True)
+
+
+gathered.defvjp(lambda rows: (gathered(rows), None), lambda _, change: (sum_in_parts(change),))
+
+
 @jax.checkpoint
 def dense(x: jax.Array, rows: jax.Array, bias: jax.Array) -> jax.Array:
-    """Return a layer's result. The derivative of gathering is a sum, of which each worker gets its rows."""
-    return jax.nn.relu(x @ lax.all_gather(rows, "worker", tiled=True) + bias)
+    return jax.nn.relu(x @ gathered(rows) + bias)
 
 
 def loss_of(kernels: list[jax.Array], others: list[jax.Array], x: jax.Array, y: jax.Array) -> jax.Array:

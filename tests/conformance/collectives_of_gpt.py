@@ -44,7 +44,8 @@ def by_strategy() -> keras.Model:
         return make_gpt(*SIZES)
 
 
-keras.utils.set_random_seed(1)
-letters = np.random.default_rng(0).integers(0, 128, (16, SIZES[0]), dtype="int32")
-model = {"ours": by_strategy, "keras": by_keras}[sys.argv[1]]()
-print(json.dumps(model.fit(letters, letters, batch_size=16, epochs=2, verbose=0).history["loss"]))
+if __name__ == "__main__":
+    keras.utils.set_random_seed(1)
+    letters = np.random.default_rng(0).integers(0, 128, (16, SIZES[0]), dtype="int32")
+    model = {"ours": by_strategy, "keras": by_keras}[sys.argv[1]]()
+    print(json.dumps(model.fit(letters, letters, batch_size=16, epochs=2, verbose=0).history["loss"]))

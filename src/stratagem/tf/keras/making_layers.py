@@ -1,4 +1,4 @@
-"""What Keras 2's layers took when they and their weights were made: `weights=`; and `output_shape` of their calls.
+"""Arguments that layers of Keras 2 took when they and their weights were made, and `output_shape` of their calls.
 
 Source of the semantics: https://www.tensorflow.org/versions/r2.15/api_docs/python/tf/keras/layers/Layer
 """
