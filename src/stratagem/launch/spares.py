@@ -181,7 +181,7 @@ class RunWithSpares:
         code = self._server.wait(0)
         is_over = self._grace is not None or code is not None
         has_failed = failure.returncode > 0 and not exits.is_retryable(failure.returncode)
-        if has_failed and not code and self.interrupt is None:  # else it only ends as it was told
+        if has_failed:  # by itself: one that was told to end does so with another code
             self.failure = self.failure or failure
         if member is not None:
             if has_failed:

@@ -25,6 +25,7 @@ from stratagem.cluster.agreement import Peers
 from stratagem.cluster.ending import leave
 from stratagem.cluster.hello import Peer
 from stratagem.cluster.spec import Task
+from stratagem.core import exits
 from stratagem.core.errors import PeerError, UnsupportedError
 from stratagem.core.log import announce, logger
 from stratagem.elastic.client import PATIENCE_SECONDS, Membership
@@ -244,8 +245,9 @@ class ChangingWorld:
     def _end(self, order: End) -> NoReturn:
         if order.code:
             announce(f"This worker ends: {order.reason}.")
-        leave(order.code)
-        raise SystemExit(order.code)
+        code = exits.PEER_LOST if order.code == exits.FAILED else order.code  # what has failed is not this worker
+        leave(code)
+        raise SystemExit(code)
 
     # Worlds ------------------------------------------------------------------------------------------
 
