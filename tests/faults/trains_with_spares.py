@@ -70,6 +70,8 @@ def main(folder: Path, faults: list[str]) -> None:
         model = keras.Sequential([keras.Input((6,)), *layers, keras.layers.Dense(2)])
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         model.compile(keras.optimizers.Adam(0.01), loss, metrics=["accuracy"])
+    if "before" in faults:
+        model.predict(x[:2], verbose=0)
     told = Faults(folder, rank, faults)
     slower = keras.callbacks.ReduceLROnPlateau("loss", factor=0.5, patience=0, min_delta=10.0)
     history = model.fit(dataset, epochs=EPOCHS, verbose=0, callbacks=[slower, told]).history

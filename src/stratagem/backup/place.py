@@ -6,6 +6,7 @@ step and never written to a file.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,10 +16,13 @@ from stratagem.backup import snapshot
 from stratagem.backup.snapshot import Progress, Snapshot
 from stratagem.backup.states import CallbackStates
 from stratagem.checkpoint.storage import Contents
+from stratagem.core.errors import UnsupportedError
 from stratagem.core.log import announce
 from stratagem.fit import compat
 from stratagem.fit.resuming import Session
 from stratagem.mesh.changing import Given
+
+_calls = itertools.count(1)
 
 
 class PlaceInFit(keras.callbacks.Callback):
@@ -34,11 +38,18 @@ class PlaceInFit(keras.callbacks.Callback):
 
     def begin_session(self, session: Session, callbacks: Sequence[Any]) -> None:
         self._session = session
+        self._call = next(_calls)
         session.beside_variables = self._beside_variables
         world = session.strategy.mesh.world
         if world is None or not world.is_catching_up:
             return
         said, arrays = world.catch_up()
+        if said["fit"] != self._call:
+            raise UnsupportedError(
+                f"A new worker came to the call {self._call} of `fit`; the others are in call {said['fit']}.",
+                "It would train on as if it were theirs, and meet nobody afterwards.",
+                "Let the program call `fit` once; or leave --spares out, and use --max-restarts.",
+            )
         self._taken = Snapshot(
             Contents(said["metadata"], dict(zip(said["names"], arrays, strict=False))),  # the last ones are logs
             "the state of the other workers",
@@ -87,4 +98,4 @@ class PlaceInFit(keras.callbacks.Callback):
         """Return what a worker needs that begins with the step which this one is about to take."""
         metadata, arrays = snapshot.take(self._session, self._progress, self._states)
         metadata["inputs"] = self._inputs  # the batch of the step has been taken
-        return Given({"metadata": metadata, "names": [*arrays]}, [*arrays.values()])
+        return Given({"metadata": metadata, "names": [*arrays], "fit": self._call}, [*arrays.values()])

@@ -43,7 +43,7 @@ class StateOfTraining:
         names = [name for name, _ in named_variables(self._step.model)]
         said, arrays = beside()
         logs = jax.tree.leaves(self._last)
-        said = {"metadata": said["metadata"], "names": [*names, *said["names"]]}
+        said = {**said, "names": [*names, *said["names"]]}
         own = [np.asarray(value.addressable_data(0)) for value in self._values]
         return Given(said, [*own, *arrays, *(np.asarray(leaf.addressable_data(0)) for leaf in logs)])
 

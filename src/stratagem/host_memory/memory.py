@@ -34,6 +34,9 @@ CAPACITY: Final = 16 << 20
 SPIN_SECONDS: Final = 1e-4
 """Seconds that a worker with a core of its own spins before it sleeps."""
 
+HANG_SECONDS: Final = 1800.0
+"""Longest wait for a worker that lives, where workers may change and no watchdog follows what each of them does."""
+
 SLICE_SECONDS: Final = 0.05
 """Seconds after which a sleeping worker looks whether those it waits for still live."""
 
@@ -246,6 +249,12 @@ class HostMemory:
                 return
             if self._cut >= self._world > 0:
                 raise PeerError(f"The exchange of a step was cut: {self._why_cut}.")
+            if self._world and time.perf_counter() > limit + HANG_SECONDS:
+                raise PeerError(
+                    f"{self._names[self.index]} waited {HANG_SECONDS:g} s for {self._names[worker]} in a step.",
+                    "It lives, and does not come: it is stuck, or runs another part of the program.",
+                    "Look at its output, and run the same program on every worker.",
+                )
             if not self._lives(worker):
                 self._is_lost = True
                 raise PeerError(

@@ -200,8 +200,12 @@ class ChangingWorld:
         """Come to the first step, for which the others wait, also in another world if one of them dies meanwhile."""
         while True:
             try:
-                if self._is_due == "state":
-                    self._exchanged_state(None)  # this worker holds it
+                if self._is_due == "state" and self._exchanged_state(None) is not None:
+                    raise UnsupportedError(
+                        "A new worker came to a step that is none of the `fit` in which the others are.",
+                        "It would go on with weights of its own.",
+                        "Let `fit` be the first thing that the program computes on all workers; or leave --spares out.",
+                    )
                 self._report_formed()
                 order = self._next_order()
                 if isinstance(order, Form):

@@ -1,4 +1,4 @@
-"""Joining of a run whose workers may change: `stratagem run --elastic`."""
+"""Joining of a run whose workers may change: `stratagem run --spares`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from stratagem.cluster.secret import read_secret
 from stratagem.cluster.spec import ClusterSpec, Task
 from stratagem.core import environment, exits
 from stratagem.core.clock import Deadline
-from stratagem.core.errors import UsageError
+from stratagem.core.errors import UnsupportedError, UsageError
 from stratagem.core.progress import progress
 from stratagem.elastic.client import Membership, join
 from stratagem.elastic.events import End, Order
@@ -97,6 +97,12 @@ def joined_run(address: str) -> Joined:
 def devices_in(world: ChangingWorld) -> Sequence[Device]:
     """Return a device for each worker: this one's at its place, and devices that stand for those of the others."""
     own, *others = jax.devices("cpu")
+    if len(world.peers.peers) > len(others) + 1:
+        raise UnsupportedError(
+            f"The run has {len(world.peers.peers)} workers; with --spares there may be {len(others) + 1}.",
+            "Nothing would stand for the others in the mesh.",
+            "Start fewer workers, or leave --spares out.",
+        )
     devices = others[: len(world.peers.peers) - 1]
     devices.insert(world.peers.own_index, own)
     return devices
