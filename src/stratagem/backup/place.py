@@ -6,7 +6,6 @@ step and never written to a file.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,14 +21,19 @@ from stratagem.fit import compat
 from stratagem.fit.resuming import Session
 from stratagem.mesh.changing import Given
 
-_calls = itertools.count(1)
-
 
 class PlaceInFit(keras.callbacks.Callback):
-    """Callback that knows how far a `fit` is, and lets one begin where other workers are."""
+    """Callback that knows how far a `fit` is, and lets one begin where other workers are.
 
-    def __init__(self) -> None:
+    Args:
+        call: Which `fit` of the program it is, from 1.
+        given: Where it begins; None for its beginning.
+    """
+
+    def __init__(self, call: int, given: Given | None) -> None:
         super().__init__()
+        self._call = call
+        self._given = given
         self._others: Sequence[Any] = ()
         self._taken: Snapshot | None = None
         self._progress = Progress()
@@ -38,12 +42,10 @@ class PlaceInFit(keras.callbacks.Callback):
 
     def begin_session(self, session: Session, callbacks: Sequence[Any]) -> None:
         self._session = session
-        self._call = next(_calls)
         session.beside_variables = self._beside_variables
-        world = session.strategy.mesh.world
-        if world is None or not world.is_catching_up:
+        if self._given is None:
             return
-        said, arrays = world.catch_up()
+        said, arrays = self._given
         if said["fit"] != self._call:
             raise UnsupportedError(
                 f"A new worker came to the call {self._call} of `fit`; the others are in call {said['fit']}.",

@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -37,6 +38,7 @@ from stratagem.fit.callbacks import for_this_worker, with_backups_of_workers, wi
 from stratagem.fit.in_shards import work_in_shards
 from stratagem.fit.own_steps import own_step
 from stratagem.fit.records import note_used, record_of, running_alone, strategy_of, warn_of_unused
+from stratagem.fit.reentry import in_changing_world
 from stratagem.fit.resuming import (
     ResumesFit,
     Session,
@@ -52,6 +54,7 @@ from stratagem.fit.saving import saving_once
 from stratagem.fit.state import StateKeeper
 from stratagem.fit.step_function import StepOfStrategy
 from stratagem.fit.step_kinds import KIND_OF, PREDICT, TEST, TRAIN, State, StepKind, group_variables
+from stratagem.mesh.changing import Given
 from stratagem.mesh.mesh import Tree, is_divided
 from stratagem.mesh.placing import holds_parts, make_whole
 from stratagem.program.autograph import rewritten_functions, tracing_anew
@@ -65,11 +68,12 @@ class Resumers(NamedTuple):
 
     Args:
         backup_like: Returns the callback of ours that does what Keras's BackupAndRestore does, for several workers.
-        place_in_fit: Returns the callback that knows how far `fit` is, where workers may change.
+        place_in_fit: Returns the callback that knows how far `fit` is, where workers may change: given the number of
+            the call of `fit`, and where it begins.
     """
 
     backup_like: Callable[[Any], ResumesFit]
-    place_in_fit: Callable[[], ResumesFit]
+    place_in_fit: Callable[[int, Given | None], ResumesFit]
 
 
 _COMPARED: Final = ("fit", "evaluate", "predict")
@@ -258,25 +262,56 @@ def _in_session(default_strategy: Callable[[], StrategyLike], resumers: Resumers
         check_arguments(model, method, bound.arguments)
         if begins_on_host(model):
             _prepare(bound.arguments, model, strategy, method)
+        call = _Call(model, method, strategy, original, bound, resumer)
+        if method == "fit" and strategy.mesh.world is not None:
+            return in_changing_world(strategy, lambda number, given: call.run(resumers.place_in_fit(number, given)))
+        return call.run()
+
+    return wrapper
+
+
+class _Call(NamedTuple):
+    """A call of a method of a model that belongs to a strategy.
+
+    Args:
+        model: The model.
+        method: Which method.
+        strategy: The strategy.
+        original: The model's own.
+        bound: The arguments.
+        resumer: The callback among them by which `fit` begins in the middle.
+    """
+
+    model: Any
+    method: str
+    strategy: StrategyLike
+    original: Callable
+    bound: inspect.BoundArguments
+    resumer: ResumesFit | None
+
+    def run(self, place: ResumesFit | None = None) -> Any:
+        """Run it.
+
+        Args:
+            place: What knows how far `fit` is, where workers may change.
+        """
+        model, method, strategy = self.model, self.method, self.strategy
+        bound = inspect.BoundArguments(self.bound.signature, OrderedDict(self.bound.arguments))
         session = Session(model, method, strategy)
-        place = None
         with strategy.mesh.progress.calling(method):
             if method in _COMPARED and current_session() is None:  # not a validation of `fit`, compared with it
                 check_same_program(model, method, strategy, bound.arguments)
-            if "callbacks" in signature.parameters:
+            if "callbacks" in bound.signature.parameters:
                 for_this_worker(bound.arguments, strategy)
                 if method == "fit":
                     with_own(bound.arguments, session)
-                if method == "fit" and strategy.mesh.world is not None:
-                    place = resumers.place_in_fit()
+                if place is not None:
                     bound.arguments["callbacks"] = [*compat.flattened_callbacks(bound.arguments["callbacks"]), place]
-            begin = [each for each in (resumer, place) if each is not None]
+            begin = [each for each in (self.resumer, place) if each is not None]
             with running_alone(model, method), _running(session, begin, bound.arguments.get("callbacks")):
-                result = original(*bound.args[1:], **bound.kwargs)
+                result = self.original(*bound.args[1:], **bound.kwargs)
             make_whole(model)  # not after an exception: the other workers may never come to this collective
         return result
-
-    return wrapper
 
 
 def _is_beyond_keras(model: Any, kind: StepKind, arguments: dict[str, Any]) -> bool:

@@ -55,6 +55,7 @@ class StepFunction(StepOfStrategy):
         _check_stateless(model, strategy)
         self.keeper = record_of(model).keeper
         self.step = Step(model, strategy, kind)
+        self._made_on = strategy.mesh.mesh
         self.steps_per_execution = model.steps_per_execution
         self._last_logs: Tree = None
 
@@ -105,7 +106,7 @@ class StepFunction(StepOfStrategy):
         return as_returned(results[-1], self.step.returns_own_values), state
 
     def fits(self, model: Any) -> bool:
-        return self.step.has_variables_of(model)
+        return self._made_on == self.mesh.mesh and self.step.has_variables_of(model)
 
     def _stepped(self, values: list[jax.Array], batch: GlobalBatch) -> Tree:
         """Run a step; where workers may change, in the world of the moment."""

@@ -106,19 +106,19 @@ class HostMemory:
         hosts: Hosts | None = None,
         world: int = 0,
     ) -> None:
-        self.workers = len(names)
         self.capacity = capacity
-        self.hosts = hosts or Hosts((tuple(range(self.workers)),))
         self._spin_seconds = SPIN_SECONDS if spins else 0.0
         self._system = _System()
         self._lock = threading.Lock()
-        self._plans: dict[int, Plan] = {}
+        self._plans: dict[tuple[int, int], Plan] = {}
         self._world, self._cut = world, 0
         self._why_cut = ""
-        self._view(file, index, names)
+        self._view(file, index, names, hosts)
 
-    def _view(self, file: FileIO, index: int, names: Sequence[str]) -> None:
+    def _view(self, file: FileIO, index: int, names: Sequence[str], hosts: Hosts | None = None) -> None:
         self.index = index
+        self.workers = len(names)
+        self.hosts = hosts or Hosts((tuple(range(self.workers)),))
         self._names = tuple(names)
         self._file = file
         self._turn = 0
@@ -142,8 +142,8 @@ class HostMemory:
                 self._system.begin(self._begin + i * _SEMAPHORE, 1, 0)
 
     def add(self, plan: Plan) -> None:
-        """Let programs call an exchange by its signature."""
-        self._plans.setdefault(plan.signature, plan)
+        """Let programs call an exchange by its signature. It is of as many workers as there are now."""
+        self._plans.setdefault((self.workers, plan.signature), plan)
 
     # Where workers change ------------------------------------------------------------------------
 
@@ -162,11 +162,11 @@ class HostMemory:
         self._why_cut, self._cut = reason, max(world, self._cut)
 
     def move(self, world: int, file: FileIO, index: int, names: Sequence[str]) -> None:
-        """Go on in new memory, with as many workers. Programs that call this one need not be compiled anew.
+        """Go on in new memory. Programs for as many workers that call this one need not be compiled anew.
 
         Args:
             world: The number of the world of workers that begins, from 1.
-            file: The new memory; all else as when this was made.
+            file: The new memory, `needed_bytes` large for its workers.
             index: Which worker this is from now on.
             names: What to call each worker.
         """
@@ -191,7 +191,7 @@ class HostMemory:
             if self._failure is not None:
                 raise PeerError(self._failure)
             try:
-                self._exchange(self._plans[signature], operands, results)
+                self._exchange(self._plans[self.workers, signature], operands, results)
             except PeerError as error:
                 self._failure = str(error)
                 raise

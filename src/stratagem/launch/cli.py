@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -15,17 +16,18 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from stratagem.core import environment, exits
 from stratagem.core.backend import NEEDED, named_backend
-from stratagem.core.errors import ClusterError, StratagemError
+from stratagem.core.errors import ClusterError, StratagemError, name_some
 from stratagem.launch.compiled import kept_programs
+from stratagem.launch.elastic import ElasticRun
 from stratagem.launch.generations import Run
 from stratagem.launch.machine import this_machine
 from stratagem.launch.output import tell
 from stratagem.launch.plan import Request, TaskPlan, has_secret, make_plan
 from stratagem.launch.restart import Restarts
-from stratagem.launch.spares import RunWithSpares
 
 _REQUEST = tuple(field.name for field in fields(Request))
 """Options of `stratagem run` that go to `Request`. Of the rest, those that `_run` does not take go to `Restarts`."""
@@ -159,6 +161,12 @@ def _stratagem() -> None:
     "its place (workers of one machine, on its CPU).",
 )
 @click.option(
+    "--elastic",
+    metavar="MIN:MAX",
+    help="Start MAX workers. When one dies, the others train on in memory as long as there are MIN, and take in the "
+    "process that is started in its place (workers of one machine, on its CPU).",
+)
+@click.option(
     "--hang-timeout",
     type=click.FloatRange(min=0),
     metavar="SECONDS",
@@ -184,6 +192,7 @@ def _run(
     no_compilation_cache: bool,
     dry_run: bool,
     spares: int,
+    elastic: str | None,
     **asked: Any,
 ) -> int:
     """Run SCRIPT on every worker of a cluster.
@@ -202,6 +211,7 @@ def _run(
             f"There is no file {script!r} in {Path.cwd()}.",
             "Name a Python file, or add -m to name a module. Options of stratagem run stand before it.",
         )
+    least, asked["workers"] = _numbers(elastic, asked["workers"])
     command = ("-m", script, *arguments) if is_module else (script, *arguments)
     request = Request(command, **{name: asked.pop(name) for name in list(asked) if name in _REQUEST})
     restarts = Restarts(**asked)
@@ -225,8 +235,9 @@ def _run(
     if dry_run:
         print("\n\n".join(map(_description, make_plan(request, this_machine(), variables))))
         return 0
-    if spares:
-        return _run_with_spares(request, spares, restarts.at_most, log_dir, grace_seconds, variables)
+    if spares or elastic is not None:
+        _check_used()
+        return _run_elastic(request, least, spares, restarts.at_most, log_dir, grace_seconds, variables)
     programs = kept_programs(variables)
     run = Run(
         request, restarts, this_machine(), log_dir, grace_seconds=grace_seconds, variables=variables, programs=programs
@@ -239,18 +250,71 @@ def _run(
     return code
 
 
-def _run_with_spares(
+def _numbers(elastic: str | None, workers: int) -> tuple[int, int]:
+    """Return the least number of workers, and that at the start.
+
+    Args:
+        elastic: What --elastic says.
+        workers: What --workers says, or its default.
+
+    Raises:
+        ClusterError: They cannot be understood, or contradict each other.
+    """
+    if elastic is None:
+        return workers, workers
+    found = re.fullmatch(r"(\d+):(\d+)", elastic)
+    least, most = map(int, found.groups()) if found else (0, 0)
+    if not 1 <= least <= most:
+        raise ClusterError(
+            f"--elastic is {elastic!r}.",
+            "It says with how few workers training goes on, and with how many it starts: two whole numbers from 1 on.",
+            "Write for instance --elastic 2:4.",
+        )
+    if _is_given("workers") and workers != most:
+        raise ClusterError(
+            f"--workers is {workers}, --elastic is {elastic!r}.",
+            f"With --elastic the run starts with the largest number, {most}.",
+            "Leave --workers out.",
+        )
+    return least, most
+
+
+def _is_given(option: str) -> bool:
+    return click.get_current_context().get_parameter_source(option) is ParameterSource.COMMANDLINE
+
+
+def _check_used() -> None:
+    """Refuse options that a run with --spares or --elastic does not use.
+
+    Raises:
+        ClusterError: There is one.
+    """
+    unused = {"hang_timeout": "--hang-timeout", "on": "--restart-on", "backoff_seconds": "--backoff"}
+    unused["min_workers"] = "--min-workers"
+    given = [name for option, name in unused.items() if _is_given(option)]
+    if given:
+        raise ClusterError(
+            f"{name_some(given)} was given with --spares or --elastic.",
+            "It says when and how all tasks are started again; here the workers that live train on.",
+            f"Leave it out{'; --elastic MIN:MAX says how few may train' if '--min-workers' in given else ''}.",
+        )
+
+
+def _run_elastic(
     request: Request,
+    least: int,
     spares: int,
     restarts: int,
     log_dir: Path | None,
     grace_seconds: float,
     variables: Mapping[str, str],
 ) -> int:
-    """Run workers and spares; where nobody is left to take the state from, start all again, so many times."""
+    """Run workers that may change; where nobody is left to take the state from, start all again, so many times."""
     folder = log_dir or Path(tempfile.mkdtemp(prefix="stratagem-"))
     while True:
-        run = RunWithSpares(request, spares, this_machine(), folder, grace_seconds=grace_seconds, variables=variables)
+        run = ElasticRun(
+            request, least, spares, this_machine(), folder, grace_seconds=grace_seconds, variables=variables
+        )
         code = run.run()
         if restarts == 0 or run.interrupt is not None or not exits.is_retryable(code):
             break

@@ -6,7 +6,8 @@ others meet in the next world, and a new worker takes the state from one of them
 Weights, programs and batches of those who stay are what they were.
 
 A worker that comes into a world which has trained before *catches up*: it runs the program up to the step in which the
-others wait, and meets nobody on its way.
+others wait, and meets nobody on its way. Where the world has another number of workers than before, or this worker
+another rank, its programs do not fit: `ResizedError` unwinds its `fit`, which begins again where it was and catches up.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from io import FileIO
-from typing import Any, Literal, NamedTuple, NoReturn, Protocol, TypeVar
+from typing import Any, Final, Literal, NamedTuple, NoReturn, Protocol, TypeVar
 
 import jax
 import numpy as np
@@ -35,6 +36,8 @@ from stratagem.elastic.world_store import WorldClient
 from stratagem.host_memory.memory import HostMemory, needed_bytes
 from stratagem.host_memory.plan import Plan, PlanPart
 from stratagem.transport.memory import make_file, open_file
+
+_NO_STATE: Final = -1
 
 Result = TypeVar("Result")
 _Result = TypeVar("_Result", covariant=True)
@@ -64,34 +67,80 @@ class StateOfStep(Protocol[_Result]):
         ...
 
 
+class ResizedError(Exception):
+    """Unwinds a `fit` whose programs are made for another number of workers, or for another rank of this one.
+
+    Args:
+        given: The state with which it begins again.
+    """
+
+    def __init__(self, given: Given) -> None:
+        super().__init__("the number of workers is another")
+        self.given = given
+
+
+class Layout(NamedTuple):
+    """What the programs of a worker are made for.
+
+    Args:
+        size: How many workers there are.
+        rank: Which of them this one is.
+    """
+
+    size: int
+    rank: int
+
+
+class Numbers(NamedTuple):
+    """How many workers a run may have.
+
+    Args:
+        start: At its start.
+        least: With fewer it waits.
+        most: More are not taken in.
+    """
+
+    start: int
+    least: int
+    most: int
+
+
 class ChangingWorld:
     """This worker's place in a world, and the way into the next.
 
     Args:
         membership: The connection to the coordinator.
+        numbers: How many workers there may be.
         timeout_seconds: How long a meeting of the workers waits.
 
     Attributes:
         peers: The workers of the world. The object stays when they change.
         memory: What they have in common; it stays too.
-        is_catching_up: Whether this worker has joined others that trained before, and does not hold their state.
+        is_catching_up: Whether this worker is on its way to the step in which the others wait, and meets nobody.
+        made_for: What the programs of this worker are made for.
     """
 
-    def __init__(self, membership: Membership, timeout_seconds: float) -> None:
+    def __init__(self, membership: Membership, numbers: Numbers, timeout_seconds: float) -> None:
+        self.numbers = numbers
         self._membership = membership
         self._thread = threading.get_ident()
         self.is_catching_up = False
-        self._has_begun = False
         self._is_due: Literal["state", "formed"] | None = None
         """What is left to be done in this world before steps begin: to hand on the state, and to report."""
-        self._caught_up_to: int | None = None
+        self._steps = _NO_STATE
+        """Steps behind the state that this worker holds."""
         self._world = world = self._first_world()
-        self._size = len(world.members)
+        self.made_for = self.layout
         self.peers = Peers(self._client(world), _peers_of(world), self._rank_in(world), timeout_seconds)
         file, spins = self._made_together()
         self.memory = HostMemory(file, self.peers.own_index, self._names(), spins=spins, world=world.number)
         self._enter()
         self.peers.renew = self._renew
+
+    @property
+    def layout(self) -> Layout:
+        """How many workers there are now, and which of them this one is."""
+        return Layout(len(self._world.members), self._rank_in(self._world))
 
     # Steps -------------------------------------------------------------------------------------------
 
@@ -104,9 +153,12 @@ class ChangingWorld:
 
         Returns:
             What the step returned: here, or, if others had completed it, there.
+
+        Raises:
+            ResizedError: Its programs do not fit the world in which it is to run.
         """
         if self.is_catching_up:
-            self._arrive()
+            self._arrive(state)
         while True:
             if self._membership.may_begin():
                 try:
@@ -117,6 +169,7 @@ class ChangingWorld:
                     logger.debug("A step was cut: %s", error)
                 else:
                     self._membership.completed()
+                    self._steps += 1
                     return result
             if (taken := self._change(state)) is not None:
                 return taken
@@ -171,7 +224,7 @@ class ChangingWorld:
         taken: Result | None = None
         while True:
             try:
-                if self._is_due == "state" and (given := self._exchanged_state(state)) is not None:
+                if self._is_due == "state" and (given := self._exchanged_state_that_fits(state)) is not None:
                     taken = state.take(given)
                 self._report_formed()
                 order = self._next_order()
@@ -180,7 +233,7 @@ class ChangingWorld:
                 elif isinstance(order, Form):
                     self._move(order.world)
                 elif isinstance(order, Go):
-                    self.peers.meet_with(range(self._size))
+                    self.peers.meet_with(range(self.layout.size))
                     return taken
             except PeerError as error:
                 self._check_cut(error)
@@ -196,11 +249,11 @@ class ChangingWorld:
         self._follow_into_next_world()
         return True
 
-    def _arrive(self) -> None:
+    def _arrive(self, state: StateOfStep[Any]) -> None:
         """Come to the first step, for which the others wait, also in another world if one of them dies meanwhile."""
         while True:
             try:
-                if self._is_due == "state" and self._exchanged_state(None) is not None:
+                if self._is_due == "state" and self._exchanged_state_that_fits(state) is not None:
                     raise UnsupportedError(
                         "A new worker came to a step that is none of the `fit` in which the others are.",
                         "It would go on with weights of its own.",
@@ -214,8 +267,8 @@ class ChangingWorld:
                     break
             except PeerError as error:
                 self._check_cut(error)
-        self._has_begun, self.is_catching_up = True, False
-        self.peers.meet_with(range(self._size))
+        self.is_catching_up = False
+        self.peers.meet_with(range(self.layout.size))
 
     def _report_formed(self) -> None:
         if self._is_due is not None:
@@ -266,12 +319,6 @@ class ChangingWorld:
 
     def _move(self, world: World) -> None:
         """Take this worker's place in a world; all its members do."""
-        if len(world.members) != self._size:
-            raise UnsupportedError(
-                f"World {world.number} has {len(world.members)} workers, the one before had {self._size}.",
-                "Programs and batches are made for that number.",
-                "Start the run with stratagem run --spares, which keeps the number of workers.",
-            )
         self._world = world
         self.peers.move(self._client(world), _peers_of(world), self._rank_in(world))
         with self._in_this_world():
@@ -289,23 +336,20 @@ class ChangingWorld:
             self.peers.renew = renew
 
     def _enter(self) -> None:
-        """Begin together, where all are new; else find out whether this worker has to catch up with others."""
-        begun = [rank for rank, has in enumerate(self.peers.from_all("has begun", self._has_begun)) if has]
-        if begun:
+        """Begin together, where all are new; else find out who can meet before the next step."""
+        own = None if self._steps == _NO_STATE else not self.is_catching_up
+        in_place = self.peers.from_all("in place", own)
+        if any(each is not None for each in in_place):
             self._is_due = "state"
-            self.is_catching_up = not self._has_begun
-            self.peers.meet_with(begun if self._has_begun else [self.peers.own_index])
+            self.is_catching_up = not own
+            present = [rank for rank, is_in_place in enumerate(in_place) if is_in_place]
+            self.peers.meet_with(present if own else [self.peers.own_index])
             return
         self._membership.formed(self._world.number)
         while not isinstance(order := self._next_order(), Go):
             if isinstance(order, Form):
                 return self._move(order.world)
-        self._has_begun = True
-
-    @property
-    def _holds_state(self) -> bool:
-        gate = self._membership.gate
-        return self._world.step == (gate.completed if self._has_begun else self._caught_up_to)
+        self._steps = 0
 
     def _made_together(self) -> tuple[FileIO, bool]:
         """Return new memory that the workers have in common, and whether each has a core. All call it."""
@@ -323,12 +367,12 @@ class ChangingWorld:
         return file, len({core for _, *cores in found for core in cores}) >= len(found)
 
     def _exchanged_state(self, state: StateOfStep[Any] | None) -> Given | None:
-        """Let those who do not hold the state take it from the donor; return it where this worker did.
+        """Let those who do not hold the newest state take it from one that does; return it where this worker did.
 
         All call it, at the step from which the world begins.
         """
         before = self.peers.present
-        self.peers.meet_with(range(self._size))
+        self.peers.meet_with(range(self.layout.size))
         try:
             with self._in_this_world():
                 given = self._given(state)
@@ -337,11 +381,22 @@ class ChangingWorld:
         finally:
             self.peers.meet_with(before)
 
+    def _exchanged_state_that_fits(self, state: StateOfStep[Any]) -> Given | None:
+        """Do the same; unwind what runs where its programs do not fit this world."""
+        given = self._exchanged_state(state)
+        if self.layout != self.made_for:
+            self.is_catching_up = True
+            self.peers.meet_with([self.peers.own_index])
+            raise ResizedError(given or state.give())
+        return given
+
     def _given(self, state: StateOfStep[Any] | None) -> Given | None:
-        holds = self._holds_state
-        if all(self.peers.from_all("holds the state", holds)):
+        # Not what the coordinator takes each to hold: a worker may have taken the state of one that died then.
+        steps = self.peers.from_all("steps", self._steps)
+        most = max(steps)
+        if min(steps) == most:
             return None
-        donor = self._world.donor
+        donor = steps.index(most)
         given = Given(None, [])
         if donor == self.peers.own_index:
             assert state is not None, "the donor is at a step"
@@ -350,9 +405,9 @@ class ChangingWorld:
         said, kinds = self.peers.from_all("state", [given.said, kinds])[donor]
         own = given.arrays or [np.zeros(shape, _dtype(name)) for name, shape in kinds]
         arrays = self._sent(f"state of world {self._world.number}", donor, own)
-        if holds:
+        if self._steps == most:
             return None
-        self._caught_up_to = self._world.step
+        self._steps = most
         return Given(said, arrays)
 
     def _sent(self, name: str, rank: int, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:

@@ -90,30 +90,33 @@ class ReplicaMesh:
         memory: HostMemory | None = None,
         model_parallel: int = 1,
     ) -> None:
-        self._grid = np.array(devices).reshape(-1, model_parallel)
-        self.devices: tuple[Device, ...] = tuple(self._grid[:, 0])
         self.model_parallel = model_parallel
-        self.memory = memory
         self.world: ChangingWorld | None = None
-        several = model_parallel > 1
-        self.mesh = Mesh(self._grid, (AXIS, MODEL_AXIS)) if several else Mesh(self._grid[:, 0], (AXIS,))
-        self.replicated = NamedSharding(self.mesh, PartitionSpec())
-        self.sharded = NamedSharding(self.mesh, PartitionSpec(AXIS))
-        self.sharded_steps = NamedSharding(self.mesh, PartitionSpec(None, AXIS))
+        self._memory = memory
         self.centre = centre
-        self.home = self.replicated if centre is None else SingleDeviceSharding(centre)
-        processes = collections.Counter(device.process_index for device in self.devices)
-        process = jax.process_index() if len(processes) > 1 else self.devices[0].process_index
-        self.local_replicas = tuple(i for i, d in enumerate(self.devices) if d.process_index == process)
-        # XLA:CPU deadlocks when several steps are in flight on more devices than cores
-        # ("rendezvous ... may be stuck", abort after 40 s). Waiting costs nothing there.
-        self.waits_for_steps = self.devices[0].platform == "cpu" and self.spans_devices
+        self._lay(devices)
         # A batch is copied to an accelerator beside a running step; on the CPU there is nothing to gain.
         self.fetches_ahead = self.devices[0].platform != "cpu"
         # The steps of a part of a cluster, say an evaluation on the chief alone, are not those of the cluster.
         self.progress = progress if self.multi_process or jax.process_count() == 1 else Progress()
         if self.devices[0].platform == "cpu":
             keep_freed_memory()
+
+    def _lay(self, devices: Sequence[Device]) -> None:
+        self._grid = np.array(devices).reshape(-1, self.model_parallel)
+        self.devices: tuple[Device, ...] = tuple(self._grid[:, 0])
+        several = self.model_parallel > 1
+        self.mesh = Mesh(self._grid, (AXIS, MODEL_AXIS)) if several else Mesh(self._grid[:, 0], (AXIS,))
+        self.replicated = NamedSharding(self.mesh, PartitionSpec())
+        self.sharded = NamedSharding(self.mesh, PartitionSpec(AXIS))
+        self.sharded_steps = NamedSharding(self.mesh, PartitionSpec(None, AXIS))
+        self.home = self.replicated if self.centre is None else SingleDeviceSharding(self.centre)
+        processes = collections.Counter(device.process_index for device in self.devices)
+        process = jax.process_index() if len(processes) > 1 else self.devices[0].process_index
+        self.local_replicas = tuple(i for i, d in enumerate(self.devices) if d.process_index == process)
+        # XLA:CPU deadlocks when several steps are in flight on more devices than cores
+        # ("rendezvous ... may be stuck", abort after 40 s). Waiting costs nothing there.
+        self.waits_for_steps = self.devices[0].platform == "cpu" and self.spans_devices
         self._local_rows: dict[int, slice] = {}
         self._takes_numpy = not self.spans_devices and self.devices[0].platform == "cpu"
         if len(set(processes.values())) > 1:
@@ -124,6 +127,21 @@ class ReplicaMesh:
                 "Give every worker the same number of devices, for example with "
                 "`stratagem run --devices-per-worker K` or CUDA_VISIBLE_DEVICES.",
             )
+
+    def move(self, devices: Sequence[Device]) -> None:
+        """Lie on other devices from now on, where workers have come or gone.
+
+        Values that lie on the former ones are put on these where they are used next; programs are compiled anew.
+
+        Args:
+            devices: The devices of all replicas, as when this was made.
+        """
+        self._lay(devices)
+
+    @property
+    def memory(self) -> HostMemory | None:
+        """What the workers of this host have in common, where values cross through it."""
+        return self._memory if self.spans_devices else None
 
     def wait(self, results: Tree) -> None:
         """Wait for the results of a step where two steps in flight could deadlock."""

@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.sharding import PartitionSpec
+from jax.sharding import Mesh, PartitionSpec
 
 from stratagem.core.errors import InputError
 from stratagem.mesh.mesh import AXIS, ReplicaMesh
@@ -173,11 +173,11 @@ def check_numbers(wanted: bool) -> None:
 def _told(mesh: ReplicaMesh, failed: Sequence[int]) -> list[int]:
     """Tell the other workers on which replicas an assertion has failed; return those of all."""
     flags = np.isin(np.asarray(mesh.local_replicas), np.asarray(failed, int))
-    return np.flatnonzero(_telling(mesh)(mesh.shard_blocks(flags)).addressable_data(0)).tolist()
+    return np.flatnonzero(_telling(mesh, mesh.mesh)(mesh.shard_blocks(flags)).addressable_data(0)).tolist()
 
 
 @functools.lru_cache(maxsize=32)
-def _telling(mesh: ReplicaMesh) -> Callable[[Any], jax.Array]:
+def _telling(mesh: ReplicaMesh, _: Mesh) -> Callable[[Any], jax.Array]:
     return compiled(
         mesh,
         lambda own: lax.all_gather(own.astype(jnp.int32), AXIS, tiled=True),

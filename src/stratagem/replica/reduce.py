@@ -10,7 +10,7 @@ from typing import Any, Final
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.sharding import PartitionSpec
+from jax.sharding import Mesh, PartitionSpec
 
 from stratagem.core.errors import InputError, UsageError
 from stratagem.core.progress import Phase
@@ -227,13 +227,15 @@ def _combined(value: DistributedValues, function: Callable[..., jax.Array], *how
     """Return a function of all components, stacked; every worker gets the result."""
     # A meeting, so that the watchdog sees a worker that nobody joins.
     with value.mesh.progress.during(Phase.MEETING, place="reduce or gather", is_joint=True):
-        result = _compiled(value.mesh, function, *how)(value.stacked)
+        result = _compiled(value.mesh, value.mesh.mesh, function, *how)(value.stacked)
         value.mesh.wait(result)
     return result
 
 
 @functools.lru_cache(maxsize=512)
-def _compiled(mesh: ReplicaMesh, function: Callable[..., jax.Array], *how: Hashable) -> Callable[..., jax.Array]:
+def _compiled(
+    mesh: ReplicaMesh, _: Mesh, function: Callable[..., jax.Array], *how: Hashable
+) -> Callable[..., jax.Array]:
     def program(stacked: jax.Array) -> jax.Array:
         return function(stacked, *how)
 

@@ -43,6 +43,7 @@ from stratagem.replica.run import ReplicaRunner
 from stratagem.strategy import first_values
 from stratagem.strategy.devices import install, local_devices
 from stratagem.strategy.extended import StrategyExtended
+from stratagem.strategy.joining import devices_in, place_in
 from stratagem.strategy.values import of_each_worker, values_from_function
 
 
@@ -69,6 +70,7 @@ class Strategy:
 
     hands_out_steps: bool = False
     is_default: bool = False
+    _replicas_at_start: int | None = None
 
     def __init__(
         self,
@@ -100,8 +102,12 @@ class Strategy:
 
     @property
     def num_replicas_in_sync(self) -> int:
-        """Number of replicas over which gradients are combined."""
-        return self.mesh.size
+        """Number of replicas over which gradients are combined.
+
+        In a worker that joins a run, and has not come to the `fit` of the others: as many as the run had at its start,
+        so that its program makes the batches that theirs have made.
+        """
+        return self._replicas_at_start or self.mesh.size
 
     @property
     def is_chief(self) -> bool:
@@ -470,6 +476,18 @@ class Strategy:
     def finish_steps(self, model: Any) -> bool:
         """Wait for a model's steps that were begun; return whether they leave their results outside this process."""
         return False
+
+    def follow_workers(self) -> None:
+        """Take the workers as they are now, where these may change: programs are compiled anew for another number."""
+        world = self.mesh.world
+        self._replicas_at_start = None
+        if world is not None and world.layout != world.made_for:
+            self.mesh.move(devices_in(world))
+            place = place_in(world)
+            self.worker_count, self.worker_index = place.process_count, place.process_index
+            self.pack_bytes = pack_bytes(self.mesh, self.communication_options.bytes_per_pack)
+            self._runner = ReplicaRunner(self)
+            world.made_for = world.layout
 
     def status(self) -> str:
         """Return what a progress bar shows of the cluster beside the steps; nothing where all run as one."""

@@ -1,4 +1,4 @@
-"""Joining of a run whose workers may change: `stratagem run --spares`."""
+"""Joining of a run whose workers may change: `stratagem run --spares`, `--elastic`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from stratagem.core.progress import progress
 from stratagem.elastic.client import Membership, join
 from stratagem.elastic.events import End, Order
 from stratagem.elastic.hello import JoinHello
-from stratagem.mesh.changing import ChangingWorld
+from stratagem.mesh.changing import ChangingWorld, Numbers
 from stratagem.mesh.mesh import Device
 from stratagem.program.rules.between_hosts import let_programs_call
 
@@ -84,27 +84,35 @@ def joined_run(address: str) -> Joined:
 
     membership = join(address, hello, read_secret(os.environ), Deadline(DEFAULT_SECONDS), on_order=obey)
     _end_together(membership, lambda: any(world.memory.is_cut for world in known))
-    world = ChangingWorld(membership, DEFAULT_SECONDS)
+    numbers = Numbers(*map(int, os.environ[environment.ELASTIC_WORKERS].split(",")))
+    world = ChangingWorld(membership, numbers, DEFAULT_SECONDS)
     known.append(world)
     let_programs_call(world.memory)
     progress.join()
-    rank, count = world.peers.own_index, len(world.peers.peers)
+    return Joined(world, place_in(world))
+
+
+def place_in(world: ChangingWorld) -> Place:
+    """Return this process's place among the workers that there are now, and note it for all who ask."""
+    count, rank = world.layout
     place = Place(Task("worker", rank), ClusterSpec({}), rank, count, rank == 0, world.peers)
     take_place(place)
-    return Joined(world, place)
+    return place
 
 
 def devices_in(world: ChangingWorld) -> Sequence[Device]:
     """Return a device for each worker: this one's at its place, and devices that stand for those of the others."""
     own, *others = jax.devices("cpu")
-    if len(world.peers.peers) > len(others) + 1:
+    count, rank = world.layout
+    if world.numbers.most > len(others) + 1:
         raise UnsupportedError(
-            f"The run has {len(world.peers.peers)} workers; with --spares there may be {len(others) + 1}.",
+            f"The run may have {world.numbers.most} workers; with --spares or --elastic there may be "
+            f"{len(others) + 1}.",
             "Nothing would stand for the others in the mesh.",
-            "Start fewer workers, or leave --spares out.",
+            "Start fewer workers, or leave --spares and --elastic out.",
         )
-    devices = others[: len(world.peers.peers) - 1]
-    devices.insert(world.peers.own_index, own)
+    devices = others[: count - 1]
+    devices.insert(rank, own)
     return devices
 
 

@@ -1,4 +1,4 @@
-"""Run in which a spare takes the place of a worker that dies, while the others train on: `stratagem run --spares`.
+"""Run whose workers may change while it trains: `stratagem run --spares`, `--elastic`.
 
 The launcher is the coordinator (`stratagem.elastic`). It starts the workers and the spares, tells the coordinator at
 once which process has ended, and starts another one, which waits as a spare.
@@ -41,11 +41,12 @@ MOST_STARTS: Final = 1000
 
 
 @dataclass
-class RunWithSpares:
+class ElasticRun:
     """One run on this machine.
 
     Args:
         request: What to run, and with how many workers.
+        least: With fewer workers training waits; with as many as at the start it waits for a spare.
         spares: How many processes wait to take the place of a worker.
         machine: What this machine offers.
         folder: Where logs go.
@@ -62,6 +63,7 @@ class RunWithSpares:
     """
 
     request: Request
+    least: int
     spares: int
     machine: Machine
     folder: Path
@@ -76,9 +78,9 @@ class RunWithSpares:
         request = self.request
         if request.nodes > 1 or request.ps or request.evaluator or (request.devices_per_worker or 1) > 1:
             raise ClusterError(
-                "--spares was given with --nodes, --ps, --evaluator or --devices-per-worker.",
-                "A spare takes the place of a worker of this machine with one CPU device, through its memory.",
-                "Leave the others out; or leave --spares out, and use --max-restarts.",
+                "--spares or --elastic was given with --nodes, --ps, --evaluator or --devices-per-worker.",
+                "Workers that may change are those of this machine with one CPU device, who meet in its memory.",
+                "Leave the others out; or leave --spares and --elastic out, and use --max-restarts.",
             )
         plans = make_plan(request, self.machine, self.variables)
         every = [*plans, *(plans[number % len(plans)] for number in range(self.spares))]
@@ -121,7 +123,7 @@ class RunWithSpares:
     def _coordinator(self, listener: socket.socket) -> Server:
         self._address = f"{LOOPBACK}:{listener.getsockname()[1]}"
         workers = self.request.workers
-        rules = Rules(workers, ElasticOptions(min_workers=workers, max_workers=workers))
+        rules = Rules(workers, ElasticOptions(min_workers=self.least, max_workers=workers))
         secret = read_secret({**self.variables, **self._plans[0].environment})
         server = Server(listener, secret, rules, kill=self._kill, say=lambda line: tell(f"stratagem: {line}"))
         server.start()
@@ -136,7 +138,9 @@ class RunWithSpares:
         """
         if plan.name not in self._logs:
             self._logs.update(open_logs([plan], self.folder))
-        own = {environment.ELASTIC: self._address, **({environment.SPARE: "1"} if is_spare else {})}
+        workers = self.request.workers
+        own = {environment.ELASTIC: self._address, environment.ELASTIC_WORKERS: f"{workers},{self.least},{workers}"}
+        own |= {environment.SPARE: "1"} if is_spare else {}
         settings = {name: value for name, value in plan.environment.items() if name != environment.TF_CONFIG}
         variables = {name: value for name, value in self.variables.items() if name != environment.TF_CONFIG}
         own |= cache_variables(self._programs, variables)

@@ -1,4 +1,4 @@
-"""`stratagem run --spares`: what it refuses, and what its processes are started with."""
+"""`stratagem run --spares` and `--elastic`: what it refuses, and what its processes are started with."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from stratagem.core.errors import ClusterError
+from stratagem.launch.elastic import ElasticRun
 from stratagem.launch.machine import Machine
 from stratagem.launch.plan import Request
-from stratagem.launch.spares import RunWithSpares
 
 
-def made(**request: Any) -> RunWithSpares:
+def made(**request: Any) -> ElasticRun:
     machine = Machine((0, 1), 2)
     command = ("train.py",)
-    return RunWithSpares(
-        Request(command, **{"workers": 2, **request}), 3, machine, Path(), grace_seconds=1.0, variables={}
+    return ElasticRun(
+        Request(command, **{"workers": 2, **request}), 2, 3, machine, Path(), grace_seconds=1.0, variables={}
     )
 
 
@@ -32,7 +32,9 @@ def made(**request: Any) -> RunWithSpares:
     ids=str,
 )
 def test_what_a_spare_cannot_stand_for_is_refused(request_: dict[str, Any]) -> None:
-    with pytest.raises(ClusterError, match="--spares was given with --nodes, --ps, --evaluator or --devices"):
+    with pytest.raises(
+        ClusterError, match="--spares or --elastic was given with --nodes, --ps, --evaluator or --devices"
+    ):
         made(**request_)
 
 

@@ -1,0 +1,79 @@
+"""What `test_elastic.py` trains: a model whose numbers do not depend on how many workers there are.
+
+`trains_elastic.py FOLDER WORKERS FAULTS`: WORKERS is how many there are at the start; faults as in
+`trains_with_spares.py`. With 0 workers one process trains it with Keras alone.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+os.environ["KERAS_BACKEND"] = "jax"
+
+import keras
+import numpy as np
+from tests.faults.trains_with_spares import Faults, fault
+
+import stratagem
+
+STEPS, EPOCHS, ROWS = 8, 4, 24
+
+
+class Sizes(keras.callbacks.Callback):
+    """Callback that notes how many replicas there are at each step."""
+
+    def __init__(self, strategy: Any) -> None:
+        super().__init__()
+        self.strategy = strategy
+        self.sizes: list[int] = []
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self.sizes.append(self.strategy.num_replicas_in_sync)
+
+
+def made() -> keras.Model:
+    keras.utils.set_random_seed(1)
+    layers = [keras.layers.Dense(16, activation="tanh"), keras.layers.Dense(2)]
+    model = keras.Sequential([keras.Input((6,)), *layers])
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(0.01), loss, metrics=["accuracy"])
+    return model
+
+
+def main(folder: Path, workers: int, faults: list[str]) -> None:
+    strategy = stratagem.MultiWorkerMirroredStrategy() if workers else None
+    rank = strategy.worker_index if strategy else 0
+    x = np.random.default_rng(0).normal(size=(STEPS * ROWS - 3, 6)).astype("float32")
+    y = (x.sum(axis=1) > 0).astype("int32")
+    # As programs do: a process that comes later has to make the same batches.
+    rows = ROWS // workers * strategy.num_replicas_in_sync if strategy else ROWS
+    callbacks: list[Any] = [keras.callbacks.ReduceLROnPlateau("loss", factor=0.5, patience=0, min_delta=10.0)]
+    callbacks.append(keras.callbacks.CSVLogger(folder / "log.csv"))
+    dataset = stratagem.data.Dataset.from_tensor_slices((x, y)).shuffle(1000, seed=3).batch(rows)
+    if strategy is None:
+        batches = itertools.chain.from_iterable(itertools.repeat(dataset))
+        model = made()
+        history = model.fit(batches, steps_per_epoch=STEPS, epochs=EPOCHS, verbose=0, callbacks=callbacks).history
+        evaluated = model.evaluate(batches, steps=STEPS, verbose=0)
+        took: dict[str, Any] = {}
+    else:
+        with strategy.scope():
+            fault(folder, f"{rank}:scope", faults)
+            model = made()
+        told, sizes = Faults(folder, rank, faults), Sizes(strategy)
+        history = model.fit(dataset, epochs=EPOCHS, verbose=0, callbacks=[*callbacks, sizes, told]).history
+        evaluated = model.evaluate(dataset, verbose=0)
+        took = {"steps": told.steps, "sizes": sizes.sizes, "rank": strategy.worker_index}
+    values = {"weights": model.weights, "slots": model.optimizer.variables}
+    found = {name: [np.asarray(each).tolist() for each in variables] for name, variables in values.items()}
+    found |= {"history": history, "evaluated": evaluated, **took}
+    (folder / f"process-{os.getpid()}.json").write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3:])
