@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.faults.trains_elastic import EPOCHS, STEPS
+from tests.faults.trains_elastic import EPOCHS, STEPS, TESTS
 
 pytestmark = pytest.mark.multiprocess
 
@@ -57,6 +57,10 @@ def of_keras() -> dict[str, Any]:
         ("2:3", ["2:9:SIGSTOP", "0:20:SIGKILL"], 2),
         ("1:2", [f"0:{STEPS}:SIGKILL"], 1),
         ("2:2", ["1:5:SIGKILL"], 2),
+        ("1:2", [f"1:test{TESTS + 2}:SIGKILL"], 1),
+        ("1:3", [f"0:test{TESTS + 1}:SIGKILL", "1:9:SIGKILL"], 1),
+        ("1:2", [f"0:test{EPOCHS * TESTS + 2}:SIGKILL"], 1),
+        ("2:2", [f"1:test{EPOCHS * TESTS + 1}:SIGKILL"], 1),
     ],
     ids=str,
 )
@@ -71,12 +75,13 @@ def test_fewer_workers_train_on(tmp_path: Path, elastic: str, faults: list[str],
     for each in found:
         assert each["steps"] == steps[-len(each["steps"]) :]  # nobody took one twice or left one out
         assert set(each["sizes"]) <= set(range(least, int(elastic.partition(":")[2]) + 1))
-        for name in ("loss", "accuracy", "learning_rate"):
+        for name in ("loss", "accuracy", "val_loss", "val_accuracy", "learning_rate"):
             np.testing.assert_allclose(each["history"][name], expected["history"][name], rtol=1e-5)
         for name in ("weights", "slots"):
             for own, of_one in zip(each[name], expected[name], strict=True):
                 np.testing.assert_allclose(own, of_one, rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(each["evaluated"], expected["evaluated"], rtol=1e-5)
+        np.testing.assert_allclose(each["predicted"], expected["predicted"], rtol=1e-4, atol=1e-5)
     # The chief writes, also another one than at the start.
     rows = list(csv.DictReader((tmp_path / "log.csv").open()))
     assert [int(row["epoch"]) for row in rows] == list(range(EPOCHS))

@@ -22,6 +22,7 @@ from tests.faults.trains_with_spares import Faults, fault
 import stratagem
 
 STEPS, EPOCHS, ROWS = 8, 4, 24
+TESTS, VALIDATED = 3, 66
 
 
 class Sizes(keras.callbacks.Callback):
@@ -55,23 +56,35 @@ def main(folder: Path, workers: int, faults: list[str]) -> None:
     callbacks: list[Any] = [keras.callbacks.ReduceLROnPlateau("loss", factor=0.5, patience=0, min_delta=10.0)]
     callbacks.append(keras.callbacks.CSVLogger(folder / "log.csv"))
     dataset = stratagem.data.Dataset.from_tensor_slices((x, y)).shuffle(1000, seed=3).batch(rows)
+    held = (x[:VALIDATED], y[:VALIDATED])
+    told: Any = None
     if strategy is None:
-        batches = itertools.chain.from_iterable(itertools.repeat(dataset))
+        batches = (batch for _ in itertools.count() for batch in dataset)
         model = made()
-        history = model.fit(batches, steps_per_epoch=STEPS, epochs=EPOCHS, verbose=0, callbacks=callbacks).history
-        evaluated = model.evaluate(batches, steps=STEPS, verbose=0)
+        history = model.fit(
+            batches, steps_per_epoch=STEPS, epochs=EPOCHS, verbose=0, callbacks=callbacks, validation_data=held
+        ).history
         took: dict[str, Any] = {}
     else:
         with strategy.scope():
             fault(folder, f"{rank}:scope", faults)
             model = made()
         told, sizes = Faults(folder, rank, faults), Sizes(strategy)
-        history = model.fit(dataset, epochs=EPOCHS, verbose=0, callbacks=[*callbacks, sizes, told]).history
-        evaluated = model.evaluate(dataset, verbose=0)
+        callbacks += [sizes, told]
+        history = model.fit(
+            dataset,
+            epochs=EPOCHS,
+            verbose=0,
+            callbacks=callbacks,
+            validation_data=held,
+            validation_batch_size=VALIDATED // TESTS,
+        ).history
         took = {"steps": told.steps, "sizes": sizes.sizes, "rank": strategy.worker_index}
+    evaluated = model.evaluate(*held, batch_size=VALIDATED // TESTS, verbose=0, callbacks=[told] if told else None)
+    predicted = model.predict(x[:7], batch_size=4, verbose=0).tolist()
     values = {"weights": model.weights, "slots": model.optimizer.variables}
     found = {name: [np.asarray(each).tolist() for each in variables] for name, variables in values.items()}
-    found |= {"history": history, "evaluated": evaluated, **took}
+    found |= {"history": history, "evaluated": evaluated, "predicted": predicted, **took}
     (folder / f"process-{os.getpid()}.json").write_text(json.dumps(found))
 
 

@@ -1,7 +1,8 @@
 """What `test_spares.py` trains: a model whose state is more than weights, and whose workers die as they are told.
 
-`trains_with_spares.py FOLDER FAULTS`: each fault is "RANK:STEP:SIGNAL", or "RANK:scope:SIGNAL" before training; the
-first process that comes to it as that worker sends itself the signal. Those that come to the end write what they have.
+`trains_with_spares.py FOLDER FAULTS`: each fault is "RANK:STEP:SIGNAL", "RANK:testSTEP:SIGNAL" in an evaluation, or
+"RANK:scope:SIGNAL" before training; the first process that comes to it as that worker sends itself the signal. Those
+that come to the end write what they have.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import numpy as np
 import stratagem
 
 STEPS, EPOCHS, ROWS = 8, 3, 22
+VALIDATED = 3 * ROWS
 
 
 def fault(folder: Path, name: str, faults: list[str]) -> None:
@@ -43,6 +45,7 @@ class Faults(keras.callbacks.Callback):
         super().__init__()
         self.folder, self.rank, self.faults = folder, rank, faults
         self.epoch = 0
+        self.num_tested = 0
         self.steps: list[tuple[int, int]] = []
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
@@ -51,6 +54,10 @@ class Faults(keras.callbacks.Callback):
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         self.steps.append((self.epoch, batch))
         fault(self.folder, f"{self.rank}:{self.epoch * STEPS + batch + 1}", self.faults)
+
+    def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
+        self.num_tested += 1
+        fault(self.folder, f"{self.rank}:test{self.num_tested}", self.faults)
 
 
 def main(folder: Path, faults: list[str]) -> None:
@@ -74,7 +81,11 @@ def main(folder: Path, faults: list[str]) -> None:
         model.predict(x[:2], verbose=0)
     told = Faults(folder, rank, faults)
     slower = keras.callbacks.ReduceLROnPlateau("loss", factor=0.5, patience=0, min_delta=10.0)
-    history = model.fit(dataset, epochs=EPOCHS, verbose=0, callbacks=[slower, told]).history
+    held = (x[:VALIDATED], y[:VALIDATED]) if "validates" in faults else None
+    callbacks = [slower, told]
+    history = model.fit(
+        dataset, epochs=EPOCHS, verbose=0, callbacks=callbacks, validation_data=held, validation_batch_size=ROWS
+    ).history
     digest = hashlib.sha256(b"".join(np.asarray(each).tobytes() for each in model.variables)).hexdigest()
     slots = hashlib.sha256(b"".join(np.asarray(each).tobytes() for each in model.optimizer.variables)).hexdigest()
     found = {"history": history, "weights": digest, "slots": slots, "steps": told.steps}

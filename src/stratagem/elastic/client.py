@@ -26,7 +26,7 @@ from stratagem.core.errors import ClusterError, PeerError, StartupError
 from stratagem.core.log import logger
 from stratagem.core.progress import Phase, Progress
 from stratagem.core.progress import progress as own_progress
-from stratagem.elastic.events import Beat, End, Failed, Finished, Form, Leaving, Order, Stop
+from stratagem.elastic.events import Beat, Closed, End, Failed, Finished, Form, Leaving, Order, Stop
 from stratagem.elastic.gate import Gate
 from stratagem.elastic.hello import JoinHello
 from stratagem.elastic.limits import BEAT_SECONDS
@@ -41,6 +41,9 @@ SEND_SECONDS: Final = 10.0
 
 PATIENCE_SECONDS: Final = 900.0
 """Longest wait for an order that the coordinator owes. Its own limits are shorter."""
+
+_LONG: Final = ("evaluate", "predict")
+"""Methods of a model in which a process comes to no step that the coordinator counts."""
 
 ANSWER_SECONDS: Final = 30.0
 """How much longer than asked for a wait in the store may take, before the coordinator counts as stuck."""
@@ -146,6 +149,8 @@ class Membership:
     Attributes:
         number: The number of this member.
         gate: Which steps it may begin, and what it holds.
+        is_busy: Whether this process does what takes its time, and will come to the step that others wait for; it is
+            also taken to do so while it compiles, evaluates or predicts.
     """
 
     def __init__(
@@ -159,6 +164,7 @@ class Membership:
     ) -> None:
         self.number = number
         self.gate = Gate(number)
+        self.is_busy = False
         self._connection, self._wire = connection, wire
         self._on_order, self._progress, self._beat_seconds = on_order, progress, beat_seconds
         self._orders: SimpleQueue[Order] = SimpleQueue()
@@ -226,6 +232,10 @@ class Membership:
         with self._changed:
             report = Finished(self.number, self.gate.world, self.gate.completed)
         self._report(report)
+
+    def closed(self) -> None:
+        """Report that no other process can take part any more."""
+        self._report(Closed(self.number))
 
     def leaves(self, seconds: float) -> None:
         """Report that this process must go, as its machine is wanted back. A signal handler may call it.
@@ -360,7 +370,9 @@ class Membership:
         if poll.poll(0):
             with self._changed:
                 step = self.gate.completed
-            self._send(write_report(Beat(self.number, step, self._progress.mark.phase is Phase.COMPILING)))
+            mark = self._progress.mark
+            is_busy = self.is_busy or mark.phase is Phase.COMPILING or mark.called in _LONG
+            self._send(write_report(Beat(self.number, step, is_busy)))
 
     def _take(self, data: bytes) -> None:
         for message in self._wire.feed(data):

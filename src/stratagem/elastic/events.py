@@ -38,12 +38,12 @@ class Beat:
     Args:
         number: The member.
         step: How many steps it has completed.
-        is_compiling: Whether it compiles, which takes its time.
+        is_busy: Whether it does what takes its time: compiles, evaluates, or builds its model.
     """
 
     number: int
     step: int
-    is_compiling: bool = False
+    is_busy: bool = False
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,13 @@ class Finished:
 
 
 @dataclass(frozen=True)
+class Closed:
+    """The part of the program is over, on a member, in which others can come in."""
+
+    number: int
+
+
+@dataclass(frozen=True)
 class Leaving:
     """A member goes on purpose within so many seconds, as its machine is wanted back."""
 
@@ -102,7 +109,7 @@ class Tick:
     """Time has passed."""
 
 
-Event = Joined | Lost | Beat | Begun | Stopped | Formed | Finished | Leaving | Failed | Tick
+Event = Joined | Lost | Beat | Begun | Stopped | Formed | Finished | Closed | Leaving | Failed | Tick
 
 # What the coordinator does -------------------------------------------------------------------------
 

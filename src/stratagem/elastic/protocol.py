@@ -14,6 +14,7 @@ from stratagem.elastic.events import (
     Action,
     Beat,
     Begun,
+    Closed,
     End,
     Event,
     Failed,
@@ -76,15 +77,17 @@ class _Turn:
             self._place(event.number, heard=self.now)
             self._hear(event)
 
-    def _hear(self, event: Lost | Beat | Begun | Stopped | Formed | Finished | Leaving | Failed) -> None:
+    def _hear(self, event: Lost | Beat | Begun | Stopped | Formed | Finished | Closed | Leaving | Failed) -> None:
         if isinstance(event, Lost):
             self._lose([(self.state.places[event.number], event.how, event.has_exited)])
         elif isinstance(event, Beat):
-            self._place(event.number, step=event.step, is_compiling=event.is_compiling)
+            self._place(event.number, step=event.step, is_busy=event.is_busy)
         elif self.state.phase in _OVER:
             return
         elif isinstance(event, Leaving):
             self._leave(event)
+        elif isinstance(event, Closed):
+            self._close()
         elif isinstance(event, Failed):
             self._fail(event)
         elif (world := self.state.world) is not None and event.world == world.number and event.number in world.numbers:
@@ -100,8 +103,27 @@ class _Turn:
         elif state.phase is Phase.GATHERING:
             if sum(not place.member.is_spare for place in self.state.places.values()) >= state.rules.wanted:
                 self._form_first()
+        elif state.is_closed:
+            self._release([member.number])
         elif state.phase is Phase.WAITING:
             self._form_next()
+
+    def _close(self) -> None:
+        """Let nobody come in any more; let those go who wait for it, or were to."""
+        state = self.state
+        if state.is_closed or state.world is None:
+            return
+        self._set(is_closed=True)
+        old = {place.member.number for place in state.present if place.held is not None}
+        released = [number for number in state.places if number not in old]
+        self._release(released)
+        if state.phase is Phase.WAITING or (state.world is not None and set(released) & set(state.world.numbers)):
+            self._form_next()
+
+    def _release(self, numbers: Sequence[int]) -> None:
+        if numbers:
+            self._do(End(tuple(numbers), 0, "no other process can take part any more"))
+            self._set(places={number: place for number, place in self.state.places.items() if number not in numbers})
 
     def _lose(self, lost: Sequence[tuple[Place, str, bool]]) -> None:
         """Take members out who are gone, and do what follows, once for all of them."""
@@ -134,6 +156,8 @@ class _Turn:
             if causes and not before.is_cut:
                 self._cut()
             self._check_stopped()
+        elif before.phase is Phase.FORMING and causes and before.finished:
+            self._end_finished(f"training has come to its end; {'; '.join(self.state.causes)}")
         elif (before.phase is Phase.FORMING and causes) or before.phase is Phase.WAITING:
             self._form_next()
 
@@ -180,10 +204,13 @@ class _Turn:
     def _report(self, event: Begun | Stopped | Formed | Finished) -> None:
         phase, number = self.state.phase, event.number
         assert self.state.world is not None, "reports are of a world"
-        if isinstance(event, Finished) and phase in (Phase.RUNNING, Phase.STOPPING):
+        if isinstance(event, Finished) and phase in (Phase.RUNNING, Phase.STOPPING, Phase.FORMING):
             self._set(finished=self.state.finished | {number})
-            self._place(number, held=event.step, step=event.step)
-            self._check_finished() if phase is Phase.RUNNING else self._check_begun()
+            self._place(number, held=event.step, step=event.step, has_answered=True)
+            if phase is Phase.FORMING:
+                self._check_formed()
+            else:
+                self._check_finished() if phase is Phase.RUNNING else self._check_begun()
         elif isinstance(event, Formed) and phase in (Phase.FORMING, Phase.WAITING):
             self._place(number, held=self.state.world.step, step=self.state.world.step, has_answered=True)
             if phase is Phase.FORMING:
@@ -246,6 +273,7 @@ class _Turn:
         self._do(Say(self._going(state.world)))
         self._enter(Phase.RUNNING, causes=(), short_since=None)
         self._check_change()
+        self._check_finished()
 
     # Changes ------------------------------------------------------------------------------------------
 
@@ -332,7 +360,7 @@ class _Turn:
         members = state.successors(going)
         if leaving:
             self._dismiss(sorted(going))
-        if len(members) < state.rules.options.min_workers:
+        if len(members) < state.least:
             self._wait_for_more()
         elif members == world.members and state.phase is Phase.STOPPING and not state.is_cut:
             self._go_on()
@@ -408,6 +436,8 @@ class _Turn:
         )
 
     def _tick_forming(self) -> None:
+        if self.state.is_closed:  # nobody has to come to a step
+            return
         limit = self.state.rules.limits.form
         late = self._late(limit)
         if late:
@@ -445,7 +475,7 @@ class _Turn:
         return [
             place
             for place in self.state.at_work
-            if not place.has_answered and passed >= (longest if place.is_compiling else limit)
+            if not place.has_answered and passed >= (longest if place.is_busy else limit)
         ]
 
     # Words ----------------------------------------------------------------------------------------------

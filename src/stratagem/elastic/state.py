@@ -69,7 +69,7 @@ class Place:
         member: The member.
         heard: When it said something last.
         step: How many steps it had completed then.
-        is_compiling: Whether it compiles.
+        is_busy: Whether it does what takes its time.
         held: After how many steps the state is that it is known to hold; None while it holds none.
         begun: How many steps it has begun, once it has told so for a planned change.
         has_answered: Whether it has done what the phase waits for: has stopped, or has formed the world.
@@ -79,7 +79,7 @@ class Place:
     member: Member
     heard: float
     step: int = 0
-    is_compiling: bool = False
+    is_busy: bool = False
     held: int | None = None
     begun: int | None = None
     has_answered: bool = False
@@ -107,6 +107,7 @@ class State:
         short_since: Since when there are too few workers.
         joined: When somebody joined last.
         finish_by: When those must have finished whose world has lost a member after others had finished.
+        is_closed: Whether nobody comes in any more. Then there may be any number of workers.
         code: The exit code, once the run ends.
         reason: Why the run ends.
         saves: Whether members save before they go.
@@ -128,6 +129,7 @@ class State:
     short_since: float | None = None
     joined: float = 0.0
     finish_by: float | None = None
+    is_closed: bool = False
     code: int | None = None
     reason: str = ""
     saves: bool = False
@@ -142,6 +144,11 @@ class State:
     def at_work(self) -> list[Place]:
         """Those of them whose programs have not come to their end."""
         return [place for place in self.present if place.member.number not in self.finished]
+
+    @property
+    def least(self) -> int:
+        """With fewer members no world is formed."""
+        return 1 if self.is_closed else self.rules.options.min_workers
 
     @property
     def waiting(self) -> list[Member]:

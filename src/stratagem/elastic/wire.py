@@ -11,6 +11,7 @@ from stratagem.cluster.secret import Handshake, read_object
 from stratagem.elastic.events import (
     Beat,
     Begun,
+    Closed,
     End,
     Failed,
     Finished,
@@ -31,7 +32,7 @@ VERSION: Final = 1
 MAX_LINE: Final = 4 * 1024 * 1024
 """Longest message in bytes; a world of a thousand members has 60,000."""
 
-Report = Beat | Begun | Stopped | Formed | Finished | Leaving | Failed
+Report = Beat | Begun | Stopped | Formed | Finished | Closed | Leaving | Failed
 """What a member tells the coordinator."""
 
 _REPORTS: Final[Mapping[str, type[Report]]] = {
@@ -40,6 +41,7 @@ _REPORTS: Final[Mapping[str, type[Report]]] = {
     "stopped": Stopped,
     "formed": Formed,
     "finished": Finished,
+    "closed": Closed,
     "leaving": Leaving,
     "failed": Failed,
 }

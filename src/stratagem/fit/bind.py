@@ -38,7 +38,7 @@ from stratagem.fit.callbacks import for_this_worker, with_backups_of_workers, wi
 from stratagem.fit.in_shards import work_in_shards
 from stratagem.fit.own_steps import own_step
 from stratagem.fit.records import note_used, record_of, running_alone, strategy_of, warn_of_unused
-from stratagem.fit.reentry import in_changing_world
+from stratagem.fit.reentry import evaluated, in_changing_world
 from stratagem.fit.resuming import (
     ResumesFit,
     Session,
@@ -265,6 +265,8 @@ def _in_session(default_strategy: Callable[[], StrategyLike], resumers: Resumers
         call = _Call(model, method, strategy, original, bound, resumer)
         if method == "fit" and strategy.mesh.world is not None:
             return in_changing_world(strategy, lambda number, given: call.run(resumers.place_in_fit(number, given)))
+        if call.method in ("evaluate", "predict") and strategy.mesh.world is not None:
+            return evaluated(strategy, call.again)
         return call.run()
 
     return wrapper
@@ -288,6 +290,13 @@ class _Call(NamedTuple):
     original: Callable
     bound: inspect.BoundArguments
     resumer: ResumesFit | None
+
+    def again(self, has_begun: bool) -> Any:
+        """Run an evaluation, with an iterator of its own where it was begun before with another one."""
+        kwargs = self.bound.arguments.get("kwargs", {})
+        if has_begun and compat.CACHED in kwargs:
+            self.bound.arguments["kwargs"] = {name: value for name, value in kwargs.items() if name != compat.CACHED}
+        return self.run()
 
     def run(self, place: ResumesFit | None = None) -> Any:
         """Run it.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 import jax
 import keras
@@ -21,6 +21,9 @@ from stratagem.mesh.mesh import Tree
 
 _symbolic_build: Any = (getattr(trainer, "BaseTrainer", None) or trainer.Trainer)._symbolic_build  # first: Keras 3.16
 """Keras's own building of a model from a batch, also while `fit` has put something in its place."""
+
+CACHED: Final = "_use_cached_eval_dataset"
+"""Argument of `evaluate` by which `fit` lets it use the iterator of the validation before."""
 
 mask_of = get_keras_mask
 set_mask = set_keras_mask

@@ -26,7 +26,35 @@ def in_changing_world(strategy: StrategyLike, fit: Callable[[int, Given | None],
     given = world.catch_up() if world is not None and world.is_catching_up else None
     while True:
         strategy.follow_workers()
+        if world is not None:
+            world.made_for = world.layout
         try:
-            return fit(number, given)
+            result = fit(number, given)
         except ResizedError as error:
             given = error.given
+        else:
+            if world is not None:
+                world.has_trained()
+            return result
+
+
+def evaluated(strategy: StrategyLike, evaluate: Callable[[bool], Result]) -> Result:
+    """Run an evaluation or prediction to its end; begin it again with those who are left, where a worker is gone.
+
+    Args:
+        strategy: That of the model.
+        evaluate: Runs it, given whether it has begun before.
+    """
+    world, has_begun = strategy.mesh.world, False
+    while True:
+        try:
+            result = evaluate(has_begun)
+        except ResizedError:
+            strategy.follow_workers()
+            has_begun = True
+            if world is not None:
+                world.made_for = None  # a `fit` that this is the validation of begins again behind it
+        else:
+            if world is not None:
+                world.num_evaluated += 1
+            return result

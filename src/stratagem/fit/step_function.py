@@ -113,6 +113,8 @@ class StepFunction(StepOfStrategy):
         world = self.mesh.world
         if world is None:
             return self.step(values, batch)
+        if self.kind is not TRAIN:
+            return world.run_beside(lambda: self.step(values, batch))
         state = StateOfTraining(self.step, values, self._last_logs)
         self._last_logs = world.run(lambda: self.step(values, batch), state)
         return self._last_logs

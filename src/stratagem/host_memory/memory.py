@@ -148,6 +148,11 @@ class HostMemory:
     # Where workers change ------------------------------------------------------------------------
 
     @property
+    def world(self) -> int:
+        """The number of the world of workers that this is the memory of."""
+        return self._world
+
+    @property
     def is_cut(self) -> bool:
         """Whether the present workers exchange no more: one of them is gone, or `cut` was called."""
         return self._is_lost or self._cut >= self._world > 0
@@ -161,7 +166,7 @@ class HostMemory:
         """
         self._why_cut, self._cut = reason, max(world, self._cut)
 
-    def move(self, world: int, file: FileIO, index: int, names: Sequence[str]) -> None:
+    def move(self, world: int, file: FileIO, index: int, names: Sequence[str], *, spins: bool = True) -> None:
         """Go on in new memory. Programs for as many workers that call this one need not be compiled anew.
 
         Args:
@@ -169,10 +174,12 @@ class HostMemory:
             file: The new memory, `needed_bytes` large for its workers.
             index: Which worker this is from now on.
             names: What to call each worker.
+            spins: Whether each worker has a core of its own.
         """
         with self._lock:
             self._file.close()
             self._view(file, index, names)
+            self._spin_seconds = SPIN_SECONDS if spins else 0.0
             self._world = world
 
     def run(self, signature: int, operands: Sequence[int], results: Sequence[int]) -> None:

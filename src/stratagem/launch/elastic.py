@@ -198,7 +198,7 @@ class ElasticRun:
 
     def _replace_lost(self) -> None:
         """Start processes in the place of those that were lost, once the others train on: a start takes their cores."""
-        if self._grace is not None:
+        if self._grace is not None or self._server.state.is_closed:
             self._lost.clear()
         elif self._server.state.phase is not Phase.FORMING:
             for plan in self._lost:

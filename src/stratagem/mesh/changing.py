@@ -16,7 +16,6 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from io import FileIO
 from typing import Any, Final, Literal, NamedTuple, NoReturn, Protocol, TypeVar
 
 import jax
@@ -33,7 +32,7 @@ from stratagem.elastic.client import PATIENCE_SECONDS, Membership
 from stratagem.elastic.events import End, Form, Go, Order, Stop
 from stratagem.elastic.world import World, WorldChangedError
 from stratagem.elastic.world_store import WorldClient
-from stratagem.host_memory.memory import HostMemory, needed_bytes
+from stratagem.host_memory.memory import HANG_SECONDS, HostMemory, needed_bytes
 from stratagem.host_memory.plan import Plan, PlanPart
 from stratagem.transport.memory import make_file, open_file
 
@@ -68,13 +67,13 @@ class StateOfStep(Protocol[_Result]):
 
 
 class ResizedError(Exception):
-    """Unwinds a `fit` whose programs are made for another number of workers, or for another rank of this one.
+    """Unwinds what runs: its programs are made for another number of workers, or for another rank of this one.
 
     Args:
-        given: The state with which it begins again.
+        given: The state with which a `fit` begins again; None where an evaluation does.
     """
 
-    def __init__(self, given: Given) -> None:
+    def __init__(self, given: Given | None = None) -> None:
         super().__init__("the number of workers is another")
         self.given = given
 
@@ -117,7 +116,8 @@ class ChangingWorld:
         peers: The workers of the world. The object stays when they change.
         memory: What they have in common; it stays too.
         is_catching_up: Whether this worker is on its way to the step in which the others wait, and meets nobody.
-        made_for: What the programs of this worker are made for.
+        made_for: What the programs of a `fit` of this worker are made for; None where they fit no world any more.
+        num_evaluated: How many evaluations have come to their end.
     """
 
     def __init__(self, membership: Membership, numbers: Numbers, timeout_seconds: float) -> None:
@@ -129,18 +129,30 @@ class ChangingWorld:
         """What is left to be done in this world before steps begin: to hand on the state, and to report."""
         self._steps = _NO_STATE
         """Steps behind the state that this worker holds."""
+        self.num_evaluated = 0
+        self._is_alone_behind = False
         self._world = world = self._first_world()
-        self.made_for = self.layout
         self.peers = Peers(self._client(world), _peers_of(world), self._rank_in(world), timeout_seconds)
-        file, spins = self._made_together()
-        self.memory = HostMemory(file, self.peers.own_index, self._names(), spins=spins, world=world.number)
+        self.made_for: Layout | None = self.layout
+        # Of this worker alone, until it is known who meets.
+        made = make_file(needed_bytes(1))
+        if made is None:
+            raise _no_memory()
+        self.memory = HostMemory(made.file, 0, ["this worker"])
         self._enter()
         self.peers.renew = self._renew
 
     @property
     def layout(self) -> Layout:
-        """How many workers there are now, and which of them this one is."""
-        return Layout(len(self._world.members), self._rank_in(self._world))
+        """How many workers there are now, and which of them this one is: those in place, until others have come."""
+        some = self._is_due == "state" and not self.is_catching_up
+        ranks = list(self.peers.present if some else range(len(self._world.members)))
+        return Layout(len(ranks), ranks.index(self._rank_in(self._world)))
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the exchange of this world is over."""
+        return self.memory.world == self._world.number and self.memory.is_cut
 
     # Steps -------------------------------------------------------------------------------------------
 
@@ -164,7 +176,7 @@ class ChangingWorld:
                 try:
                     result = step()
                 except Exception as error:
-                    if not self.memory.is_cut:
+                    if not self.is_cut:
                         raise
                     logger.debug("A step was cut: %s", error)
                 else:
@@ -173,6 +185,43 @@ class ChangingWorld:
                     return result
             if (taken := self._change(state)) is not None:
                 return taken
+
+    def run_beside(self, step: Callable[[], Result]) -> Result:
+        """Run a step that changes nothing of the state, as one of an evaluation. The coordinator does not count it.
+
+        Raises:
+            ResizedError: A worker is gone; the evaluation has to begin again, with those who are left.
+            PeerError: One of them has come to the end of this evaluation, or has not come to the end of training.
+        """
+        if self.is_catching_up:
+            raise _another_step()
+        if self.memory.world == self._world.number:
+            try:
+                return step()
+            except Exception as error:
+                if not self.is_cut:
+                    raise
+                logger.debug("A step was cut: %s", error)
+            self._follow_into_next_world()
+        while True:
+            if self._is_alone_behind:
+                raise PeerError(
+                    "A worker was lost when some of the others had come to the end of an evaluation, or of training, "
+                    "and some had not.",
+                    "Those could not go on from the same place.",
+                    "Start the run again; stratagem run --max-restarts does.",
+                ).of_peer()
+            try:
+                with self._in_this_world():
+                    self._meet_in_memory()
+                raise ResizedError
+            except PeerError as error:
+                self._check_cut(error)
+                self._follow_into_next_world()
+
+    def has_trained(self) -> None:
+        """Tell the coordinator that nobody can come in any more: the `fit` is over that new workers begin with."""
+        self._membership.closed()
 
     def catch_up(self) -> Given:
         """Return the state of the others, who wait for this worker. It begins with the step after it.
@@ -243,7 +292,7 @@ class ChangingWorld:
 
         A new worker is not among them before the next step.
         """
-        is_over = isinstance(error, WorldChangedError) or self.memory.is_cut
+        is_over = isinstance(error, WorldChangedError) or self.is_cut
         if not is_over or self.is_catching_up or threading.get_ident() != self._thread:
             return False
         self._follow_into_next_world()
@@ -254,11 +303,7 @@ class ChangingWorld:
         while True:
             try:
                 if self._is_due == "state" and self._exchanged_state_that_fits(state) is not None:
-                    raise UnsupportedError(
-                        "A new worker came to a step that is none of the `fit` in which the others are.",
-                        "It would go on with weights of its own.",
-                        "Let `fit` be the first thing that the program computes on all workers; or leave --spares out.",
-                    )
+                    raise _another_step()
                 self._report_formed()
                 order = self._next_order()
                 if isinstance(order, Form):
@@ -267,8 +312,11 @@ class ChangingWorld:
                     break
             except PeerError as error:
                 self._check_cut(error)
-        self.is_catching_up = False
+        self._catches_up(False)
         self.peers.meet_with(range(self.layout.size))
+
+    def _catches_up(self, does: bool) -> None:
+        self.is_catching_up = self._membership.is_busy = does
 
     def _report_formed(self) -> None:
         if self._is_due is not None:
@@ -289,7 +337,7 @@ class ChangingWorld:
 
     def _check_cut(self, error: PeerError) -> None:
         """Raise an error of a world, unless it is that the world has ended: then the next one is on its way."""
-        if not (isinstance(error, WorldChangedError) or self.memory.is_cut):
+        if not (isinstance(error, WorldChangedError) or self.is_cut):
             raise error
         logger.debug("%s", error)
 
@@ -314,16 +362,11 @@ class ChangingWorld:
     def _rank_in(self, world: World) -> int:
         return world.rank_of(self._membership.number)
 
-    def _names(self) -> list[str]:
-        return [str(peer) for peer in self.peers.peers]
-
     def _move(self, world: World) -> None:
         """Take this worker's place in a world; all its members do."""
         self._world = world
         self.peers.move(self._client(world), _peers_of(world), self._rank_in(world))
         with self._in_this_world():
-            file, _ = self._made_together()
-            self.memory.move(world.number, file, self.peers.own_index, self._names())
             self._enter()
 
     @contextlib.contextmanager
@@ -337,34 +380,36 @@ class ChangingWorld:
 
     def _enter(self) -> None:
         """Begin together, where all are new; else find out who can meet before the next step."""
-        own = None if self._steps == _NO_STATE else not self.is_catching_up
-        in_place = self.peers.from_all("in place", own)
-        if any(each is not None for each in in_place):
+        own = [self._steps, self.num_evaluated] if self._steps != _NO_STATE and not self.is_catching_up else None
+        found = self.peers.from_all("in place", [self._steps != _NO_STATE, own])
+        if any(has_trained for has_trained, _ in found):
             self._is_due = "state"
-            self.is_catching_up = not own
-            present = [rank for rank, is_in_place in enumerate(in_place) if is_in_place]
-            self.peers.meet_with(present if own else [self.peers.own_index])
+            self._catches_up(own is None)
+            present = [rank for rank, (_, place) in enumerate(found) if place is not None]
+            self._is_alone_behind = own is not None and any(place not in (None, own) for _, place in found)
+            self.peers.meet_with([self.peers.own_index] if own is None else present)
             return
+        self._meet_in_memory()
         self._membership.formed(self._world.number)
         while not isinstance(order := self._next_order(), Go):
             if isinstance(order, Form):
                 return self._move(order.world)
         self._steps = 0
 
-    def _made_together(self) -> tuple[FileIO, bool]:
-        """Return new memory that the workers have in common, and whether each has a core. All call it."""
-        size = needed_bytes(len(self.peers.peers))
-        made = make_file(size) if self.peers.own_index == 0 else None
-        name, path = self.peers.from_all("memory", [made.name, made.path] if made else ["", ""])[0]
+    def _meet_in_memory(self) -> None:
+        """Let those who are present exchange through new memory. All of them call it."""
+        ranks = list(self.peers.present)
+        size = needed_bytes(len(ranks))
+        made = make_file(size) if self.peers.own_index == ranks[0] else None
+        name, path = self.peers.from_all("memory", [made.name, made.path] if made else ["", ""])[ranks[0]]
         file = made.file if made else open_file(name, path, size)
-        found = self.peers.from_all("has memory", [file is not None, *sorted(os.sched_getaffinity(0))])
+        answers = self.peers.from_all("has memory", [file is not None, *sorted(os.sched_getaffinity(0))])
+        found = [answers[rank] for rank in ranks]
         if not all(has for has, *_ in found) or file is None:
-            raise UnsupportedError(
-                "The workers have no memory in common.",
-                "Elastic workers exchange through the memory of their host.",
-                "Run them on one host, as one user, on Linux.",
-            )
-        return file, len({core for _, *cores in found for core in cores}) >= len(found)
+            raise _no_memory()
+        spins = len({core for _, *cores in found for core in cores}) >= len(found)
+        names = [str(self.peers.peers[rank]) for rank in ranks]
+        self.memory.move(self._world.number, file, ranks.index(self.peers.own_index), names, spins=spins)
 
     def _exchanged_state(self, state: StateOfStep[Any] | None) -> Given | None:
         """Let those who do not hold the newest state take it from one that does; return it where this worker did.
@@ -372,9 +417,12 @@ class ChangingWorld:
         All call it, at the step from which the world begins.
         """
         before = self.peers.present
-        self.peers.meet_with(range(self.layout.size))
+        self.peers.meet_with(range(len(self._world.members)))
         try:
             with self._in_this_world():
+                # Some build their model, and some evaluate.
+                self.peers.barrier("the step from which a world begins", HANG_SECONDS)
+                self._meet_in_memory()
                 given = self._given(state)
             self._is_due = "formed"
             return given
@@ -385,14 +433,15 @@ class ChangingWorld:
         """Do the same; unwind what runs where its programs do not fit this world."""
         given = self._exchanged_state(state)
         if self.layout != self.made_for:
-            self.is_catching_up = True
+            self._catches_up(True)
             self.peers.meet_with([self.peers.own_index])
             raise ResizedError(given or state.give())
         return given
 
     def _given(self, state: StateOfStep[Any] | None) -> Given | None:
         # Not what the coordinator takes each to hold: a worker may have taken the state of one that died then.
-        steps = self.peers.from_all("steps", self._steps)
+        counts = self.peers.from_all("steps", [self._steps, self.num_evaluated])
+        steps = [each for each, _ in counts]
         most = max(steps)
         if min(steps) == most:
             return None
@@ -407,7 +456,7 @@ class ChangingWorld:
         arrays = self._sent(f"state of world {self._world.number}", donor, own)
         if self._steps == most:
             return None
-        self._steps = most
+        self._steps, self.num_evaluated = counts[donor]
         return Given(said, arrays)
 
     def _sent(self, name: str, rank: int, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -422,6 +471,22 @@ class ChangingWorld:
             places = [each.ctypes.data for each in flat]
             self.memory.run(plan.signature, places, places)
         return held
+
+
+def _another_step() -> UnsupportedError:
+    return UnsupportedError(
+        "A new worker came to a step that is none of the `fit` in which the others are.",
+        "It would go on with weights of its own.",
+        "Let `fit` be the first thing that the program computes on all workers; or leave --spares and --elastic out.",
+    )
+
+
+def _no_memory() -> UnsupportedError:
+    return UnsupportedError(
+        "The workers have no memory in common.",
+        "Elastic workers exchange through the memory of their host.",
+        "Run them on one host, as one user, on Linux.",
+    )
 
 
 def _dtype(name: str) -> np.dtype:

@@ -261,7 +261,7 @@ class ReplicaMesh:
     def _placed(self, value: Any, sharding: NamedSharding) -> jax.Array:
         """Put a value that is equal on all workers on the devices."""
         if not self.multi_process:
-            return jax.device_put(value, sharding)
+            return jax.device_put(_of_this_process(value), sharding)
         host = np.asarray(value)
         return jax.make_array_from_callback(host.shape, sharding, lambda index: host[index])
 
@@ -375,6 +375,8 @@ class ReplicaMesh:
             values: Arrays or numbers. One that is divided among the replicas is put together.
         """
         values = [self.whole(value) if is_divided(value) else value for value in values]
+        if self.world is not None:
+            values = [_of_this_process(value) for value in values]
         if not self.multi_process and not self.central:
             return jax.device_put(list(values), self.replicated)  # 20 at once: 0.6 ms; one after the other: 1.0 ms
         if not self.multi_process:
@@ -427,6 +429,12 @@ class ReplicaMesh:
 def resharding(sharding: NamedSharding) -> Any:
     """Return a compiled function that lets a value lie otherwise; all processes that have a part of it call it."""
     return jax.jit(lambda value: value, out_shardings=sharding)
+
+
+def _of_this_process(value: Any) -> Any:
+    """Return a value that lies on the devices of workers who are gone as it lies in the memory of this one."""
+    is_elsewhere = isinstance(value, jax.Array) and not isinstance(value, Tracer) and not value.is_fully_addressable
+    return np.asarray(value) if is_elsewhere else value
 
 
 def _first_rows(mesh: ReplicaMesh) -> Any:

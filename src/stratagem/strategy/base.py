@@ -481,13 +481,12 @@ class Strategy:
         """Take the workers as they are now, where these may change: programs are compiled anew for another number."""
         world = self.mesh.world
         self._replicas_at_start = None
-        if world is not None and world.layout != world.made_for:
+        if world is not None and world.layout != (self.worker_count, self.worker_index):
             self.mesh.move(devices_in(world))
             place = place_in(world)
             self.worker_count, self.worker_index = place.process_count, place.process_index
             self.pack_bytes = pack_bytes(self.mesh, self.communication_options.bytes_per_pack)
             self._runner = ReplicaRunner(self)
-            world.made_for = world.layout
 
     def status(self) -> str:
         """Return what a progress bar shows of the cluster beside the steps; nothing where all run as one."""

@@ -15,6 +15,7 @@ from stratagem.core import exits
 from stratagem.elastic.events import (
     Action,
     Beat,
+    Closed,
     End,
     Event,
     Failed,
@@ -58,6 +59,7 @@ class SimulatedMember:
     is_connected: bool = True
     is_frozen: bool = False
     is_leaving: bool = False
+    has_closed: bool = False
     has_finished: bool = False
     token: int = 0
     world: World | None = None
@@ -216,7 +218,8 @@ class Simulation:
         options = self.rules.options
         assert world.number == (self.worlds[-1].number if self.worlds else 0) + 1
         assert len(set(world.numbers)) == len(world.members)
-        assert options.min_workers <= len(world.members) <= self.rules.most
+        least = 1 if self.state.is_closed else options.min_workers
+        assert least <= len(world.members) <= self.rules.most
         assert set(world.numbers) <= self.state.places.keys()
         for number in world.numbers:
             assert self.members[number].own_step <= world.step, "a completed step would be done again"
@@ -300,8 +303,12 @@ class Simulation:
         if process.has_finished or gate.begun > gate.completed:
             return
         if gate.completed >= self.steps:
-            process.has_finished = True
-            self._send(process, Finished(process.member.number, gate.world, gate.completed))
+            if not process.has_closed:
+                process.has_closed = True
+                self._send(process, Closed(process.member.number))
+                self.at(
+                    self.random.choice([0.0, self.random.uniform(0.0, 1.0)]), lambda: self._finish(process), process
+                )
             return
         may = gate.may_begin()
         if may is False and gate._is_held:
@@ -309,6 +316,11 @@ class Simulation:
         elif may:
             token = process.token
             self.at(self.random.uniform(0.2, 1.0) * self.compute, lambda: self._give_part(process, token), process)
+
+    def _finish(self, process: SimulatedMember) -> None:
+        """Come to the end of the program, behind an evaluation."""
+        process.has_finished = True
+        self._send(process, Finished(process.member.number, process.gate.world, process.gate.completed))
 
     def _give_part(self, process: SimulatedMember, token: int) -> None:
         world = process.world

@@ -11,6 +11,7 @@ from stratagem.elastic.events import (
     Action,
     Beat,
     Begun,
+    Closed,
     End,
     Event,
     Failed,
@@ -62,7 +63,7 @@ class Run:
         """Return what is done at a tick after so many seconds, in which all have said that they live."""
         self.now += seconds
         for number, place in list(self.state.places.items()):
-            self.hear(Beat(number, place.step, place.is_compiling))
+            self.hear(Beat(number, place.step, place.is_busy))
         return self.hear(Tick())
 
     def start(self, *spares: int) -> Run:
@@ -186,7 +187,7 @@ def test_forming_kills_who_is_late() -> None:
 
 def test_forming_waits_longer_for_who_compiles() -> None:
     run = Run(2)
-    run.hear(Joined(member(1)), Joined(member(2)), Formed(1, 1), Beat(2, 0, is_compiling=True))
+    run.hear(Joined(member(1)), Joined(member(2)), Formed(1, 1), Beat(2, 0, is_busy=True))
     assert run.later(LIMITS.compiling - 1) == []
     assert run.later(1) == [
         KillMember(member(2), "did not come into the new world within 120 s"),
@@ -392,7 +393,7 @@ def test_stopping_kills_who_does_not_answer() -> None:
 
 def test_stopping_waits_longer_for_who_compiles() -> None:
     run = Run(2).start()
-    run.hear(Beat(1, 0, is_compiling=True), lost(2))
+    run.hear(Beat(1, 0, is_busy=True), lost(2))
     assert run.later(LIMITS.compiling - 1) == []
     assert run.stop({1: 0}) == [Form((1,), world(2, 1))]
 
@@ -707,6 +708,61 @@ def test_whoever_comes_too_late_is_told_the_end(finish: Callable[[Run], object])
     run.hear(Finished(1, 1, 9))
     finish(run)
     assert run.hear(Joined(member(2))) == [End((2,), 0, "training has come to its end")]
+
+
+# Nobody comes in any more ------------------------------------------------------------------------------
+
+OVER = "no other process can take part any more"
+
+
+def test_once_it_is_closed_those_who_wait_are_let_go() -> None:
+    run = Run(2).start(9)
+    assert run.hear(Closed(2)) == [End((9,), 0, OVER)]
+    assert run.hear(Closed(1)) == []
+    assert run.hear(Joined(member(3))) == [End((3,), 0, OVER)]
+    assert sorted(run.state.places) == [1, 2]
+
+
+def test_closing_takes_a_new_member_out_of_a_world_that_forms() -> None:
+    run = Run(2, most=3).start()
+    run.hear(Joined(member(3)))
+    run.later(LIMITS.settle)
+    run.hear(Begun(1, 1, 7), Begun(2, 1, 7))
+    assert run.stop({1: 7, 2: 7}) == [Form((1, 2, 3), world(2, 1, 2, 3, step=7))]
+    assert run.hear(Closed(1)) == [End((3,), 0, OVER), Form((1, 2), world(3, 1, 2, step=7))]
+
+
+def test_once_it_is_closed_there_is_no_least_number() -> None:
+    run = Run(2, least=2).start()
+    run.hear(Closed(1), lost(2))
+    assert run.stop({1: 9}) == [Form((1,), world(2, 1, step=9))]
+
+
+def test_closing_ends_the_wait_for_others() -> None:
+    run = Run(2, least=2).start()
+    run.hear(lost(2))
+    run.stop({1: 9})
+    assert run.state.phase is Phase.WAITING
+    assert run.hear(Closed(1)) == [Form((1,), world(2, 1, step=9))]
+
+
+def test_once_it_is_closed_a_world_has_time_to_form_and_who_has_finished_is_in_it() -> None:
+    run = Run(3).start()
+    run.hear(Closed(1), lost(3))
+    run.stop({1: 9, 2: 9})
+    assert run.later(2 * LIMITS.form) == []
+    assert run.hear(Finished(2, 2, 9)) == []
+    assert run.hear(Finished(1, 2, 9)) == [Go((1, 2), 2), End((1, 2), 0, "training has come to its end")]
+
+
+def test_a_death_in_a_world_that_forms_when_one_has_finished_ends_the_run() -> None:
+    run = Run(3).start()
+    run.hear(Closed(1), lost(3))
+    run.stop({1: 9, 2: 9})
+    run.hear(Finished(1, 2, 9))
+    (end,) = run.hear(lost(2))
+    assert isinstance(end, End)
+    assert (end.to, end.code) == ((1,), 0)
 
 
 def test_nothing_else_changes_the_end() -> None:

@@ -368,8 +368,8 @@ def test_one_that_compiles_says_so(cluster: Callable[..., Cluster]) -> None:
     run = cluster(1)
     expect(run.join(progress=progress, beat_seconds=0.01), Form)
     with progress.during(Doing.COMPILING):
-        until(lambda: run.server.state.places[1].is_compiling)
-    until(lambda: not run.server.state.places[1].is_compiling)
+        until(lambda: run.server.state.places[1].is_busy)
+    until(lambda: not run.server.state.places[1].is_busy)
 
 
 # Who is let in ---------------------------------------------------------------------------------------
