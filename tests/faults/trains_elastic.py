@@ -55,6 +55,11 @@ def main(folder: Path, workers: int, faults: list[str]) -> None:
     rows = ROWS // workers * strategy.num_replicas_in_sync if strategy else ROWS
     callbacks: list[Any] = [keras.callbacks.ReduceLROnPlateau("loss", factor=0.5, patience=0, min_delta=10.0)]
     callbacks.append(keras.callbacks.CSVLogger(folder / "log.csv"))
+    # The worst is that of the first epoch, which a chief that has not seen it would write over.
+    worst = str(folder / "worst.weights.h5")
+    callbacks.append(
+        keras.callbacks.ModelCheckpoint(worst, "val_loss", mode="max", save_best_only=True, save_weights_only=True)
+    )
     dataset = stratagem.data.Dataset.from_tensor_slices((x, y)).shuffle(1000, seed=3).batch(rows)
     held = (x[:VALIDATED], y[:VALIDATED])
     told: Any = None
@@ -79,11 +84,15 @@ def main(folder: Path, workers: int, faults: list[str]) -> None:
             validation_data=held,
             validation_batch_size=VALIDATED // TESTS,
         ).history
-        took = {"steps": told.steps, "sizes": sizes.sizes, "rank": strategy.worker_index}
+        took = {"steps": told.steps, "sizes": sizes.sizes}
     evaluated = model.evaluate(*held, batch_size=VALIDATED // TESTS, verbose=0, callbacks=[told] if told else None)
     predicted = model.predict(x[:7], batch_size=4, verbose=0).tolist()
     values = {"weights": model.weights, "slots": model.optimizer.variables}
     found = {name: [np.asarray(each).tolist() for each in variables] for name, variables in values.items()}
+    model.load_weights(worst)
+    found["worst"] = model.evaluate(*held, batch_size=VALIDATED // TESTS, verbose=0)
+    if strategy:
+        took["rank"] = strategy.worker_index  # also after evaluations
     found |= {"history": history, "evaluated": evaluated, "predicted": predicted, **took}
     (folder / f"process-{os.getpid()}.json").write_text(json.dumps(found))
 

@@ -28,11 +28,14 @@ class PlaceInFit(keras.callbacks.Callback):
     Args:
         call: Which `fit` of the program it is, from 1.
         given: Where it begins; None for its beginning.
+        before: That of the same `fit` before this process began it again; None where it did not.
     """
 
-    def __init__(self, call: int, given: Given | None) -> None:
+    def __init__(self, call: int, given: Given | None, before: PlaceInFit | None = None) -> None:
         super().__init__()
         self._call = call
+        self._begins_again = before is not None
+        self._states = CallbackStates([]) if before is None else before._states
         self._given = given
         self._others: Sequence[Any] = ()
         self._taken: Snapshot | None = None
@@ -43,6 +46,7 @@ class PlaceInFit(keras.callbacks.Callback):
     def begin_session(self, session: Session, callbacks: Sequence[Any]) -> None:
         self._session = session
         session.beside_variables = self._beside_variables
+        session.begins_again = self._begins_again
         if self._given is None:
             return
         said, arrays = self._given
@@ -72,14 +76,15 @@ class PlaceInFit(keras.callbacks.Callback):
     # What Keras calls, always after the other callbacks ------------------------------------------
 
     def on_train_begin(self, logs: Any = None) -> None:
-        self._states = CallbackStates(self._others)
+        self._states = CallbackStates(self._others, self._states)
         if self._taken is not None:
             self._taken.check_length(self._session.adapters[0].epoch_batches)
             self._taken.restore(self._session, self._states)
             compat.begin_at_epoch(self._session.model, self._progress.epoch)
-            announce(
-                f"Going on at epoch {self._progress.epoch + 1}, behind batch {self._progress.batch}, as the others"
-            )
+            if not self._begins_again:
+                announce(
+                    f"Going on at epoch {self._progress.epoch + 1}, behind batch {self._progress.batch}, as the others"
+                )
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         taken, self._taken = self._taken, None

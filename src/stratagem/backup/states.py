@@ -43,11 +43,16 @@ class CallbackStates:
 
     Args:
         callbacks: All but the one that saves, after their `on_train_begin`.
+        before: Those of a part of the same `fit` before this one; what has begun with it began then.
     """
 
-    def __init__(self, callbacks: Sequence[Any]) -> None:
+    def __init__(self, callbacks: Sequence[Any], before: CallbackStates | None = None) -> None:
         self._named = _named(callbacks)
-        self._at_begin = {name: _attributes(callback) for name, callback in self._named.items()}
+        begun = {} if before is None else {id(each): before._at_begin[name] for name, each in before._named.items()}
+        self._at_begin = {
+            name: begun[id(callback)] if id(callback) in begun else _attributes(callback)
+            for name, callback in self._named.items()
+        }
 
     def save(self, arrays: Arrays) -> dict[str, Any]:
         """Return the state of each callback as JSON; its arrays go to `arrays`.

@@ -38,7 +38,7 @@ from stratagem.fit.callbacks import for_this_worker, with_backups_of_workers, wi
 from stratagem.fit.in_shards import work_in_shards
 from stratagem.fit.own_steps import own_step
 from stratagem.fit.records import note_used, record_of, running_alone, strategy_of, warn_of_unused
-from stratagem.fit.reentry import evaluated, in_changing_world
+from stratagem.fit.reentry import MakesPlace, check_input, evaluated, in_changing_world
 from stratagem.fit.resuming import (
     ResumesFit,
     Session,
@@ -54,7 +54,6 @@ from stratagem.fit.saving import saving_once
 from stratagem.fit.state import StateKeeper
 from stratagem.fit.step_function import StepOfStrategy
 from stratagem.fit.step_kinds import KIND_OF, PREDICT, TEST, TRAIN, State, StepKind, group_variables
-from stratagem.mesh.changing import Given
 from stratagem.mesh.mesh import Tree, is_divided
 from stratagem.mesh.placing import holds_parts, make_whole
 from stratagem.program.autograph import rewritten_functions, tracing_anew
@@ -68,12 +67,11 @@ class Resumers(NamedTuple):
 
     Args:
         backup_like: Returns the callback of ours that does what Keras's BackupAndRestore does, for several workers.
-        place_in_fit: Returns the callback that knows how far `fit` is, where workers may change: given the number of
-            the call of `fit`, and where it begins.
+        place_in_fit: Returns the callback that knows how far `fit` is, where workers may change.
     """
 
     backup_like: Callable[[Any], ResumesFit]
-    place_in_fit: Callable[[int, Given | None], ResumesFit]
+    place_in_fit: MakesPlace
 
 
 _COMPARED: Final = ("fit", "evaluate", "predict")
@@ -264,7 +262,7 @@ def _in_session(default_strategy: Callable[[], StrategyLike], resumers: Resumers
             _prepare(bound.arguments, model, strategy, method)
         call = _Call(model, method, strategy, original, bound, resumer)
         if method == "fit" and strategy.mesh.world is not None:
-            return in_changing_world(strategy, lambda number, given: call.run(resumers.place_in_fit(number, given)))
+            return in_changing_world(strategy, resumers.place_in_fit, call.run)
         if call.method in ("evaluate", "predict") and strategy.mesh.world is not None:
             return evaluated(strategy, call.again)
         return call.run()
@@ -415,6 +413,8 @@ def _choosing_adapter(original: Callable) -> Callable:
         arguments["steps_per_execution"] = int(session.model.steps_per_execution)
         arguments["validates"] = session.method == "fit" and bool(session.adapters)
         adapter = strategy.make_adapter(arguments, in_order=session.method == "predict")
+        if session.method == "fit":
+            check_input(strategy, adapter, begins_again=session.begins_again)
         session.add(adapter)
         check_numbers("data", adapter.source.element_spec)
         check_model(session.model, session.kind if len(session.adapters) == 1 else TEST, adapter.source.first())

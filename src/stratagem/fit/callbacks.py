@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import tempfile
 import weakref
@@ -35,6 +36,10 @@ _BESIDE_MODEL: Final = (
     keras.callbacks.TerminateOnNaN,
 )
 """Callbacks that read no weights or slots, so that nothing need be put together for them."""
+
+_HOOKS: Final = tuple(
+    name for name in dir(keras.callbacks.Callback) if name.startswith("on_") and name != "on_train_begin"
+)
 
 _LIBRARIES: Final = ("keras", "stratagem")
 """Whose own classes these are. A program's subclass may do what all workers have to do together, as evaluating."""
@@ -83,7 +88,10 @@ def for_this_worker(arguments: dict[str, Any], strategy: StrategyLike) -> None:
     given = compat.flattened_callbacks(arguments["callbacks"])
     if strategy.is_chief or isinstance(arguments["callbacks"], keras.callbacks.CallbackList):
         return
-    arguments["callbacks"] = [callback for callback in given if not _only_writes(callback)]
+    if strategy.mesh.world is None:
+        arguments["callbacks"] = [callback for callback in given if not _only_writes(callback)]
+    else:
+        arguments["callbacks"] = [_for_any_chief(callback, strategy) for callback in given]
     for callback in given:
         if isinstance(callback, keras.callbacks.TensorBoard) and _only_writes(callback):
             _make_folder(os.fspath(callback.log_dir))
@@ -91,6 +99,13 @@ def for_this_worker(arguments: dict[str, Any], strategy: StrategyLike) -> None:
         _write_elsewhere(callback)
     if environment.LAUNCHED in os.environ:
         arguments["verbose"] = 0
+
+
+def _for_any_chief(callback: Any, strategy: StrategyLike) -> Any:
+    """Return a callback for a worker that may become the chief while it trains."""
+    # What a ModelCheckpoint knows, the best loss so far, the next chief needs too; of a model one worker saves anyway.
+    writes_alone = _only_writes(callback) and not isinstance(callback, keras.callbacks.ModelCheckpoint)
+    return _WhenChief(callback, strategy) if writes_alone else callback
 
 
 def _leaves_model_alone(callback: Any) -> bool:
@@ -116,6 +131,38 @@ def _write_elsewhere(callback: Any) -> None:
         folder = tempfile.TemporaryDirectory(prefix="stratagem-")
         weakref.finalize(callback, folder.cleanup)
         callback.log_dir = folder.name
+
+
+class _WhenChief(keras.callbacks.Callback):
+    """Passes on to a callback what Keras calls, while this worker is the chief.
+
+    Args:
+        callback: It only writes.
+        strategy: Knows who the chief is.
+    """
+
+    def __init__(self, callback: Any, strategy: StrategyLike) -> None:
+        super().__init__()
+        self._callback, self._strategy = callback, strategy
+        self._has_begun = False
+        for name in _HOOKS:
+            setattr(self, name, functools.partial(self._pass_on, name))
+
+    def set_params(self, params: Any) -> None:
+        self._callback.set_params(params)
+
+    def set_model(self, model: Any) -> None:
+        self._callback.set_model(model)
+
+    def _pass_on(self, name: str, *args: Any, **kwargs: Any) -> None:
+        if not self._strategy.is_chief:
+            return
+        if not self._has_begun:
+            self._has_begun = True
+            if isinstance(self._callback, keras.callbacks.CSVLogger):
+                self._callback.append = True  # to what the chief before it wrote
+            self._callback.on_train_begin()
+        getattr(self._callback, name)(*args, **kwargs)
 
 
 class _Whole(keras.callbacks.Callback):

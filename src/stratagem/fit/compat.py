@@ -37,6 +37,11 @@ def begin_at_epoch(model: Any, epoch: int | None) -> None:
     model._initial_epoch = epoch
 
 
+def forget_validation(model: Any) -> None:
+    """Let `fit` make the iterator of its validation anew; it keeps one for all epochs."""
+    model._eval_epoch_iterator = None
+
+
 def count_steps(iterator: Any, steps: int) -> None:
     """Let Keras count steps of the current pass over the data that an earlier epoch did."""
     iterator._steps_seen += steps

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
+from stratagem.core.errors import UnsupportedError
+from stratagem.feed.adapter import ShareAdapter
+from stratagem.feed.dataset_source import DatasetSource
+from stratagem.fit.resuming import ResumesFit
 from stratagem.mesh.changing import Given, ResizedError
 from stratagem.replica.context import StrategyLike
 
@@ -14,22 +18,38 @@ Result = TypeVar("Result")
 _calls = itertools.count(1)
 
 
-def in_changing_world(strategy: StrategyLike, fit: Callable[[int, Given | None], Result]) -> Result:
+class MakesPlace(Protocol):
+    """Makes the callback that knows how far a `fit` is, where workers may change."""
+
+    def __call__(self, call: int, given: Given | None, before: Any) -> ResumesFit:
+        """Return it.
+
+        Args:
+            call: Which `fit` of the program it is, from 1.
+            given: Where it begins; None for its beginning.
+            before: What this returned when this process began the same `fit` before; else None.
+        """
+        ...
+
+
+def in_changing_world(strategy: StrategyLike, make_place: MakesPlace, fit: Callable[[ResumesFit], Result]) -> Result:
     """Run a `fit` to its end, however often its workers change.
 
     Args:
         strategy: That of the model.
-        fit: Runs it from its beginning, or from a given state, as often as it is called. It also gets the number of
-            the call of `fit` in this program, from 1.
+        make_place: Makes what knows how far it is.
+        fit: Runs it from there.
     """
     number, world = next(_calls), strategy.mesh.world
     given = world.catch_up() if world is not None and world.is_catching_up else None
+    place = None
     while True:
         strategy.follow_workers()
         if world is not None:
             world.made_for = world.layout
+        place = make_place(number, given, place)
         try:
-            result = fit(number, given)
+            result = fit(place)
         except ResizedError as error:
             given = error.given
         else:
@@ -58,3 +78,26 @@ def evaluated(strategy: StrategyLike, evaluate: Callable[[bool], Result]) -> Res
             if world is not None:
                 world.num_evaluated += 1
             return result
+
+
+def check_input(strategy: StrategyLike, adapter: ShareAdapter, *, begins_again: bool) -> None:
+    """Refuse an input of `fit` that a process cannot begin in the middle which has read some of it.
+
+    Args:
+        strategy: That of the model.
+        adapter: The input.
+        begins_again: Whether `fit` does so.
+
+    Raises:
+        UnsupportedError: It is such an input, and workers may become more or fewer.
+    """
+    world = strategy.mesh.world
+    may_begin_again = world is not None and (begins_again or world.numbers.least < world.numbers.most)
+    if may_begin_again and not (type(adapter) is ShareAdapter and isinstance(adapter.source, DatasetSource)):
+        raise UnsupportedError(
+            "`fit` was given a generator, a PyDataset, a dataset of another library or a distributed one, "
+            "and its workers may become more or fewer.",
+            "It begins again then in the same process, where such an input has been read in part, for another number "
+            "of workers.",
+            "Give fit arrays or a stratagem.data.Dataset; or use stratagem run --spares, which keeps the number.",
+        )

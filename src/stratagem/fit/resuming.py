@@ -40,6 +40,7 @@ class Session:
         skipped: Batches of the first epoch that were trained on before.
         is_read: Whether a callback on this worker may read the variables of the model after an epoch.
         is_read_anywhere: Whether one on any worker may; None before all were asked.
+        begins_again: Whether it was begun before in this process, with another number of workers.
         beside_variables: Returns what a worker needs, beside the model's variables, that takes the place of another in
             the step which is about to begin; None where workers do not change.
         wait: How long its training loop stood still for input.
@@ -53,6 +54,7 @@ class Session:
     skipped: int = 0
     is_read: bool = False
     is_read_anywhere: bool | None = None
+    begins_again: bool = False
     beside_variables: Callable[[], Given] | None = None
     wait: InputWait = field(init=False)
 
@@ -70,6 +72,14 @@ class Session:
         self.adapters.append(adapter)
         if index < len(self.resumed_at):
             adapter.resume(self.resumed_at[index], self.skipped if index == 0 else None)
+
+    def renew_validation(self) -> None:
+        """Let the next validation make its input anew, where it is."""
+        self.resumed_at = self.places(epoch_ended=False)
+        for adapter in self.adapters[1:]:
+            adapter.close()
+        del self.adapters[1:]
+        compat.forget_validation(self.model)
 
     def gather_state(self) -> dict[str, Any]:
         """Bring the state of the model that trains into its variables. All workers call it at the same point.

@@ -54,6 +54,11 @@ class StateOfTraining:
         self._values[:] = [mesh.keep(array) for array in given.arrays[:known]]
         return jax.tree.unflatten(jax.tree.structure(self._last), self._logs(given.arrays))
 
+    def meet_new(self) -> None:
+        """Let the next validation begin with an iterator of its own, which workers make together."""
+        if (session := current_session()) is not None:
+            session.renew_validation()
+
     def _logs(self, arrays: Sequence[np.ndarray]) -> list[jax.Array]:
         count = len(jax.tree.leaves(self._last))
         return [self._step.mesh.keep(array) for array in arrays[len(arrays) - count :]]

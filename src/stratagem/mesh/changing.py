@@ -65,6 +65,10 @@ class StateOfStep(Protocol[_Result]):
         """Take the state of another worker, which has completed this step; return what its step returned."""
         ...
 
+    def meet_new(self) -> None:
+        """Forget what a new worker has yet to make, together with this one."""
+        ...
+
 
 class ResizedError(Exception):
     """Unwinds what runs: its programs are made for another number of workers, or for another rank of this one.
@@ -131,6 +135,7 @@ class ChangingWorld:
         """Steps behind the state that this worker holds."""
         self.num_evaluated = 0
         self._is_alone_behind = False
+        self._has_new = False
         self._world = world = self._first_world()
         self.peers = Peers(self._client(world), _peers_of(world), self._rank_in(world), timeout_seconds)
         self.made_for: Layout | None = self.layout
@@ -273,8 +278,11 @@ class ChangingWorld:
         taken: Result | None = None
         while True:
             try:
-                if self._is_due == "state" and (given := self._exchanged_state_that_fits(state)) is not None:
-                    taken = state.take(given)
+                if self._is_due == "state":
+                    given = self._exchanged_state_that_fits(state)
+                    taken = taken if given is None else state.take(given)
+                    if self._has_new:
+                        state.meet_new()
                 self._report_formed()
                 order = self._next_order()
                 if isinstance(order, Stop):
@@ -443,6 +451,7 @@ class ChangingWorld:
         counts = self.peers.from_all("steps", [self._steps, self.num_evaluated])
         steps = [each for each, _ in counts]
         most = max(steps)
+        self._has_new = min(steps) == _NO_STATE
         if min(steps) == most:
             return None
         donor = steps.index(most)

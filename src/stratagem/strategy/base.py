@@ -112,7 +112,8 @@ class Strategy:
     @property
     def is_chief(self) -> bool:
         """Whether this worker also prints and writes."""
-        return self.worker_index == 0
+        world = self.mesh.world
+        return self.worker_index == 0 if world is None else world.layout.rank == 0
 
     @property
     def cluster_resolver(self) -> ClusterResolver | None:

@@ -419,6 +419,27 @@ def test_attributes_of_a_model() -> None:
     assert model._compile_config.config["loss"] == "mse"
 
 
+def test_the_iterator_of_a_validation() -> None:
+    """`fit` keeps one for all epochs, and tells `evaluate` to use it; where it is gone it makes another."""
+    model: Any = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    seen = []
+
+    class Sees(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            seen.append(self.model._eval_epoch_iterator)
+            if epoch == 1:
+                self.model._eval_epoch_iterator = None
+
+    x, y = np.ones((4, 2)), np.ones((4, 1))
+    losses = model.fit(x, y, epochs=3, verbose=0, validation_data=(x, y), callbacks=[Sees()]).history["val_loss"]
+    assert seen[0] is seen[1]
+    assert seen[2] not in (None, seen[0])
+    assert model.evaluate(x, y, verbose=0) == losses[-1]
+    with pytest.raises(AttributeError, match="_eval_epoch_iterator"):
+        model.evaluate(x, y, verbose=0, _use_cached_eval_dataset=True)
+
+
 def test_a_trace_that_is_current() -> None:
     """What the tape does: take the place of the current trace, and give it back."""
     from jax._src import core
