@@ -87,6 +87,9 @@ def for_this_worker(arguments: dict[str, Any], strategy: StrategyLike) -> None:
     """
     given = compat.flattened_callbacks(arguments["callbacks"])
     if strategy.is_chief or isinstance(arguments["callbacks"], keras.callbacks.CallbackList):
+        for callback in given:  # which may have come to a worker that was not the chief
+            for name, value in _written_elsewhere.pop(callback, {}).items():
+                setattr(callback, name, value)
         return
     if strategy.mesh.world is None:
         arguments["callbacks"] = [callback for callback in given if not _only_writes(callback)]
@@ -123,11 +126,17 @@ def _make_folder(folder: str) -> None:
             os.makedirs(folder, exist_ok=True)
 
 
+_written_elsewhere: weakref.WeakKeyDictionary[Any, dict[str, Any]] = weakref.WeakKeyDictionary()
+"""What callbacks of a program were told to write to, on a worker that is not the chief."""
+
+
 def _write_elsewhere(callback: Any) -> None:
     """Let a program's subclass of a writer keep its files from those of the chief. A model's file is one anyway."""
     if isinstance(callback, keras.callbacks.CSVLogger):
+        _written_elsewhere.setdefault(callback, {"filename": callback.filename})
         callback.filename = os.devnull
     elif isinstance(callback, keras.callbacks.TensorBoard):
+        _written_elsewhere.setdefault(callback, {"log_dir": callback.log_dir})
         folder = tempfile.TemporaryDirectory(prefix="stratagem-")
         weakref.finalize(callback, folder.cleanup)
         callback.log_dir = folder.name

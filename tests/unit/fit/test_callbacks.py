@@ -17,8 +17,9 @@ from stratagem.core.errors import UsageError
 from stratagem.fit.callbacks import for_this_worker, with_backups_of_workers, with_own
 
 
-def worker(*, is_chief: bool, workers: int = 2, status: str = "") -> Any:
-    return SimpleNamespace(sharding=None, is_chief=is_chief, worker_count=workers, status=lambda: status)
+def worker(*, is_chief: bool, workers: int = 2, status: str = "", changes: bool = False) -> Any:
+    mesh = SimpleNamespace(world=object() if changes else None)
+    return SimpleNamespace(sharding=None, is_chief=is_chief, worker_count=workers, status=lambda: status, mesh=mesh)
 
 
 def test_only_the_chief_writes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,6 +59,33 @@ def test_a_subclass_of_a_program_runs_on_all_workers_and_writes_elsewhere(monkey
     assert arguments["callbacks"] == given
     assert (given[0].filepath, given[1].filename) == ("a.keras", os.devnull)  # type: ignore[attr-defined]
     assert given[2].log_dir.startswith(tempfile.gettempdir())  # type: ignore[attr-defined]
+
+
+def test_one_of_a_program_writes_where_it_was_told_once_its_worker_is_the_chief() -> None:
+    given = [Logs("log.csv"), Board("logs")]
+    for is_chief in (False, False, True):
+        for_this_worker({"callbacks": given, "verbose": 1}, worker(is_chief=is_chief))
+    assert (given[0].filename, given[1].log_dir) == ("log.csv", "logs")  # type: ignore[attr-defined]
+
+
+def test_where_workers_change_the_next_chief_goes_on_with_the_files(tmp_path: Path) -> None:
+    file = tmp_path / "log.csv"
+    file.write_text("epoch,loss,val_loss\n0,2.5,NA\n")
+    best, log = keras.callbacks.ModelCheckpoint("best.keras"), keras.callbacks.CSVLogger(file)
+    strategy = worker(is_chief=False, changes=True)
+    arguments: dict[str, Any] = {"callbacks": [best, log], "verbose": 1}
+    for_this_worker(arguments, strategy)
+    kept, passes_on = arguments["callbacks"]
+    assert kept is best  # it knows the best loss so far, which the next chief needs
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    passes_on.set_model(model)
+    passes_on.on_train_begin()
+    passes_on.on_epoch_end(1, {"loss": 2.0})
+    assert file.read_text() == "epoch,loss,val_loss\n0,2.5,NA\n"
+    strategy.is_chief = True
+    passes_on.on_epoch_end(2, {"loss": 1.5})
+    passes_on.on_train_end()
+    assert file.read_text().split() == ["epoch,loss,val_loss", "0,2.5,NA", "2,1.5,NA"]
 
 
 def test_one_progress_bar_where_the_launcher_shows_all(monkeypatch: pytest.MonkeyPatch) -> None:

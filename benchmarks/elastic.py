@@ -1,0 +1,203 @@
+"""Workers killed and frozen again and again while others train on: how long training pauses, and what is lost.
+
+Run `python benchmarks/elastic.py [--seconds 600] [--every 10] [--elastic 1:3] [--write]`. The same file is the program
+of the workers. A run that nobody disturbs takes as many steps, for comparison.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from pages import page, save
+
+from stratagem.core import environment
+
+FROZEN: Final = 0.25
+"""Share of the faults that freeze a worker instead of killing it."""
+
+STEPS_PER_EPOCH: Final = 50
+ROWS: Final = 192
+LONGEST_SECONDS: Final = 120.0
+"""A run in which no step is taken for so long hangs."""
+
+
+def work(folder: Path, epochs: int) -> None:
+    """Train, and note each step."""
+    import keras
+    import numpy as np
+
+    import stratagem
+
+    strategy = stratagem.MultiWorkerMirroredStrategy()
+    generator = np.random.default_rng(0)
+    x = generator.normal(size=(ROWS * STEPS_PER_EPOCH, 28, 28, 1)).astype("float32")
+    y = generator.integers(0, 10, len(x))
+    keras.utils.set_random_seed(1)
+    with strategy.scope():
+        layers = [
+            keras.layers.Conv2D(8, 3, activation="relu"),
+            keras.layers.MaxPooling2D(),
+            keras.layers.Flatten(),
+            keras.layers.Dense(64, activation="relu"),
+            keras.layers.Dropout(0.2),
+            keras.layers.Dense(10),
+        ]
+        model = keras.Sequential([keras.Input((28, 28, 1)), *layers])
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile(keras.optimizers.Adam(1e-3), loss, metrics=["accuracy"])
+
+    class Notes(keras.callbacks.Callback):
+        epoch = 0
+
+        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+            self.epoch = epoch
+
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            with (folder / f"steps-{os.getpid()}").open("a") as file:
+                file.write(f"{self.epoch * STEPS_PER_EPOCH + batch} {time.time():.4f}\n")
+
+    history = model.fit(x, y, batch_size=ROWS, epochs=epochs, verbose=0, callbacks=[Notes()]).history
+    weights = hashlib.sha256(b"".join(np.asarray(each).tobytes() for each in model.weights)).hexdigest()
+    (folder / f"end-{os.getpid()}.json").write_text(json.dumps({"weights": weights, "loss": history["loss"]}))
+
+
+class Outcome(NamedTuple):
+    """What a run left.
+
+    Args:
+        faults: When a worker was killed or frozen.
+        steps: When each step was completed first.
+        ends: What those had at the end who came to it.
+        code: The exit code of the launcher.
+    """
+
+    faults: list[float]
+    steps: dict[int, float]
+    ends: list[dict[str, Any]]
+    code: int
+
+    def pauses(self) -> list[float]:
+        """Return how long no step was completed, behind each fault."""
+        moments = sorted(self.steps.values())
+        pauses = []
+        for fault in self.faults:
+            after = next((moment for moment in moments if moment > fault + 0.02), None)
+            before = max((moment for moment in moments if moment <= fault + 0.02), default=fault)
+            if after is not None:
+                pauses.append(after - before)
+        return pauses
+
+
+def noted(folder: Path) -> dict[int, dict[int, float]]:
+    """Return when each process completed each step, by its number."""
+    found = {}
+    for file in folder.glob("steps-*"):
+        rows = [row.split() for row in file.read_text().splitlines() if row.count(" ") == 1]
+        found[int(file.name.partition("-")[2])] = {int(step): float(moment) for step, moment in rows}
+    return found
+
+
+def run(options: argparse.Namespace, epochs: int, *, disturbed: bool) -> Outcome:
+    """Run once.
+
+    Args:
+        options: Those of the command.
+        epochs: How long.
+        disturbed: Whether workers are killed.
+    """
+    choose, faults = random.Random(options.seed), []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        size = ["--elastic", options.elastic] if options.elastic else ["--workers", str(options.workers)]
+        launch = [sys.executable, "-m", "stratagem", "run", *size, "--spares", str(options.spares)]
+        process = subprocess.Popen(
+            [*launch, __file__, str(folder), str(epochs)], env={**os.environ, environment.JAX_PLATFORMS: "cpu"}
+        )
+        next_fault = 0.0
+        while process.poll() is None:
+            time.sleep(0.05)
+            now = time.time()
+            last = {pid: max(steps.values(), default=0.0) for pid, steps in noted(folder).items()}
+            if last and now - max(last.values()) > LONGEST_SECONDS:
+                process.terminate()
+                raise SystemExit(f"no step for {LONGEST_SECONDS:g} s: the run hangs")
+            alive = [pid for pid, moment in last.items() if now - moment < 1.0]
+            next_fault = next_fault or (now + options.every if alive else 0.0)
+            done = max((step for steps in noted(folder).values() for step in steps), default=0)
+            if disturbed and next_fault and now >= next_fault and len(alive) > 1:
+                if done < (epochs - 1) * STEPS_PER_EPOCH:  # the last ones have their time to come back
+                    victim = choose.choice(sorted(alive))
+                    os.kill(victim, signal.SIGSTOP if choose.random() < FROZEN else signal.SIGKILL)
+                    faults.append(time.time())
+                next_fault = now + options.every
+        steps: dict[int, float] = {}
+        for each in noted(folder).values():
+            for step, moment in each.items():
+                steps[step] = min(moment, steps.get(step, moment))
+        ends = [json.loads(file.read_text()) for file in folder.glob("end-*.json")]
+        return Outcome(faults, steps, ends, process.returncode)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=120.0, help="about how long to train")
+    parser.add_argument("--every", type=float, default=10.0, help="seconds between two faults")
+    parser.add_argument("--workers", type=int, default=3)
+    parser.add_argument("--spares", type=int, default=1)
+    parser.add_argument("--elastic", help="MIN:MAX instead of a fixed number of workers")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--write", action="store_true", help="save the page in benchmarks/results")
+    options = parser.parse_args()
+    trial = run(options, 4, disturbed=False)
+    step = (max(trial.steps.values()) - min(trial.steps.values())) / (len(trial.steps) - 1)
+    epochs = max(4, round(options.seconds / step / STEPS_PER_EPOCH))
+    quiet, disturbed = run(options, epochs, disturbed=False), run(options, epochs, disturbed=True)
+    wanted = set(range(epochs * STEPS_PER_EPOCH))
+    pauses = sorted(disturbed.pauses())
+    took = {
+        kind: max(each.steps.values()) - min(each.steps.values()) for kind, each in (("q", quiet), ("d", disturbed))
+    }
+    same = {end["weights"] for end in disturbed.ends} == {end["weights"] for end in quiet.ends}
+    losses = [abs(a - b) / b for a, b in zip(disturbed.ends[0]["loss"], quiet.ends[0]["loss"], strict=True)]
+    rows = {
+        "exit code": str(disturbed.code),
+        "faults": f"{len(disturbed.faults)}, one every {options.every:g} s",
+        "pause, median": f"{statistics.median(pauses):.2f} s",
+        "pause, 95th percentile": f"{pauses[min(len(pauses) - 1, int(0.95 * len(pauses)))]:.2f} s",
+        "steps that were lost": str(len(wanted - disturbed.steps.keys())),
+        "steps": str(len(wanted)),
+        "time, by that of the run that nobody disturbs": f"{took['d'] / took['q']:.2f}",
+        "the same without pauses": f"{(took['d'] - sum(pauses)) / took['q']:.2f}",
+        "weights have the same bits": "yes" if same else "no",
+        "largest difference of an epoch's loss, relative": f"{max(losses):.1e}",
+    }
+    text = page(
+        "Workers that die while others train on",
+        [
+            f"{options.elastic or options.workers} workers and {options.spares} spare(s) on {os.cpu_count()} cores, a "
+            f"convolution and two dense layers, {ROWS} rows a step; a quarter of the faults freeze a worker",
+        ],
+        "\n".join(["| | |", "| --- | ---: |", *(f"| {name} | {value} |" for name, value in rows.items())]),
+    )
+    print(text)
+    if options.write:
+        print(f"written: {save('elastic', text)}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    if environment.ELASTIC in os.environ:
+        work(Path(sys.argv[1]), int(sys.argv[2]))
+    else:
+        main()
