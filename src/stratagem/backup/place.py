@@ -19,7 +19,7 @@ from stratagem.core.errors import UnsupportedError
 from stratagem.core.log import announce
 from stratagem.fit import compat
 from stratagem.fit.resuming import Session
-from stratagem.mesh.changing import Given
+from stratagem.mesh.given import Given
 
 
 class PlaceInFit(keras.callbacks.Callback):

@@ -15,9 +15,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import jax
 import keras
@@ -34,22 +33,19 @@ from stratagem.feed.compat import DataAdapter
 from stratagem.feed.on_host import HostPart, as_texts, begins_on_host, host_part, split_off
 from stratagem.fit import compat, gradients, losses, own_steps, while_tracing
 from stratagem.fit.arguments import check_arguments, check_labels, check_model, check_outside_step
-from stratagem.fit.callbacks import for_this_worker, with_backups_of_workers, with_own
+from stratagem.fit.call import COMPARED, Call
+from stratagem.fit.callbacks import with_backups_of_workers
 from stratagem.fit.in_shards import work_in_shards
 from stratagem.fit.own_steps import own_step
-from stratagem.fit.records import note_used, record_of, running_alone, strategy_of, warn_of_unused
+from stratagem.fit.records import note_used, record_of, strategy_of, warn_of_unused
 from stratagem.fit.reentry import MakesPlace, check_input, evaluated, in_changing_world
 from stratagem.fit.resuming import (
     ResumesFit,
-    Session,
     current_session,
-    put_resumer_last,
     resumer_among,
     resumer_last,
-    running,
     skipping_steps,
 )
-from stratagem.fit.same_program import check_same_program
 from stratagem.fit.saving import saving_once
 from stratagem.fit.state import StateKeeper
 from stratagem.fit.step_function import StepOfStrategy
@@ -72,10 +68,6 @@ class Resumers(NamedTuple):
 
     backup_like: Callable[[Any], ResumesFit]
     place_in_fit: MakesPlace
-
-
-_COMPARED: Final = ("fit", "evaluate", "predict")
-"""Methods before which workers compare what they run. The others take one step each, often one after another."""
 
 
 def attach(model: Any, strategy: StrategyLike) -> None:
@@ -260,7 +252,7 @@ def _in_session(default_strategy: Callable[[], StrategyLike], resumers: Resumers
         check_arguments(model, method, bound.arguments)
         if begins_on_host(model):
             _prepare(bound.arguments, model, strategy, method)
-        call = _Call(model, method, strategy, original, bound, resumer)
+        call = Call(model, method, strategy, original, bound, resumer)
         if method == "fit" and strategy.mesh.world is not None:
             return in_changing_world(strategy, resumers.place_in_fit, call.run)
         if call.method in ("evaluate", "predict") and strategy.mesh.world is not None:
@@ -268,57 +260,6 @@ def _in_session(default_strategy: Callable[[], StrategyLike], resumers: Resumers
         return call.run()
 
     return wrapper
-
-
-class _Call(NamedTuple):
-    """A call of a method of a model that belongs to a strategy.
-
-    Args:
-        model: The model.
-        method: Which method.
-        strategy: The strategy.
-        original: The model's own.
-        bound: The arguments.
-        resumer: The callback among them by which `fit` begins in the middle.
-    """
-
-    model: Any
-    method: str
-    strategy: StrategyLike
-    original: Callable
-    bound: inspect.BoundArguments
-    resumer: ResumesFit | None
-
-    def again(self, has_begun: bool) -> Any:
-        """Run an evaluation, with an iterator of its own where it was begun before with another one."""
-        kwargs = self.bound.arguments.get("kwargs", {})
-        if has_begun and compat.CACHED in kwargs:
-            self.bound.arguments["kwargs"] = {name: value for name, value in kwargs.items() if name != compat.CACHED}
-        return self.run()
-
-    def run(self, place: ResumesFit | None = None) -> Any:
-        """Run it.
-
-        Args:
-            place: What knows how far `fit` is, where workers may change.
-        """
-        model, method, strategy = self.model, self.method, self.strategy
-        bound = inspect.BoundArguments(self.bound.signature, OrderedDict(self.bound.arguments))
-        session = Session(model, method, strategy)
-        with strategy.mesh.progress.calling(method):
-            if method in _COMPARED and current_session() is None:  # not a validation of `fit`, compared with it
-                check_same_program(model, method, strategy, bound.arguments)
-            if "callbacks" in bound.signature.parameters:
-                for_this_worker(bound.arguments, strategy)
-                if method == "fit":
-                    with_own(bound.arguments, session)
-                if place is not None:
-                    bound.arguments["callbacks"] = [*compat.flattened_callbacks(bound.arguments["callbacks"]), place]
-            begin = [each for each in (self.resumer, place) if each is not None]
-            with running_alone(model, method), _running(session, begin, bound.arguments.get("callbacks")):
-                result = self.original(*bound.args[1:], **bound.kwargs)
-            make_whole(model)  # not after an exception: the other workers may never come to this collective
-        return result
 
 
 def _is_beyond_keras(model: Any, kind: StepKind, arguments: dict[str, Any]) -> bool:
@@ -333,7 +274,7 @@ def _prepare(arguments: dict[str, Any], model: Any, strategy: StrategyLike, meth
     arguments["x"] = as_texts(arguments["x"])
     if method == "fit":
         split_off(arguments)
-    on_host = None if method in _COMPARED else _host_part(model, strategy, arguments["x"])
+    on_host = None if method in COMPARED else _host_part(model, strategy, arguments["x"])
     if on_host is not None:
         arguments["x"] = on_host.of_inputs(arguments["x"])
 
@@ -344,23 +285,6 @@ def _host_part(model: Any, strategy: StrategyLike, x: Any) -> HostPart | None:
         return None
     with _making_variables(strategy):
         return host_part(model, x)
-
-
-@contextlib.contextmanager
-def _running(session: Session, resumers: Sequence[ResumesFit], callbacks: Any) -> Iterator[None]:
-    try:
-        with running(session), patches.during(Extent.FIT, Extent.DERIVATIVES):
-            if isinstance(callbacks, keras.callbacks.CallbackList):
-                put_resumer_last(callbacks)
-            for resumer in resumers:
-                resumer.begin_session(session, compat.flattened_callbacks(callbacks))
-            yield
-    finally:
-        for resumer in resumers:
-            resumer.end_session()
-            compat.begin_at_epoch(session.model, None)
-        for adapter in session.adapters:
-            adapter.close()
 
 
 def _whole_in_one_process(original: Callable) -> Callable:

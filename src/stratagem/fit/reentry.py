@@ -10,7 +10,7 @@ from stratagem.core.errors import UnsupportedError
 from stratagem.feed.adapter import ShareAdapter
 from stratagem.feed.dataset_source import DatasetSource
 from stratagem.fit.resuming import ResumesFit
-from stratagem.mesh.changing import Given, ResizedError
+from stratagem.mesh.given import Given, ResizedError
 from stratagem.replica.context import StrategyLike
 
 Result = TypeVar("Result")

@@ -18,7 +18,7 @@ from stratagem.feed.input_wait import InputWait
 from stratagem.fit import compat
 from stratagem.fit.named_variables import METRICS, named_variables
 from stratagem.fit.step_kinds import KIND_OF, StepKind
-from stratagem.mesh.changing import Given
+from stratagem.mesh.given import Given
 from stratagem.mesh.placing import make_whole
 from stratagem.mesh.same_values import check_same_values
 from stratagem.replica.context import StrategyLike

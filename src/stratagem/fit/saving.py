@@ -16,14 +16,18 @@ import itertools
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from stratagem.cluster.agreement import Peers
 from stratagem.cluster.bootstrap import current_peers
+from stratagem.core.clock import Deadline
 from stratagem.core.errors import CheckpointError, PeerError, UsageError
 from stratagem.core.files import draft_of
 from stratagem.core.progress import Phase, progress
 from stratagem.mesh.lending import readable
+
+_LOOK_SECONDS: Final = 1.0
+"""How often a worker that waits for the chief's file looks whether it has become the chief, where workers change."""
 
 _saves = itertools.count(1)
 
@@ -54,9 +58,13 @@ def saving_once(
             if in_fit():
                 raise _cannot_be_read(model, filepath, len(divided))
             return _write_divided(peers, divided, filepath, write)
-        if peers.own_index > 0:
-            return write() if in_fit() or not _chief_wrote(peers, f"save {next(_saves)}", filepath) else None
-        return write() if in_fit() else _write_and_tell(peers, f"save {next(_saves)}", filepath, write)
+        if in_fit():
+            return write()
+        name = f"save {next(_saves)}"
+        if peers.own_index > 0 and _chief_wrote(peers, name, filepath):
+            return None
+        # The chief; also one that has become it while it waited for the former's file.
+        return write() if peers.own_index > 0 else _write_and_tell(peers, name, filepath, write)
 
     return save
 
@@ -122,13 +130,13 @@ def _chief_wrote(peers: Peers, name: str, filepath: str | os.PathLike[str]) -> b
     """
     try:
         with progress.during(Phase.FETCHING, place=f"saving {os.fspath(filepath)!r}"):
-            note = peers.wait_for(name)
+            note = _note_of_chief(peers, name)
     except TimeoutError:
         raise PeerError(
             f"{peers.own} saved {os.fspath(filepath)!r}, and {peers.peers[0]} saved nothing.",
             "Save on all workers, or on the chief alone: `if strategy.is_chief: model.save(path)`.",
         ) from None
-    if note["path"] != os.path.abspath(filepath):
+    if note is None or note["path"] != os.path.abspath(filepath):
         return False
     if note["failure"] is not None:
         raise CheckpointError(
@@ -136,6 +144,23 @@ def _chief_wrote(peers: Peers, name: str, filepath: str | os.PathLike[str]) -> b
             "Mend what that worker says.",
         ).of_peer()
     return os.path.exists(filepath)  # not where the same path means another disk
+
+
+def _note_of_chief(peers: Peers, name: str) -> Any:
+    """Return what the chief has posted; None where it is gone, and this worker is the chief.
+
+    Raises:
+        TimeoutError: Nobody posted it in time.
+    """
+    deadline = Deadline(peers.timeout_seconds)
+    while True:
+        try:
+            return peers.wait_for(name, min(_LOOK_SECONDS, deadline.remaining) if peers.renew else None)
+        except TimeoutError:
+            if peers.own_index == 0:
+                return None
+            if peers.renew is None or deadline.expired:
+                raise
 
 
 def _whole(write: Callable[..., Any]) -> Callable[..., Any]:

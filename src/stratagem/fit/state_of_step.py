@@ -12,7 +12,7 @@ from stratagem.fit.named_variables import named_variables
 from stratagem.fit.resuming import current_session
 from stratagem.fit.step_kinds import TRAIN
 from stratagem.fit.steps import Step
-from stratagem.mesh.changing import Given
+from stratagem.mesh.given import Given
 from stratagem.mesh.mesh import Tree
 
 

@@ -13,10 +13,9 @@ another rank, its programs do not fit: `ResizedError` unwinds its `fit`, which b
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, Literal, NamedTuple, NoReturn, Protocol, TypeVar
+from typing import Any, Final, Literal, NamedTuple, NoReturn, TypeVar
 
 import jax
 import numpy as np
@@ -32,54 +31,13 @@ from stratagem.elastic.client import PATIENCE_SECONDS, Membership
 from stratagem.elastic.events import End, Form, Go, Order, Stop
 from stratagem.elastic.world import World, WorldChangedError
 from stratagem.elastic.world_store import WorldClient
-from stratagem.host_memory.memory import HANG_SECONDS, HostMemory, needed_bytes
-from stratagem.host_memory.plan import Plan, PlanPart
-from stratagem.transport.memory import make_file, open_file
+from stratagem.host_memory.memory import HANG_SECONDS
+from stratagem.mesh.common_memory import meet_in_memory, memory_of_one, send
+from stratagem.mesh.given import Given, ResizedError, StateOfStep
 
 _NO_STATE: Final = -1
 
 Result = TypeVar("Result")
-_Result = TypeVar("_Result", covariant=True)
-
-
-class Given(NamedTuple):
-    """State of a worker after a step, as another one takes it.
-
-    Args:
-        said: What is no array, as JSON.
-        arrays: The arrays.
-    """
-
-    said: Any
-    arrays: list[np.ndarray]
-
-
-class StateOfStep(Protocol[_Result]):
-    """The state that a step begins with, and what the step before returned."""
-
-    def give(self) -> Given:
-        """Return the state, for a worker that does not hold it."""
-        ...
-
-    def take(self, given: Given) -> _Result:
-        """Take the state of another worker, which has completed this step; return what its step returned."""
-        ...
-
-    def meet_new(self) -> None:
-        """Forget what a new worker has yet to make, together with this one."""
-        ...
-
-
-class ResizedError(Exception):
-    """Unwinds what runs: its programs are made for another number of workers, or for another rank of this one.
-
-    Args:
-        given: The state with which a `fit` begins again; None where an evaluation does.
-    """
-
-    def __init__(self, given: Given | None = None) -> None:
-        super().__init__("the number of workers is another")
-        self.given = given
 
 
 class Layout(NamedTuple):
@@ -140,10 +98,7 @@ class ChangingWorld:
         self.peers = Peers(self._client(world), _peers_of(world), self._rank_in(world), timeout_seconds)
         self.made_for: Layout | None = self.layout
         # Of this worker alone, until it is known who meets.
-        made = make_file(needed_bytes(1))
-        if made is None:
-            raise _no_memory()
-        self.memory = HostMemory(made.file, 0, ["this worker"])
+        self.memory = memory_of_one()
         self._enter()
         self.peers.renew = self._renew
 
@@ -253,7 +208,7 @@ class ChangingWorld:
         if self.is_catching_up or self._is_due is not None:
             return list(arrays)
         try:
-            return self._sent("values of the chief", 0, arrays)
+            return send(self.peers, self.memory, "values of the chief", 0, arrays)
         except PeerError as error:
             self._check_cut(error)
             return list(arrays)
@@ -406,18 +361,7 @@ class ChangingWorld:
 
     def _meet_in_memory(self) -> None:
         """Let those who are present exchange through new memory. All of them call it."""
-        ranks = list(self.peers.present)
-        size = needed_bytes(len(ranks))
-        made = make_file(size) if self.peers.own_index == ranks[0] else None
-        name, path = self.peers.from_all("memory", [made.name, made.path] if made else ["", ""])[ranks[0]]
-        file = made.file if made else open_file(name, path, size)
-        answers = self.peers.from_all("has memory", [file is not None, *sorted(os.sched_getaffinity(0))])
-        found = [answers[rank] for rank in ranks]
-        if not all(has for has, *_ in found) or file is None:
-            raise _no_memory()
-        spins = len({core for _, *cores in found for core in cores}) >= len(found)
-        names = [str(self.peers.peers[rank]) for rank in ranks]
-        self.memory.move(self._world.number, file, ranks.index(self.peers.own_index), names, spins=spins)
+        meet_in_memory(self.peers, self.memory, self._world.number)
 
     def _exchanged_state(self, state: StateOfStep[Any] | None) -> Given | None:
         """Let those who do not hold the newest state take it from one that does; return it where this worker did.
@@ -462,24 +406,11 @@ class ChangingWorld:
         kinds = [[array.dtype.name, list(array.shape)] for array in given.arrays]
         said, kinds = self.peers.from_all("state", [given.said, kinds])[donor]
         own = given.arrays or [np.zeros(shape, _dtype(name)) for name, shape in kinds]
-        arrays = self._sent(f"state of world {self._world.number}", donor, own)
+        arrays = send(self.peers, self.memory, f"state of world {self._world.number}", donor, own)
         if self._steps == most:
             return None
         self._steps, self.num_evaluated = counts[donor]
         return Given(said, arrays)
-
-    def _sent(self, name: str, rank: int, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Send arrays to all: those of the others are zeros, so a sum of bytes is what was sent."""
-        is_source = rank == self.peers.own_index
-        held = [np.array(array, order="C") if is_source else np.zeros(array.shape, array.dtype) for array in arrays]
-        flat = [array.reshape(-1).view(np.uint8) for array in held if array.size]
-        parts = [PlanPart("sum", np.dtype(np.uint8), each.shape) for each in flat]
-        if parts:
-            plan = Plan(name, parts, self.memory.capacity, self.memory.hosts)
-            self.memory.add(plan)
-            places = [each.ctypes.data for each in flat]
-            self.memory.run(plan.signature, places, places)
-        return held
 
 
 def _another_step() -> UnsupportedError:
@@ -487,14 +418,6 @@ def _another_step() -> UnsupportedError:
         "A new worker came to a step that is none of the `fit` in which the others are.",
         "It would go on with weights of its own.",
         "Let `fit` be the first thing that the program computes on all workers; or leave --spares and --elastic out.",
-    )
-
-
-def _no_memory() -> UnsupportedError:
-    return UnsupportedError(
-        "The workers have no memory in common.",
-        "Elastic workers exchange through the memory of their host.",
-        "Run them on one host, as one user, on Linux.",
     )
 
 

@@ -18,6 +18,8 @@ class Peers:
     """Notes of one worker to the others, in this process."""
 
     peers = ("worker 0", "worker 1")
+    timeout_seconds = 0.0
+    renew: Any = None
 
     def __init__(self, own_index: int, notes: dict[str, Any]) -> None:
         self.own_index, self.own, self._notes = own_index, self.peers[own_index], notes
@@ -25,7 +27,7 @@ class Peers:
     def post(self, name: str, note: Any) -> None:
         self._notes[name.partition(" ")[0]] = note  # the number differs, as all workers are in one process
 
-    def wait_for(self, name: str) -> Any:
+    def wait_for(self, name: str, timeout_seconds: float | None = None) -> Any:
         try:
             return self._notes[name.partition(" ")[0]]
         except KeyError:
@@ -84,6 +86,24 @@ def test_the_chief_says_what_went_wrong(tmp_path: Path, monkeypatch: pytest.Monk
 def test_a_chief_that_saves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(PeerError, match=r"worker 1 saved .*model\.keras', and worker 0 saved nothing"):
         Workers(monkeypatch).save(1, tmp_path / "model.keras")
+
+
+def test_one_that_becomes_the_chief_while_it_waits_for_the_file_writes_it_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes: dict[str, Any] = {}
+    peers, path = Peers(1, notes), tmp_path / "model.keras"
+    peers.renew = object()  # workers change
+
+    def wait_for(name: str, timeout_seconds: float | None = None) -> Any:
+        peers.own_index = 0
+        raise TimeoutError
+
+    monkeypatch.setattr(peers, "wait_for", wait_for)
+    monkeypatch.setattr(saving, "current_peers", lambda: peers)
+    save = saving_once(write, lambda model: True, lambda model: [], lambda: False)
+    assert save(None, path) == "whole"
+    assert notes == {"save": {"path": str(path), "failure": None}}
 
 
 def test_a_file_keeps_its_old_content_until_it_is_whole(tmp_path: Path) -> None:
