@@ -337,8 +337,8 @@ def _choosing_adapter(original: Callable) -> Callable:
         arguments["steps_per_execution"] = int(session.model.steps_per_execution)
         arguments["validates"] = session.method == "fit" and bool(session.adapters)
         adapter = strategy.make_adapter(arguments, in_order=session.method == "predict")
-        if session.method == "fit":
-            check_input(strategy, adapter, begins_again=session.begins_again)
+        if session.method == "fit" or session.begins_again:
+            check_input(session, adapter)
         session.add(adapter)
         check_numbers("data", adapter.source.element_spec)
         check_model(session.model, session.kind if len(session.adapters) == 1 else TEST, adapter.source.first())

@@ -48,17 +48,18 @@ class Call(NamedTuple):
         kwargs = self.bound.arguments.get("kwargs", {})
         if has_begun and compat.CACHED in kwargs:
             self.bound.arguments["kwargs"] = {name: value for name, value in kwargs.items() if name != compat.CACHED}
-        return self.run()
+        return self.run(begins_again=has_begun)
 
-    def run(self, place: ResumesFit | None = None) -> Any:
+    def run(self, place: ResumesFit | None = None, *, begins_again: bool = False) -> Any:
         """Run it.
 
         Args:
             place: What knows how far `fit` is, where workers may change.
+            begins_again: Whether this process has begun it before.
         """
         model, method, strategy = self.model, self.method, self.strategy
         bound = inspect.BoundArguments(self.bound.signature, OrderedDict(self.bound.arguments))
-        session = Session(model, method, strategy)
+        session = Session(model, method, strategy, begins_again=begins_again)
         with strategy.mesh.progress.calling(method):
             if method in COMPARED and current_session() is None:  # not a validation of `fit`, compared with it
                 check_same_program(model, method, strategy, bound.arguments)

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 from stratagem.core.errors import UnsupportedError
 from stratagem.feed.adapter import ShareAdapter
 from stratagem.feed.dataset_source import DatasetSource
-from stratagem.fit.resuming import ResumesFit
+from stratagem.fit.resuming import ResumesFit, Session
 from stratagem.mesh.given import Given, ResizedError
 from stratagem.replica.context import StrategyLike
 
@@ -80,24 +80,23 @@ def evaluated(strategy: StrategyLike, evaluate: Callable[[bool], Result]) -> Res
             return result
 
 
-def check_input(strategy: StrategyLike, adapter: ShareAdapter, *, begins_again: bool) -> None:
-    """Refuse an input of `fit` that a process cannot begin in the middle which has read some of it.
+def check_input(session: Session, adapter: ShareAdapter) -> None:
+    """Refuse an input that a process cannot read from the beginning, or from the middle, which has read some of it.
 
     Args:
-        strategy: That of the model.
+        session: The call of `fit`, or the evaluation or prediction that begins again.
         adapter: The input.
-        begins_again: Whether `fit` does so.
 
     Raises:
         UnsupportedError: It is such an input, and workers may become more or fewer.
     """
-    world = strategy.mesh.world
-    may_begin_again = world is not None and (begins_again or world.numbers.least < world.numbers.most)
+    world = session.strategy.mesh.world
+    may_begin_again = world is not None and (session.begins_again or world.numbers.least < world.numbers.most)
     if may_begin_again and not (type(adapter) is ShareAdapter and isinstance(adapter.source, DatasetSource)):
         raise UnsupportedError(
-            "`fit` was given a generator, a PyDataset, a dataset of another library or a distributed one, "
+            f"`{session.method}` was given a generator, a PyDataset, data of another library or a distributed dataset, "
             "and its workers may become more or fewer.",
             "It begins again then in the same process, where such an input has been read in part, for another number "
             "of workers.",
-            "Give fit arrays or a stratagem.data.Dataset; or use stratagem run --spares, which keeps the number.",
+            "Give it arrays or a stratagem.data.Dataset.",
         )

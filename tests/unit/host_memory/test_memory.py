@@ -473,3 +473,20 @@ def test_an_exchange_that_is_cut_fails_and_the_next_world_has_the_same_plans(mon
     np.testing.assert_array_equal(own, 5)
     np.testing.assert_array_equal(other, 5)
     files[1].close()
+
+
+def test_a_memory_of_another_number_of_workers_has_plans_of_its_own() -> None:
+    made = [make_file(needed_bytes(count, CAPACITY)) for count in (2, 1)]
+    files = [each.file for each in made if each is not None]
+    view = moving(files[0], 0)
+    parts = [PlanPart("sum", np.dtype(np.float32), (3,)), PlanPart("gather", np.dtype(np.float32), (2,))]
+    view.add(Plan("step 1", parts, CAPACITY, alone(2)))
+    view.move(2, files[1], 0, ["worker 0"])
+    assert (view.workers, view.index, view.world) == (1, 0, 2)
+    plan = Plan("step 1", parts, CAPACITY, view.hosts)
+    view.add(plan)
+    summed, sent, gathered = np.arange(3, dtype=np.float32), np.ones(2, np.float32), np.zeros((1, 2), np.float32)
+    view.run(plan.signature, [summed.ctypes.data, sent.ctypes.data], [summed.ctypes.data, gathered.ctypes.data])
+    np.testing.assert_array_equal(summed, [0, 1, 2])
+    np.testing.assert_array_equal(gathered, [[1, 1]])
+    files[1].close()
