@@ -32,6 +32,10 @@ class Sizes(keras.callbacks.Callback):
         super().__init__()
         self.strategy = strategy
         self.sizes: list[int] = []
+        self.heard: list[tuple[int, int]] = []
+
+    def on_world_changed(self, old: int, new: int) -> None:
+        self.heard.append((old, new))
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         self.sizes.append(self.strategy.num_replicas_in_sync)
@@ -84,7 +88,7 @@ def main(folder: Path, workers: int, faults: list[str]) -> None:
             validation_data=held,
             validation_batch_size=VALIDATED // TESTS,
         ).history
-        took = {"steps": told.steps, "sizes": sizes.sizes}
+        took = {"steps": told.steps, "sizes": sizes.sizes, "heard": sizes.heard}
     evaluated = model.evaluate(*held, batch_size=VALIDATED // TESTS, verbose=0, callbacks=[told] if told else None)
     predicted = model.predict(x[:7], batch_size=4, verbose=0).tolist()
     values = {"weights": model.weights, "slots": model.optimizer.variables}

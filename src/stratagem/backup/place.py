@@ -36,6 +36,9 @@ class PlaceInFit(keras.callbacks.Callback):
         self._call = call
         self._begins_again = before is not None
         self._states = CallbackStates([]) if before is None else before._states
+        self._told: int | None = None
+        """How many workers the other callbacks know of."""
+        self._is_changed = given is not None
         self._given = given
         self._others: Sequence[Any] = ()
         self._taken: Snapshot | None = None
@@ -46,6 +49,7 @@ class PlaceInFit(keras.callbacks.Callback):
     def begin_session(self, session: Session, callbacks: Sequence[Any]) -> None:
         self._session = session
         session.beside_variables = self._beside_variables
+        session.meet_new = self._meet_new
         session.begins_again = self._begins_again
         if self._given is None:
             return
@@ -61,7 +65,7 @@ class PlaceInFit(keras.callbacks.Callback):
             "the state of the other workers",
         )
         self._taken.check_steps(int(session.model.steps_per_execution))
-        self._progress = self._taken.progress
+        self._progress, self._told = self._taken.progress, said["workers"]
         session.resumed_at, session.skipped = self._taken.inputs, self._progress.batch
         for callback in callbacks:
             if isinstance(callback, keras.callbacks.CSVLogger):  # it would begin its file anew
@@ -93,9 +97,24 @@ class PlaceInFit(keras.callbacks.Callback):
             self._inputs = [place._asdict() for place in taken.inputs]
         else:
             self._note(Progress(epoch, 0, within_epoch=True))
+        self._tell()
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         self._note(Progress(self._progress.epoch, batch + 1, within_epoch=True))
+        self._tell()
+
+    def _meet_new(self) -> None:
+        self._is_changed = True
+
+    def _tell(self) -> None:
+        """Tell other callbacks that workers have changed, between two steps."""
+        workers = self._session.strategy.worker_count
+        before, self._told = self._told or workers, workers
+        if self._is_changed:
+            self._is_changed = False
+            for callback in self._others:
+                if (hear := getattr(callback, "on_world_changed", None)) is not None:
+                    hear(before, workers)
 
     def _note(self, progress: Progress) -> None:
         self._progress = progress
@@ -105,4 +124,5 @@ class PlaceInFit(keras.callbacks.Callback):
         """Return what a worker needs that begins with the step which this one is about to take."""
         metadata, arrays = snapshot.take(self._session, self._progress, self._states)
         metadata["inputs"] = self._inputs  # the batch of the step has been taken
-        return Given({"metadata": metadata, "names": [*arrays], "fit": self._call}, [*arrays.values()])
+        said = {"metadata": metadata, "names": [*arrays], "fit": self._call, "workers": self._told}
+        return Given(said, [*arrays.values()])

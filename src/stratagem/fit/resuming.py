@@ -43,6 +43,7 @@ class Session:
         begins_again: Whether it was begun before in this process, with another number of workers.
         beside_variables: Returns what a worker needs, beside the model's variables, that takes the place of another in
             the step which is about to begin; None where workers do not change.
+        meet_new: Hears that a new worker takes part from the step on which is about to begin.
         wait: How long its training loop stood still for input.
     """
 
@@ -56,6 +57,7 @@ class Session:
     is_read_anywhere: bool | None = None
     begins_again: bool = False
     beside_variables: Callable[[], Given] | None = None
+    meet_new: Callable[[], None] | None = None
     wait: InputWait = field(init=False)
 
     def __post_init__(self) -> None:

@@ -55,9 +55,11 @@ class StateOfTraining:
         return jax.tree.unflatten(jax.tree.structure(self._last), self._logs(given.arrays))
 
     def meet_new(self) -> None:
-        """Let the next validation begin with an iterator of its own, which workers make together."""
+        """Let the next validation begin with an iterator of its own, which workers make together; tell callbacks."""
         if (session := current_session()) is not None:
             session.renew_validation()
+            if session.meet_new is not None:
+                session.meet_new()
 
     def _logs(self, arrays: Sequence[np.ndarray]) -> list[jax.Array]:
         count = len(jax.tree.leaves(self._last))
