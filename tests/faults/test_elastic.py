@@ -75,7 +75,7 @@ def test_fewer_workers_train_on(tmp_path: Path, elastic: str, faults: list[str],
         assert set(each["sizes"]) <= set(range(least, int(elastic.partition(":")[2]) + 1))
         changes = [list(pair) for pair in itertools.pairwise(each["sizes"]) if pair[0] != pair[1]]
         assert [pair for pair in each["heard"] if pair[0] != pair[1]] == changes
-        if least < int(elastic.partition(":")[2]):
+        if elastic != "2:2":
             assert each["history"]["workers"][-1] == each["sizes"][-1]
         for name in ("loss", "accuracy", "val_loss", "val_accuracy", "learning_rate"):
             np.testing.assert_allclose(each["history"][name], expected["history"][name], rtol=1e-5)

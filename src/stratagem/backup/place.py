@@ -109,9 +109,11 @@ class PlaceInFit(keras.callbacks.Callback):
     def _tell(self) -> None:
         """Tell other callbacks that workers have changed, between two steps."""
         workers = self._session.strategy.worker_count
-        before, self._told = self._told or workers, workers
+        if self._told is None:
+            self._told = workers
         if self._is_changed:
             self._is_changed = False
+            before, self._told = self._told, workers
             for callback in self._others:
                 if (hear := getattr(callback, "on_world_changed", None)) is not None:
                     hear(before, workers)
