@@ -122,12 +122,12 @@ def test_a_generator_is_refused_where_it_would_be_read_a_second_time(
     }
     mesh = SimpleNamespace(world=SimpleNamespace(numbers=Numbers(2, least, 2)))
     session: Any = SimpleNamespace(strategy=SimpleNamespace(mesh=mesh), begins_again=begins_again, method="evaluate")
-    for kind, arguments in given.items():
-        adapter = strategy.make_adapter(arguments, in_order=False)
+    adapters = {kind: strategy.make_adapter(arguments, in_order=False) for kind, arguments in given.items()}
+    for kind, adapter in adapters.items():
         if kind == "generator" and refused:
             with pytest.raises(UnsupportedError, match="`evaluate` was given a generator"):
                 check_input(session, adapter)
         else:
             check_input(session, adapter)
     mesh.world = None
-    check_input(session, adapter)
+    check_input(session, adapters["generator"])
