@@ -37,7 +37,7 @@ class PlaceInFit(keras.callbacks.Callback):
         self._begins_again = before is not None
         self._states = CallbackStates([]) if before is None else before._states
         self._told: int | None = None
-        """How many workers the other callbacks know of."""
+        """The number of workers that the other callbacks know of."""
         self._is_changed = given is not None
         self._given = given
         self._others: Sequence[Any] = ()
@@ -58,7 +58,7 @@ class PlaceInFit(keras.callbacks.Callback):
             raise UnsupportedError(
                 f"A new worker came to the call {self._call} of `fit`; the others are in call {said['fit']}.",
                 "It would train on as if it were theirs, and meet nobody afterwards.",
-                "Let the program call `fit` once; or leave --spares out, and use --max-restarts.",
+                "Let the program call `fit` once; or leave --spares and --elastic out, and use --max-restarts.",
             )
         self._taken = Snapshot(
             Contents(said["metadata"], dict(zip(said["names"], arrays, strict=False))),  # the last ones are logs

@@ -222,16 +222,8 @@ ATTRIBUTES: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "keras:Model": (
         *("_compile_config", "_compile_loss", "_compile_metrics", "_dtype_policy", "_eval_epoch_iterator"),
-        *(
-            "_flatten_layers",
-            "_initial_epoch",
-            "_jax_state",
-            "_jax_state_synced",
-            "_layers",
-            "_loss_tracker",
-            "_metrics",
-        ),
-        *("_non_trainable_variables", "_trainable", "_trainable_variables"),
+        *("_flatten_layers", "_initial_epoch", "_jax_state", "_jax_state_synced", "_layers", "_loss_tracker"),
+        *("_metrics", "_non_trainable_variables", "_trainable", "_trainable_variables"),
     ),
     "keras:optimizers.Optimizer": (
         *("_accumulated_gradients", "_clip_gradients", "_exclude_from_weight_decay"),

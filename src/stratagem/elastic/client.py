@@ -39,7 +39,7 @@ CONNECT_SECONDS: Final = 10.0
 SEND_SECONDS: Final = 10.0
 """How long the coordinator may take to read a report; after it, it counts as gone."""
 
-PATIENCE_SECONDS: Final = 900.0
+PATIENCE_SECONDS: Final = 4000.0
 """Longest wait for an order that the coordinator owes. Its own limits are shorter."""
 
 _LONG: Final = ("evaluate", "predict")

@@ -1,6 +1,7 @@
 """The protocol of membership: what the coordinator does at each event. Pure: no socket, no clock, no thread.
 
-docs/elastic.md has the table of phases, events and actions.
+docs/elastic.md has the table of phases, events and actions. The file is long because the rules of all phases change one
+state: whoever changes one reads the others.
 """
 
 from __future__ import annotations

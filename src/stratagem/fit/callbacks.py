@@ -127,7 +127,7 @@ def _make_folder(folder: str) -> None:
 
 
 _written_elsewhere: weakref.WeakKeyDictionary[Any, dict[str, Any]] = weakref.WeakKeyDictionary()
-"""What callbacks of a program were told to write to, on a worker that is not the chief."""
+"""Files and folders that callbacks of a program name, on a worker that is not the chief."""
 
 
 def _write_elsewhere(callback: Any) -> None:
@@ -188,7 +188,7 @@ class _Whole(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         world = self._session.strategy.mesh.world
-        if world is not None and world.numbers.least < world.numbers.most and logs is not None:
+        if world is not None and world.bounds.may_change and logs is not None:
             logs["workers"] = self._session.strategy.worker_count  # Keras gives all callbacks the same logs
         make_whole(self.model)
         self._session.check_weights(f"at the end of epoch {epoch + 1}")

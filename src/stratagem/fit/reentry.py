@@ -41,20 +41,19 @@ def in_changing_world(strategy: StrategyLike, make_place: MakesPlace, fit: Calla
         fit: Runs it from there.
     """
     number, world = next(_calls), strategy.mesh.world
-    given = world.catch_up() if world is not None and world.is_catching_up else None
+    assert world is not None, "others have no workers that change"
+    given = world.catch_up() if world.is_catching_up else None
     place = None
     while True:
         strategy.follow_workers()
-        if world is not None:
-            world.made_for = world.layout
+        world.made_for = world.layout
         place = make_place(number, given, place)
         try:
             result = fit(place)
         except ResizedError as error:
             given = error.given
         else:
-            if world is not None:
-                world.has_trained()
+            world.has_trained()
             return result
 
 
@@ -66,17 +65,16 @@ def evaluated(strategy: StrategyLike, evaluate: Callable[[bool], Result]) -> Res
         evaluate: Runs it, given whether it has begun before.
     """
     world, has_begun = strategy.mesh.world, False
+    assert world is not None, "others have no workers that change"
     while True:
         try:
             result = evaluate(has_begun)
         except ResizedError:
             strategy.follow_workers()
             has_begun = True
-            if world is not None:
-                world.made_for = None  # a `fit` that this is the validation of begins again behind it
+            world.made_for = None  # a `fit` that this is the validation of begins again behind it
         else:
-            if world is not None:
-                world.num_evaluated += 1
+            world.num_evaluated += 1
             return result
 
 
@@ -91,7 +89,7 @@ def check_input(session: Session, adapter: ShareAdapter) -> None:
         UnsupportedError: It is such an input, and workers may become more or fewer.
     """
     world = session.strategy.mesh.world
-    may_begin_again = world is not None and (session.begins_again or world.numbers.least < world.numbers.most)
+    may_begin_again = world is not None and (session.begins_again or world.bounds.may_change)
     if may_begin_again and not (type(adapter) is ShareAdapter and isinstance(adapter.source, DatasetSource)):
         raise UnsupportedError(
             f"`{session.method}` was given a generator, a PyDataset, data of another library or a distributed dataset, "

@@ -27,7 +27,7 @@ from stratagem.core.progress import Phase, progress
 from stratagem.mesh.lending import readable
 
 _LOOK_SECONDS: Final = 1.0
-"""How often a worker that waits for the chief's file looks whether it has become the chief, where workers change."""
+"""Seconds after which a worker that waits for the chief's file looks whether it has become the chief."""
 
 _saves = itertools.count(1)
 

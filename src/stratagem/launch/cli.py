@@ -212,6 +212,8 @@ def _run(
             "Name a Python file, or add -m to name a module. Options of stratagem run stand before it.",
         )
     least, asked["workers"] = _numbers(elastic, asked["workers"])
+    if is_elastic := spares > 0 or elastic is not None:
+        _check_used()
     command = ("-m", script, *arguments) if is_module else (script, *arguments)
     request = Request(command, **{name: asked.pop(name) for name in list(asked) if name in _REQUEST})
     restarts = Restarts(**asked)
@@ -235,8 +237,7 @@ def _run(
     if dry_run:
         print("\n\n".join(map(_description, make_plan(request, this_machine(), variables))))
         return 0
-    if spares or elastic is not None:
-        _check_used()
+    if is_elastic:
         return _run_elastic(request, least, spares, restarts.at_most, log_dir, grace_seconds, variables)
     programs = kept_programs(variables)
     run = Run(

@@ -139,7 +139,7 @@ class ElasticRun:
         if plan.name not in self._logs:
             self._logs.update(open_logs([plan], self.folder))
         workers = self.request.workers
-        own = {environment.ELASTIC: self._address, environment.ELASTIC_WORKERS: f"{workers},{self.least},{workers}"}
+        own = {environment.ELASTIC: self._address, environment.ELASTIC_WORKERS: f"{self.least},{workers}"}
         own |= {environment.SPARE: "1"} if is_spare else {}
         settings = {name: value for name, value in plan.environment.items() if name != environment.TF_CONFIG}
         variables = {name: value for name, value in self.variables.items() if name != environment.TF_CONFIG}

@@ -41,7 +41,7 @@ Result = TypeVar("Result")
 
 
 class Layout(NamedTuple):
-    """What the programs of a worker are made for.
+    """Place of a worker among the others, for which its programs are made.
 
     Args:
         size: How many workers there are.
@@ -52,18 +52,21 @@ class Layout(NamedTuple):
     rank: int
 
 
-class Numbers(NamedTuple):
-    """How many workers a run may have.
+class Bounds(NamedTuple):
+    """Bounds of the number of workers of a run.
 
     Args:
-        start: At its start.
         least: With fewer it waits.
-        most: More are not taken in.
+        most: So many there are at its start; more are not taken in.
     """
 
-    start: int
     least: int
     most: int
+
+    @property
+    def may_change(self) -> bool:
+        """Whether the number of workers may change while they train."""
+        return self.least < self.most
 
 
 class ChangingWorld:
@@ -71,7 +74,7 @@ class ChangingWorld:
 
     Args:
         membership: The connection to the coordinator.
-        numbers: How many workers there may be.
+        bounds: How many workers there may be.
         timeout_seconds: How long a meeting of the workers waits.
 
     Attributes:
@@ -82,8 +85,8 @@ class ChangingWorld:
         num_evaluated: How many evaluations have come to their end.
     """
 
-    def __init__(self, membership: Membership, numbers: Numbers, timeout_seconds: float) -> None:
-        self.numbers = numbers
+    def __init__(self, membership: Membership, bounds: Bounds, timeout_seconds: float) -> None:
+        self.bounds = bounds
         self._membership = membership
         self._thread = threading.get_ident()
         self.is_catching_up = False
@@ -92,8 +95,12 @@ class ChangingWorld:
         self._steps = _NO_STATE
         """Steps behind the state that this worker holds."""
         self.num_evaluated = 0
-        self._is_alone_behind = False
+        self._are_apart = False
+        """Whether those in place stand at different places of the program."""
         self._has_new = False
+        """Whether a worker without a state came into this world."""
+        self._taken: Given | None = None
+        """State of another worker that this one has taken, and gives on until it has done a step of its own."""
         self._world = world = self._first_world()
         self.peers = Peers(self._client(world), _peers_of(world), self._rank_in(world), timeout_seconds)
         self.made_for: Layout | None = self.layout
@@ -104,7 +111,7 @@ class ChangingWorld:
 
     @property
     def layout(self) -> Layout:
-        """How many workers there are now, and which of them this one is: those in place, until others have come."""
+        """Place of this worker among the others there are now; until new ones have come, among those in place."""
         some = self._is_due == "state" and not self.is_catching_up
         ranks = list(self.peers.present if some else range(len(self._world.members)))
         return Layout(len(ranks), ranks.index(self._rank_in(self._world)))
@@ -142,8 +149,10 @@ class ChangingWorld:
                 else:
                     self._membership.completed()
                     self._steps += 1
+                    self._taken = None
                     return result
             if (taken := self._change(state)) is not None:
+                self._taken = None
                 return taken
 
     def run_beside(self, step: Callable[[], Result]) -> Result:
@@ -164,7 +173,7 @@ class ChangingWorld:
                 logger.debug("A step was cut: %s", error)
             self._follow_into_next_world()
         while True:
-            if self._is_alone_behind:
+            if self._are_apart:
                 raise PeerError(
                     "A worker was lost when some of the others had come to the end of an evaluation, or of training, "
                     "and some had not.",
@@ -349,7 +358,7 @@ class ChangingWorld:
             self._is_due = "state"
             self._catches_up(own is None)
             present = [rank for rank, (_, place) in enumerate(found) if place is not None]
-            self._is_alone_behind = own is not None and any(place not in (None, own) for _, place in found)
+            self._are_apart = own is not None and any(place not in (None, own) for _, place in found)
             self.peers.meet_with([self.peers.own_index] if own is None else present)
             return
         self._meet_in_memory()
@@ -387,7 +396,7 @@ class ChangingWorld:
         if self.layout != self.made_for:
             self._catches_up(True)
             self.peers.meet_with([self.peers.own_index])
-            raise ResizedError(given or state.give())
+            raise ResizedError(given or self._given_by(state))
         return given
 
     def _given(self, state: StateOfStep[Any] | None) -> Given | None:
@@ -402,7 +411,7 @@ class ChangingWorld:
         given = Given(None, [])
         if donor == self.peers.own_index:
             assert state is not None, "the donor is at a step"
-            given = state.give()
+            given = self._given_by(state)
         kinds = [[array.dtype.name, list(array.shape)] for array in given.arrays]
         said, kinds = self.peers.from_all("state", [given.said, kinds])[donor]
         own = given.arrays or [np.zeros(shape, _dtype(name)) for name, shape in kinds]
@@ -410,7 +419,12 @@ class ChangingWorld:
         if self._steps == most:
             return None
         self._steps, self.num_evaluated = counts[donor]
-        return Given(said, arrays)
+        self._taken = Given(said, arrays)
+        return self._taken
+
+    def _given_by(self, state: StateOfStep[Any]) -> Given:
+        """Return the state that this worker holds: where it was a step behind, its own place in `fit` still is."""
+        return self._taken or state.give()
 
 
 def _another_step() -> UnsupportedError:

@@ -94,7 +94,7 @@ class ReplicaMesh:
         self.world: ChangingWorld | None = None
         self._memory = memory
         self.centre = centre
-        self._lay(devices)
+        self.lie_on(devices)
         # A batch is copied to an accelerator beside a running step; on the CPU there is nothing to gain.
         self.fetches_ahead = self.devices[0].platform != "cpu"
         # The steps of a part of a cluster, say an evaluation on the chief alone, are not those of the cluster.
@@ -102,7 +102,17 @@ class ReplicaMesh:
         if self.devices[0].platform == "cpu":
             keep_freed_memory()
 
-    def _lay(self, devices: Sequence[Device]) -> None:
+    def lie_on(self, devices: Sequence[Device]) -> None:
+        """Lie on other devices from now on, where workers have come or gone.
+
+        Values that lie on the former ones are put on these where they are used next; programs are compiled anew.
+
+        Args:
+            devices: The devices of all replicas, as when this was made.
+
+        Raises:
+            PeerError: Processes have unequal numbers of devices.
+        """
         self._grid = np.array(devices).reshape(-1, self.model_parallel)
         self.devices: tuple[Device, ...] = tuple(self._grid[:, 0])
         several = self.model_parallel > 1
@@ -128,19 +138,9 @@ class ReplicaMesh:
                 "`stratagem run --devices-per-worker K` or CUDA_VISIBLE_DEVICES.",
             )
 
-    def move(self, devices: Sequence[Device]) -> None:
-        """Lie on other devices from now on, where workers have come or gone.
-
-        Values that lie on the former ones are put on these where they are used next; programs are compiled anew.
-
-        Args:
-            devices: The devices of all replicas, as when this was made.
-        """
-        self._lay(devices)
-
     @property
     def memory(self) -> HostMemory | None:
-        """What the workers of this host have in common, where values cross through it."""
+        """Memory that the workers of this host have in common, where values cross through it."""
         return self._memory if self.spans_devices else None
 
     def wait(self, results: Tree) -> None:

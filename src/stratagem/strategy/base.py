@@ -1,4 +1,7 @@
-"""Base class of all strategies. It documents all semantics; each strategy documents its difference."""
+"""Base class of all strategies. It documents all semantics; each strategy documents its difference.
+
+The file is long because every public method has its arguments, errors and a tested example here.
+"""
 
 from __future__ import annotations
 
@@ -483,7 +486,7 @@ class Strategy:
         world = self.mesh.world
         self._replicas_at_start = None
         if world is not None and world.layout != (self.worker_count, self.worker_index):
-            self.mesh.move(devices_in(world))
+            self.mesh.lie_on(devices_in(world))
             place = place_in(world)
             self.worker_count, self.worker_index = place.process_count, place.process_index
             self.pack_bytes = pack_bytes(self.mesh, self.communication_options.bytes_per_pack)

@@ -7,7 +7,7 @@ import functools
 import os
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Final, NamedTuple
 
@@ -22,12 +22,12 @@ from stratagem.cluster.secret import read_secret
 from stratagem.cluster.spec import ClusterSpec, Task
 from stratagem.core import environment, exits
 from stratagem.core.clock import Deadline
-from stratagem.core.errors import UnsupportedError, UsageError
+from stratagem.core.errors import ClusterError, UnsupportedError, UsageError
 from stratagem.core.progress import progress
 from stratagem.elastic.client import Membership, join
 from stratagem.elastic.events import End, Order
 from stratagem.elastic.hello import JoinHello
-from stratagem.mesh.changing import ChangingWorld, Numbers
+from stratagem.mesh.changing import Bounds, ChangingWorld
 from stratagem.mesh.mesh import Device
 from stratagem.program.rules.between_hosts import let_programs_call
 
@@ -60,6 +60,7 @@ def joined_run(address: str) -> Joined:
     Raises:
         UsageError: JAX is already in use.
         StartupError: The coordinator did not answer.
+        ClusterError: The environment does not say how many workers there may be.
     """
     if compat.backends_started() or compat.joined_elsewhere():
         raise UsageError(
@@ -67,6 +68,7 @@ def joined_run(address: str) -> Joined:
             "JAX has opened the devices of this process alone.",
             "Create the strategy first, right after the imports, and everything else after it.",
         )
+    bounds = bounds_in(os.environ)
     end_with_launcher(os.environ)
     compat.start_with_stand_ins(STAND_INS)
     hello = JoinHello(
@@ -84,12 +86,31 @@ def joined_run(address: str) -> Joined:
 
     membership = join(address, hello, read_secret(os.environ), Deadline(DEFAULT_SECONDS), on_order=obey)
     _end_together(membership, lambda: any(world.memory.is_cut for world in known))
-    numbers = Numbers(*map(int, os.environ[environment.ELASTIC_WORKERS].split(",")))
-    world = ChangingWorld(membership, numbers, DEFAULT_SECONDS)
+    world = ChangingWorld(membership, bounds, DEFAULT_SECONDS)
     known.append(world)
     let_programs_call(world.memory)
     progress.join()
     return Joined(world, place_in(world))
+
+
+def bounds_in(environ: Mapping[str, str]) -> Bounds:
+    """Return how many workers a run may have, as its environment says.
+
+    Args:
+        environ: The variables.
+
+    Raises:
+        ClusterError: It does not say so.
+    """
+    said = environ.get(environment.ELASTIC_WORKERS, "")
+    try:
+        return Bounds(*map(int, said.split(",")))
+    except (TypeError, ValueError):
+        raise ClusterError(
+            f"{environment.ELASTIC} is set, and {environment.ELASTIC_WORKERS} is {said!r}.",
+            "The launcher sets both: the second is the least and the largest number of workers.",
+            f"Start the program by stratagem run --elastic, or set {environment.ELASTIC_WORKERS}=2,4, say.",
+        ) from None
 
 
 def place_in(world: ChangingWorld) -> Place:
@@ -104,10 +125,9 @@ def devices_in(world: ChangingWorld) -> Sequence[Device]:
     """Return a device for each worker: this one's at its place, and devices that stand for those of the others."""
     own, *others = jax.devices("cpu")
     count, rank = world.layout
-    if world.numbers.most > len(others) + 1:
+    if world.bounds.most > len(others) + 1:
         raise UnsupportedError(
-            f"The run may have {world.numbers.most} workers; with --spares or --elastic there may be "
-            f"{len(others) + 1}.",
+            f"The run may have {world.bounds.most} workers; with --spares or --elastic there may be {len(others) + 1}.",
             "Nothing would stand for the others in the mesh.",
             "Start fewer workers, or leave --spares and --elastic out.",
         )

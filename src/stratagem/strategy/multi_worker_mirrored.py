@@ -108,7 +108,7 @@ class MultiWorkerMirroredStrategy(Strategy):
             worker_index=membership.process_index,
         )
         if world is not None and world.is_catching_up:
-            self._replicas_at_start = world.numbers.start
+            self._replicas_at_start = world.bounds.most
         # Sums of other shapes, or of other codes in the same bytes, would never meet or mean nothing.
         facts = {"compression": str(options.compression), "compression_rank": options.rank}
         in_shards = {"shard": str(shard), "shard_min_size": str(shard_min_size)}

@@ -30,6 +30,27 @@ def test_wrong_command_line(
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--elastic", "3"], "--elastic is '3'.*Write for instance --elastic 2:4"),
+        (["--elastic", "4:2"], "--elastic is '4:2'"),
+        (["--elastic", "0:2"], "--elastic is '0:2'"),
+        (["--elastic", "2:4", "--workers", "3"], "--workers is 3, --elastic is '2:4'.*Leave --workers out"),
+        (["--spares", "1", "--backoff", "2"], "--backoff was given with --spares or --elastic"),
+        (["--elastic", "1:2", "--min-workers", "1"], "--min-workers was given.*--elastic MIN:MAX says how few"),
+    ],
+    ids=str,
+)
+def test_options_that_do_not_go_together(
+    options: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = tmp_path / "train.py"
+    script.touch()
+    assert main(["run", *options, str(script)]) == 2
+    assert re.search(message, capsys.readouterr().err, re.DOTALL)
+
+
 @pytest.mark.parametrize("option", ["-n", "-np", "--np", "--nproc_per_node", "--nproc-per-node"])
 def test_options_of_other_launchers_name_ours(option: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", option, "2", __file__]) == 2

@@ -15,7 +15,7 @@ def test_values_follow_a_mesh_that_moves_and_programs_are_those_of_its_devices()
     value = mesh.keep(np.arange(4, dtype=np.float32))
     assert (mesh.size, mesh.local_rows(7)) == (3, slice(0, 7))
     before = mesh.mesh
-    mesh.move(jax.devices()[1:3])
+    mesh.lie_on(jax.devices()[1:3])
     assert mesh.size == 2
     assert mesh.mesh != before
     assert not mesh.keeps(value)
@@ -25,7 +25,7 @@ def test_values_follow_a_mesh_that_moves_and_programs_are_those_of_its_devices()
     whole = PartitionSpec()
     summed = jax.jit(mesh.spmd(lambda x: lax.psum(x, AXIS), (whole,), whole))(placed)
     np.testing.assert_array_equal(summed, [0, 2, 4, 6])
-    mesh.move(jax.devices()[:3])
+    mesh.lie_on(jax.devices()[:3])
     assert mesh.mesh == before  # what was compiled for these devices fits again
     assert mesh.keeps(value)
 
@@ -33,6 +33,6 @@ def test_values_follow_a_mesh_that_moves_and_programs_are_those_of_its_devices()
 def test_a_mesh_of_one_device_exchanges_through_no_memory() -> None:
     mesh = ReplicaMesh(jax.devices()[:2], memory=object())  # pyright: ignore[reportArgumentType]
     assert mesh.memory is not None
-    mesh.move(jax.devices()[:1])
+    mesh.lie_on(jax.devices()[:1])
     assert mesh.memory is None
     assert not mesh.spans_devices
