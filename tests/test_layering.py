@@ -27,7 +27,10 @@ CORE: tuple[dict[str, str], ...] = (
         "keras": "the module `keras` as `stratagem.keras`, which takes JAX whatever was imported before",
         "transport": "messages with arrays between tasks: bounded, versioned, authenticated (ZeroMQ)",
     },
-    {"elastic": "who trains together, and what becomes of it when a member dies; imports neither JAX nor Keras"},
+    {
+        "elastic": "who trains together, and what becomes of it when a member dies; imports neither JAX nor Keras",
+        "insight": "what tasks spend time on, sampled from outside; `stratagem top`; imports neither JAX nor Keras",
+    },
     {
         "launch": "`stratagem run`; imports neither JAX nor Keras",
         "mesh": "the mesh, shares of a batch, placing of values, policies of variables, packed sums",

@@ -20,6 +20,7 @@ from stratagem.checkpoint.preemption import PreemptionWatch, TerminationConfig, 
 from stratagem.cluster.bootstrap import current_peers
 from stratagem.core.errors import InputError, UsageError
 from stratagem.core.log import announce
+from stratagem.core.progress import as_saving
 from stratagem.fit import compat
 from stratagem.fit.resuming import Session
 
@@ -196,11 +197,13 @@ class Backup(keras.callbacks.Callback):
             return Progress(self._epoch, self._done, True, stopped, self._since_last)
         return Progress(self._epoch + 1, 0, False, stopped, self._since_last)
 
+    @as_saving
     def _save(self, progress: Progress) -> None:
         """Copy the state now, and write it while training goes on."""
         with self._part() as part:
             self._backups.commit_behind(*self._completed(part, progress))
 
+    @as_saving
     def _save_and_wait(self, progress: Progress) -> None:
         """Save, and learn whether it was written. All workers hear of it.
 
@@ -224,6 +227,7 @@ class Backup(keras.callbacks.Callback):
         metadata, arrays = snapshot.take(self._session, progress, self._states)
         return metadata, part.with_arrays(arrays)
 
+    @as_saving
     def _read(self) -> Snapshot | None:
         """Return the newest backup that is whole; what the chief sees counts."""
         newest = None

@@ -21,6 +21,7 @@ from stratagem.checkpoint.state_file import FolderState, read_state, write_state
 from stratagem.cluster.bootstrap import current_peers
 from stratagem.compression.residuals import is_in_parts
 from stratagem.core.errors import InputError, UsageError
+from stratagem.core.progress import as_saving
 from stratagem.mesh.placing import make_whole
 from stratagem.mesh.same_values import check_same_values
 from stratagem.program.remote_values import lives_elsewhere
@@ -177,6 +178,7 @@ class Checkpoint(objects.Holder):
         """
         finish_together(self._background.join())
 
+    @as_saving
     def restore_from_chief(self, save_path: str | os.PathLike[str] | None) -> tuple[CheckpointLoadStatus, str | None]:
         """Restore, and say which checkpoint it was: the chief's, which another worker may not see."""
         _refuse_inside_run("restore")
@@ -215,6 +217,7 @@ class Checkpoint(objects.Holder):
         root = {} if self._root is None else objects.parts_of(self._root, "")
         return {**root, **super().checkpoint_parts()}
 
+    @as_saving
     def _commit(self, place: str, path: str, options: CheckpointOptions | None, list_it: Callable[[str], None]) -> str:
         """Write the file where it is this worker's turn, and list it."""
         _refuse_inside_run("save")

@@ -6,7 +6,8 @@ JAX's exit barrier takes minutes, and JAX's own news of the death of process 0 i
 
 Process 0 has a connection to every task, the others one to process 0. Messages are lines of JSON:
 
-* every second a task tells process 0 what it is doing (`at`). Process 0 answers with what it is doing itself, and
+* every second a task tells process 0 what it is doing (`at`), and what its seconds were spent on, by which slow tasks
+  are named (`stragglers`). Process 0 answers with what it is doing itself, and
   with the seconds of silence that are too many (`patience`), so that a frozen process 0 is found too. Who is silent or
   holds up the others is named in a warning long before (`stalls`);
 * `failed`: the sender ends because of an exception; `bye`: it has come to the end of its program;
@@ -30,12 +31,14 @@ from typing import Any, Final, NamedTuple
 from stratagem.cluster.deadlock import find_deadlock
 from stratagem.cluster.hello import Peer, to_line
 from stratagem.cluster.stalls import StallNotes
+from stratagem.cluster.stragglers import Reading, Stragglers
 from stratagem.cluster.watchdog import Standing, find_hang, patience
 from stratagem.core import exits
 from stratagem.core.clock import Clock, Deadline
 from stratagem.core.errors import name_some
 from stratagem.core.log import announce_once, logger, warn_apart
 from stratagem.core.progress import Phase, Progress
+from stratagem.core.spent import Spent
 
 BEAT_SECONDS: Final = 1.0
 """How often tasks tell what they are doing."""
@@ -140,6 +143,7 @@ class Lifeline:
     def __post_init__(self) -> None:
         self._patience = patience(self.hang_timeout, ())
         self._stalls = StallNotes()
+        self._stragglers = Stragglers()
         self._beaten = self.clock.now()
         self._links = {
             index: _Link(self.peers[index], connection, self.clock.now(), unread, Standing(self.peers[index]))
@@ -283,8 +287,8 @@ class Lifeline:
 
     def _take(self, index: int, link: _Link, message: Mapping[str, Any]) -> None:
         if "at" in message:
-            phase, *figures = message["at"]
-            link.said = Standing(link.peer, Phase(phase), *figures)
+            phase, *figures, spent = message["at"]
+            link.said = Standing(link.peer, Phase(phase), *figures, Spent(*spent))
             if self.index == 0:
                 link.say({"at": self._at(), "patience": self._patience})
             else:
@@ -331,12 +335,23 @@ class Lifeline:
             return
         for line in self._stalls.look(standings, now, self._patience):
             self.warn(line)
+        if self.index == 0:
+            self._name_straggler(standings)
 
-    def _at(self) -> tuple[Phase, int, float, float, float, int, str, bool, str]:
+    def _name_straggler(self, standings: Sequence[Standing]) -> None:
+        """Say which worker the others wait for, step by step."""
+        if any(standing.clock == 0.0 for standing in standings):
+            return
+        found = self._stragglers.look([Reading(each.clock, each.steps, each.spent) for each in standings])
+        if found is not None:
+            self.warn(found.described(str(standings[found.task].peer)))
+
+    def _at(self) -> tuple[Phase, int, float, float, float, int, str, bool, str, float, Spent]:
         """Return what this process is doing, as a `Standing` takes it behind the peer."""
         mark, progress = self.progress.mark, self.progress
-        seconds = progress.clock.now() - mark.since
-        return mark.phase, mark.steps, seconds, progress.longest_step, progress.usual_step, *mark[3:]
+        now = progress.clock.now()
+        figures = mark.steps, now - mark.since, progress.longest_step, progress.usual_step
+        return mark.phase, *figures, *mark[3:], now, progress.spent
 
     def _check_all_ended(self) -> None:
         """Stop waiting when all programs have come to their end. Process 0 knows, and tells the others."""

@@ -14,6 +14,7 @@ from typing import Final
 from stratagem.cluster.hello import Peer
 from stratagem.core.errors import name_some
 from stratagem.core.progress import Phase
+from stratagem.core.spent import NOTHING_SPENT, Spent
 
 PATIENCE_SECONDS: Final = 600.0
 """Least time without progress if the user names none: a large checkpoint takes minutes."""
@@ -51,6 +52,8 @@ class Standing:
         place: Where in the program, as far as others wait there too.
         is_joint: Whether it surely cannot go on from there before all others have come there.
         called: The method of a model that it is in.
+        clock: When it said so, on its own clock; 0 where it has not yet.
+        spent: What its seconds were spent on until then.
         silence: Seconds since it was last heard.
     """
 
@@ -64,6 +67,8 @@ class Standing:
     place: str = ""
     is_joint: bool = False
     called: str = ""
+    clock: float = 0.0
+    spent: Spent = NOTHING_SPENT
     silence: float = 0.0
 
     def __str__(self) -> str:

@@ -52,8 +52,8 @@ SPARE: Final = "STRATAGEM_SPARE"
 OPEN_CLUSTER: Final = "STRATAGEM_OPEN_CLUSTER"
 """Set to 1: tasks of a parameter-server cluster without keys or a secret let everybody in who reaches their ports."""
 
-STEP_FILE: Final = "STRATAGEM_STEP_FILE"
-"""The file in which a task notes how many steps it has finished. Set by `stratagem run`."""
+COUNTERS_FILE: Final = "STRATAGEM_COUNTERS_FILE"
+"""The file in which a task counts its steps and seconds. Set by `stratagem run`."""
 
 BLOCK_POINTS: Final = "STRATAGEM_BLOCK_POINTS"
 """Folder through which a test lets workers go on; set by `stratagem.testing.start_workers`."""

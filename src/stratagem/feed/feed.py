@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from stratagem.core.progress import Phase
 from stratagem.data.batches import State
 from stratagem.feed.batch import GlobalBatch, place_batch, place_together
 from stratagem.feed.kinds.base import no_batch
@@ -102,11 +103,12 @@ class Feed:
         while len(rows) < self.due(count) and (one := self._seen.pop() if self._seen else self._read()) is not None:
             rows.append(one)
         splits, parts = [Split.of(one.shares) for one in rows], [one.local for one in rows]
-        if len(rows) == count > 1 and not self._mesh.central:  # each step of a centre stops there
-            together = place_together(self._mesh, splits, parts)
-            if together is not None:
-                return [together]
-        return [place_batch(self._mesh, split, part) for split, part in zip(splits, parts, strict=True)]
+        with self._mesh.progress.during(Phase.COPYING):
+            if len(rows) == count > 1 and not self._mesh.central:  # each step of a centre stops there
+                together = place_together(self._mesh, splits, parts)
+                if together is not None:
+                    return [together]
+            return [place_batch(self._mesh, split, part) for split, part in zip(splits, parts, strict=True)]
 
     def _read(self) -> Rows | None:
         if self._reader is None:

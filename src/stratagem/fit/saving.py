@@ -23,7 +23,7 @@ from stratagem.cluster.bootstrap import current_peers
 from stratagem.core.clock import Deadline
 from stratagem.core.errors import CheckpointError, PeerError, UsageError
 from stratagem.core.files import draft_of
-from stratagem.core.progress import Phase, progress
+from stratagem.core.progress import Phase, as_saving, progress
 from stratagem.mesh.lending import readable
 
 _LOOK_SECONDS: Final = 1.0
@@ -169,6 +169,7 @@ def _whole(write: Callable[..., Any]) -> Callable[..., Any]:
     Folders (`zipped=False`), files in parts and places that are not on a disk are left to Keras.
     """
 
+    @as_saving
     @functools.wraps(write)
     def whole(model: Any, filepath: str | os.PathLike[str], *args: Any, **kwargs: Any) -> Any:
         path = Path(filepath)

@@ -103,6 +103,8 @@ class StepFunction(StepOfStrategy):
                 session.wait.took(phase.seconds, 0)
         if self.kind is PREDICT:
             return _concatenated(results), state
+        if self.kind is TRAIN and self.mesh.progress.wants_loss:
+            self._note_loss(results[-1])
         return as_returned(results[-1], self.step.returns_own_values), state
 
     def fits(self, model: Any) -> bool:
@@ -118,6 +120,12 @@ class StepFunction(StepOfStrategy):
         state = StateOfTraining(self.step, values, self._last_logs)
         self._last_logs = world.run(lambda: self.step(values, batch), state)
         return self._last_logs
+
+    def _note_loss(self, logs: Tree) -> None:
+        """Let others see the loss, where it is at hand: an accelerator may still be in the step."""
+        loss: Any = logs.get("loss") if isinstance(logs, dict) else None
+        if hasattr(loss, "is_ready") and loss.is_ready():
+            self.mesh.progress.note_loss(float(loss.addressable_data(0)))
 
     def _read(self, iterator: Iterator[Tree]) -> tuple[list[GlobalBatch], Session | None]:
         """Return the batches of this call, and the session that counts the wait for them."""

@@ -24,6 +24,7 @@ from typing import Final
 import numpy as np
 
 from stratagem.core.errors import PeerError
+from stratagem.core.progress import Progress, progress
 from stratagem.host_memory.hosts import Hosts
 from stratagem.host_memory.lanes import Lanes
 from stratagem.host_memory.plan import Plan
@@ -93,6 +94,7 @@ class HostMemory:
         capacity: Bytes of a lane.
         hosts: All workers by host, where there are others than these.
         world: The number of the world of workers, from 1, where they may change; 0 where they may not.
+        counts: Told how long exchanges take, and how much of that is spent waiting for others.
     """
 
     def __init__(
@@ -105,8 +107,11 @@ class HostMemory:
         capacity: int = CAPACITY,
         hosts: Hosts | None = None,
         world: int = 0,
+        counts: Progress = progress,
     ) -> None:
         self.capacity = capacity
+        self._counts = counts
+        self._waited = 0.0
         self._spin_seconds = SPIN_SECONDS if spins else 0.0
         self._system = _System()
         self._lock = threading.Lock()
@@ -197,11 +202,13 @@ class HostMemory:
         with self._lock:
             if self._failure is not None:
                 raise PeerError(self._failure)
+            began, self._waited = time.perf_counter(), 0.0
             try:
                 self._exchange(self._plans[self.workers, signature], operands, results)
             except PeerError as error:
                 self._failure = str(error)
                 raise
+            self._counts.exchanged(time.perf_counter() - began, self._waited)
 
     def _exchange(self, plan: Plan, operands: Sequence[int], results: Sequence[int]) -> None:
         if plan.phase == "scatter":
@@ -232,8 +239,10 @@ class HostMemory:
         others = [worker for worker in range(self.workers) if worker != self.index]
         for worker in others:
             self._system.post(self._semaphore(self.index, worker))
+        began = time.perf_counter()
         for worker in others:
             self._await(worker)
+        self._waited += time.perf_counter() - began
 
     def _semaphore(self, sender: int, receiver: int) -> int:
         return self._begin + (sender * self.workers + receiver) * _SEMAPHORE

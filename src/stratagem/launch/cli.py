@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import shlex
@@ -10,7 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from click.core import ParameterSource
 from stratagem.core import environment, exits
 from stratagem.core.backend import NEEDED, named_backend
 from stratagem.core.errors import ClusterError, StratagemError, name_some
+from stratagem.insight.observer import Observer
 from stratagem.launch.compiled import kept_programs
 from stratagem.launch.elastic import ElasticRun
 from stratagem.launch.generations import Run
@@ -28,6 +30,7 @@ from stratagem.launch.machine import this_machine
 from stratagem.launch.output import tell
 from stratagem.launch.plan import Request, TaskPlan, has_secret, make_plan
 from stratagem.launch.restart import Restarts
+from stratagem.launch.watched import Watching, watched, watching_options
 
 _REQUEST = tuple(field.name for field in fields(Request))
 """Options of `stratagem run` that go to `Request`. Of the rest, those that `_run` does not take go to `Restarts`."""
@@ -178,6 +181,7 @@ def _stratagem() -> None:
     is_flag=True,
     help="Compile everything anew. [default: compiled programs are kept for later runs, in ~/.cache/stratagem]",
 )
+@watching_options
 @click.option("--dry-run", is_flag=True, help="Print the environment and command of each task; start nothing.")
 @click.option("--module", "-m", "is_module", is_flag=True, help="SCRIPT is the name of a module, as in python -m.")
 @click.argument("script")
@@ -193,6 +197,9 @@ def _run(
     dry_run: bool,
     spares: int,
     elastic: str | None,
+    report: Path | None,
+    metrics_port: int | None,
+    log_json: Path | None,
     **asked: Any,
 ) -> int:
     """Run SCRIPT on every worker of a cluster.
@@ -237,11 +244,33 @@ def _run(
     if dry_run:
         print("\n\n".join(map(_description, make_plan(request, this_machine(), variables))))
         return 0
-    if is_elastic:
-        return _run_elastic(request, least, spares, restarts.at_most, log_dir, grace_seconds, variables)
-    programs = kept_programs(variables)
+    with watched(shlex.join(command), Watching(report, metrics_port, log_json), variables) as observer:
+        if is_elastic:
+            elastically = functools.partial(
+                ElasticRun, request, least, spares, this_machine(), grace_seconds=grace_seconds, variables=variables
+            )
+            return _run_elastic(elastically, restarts.at_most, log_dir, observer)
+        return _run_generations(request, restarts, log_dir, grace_seconds, variables, observer)
+
+
+def _run_generations(
+    request: Request,
+    restarts: Restarts,
+    log_dir: Path | None,
+    grace_seconds: float,
+    variables: Mapping[str, str],
+    observer: Observer,
+) -> int:
+    """Run all tasks to the end; after a failure all again, as `restarts` says."""
     run = Run(
-        request, restarts, this_machine(), log_dir, grace_seconds=grace_seconds, variables=variables, programs=programs
+        request,
+        restarts,
+        this_machine(),
+        log_dir,
+        grace_seconds=grace_seconds,
+        variables=variables,
+        programs=kept_programs(variables),
+        observer=observer,
     )
     code = run.run()
     if run.interrupt is not None:
@@ -301,21 +330,11 @@ def _check_used() -> None:
         )
 
 
-def _run_elastic(
-    request: Request,
-    least: int,
-    spares: int,
-    restarts: int,
-    log_dir: Path | None,
-    grace_seconds: float,
-    variables: Mapping[str, str],
-) -> int:
+def _run_elastic(make: Callable[..., ElasticRun], restarts: int, log_dir: Path | None, observer: Observer) -> int:
     """Run workers that may change; where nobody is left to take the state from, start all again, so many times."""
     folder = log_dir or Path(tempfile.mkdtemp(prefix="stratagem-"))
     while True:
-        run = ElasticRun(
-            request, least, spares, this_machine(), folder, grace_seconds=grace_seconds, variables=variables
-        )
+        run = make(folder, observer=observer)
         code = run.run()
         if restarts == 0 or run.interrupt is not None or not exits.is_retryable(code):
             break
@@ -369,18 +388,29 @@ def _doctor(workers: int, **options: object) -> int:
 
 
 class _Module(click.Command):
-    """A command that is a module of its own, `python -m stratagem.NAME`, which reads all that follows its name."""
+    """A command that is a module of its own, which reads all that follows its name.
+
+    Args:
+        name: The name of the command.
+        help: What it does.
+        module: The module, below `stratagem`; None where it has the name of the command.
+    """
+
+    def __init__(self, name: str, help: str, module: str | None = None) -> None:
+        super().__init__(name, help=help)
+        self._module = module or name
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.args = args
         return []
 
     def invoke(self, ctx: click.Context) -> int:
-        return _run_module(["-m", f"stratagem.{self.name}", *ctx.args])
+        return _run_module(["-m", f"stratagem.{self._module}", *ctx.args])
 
 
 _stratagem.add_command(_Module("migrate", help="Take programs of TensorFlow to stratagem.tf, and say what is missing."))
 _stratagem.add_command(_Module("plan", help="Predict the step of a model on more workers."))
+_stratagem.add_command(_Module("top", help="Show what the tasks of a run spend their time on.", module="insight"))
 
 
 def _note_misplaced(request: Request) -> None:

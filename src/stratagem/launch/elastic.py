@@ -25,6 +25,7 @@ from stratagem.elastic.options import ElasticOptions
 from stratagem.elastic.server import Server
 from stratagem.elastic.state import Phase, Rules
 from stratagem.elastic.world import Member
+from stratagem.insight.observer import Observer
 from stratagem.launch.compiled import cache_variables
 from stratagem.launch.guard import Guard, signal_group
 from stratagem.launch.local import RunningTask, Signals, open_logs
@@ -52,6 +53,7 @@ class ElasticRun:
         folder: Where logs go.
         grace_seconds: Time that processes have to end before they are killed.
         variables: The environment that processes inherit.
+        observer: Told which processes there are, and what becomes of them.
         clock: Where time comes from.
 
     Attributes:
@@ -70,6 +72,7 @@ class ElasticRun:
     _: KW_ONLY
     grace_seconds: float
     variables: Mapping[str, str]
+    observer: Observer = field(default_factory=lambda: Observer("a run"))
     clock: Clock = field(default_factory=Clock)
     interrupt: int | None = field(init=False, default=None)
     failure: Failure | None = field(init=False, default=None)
@@ -102,6 +105,9 @@ class ElasticRun:
             # Programs of a worker that has died are loaded by the one in its place.
             self._programs = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="stratagem-")))
             self._screen = self._shown()
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._counters = {plan.name: self.folder / f"process-{plan.index}.counters" for plan in self._plans}
+            self.observer.follow(self._counters)
             self._server = self._coordinator(socket.create_server((LOOPBACK, 0)))
             try:
                 for number, plan in enumerate(self._plans):
@@ -111,6 +117,9 @@ class ElasticRun:
                 for task in self._running.values():
                     task.end()
                 self._server.stop()
+                self.observer.look()
+                for file in self._counters.values():
+                    file.unlink(missing_ok=True)
                 if self.failure is not None:
                     tell(failure_report(self.failure, self._logs[self.failure.task]))
                 for log in self._logs.values():
@@ -125,9 +134,13 @@ class ElasticRun:
         workers = self.request.workers
         rules = Rules(workers, ElasticOptions(min_workers=self.least, max_workers=workers))
         secret = read_secret({**self.variables, **self._plans[0].environment})
-        server = Server(listener, secret, rules, kill=self._kill, say=lambda line: tell(f"stratagem: {line}"))
+        server = Server(listener, secret, rules, kill=self._kill, say=self._say)
         server.start()
         return server
+
+    def _say(self, line: str) -> None:
+        tell(f"stratagem: {line}")
+        self.observer.note(line)
 
     def _start(self, plan: TaskPlan, *, is_spare: bool) -> None:
         """Start a process.
@@ -144,6 +157,7 @@ class ElasticRun:
         settings = {name: value for name, value in plan.environment.items() if name != environment.TF_CONFIG}
         variables = {name: value for name, value in self.variables.items() if name != environment.TF_CONFIG}
         own |= cache_variables(self._programs, variables)
+        own[environment.COUNTERS_FILE] = str(self._counters[plan.name].absolute())
         plan = replace(plan, environment=settings | own, is_chief=False)
         task = RunningTask(plan, self._logs[plan.name], self._screen, variables, self._guard.pipe)
         self._guard.started(task.process.pid)

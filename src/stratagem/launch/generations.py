@@ -10,8 +10,9 @@ from pathlib import Path
 
 from stratagem.core import environment
 from stratagem.core.clock import Clock
+from stratagem.core.counters import CountersFile
 from stratagem.core.errors import explain
-from stratagem.core.progress import StepFile
+from stratagem.insight.observer import Observer
 from stratagem.launch.compiled import CompiledPrograms, cache_variables, kind_of_programs
 from stratagem.launch.local import Signals, open_logs, run_tasks
 from stratagem.launch.machine import Machine
@@ -34,6 +35,7 @@ class Run:
         variables: The environment that tasks inherit.
         reports: Whether a failure is shown once more at the end, with its last lines.
         programs: Compiled programs that tasks find, and add to.
+        observer: Told which tasks there are, and what becomes of them.
         clock: Where time comes from.
 
     Attributes:
@@ -50,6 +52,7 @@ class Run:
     variables: Mapping[str, str]
     reports: bool = True
     programs: CompiledPrograms | None = None
+    observer: Observer = field(default_factory=lambda: Observer("a run"))
     clock: Clock = field(default_factory=Clock)
     folder: Path = field(init=False)
     interrupt: int | None = field(init=False, default=None)
@@ -92,12 +95,13 @@ class Run:
         number = len(self._history.generations) + 1
         folder = self.folder / f"generation-{number}" if self.restarts.at_most else self.folder
         logs = open_logs(tasks, folder)
-        step_files = {task.name: folder / f"{task.type}-{task.index}.steps" for task in tasks}
+        counter_files = {task.name: folder / f"{task.type}-{task.index}.counters" for task in tasks}
         start = self.clock.now()
+        self.observer.follow(counter_files)
         try:
             with self._lent_programs(tasks) as programs:
                 outcome = run_tasks(
-                    [_of_generation(number, task, step_files[task.name], programs[task.name]) for task in tasks],
+                    [_of_generation(number, task, counter_files[task.name], programs[task.name]) for task in tasks],
                     logs,
                     screen,
                     grace_seconds=self.grace_seconds,
@@ -109,10 +113,11 @@ class Run:
         finally:
             for log in logs.values():
                 log.close()
-        notes = {name: StepFile.read(file) for name, file in step_files.items()}
+        self.observer.look()
+        notes = {name: CountersFile.read(file) for name, file in counter_files.items()}
         # Whoever emptied the folder of logs removed what tasks had noted too: then nothing is said.
         met = any(each.joined for each in notes.values()) or not all(log.path.exists() for log in logs.values())
-        for file in step_files.values():
+        for file in counter_files.values():
             file.unlink(missing_ok=True)
         workers = [task.name for task in tasks if task.type == "worker"]  # an evaluator may step in vain
         most = max(notes[name].steps for name in workers)
@@ -120,6 +125,7 @@ class Run:
         generation = Generation(number, len(workers), seconds, most, num_replaced=outcome.num_replaced)
         failure = outcome.failure
         if failure is not None:
+            self.observer.note(f"{failure.task} {failure.reason}.")
             if self.reports:
                 tell(failure_report(failure, logs[failure.task]))
             log = logs[failure.task].path
@@ -148,7 +154,9 @@ class Run:
     def _announce(self, ended: Generation, following: Next) -> None:
         pause = f" in {following.pause_seconds:g} s" if following.pause_seconds else ""
         workers = f" with {count_workers(following.workers)}" if following.workers != ended.workers else ""
-        tell(f"\nstratagem: {ended}. Generation {ended.number + 1} begins{pause}{workers}.")
+        text = f"{ended}. Generation {ended.number + 1} begins{pause}{workers}."
+        tell(f"\nstratagem: {text}")
+        self.observer.note(text)
 
 
 def _never_met(workers: int) -> str:
@@ -160,7 +168,7 @@ def _never_met(workers: int) -> str:
     )
 
 
-def _of_generation(number: int, task: TaskPlan, step_file: Path, programs: Mapping[str, str]) -> TaskPlan:
+def _of_generation(number: int, task: TaskPlan, counter_file: Path, programs: Mapping[str, str]) -> TaskPlan:
     """Return a task with the variables that it has in this generation."""
-    own = {environment.GENERATION: str(number), environment.STEP_FILE: str(step_file.absolute())}
+    own = {environment.GENERATION: str(number), environment.COUNTERS_FILE: str(counter_file.absolute())}
     return replace(task, environment={**task.environment, **programs, **own})

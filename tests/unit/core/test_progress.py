@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from tests.clock import HandClock
 
-from stratagem.core.progress import Mark, Phase, Progress, StepFile
+from stratagem.core.progress import Mark, Phase, Progress, as_saving
+from stratagem.core.progress import progress as process_progress
+from stratagem.core.spent import Spent
 
 
 def test_phases_nest_and_steps_count_when_they_end_well() -> None:
@@ -43,18 +43,40 @@ def test_one_long_step_hardly_changes_the_usual_one() -> None:
     assert (progress.longest_step, progress.usual_step) == (60.0, pytest.approx(2 + 0.1 * 58))
 
 
-def test_steps_can_be_read_from_the_file_by_others(tmp_path: Path) -> None:
-    file = tmp_path / "steps"
-    assert StepFile.read(file) == (0, 0.0, False)
-    progress = Progress(file=StepFile(file))
-    assert StepFile.read(file) == (0, 0.0, False)
-    for _ in range(3):
-        with progress.during(Phase.STEP, steps=2):
-            pass
-    steps, moment, joined = StepFile.read(file)
-    assert (steps, joined) == (6, False)
-    assert moment > 1.6e9
-    progress.join()
-    assert StepFile.read(file) == (6, moment, True)
-    progress.enter(Phase.OUTSIDE, 1)
-    assert StepFile.read(file)[::2] == (7, True)
+def test_seconds_are_added_up_by_phase() -> None:
+    clock = HandClock(10.0)
+    progress = Progress(clock)
+    clock.time += 2.0  # imports
+    with progress.during(Phase.COMPILING, steps=1):
+        clock.time += 3.0
+        progress.exchanged(1.0, 0.5)  # others may compile longer
+    with progress.during(Phase.INPUT) as reading:
+        clock.time += 0.5
+        with progress.during(Phase.COPYING):
+            clock.time += 0.25
+    assert reading.seconds == 0.75
+    with progress.during(Phase.STEP, steps=1):
+        clock.time += 1.0
+        assert not progress.measures_exchanges
+        progress.exchanged(0.5, 0.375)
+        with progress.during(Phase.MEETING):
+            clock.time += 0.125
+    clock.time += 4.0
+    with progress.during(Phase.SAVING):
+        clock.time += 5.0
+        spent = progress.spent
+    assert progress.measures_exchanges
+    assert spent == Spent(2.0, 3.0, 0.5, 0.25, 0.5, 0.125, 0.5, 4.0, 5.0)
+    assert spent.total == clock.time - 10.0
+
+
+def test_what_saves_counts_as_saving() -> None:
+    before = process_progress.spent.saving
+
+    @as_saving
+    def write(path: str, *, text: str) -> str:
+        assert process_progress.mark.phase is Phase.SAVING
+        return path + text
+
+    assert write("a", text="b") == "ab"
+    assert process_progress.spent.saving > before

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stratagem.core.clock import Clock
-from stratagem.core.progress import StepFile
+from stratagem.core.counters import CountersFile
 from stratagem.launch import generations
 from stratagem.launch.generations import Run
 from stratagem.launch.machine import Machine
@@ -31,8 +31,8 @@ class Group:
     def __call__(self, tasks: Sequence[TaskPlan], logs: Mapping[str, TaskLog], *_: object, **__: object) -> Supervisor:
         self.tasks.append(list(tasks))
         code, steps = self._ends.pop(0)
-        file = StepFile(Path(tasks[0].environment["STRATAGEM_STEP_FILE"]))
-        file.write(steps)
+        file = CountersFile(Path(tasks[0].environment["STRATAGEM_COUNTERS_FILE"]))
+        file.stepped(steps)
         if self._joins:
             file.join()
         logs["worker 0"].write([f"ended with {code}"])

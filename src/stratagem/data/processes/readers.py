@@ -46,7 +46,7 @@ _CLUSTER: Final = (
     environment.LAUNCHED,
     environment.LAUNCHER_PIPE,
     environment.GENERATION,
-    environment.STEP_FILE,
+    environment.COUNTERS_FILE,
     environment.NUM_CPU_DEVICES,
     environment.KEYS,
     environment.SECRET,

@@ -1,0 +1,1 @@
+"""Insight into a run from outside: what its tasks spend their time on. The launcher samples what tasks count."""

@@ -1,0 +1,178 @@
+"""The numbers of a run over HTTP: text for Prometheus, and JSON for `stratagem top`.
+
+The server looks and never changes anything. Without a secret it listens on this machine alone; with the secret of the
+cluster it listens on all addresses, and asks for a token that is made from the secret.
+Source of the format: https://prometheus.io/docs/instrumenting/exposition_formats/
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import math
+import socket
+import threading
+from collections.abc import Iterator, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any, Final
+
+from stratagem.core.errors import ClusterError
+from stratagem.core.spent import Spent
+from stratagem.insight.observer import Observer
+from stratagem.insight.samples import Sample
+
+MOST_ANSWERS: Final = 8
+"""Requests that are answered at the same time; more are turned away, so that who floods takes no memory."""
+
+ANSWER_SECONDS: Final = 5.0
+"""How long one request may take."""
+
+_HELP: Final = {
+    "stratagem_steps_total": ("counter", "Steps that a task has finished."),
+    "stratagem_seconds_total": ("counter", "Seconds of a task, by what they were spent on."),
+    "stratagem_memory_bytes": ("gauge", "Memory that a task holds."),
+    "stratagem_loss": ("gauge", "The latest loss of a task."),
+    "stratagem_slow": ("gauge", "1 for a worker that the others have waited for, by what it was slow in."),
+    "stratagem_events_total": ("counter", "Events of the run: failures, restarts, workers that are slow."),
+}
+
+
+def token_of(secret: bytes) -> str:
+    """Return the token that readers send, made from the secret of a cluster; empty where there is none.
+
+    Args:
+        secret: The secret.
+    """
+    return hmac.new(secret, b"stratagem metrics", hashlib.sha256).hexdigest() if secret else ""
+
+
+def exposition(observer: Observer) -> str:
+    """Return the newest numbers as Prometheus reads them.
+
+    Args:
+        observer: What is known of the run.
+    """
+    newest = {name: history.last for name, history in observer.histories.items()}
+    samples = {name: sample for name, sample in newest.items() if sample is not None}
+    lines: list[str] = []
+    for name, (kind, text) in _HELP.items():
+        lines += [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
+        lines += [f"{name}{_labels(labels)} {value!r}" for labels, value in _values(name, observer, samples)]
+    return "\n".join(lines) + "\n"
+
+
+def _values(
+    metric: str, observer: Observer, samples: Mapping[str, Sample]
+) -> Iterator[tuple[dict[str, str], float | int]]:
+    if metric == "stratagem_events_total":
+        yield {}, len(observer.events)
+    elif metric == "stratagem_slow":
+        yield from (({"task": name, "part": found.part}, 1) for name, found in observer.stragglers.items())
+    for task, sample in samples.items():
+        if metric == "stratagem_steps_total":
+            yield {"task": task}, sample.steps
+        elif metric == "stratagem_seconds_total":
+            for part in Spent._fields:
+                yield {"task": task, "part": part}, getattr(sample.spent, part)
+        elif metric == "stratagem_memory_bytes" and sample.memory:
+            yield {"task": task}, sample.memory
+        elif metric == "stratagem_loss" and math.isfinite(sample.loss):
+            yield {"task": task}, sample.loss
+
+
+def _labels(labels: Mapping[str, str]) -> str:
+    return "{" + ",".join(f'{name}="{value}"' for name, value in labels.items()) + "}" if labels else ""
+
+
+class MetricsServer:
+    """The server, in threads of its own, from `with` to its end.
+
+    Args:
+        observer: What is known of the run.
+        port: Where it listens; 0 takes a free one.
+        secret: The secret of the cluster; empty where there is none.
+
+    Attributes:
+        address: Host and port.
+
+    Raises:
+        ClusterError: The port is taken.
+    """
+
+    def __init__(self, observer: Observer, port: int, secret: bytes) -> None:
+        token = token_of(secret)
+        slots = threading.BoundedSemaphore(MOST_ANSWERS)
+
+        class Handler(_Handler):
+            def answer(self) -> tuple[int, str, str]:
+                if token and not hmac.compare_digest(self.headers.get("Authorization", ""), f"Bearer {token}"):
+                    return 401, "text/plain", "A token is needed; `stratagem top --token` prints it.\n"
+                if self.path == "/metrics":
+                    return 200, "text/plain; version=0.0.4; charset=utf-8", exposition(observer)
+                if self.path == "/state":
+                    return 200, "application/json", json.dumps(observer.as_dict())
+                return 404, "text/plain", "There are /metrics and /state.\n"
+
+        class Server(ThreadingHTTPServer):
+            daemon_threads = True
+            request_queue_size = MOST_ANSWERS
+
+            def process_request(self, request: Any, client_address: Any) -> None:
+                if not slots.acquire(blocking=False):
+                    self.shutdown_request(request)
+                    return
+                super().process_request(request, client_address)
+
+            def process_request_thread(self, request: Any, client_address: Any) -> None:
+                try:
+                    super().process_request_thread(request, client_address)
+                finally:
+                    slots.release()
+
+            def handle_error(self, request: Any, client_address: Any) -> None:
+                """Say nothing of who hangs up, or sends what is no request."""
+
+        try:
+            self._server = Server(("0.0.0.0" if token else "127.0.0.1", port), Handler)
+        except OSError as error:
+            raise ClusterError(
+                f"--metrics-port {port} cannot be listened on: {error}.", "Name another port; 0 takes a free one."
+            ) from error
+        host = socket.gethostname() if token else "127.0.0.1"
+        self.address = f"{host}:{self._server.server_address[1]}"
+        self._thread = threading.Thread(target=self._server.serve_forever, name="stratagem-metrics", daemon=True)
+
+    def __enter__(self) -> MetricsServer:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    timeout = ANSWER_SECONDS
+    server_version = "stratagem"
+    sys_version = ""
+
+    def answer(self) -> tuple[int, str, str]:
+        """Return status, content type and text of the answer."""
+        raise NotImplementedError
+
+    def do_GET(self) -> None:
+        status, kind, text = self.answer()
+        data = text.encode()
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing: the terminal shows the tasks."""

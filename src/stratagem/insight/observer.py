@@ -1,0 +1,142 @@
+"""`Observer`: a thread of the launcher that samples what the tasks count, for all who want to see it.
+
+It reads files that tasks map into their memory, so tasks do nothing for it, and what becomes of who looks at it does
+not reach them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from stratagem.cluster.stragglers import Straggler, Stragglers
+from stratagem.core.clock import Clock
+from stratagem.core.log import logger
+from stratagem.insight.samples import History, Sample, take_sample
+
+SAMPLE_SECONDS: Final = 1.0
+"""How often tasks are looked at."""
+
+MOST_EVENTS: Final = 1000
+"""Events that are kept; the first ones, as those say how it began."""
+
+
+class Event(NamedTuple):
+    """Something that happened in a run.
+
+    Args:
+        moment: When, in seconds since 1970.
+        text: What, in one line.
+    """
+
+    moment: float
+    text: str
+
+
+@dataclass(eq=False)
+class Observer:
+    """What is known of a run.
+
+    Args:
+        command: What it runs, for people.
+        clock: Where time comes from.
+        listeners: Called with each look, in the observer's thread: the newest sample of each task.
+
+    Attributes:
+        began: When it began, in seconds since 1970.
+        histories: The samples of each task, by its name.
+        events: What happened.
+        stragglers: The slow workers that were found, by name.
+    """
+
+    command: str
+    clock: Clock = field(default_factory=Clock)
+    listeners: list[Callable[[Mapping[str, Sample]], object]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.began = time.time()
+        self.histories: dict[str, History] = {}
+        self.events: list[Event] = []
+        self.stragglers: dict[str, Straggler] = {}
+        self._files: dict[str, Path] = {}
+        self._rule = Stragglers()
+        self._lock = threading.Lock()
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="stratagem-observer", daemon=True)
+
+    def __enter__(self) -> Observer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ends.set()
+        self._thread.join()
+
+    @property
+    def files(self) -> dict[str, Path]:
+        """The files in which the present tasks count, by their names."""
+        return dict(self._files)
+
+    def present(self) -> dict[str, Sample]:
+        """Return the newest samples of the tasks that were looked at last, by name."""
+        newest = {name: self.histories[name].last for name in self._files}
+        return {name: sample for name, sample in newest.items() if sample is not None}
+
+    def follow(self, files: Mapping[str, Path]) -> None:
+        """Look at these tasks from now on. Those before them have ended.
+
+        Args:
+            files: The file in which each counts, by its name.
+        """
+        with self._lock:
+            self._files = dict(files)
+            self._rule = Stragglers()
+        for name in files:
+            self.histories.setdefault(name, History())
+
+    def note(self, text: str) -> None:
+        """Note an event: the first line of a text."""
+        if len(self.events) < MOST_EVENTS:
+            self.events.append(Event(time.time(), text.strip().splitlines()[0] if text.strip() else ""))
+
+    def look(self) -> dict[str, Sample]:
+        """Sample all tasks now; return the samples by name."""
+        with self._lock:
+            samples = {name: take_sample(path) for name, path in self._files.items()}
+            samples = {name: sample for name, sample in samples.items() if sample.pid}
+            for name, sample in samples.items():
+                self.histories[name].add(sample)
+            workers = {name: sample for name, sample in samples.items() if sample.joined}
+            # Those that have met count together; a task that trains with nobody holds up nobody.
+            found = self._rule.look([sample.reading for sample in workers.values()])
+        if found is not None:
+            name = list(workers)[found.task]
+            self.stragglers[name] = found
+            self.note(found.described(name))
+        for listener in self.listeners:
+            with contextlib.suppress(OSError):  # a disk that is full is told of elsewhere
+                listener(samples)
+        return samples
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the newest samples and the events for JSON."""
+        newest = {name: history.last for name, history in self.histories.items()}
+        return {
+            "command": self.command,
+            "began": self.began,
+            "tasks": {name: sample.as_dict() for name, sample in newest.items() if sample is not None},
+            "events": [list(event) for event in self.events],
+        }
+
+    def _run(self) -> None:
+        while not self._ends.wait(SAMPLE_SECONDS):
+            try:
+                self.look()
+            except Exception:  # who looks on must not end what is looked at
+                logger.exception("The launcher no longer sees what its tasks do; they go on.")
+                return

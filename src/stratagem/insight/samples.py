@@ -1,0 +1,136 @@
+"""Samples of what tasks count, once a second, and their history, which stays small however long a run is."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from stratagem.cluster.stragglers import Reading
+from stratagem.core.counters import ENDED, Counters, CountersFile
+from stratagem.core.spent import Spent
+
+MOST_SAMPLES: Final = 1200
+"""Samples that a history keeps. When it has more, every other one is dropped, and fewer are added from then on."""
+
+_PROC: Final = Path("/proc/self")
+
+
+class Sample(NamedTuple):
+    """A task at a moment.
+
+    Args:
+        moment: Seconds since 1970.
+        clock: The same moment on the system's monotonic clock.
+        pid: The number of its process; 0 before it runs.
+        steps: Steps that it has finished.
+        doing: What it is doing: the name of a field of `Spent`, or "ended".
+        spent: What its seconds were spent on so far.
+        loss: Its latest loss; NaN where none is known.
+        memory: Bytes of memory that it holds; 0 where that is not known.
+        joined: Whether it trains together with others.
+    """
+
+    moment: float
+    clock: float
+    pid: int
+    steps: int
+    doing: str
+    spent: Spent
+    loss: float
+    memory: int
+    joined: bool = False
+
+    @property
+    def reading(self) -> Reading:
+        """The sample as the rule takes it that finds slow workers."""
+        return Reading(self.clock, self.steps, self.spent)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the sample for JSON; a loss that is no finite number is left out."""
+        found = {**self._asdict(), "spent": self.spent._asdict()}
+        if not math.isfinite(self.loss):
+            found["loss"] = None
+        return found
+
+    @classmethod
+    def from_dict(cls, said: dict[str, Any]) -> Sample:
+        """Return the sample that `as_dict` described."""
+        loss = math.nan if said["loss"] is None else said["loss"]
+        return cls(**{**said, "spent": Spent(**said["spent"]), "loss": loss})
+
+
+def take_sample(path: Path) -> Sample:
+    """Return what the task counts that writes a file.
+
+    Args:
+        path: The file of its counters.
+    """
+    counters = CountersFile.read(path)
+    clock = time.monotonic()
+    memory = resident_bytes(counters.pid) if counters.pid else 0
+    lives = memory > 0 or (counters.pid > 0 and not _PROC.is_dir())
+    doing = Spent._fields[counters.part] if lives and counters.part < ENDED else "ended"
+    if doing == "between" and not counters.steps:
+        doing = "starting"
+    spent = counters.spent if doing == "ended" else _until(counters, doing, clock)
+    return Sample(
+        time.time(), clock, counters.pid, counters.steps, doing, spent, counters.loss, memory, counters.joined
+    )
+
+
+def _until(counters: Counters, doing: str, now: float) -> Spent:
+    """Return what was spent until now: what was counted with the last step, and what the task has done since."""
+    begun = max(counters.counted, counters.since)
+    return counters.spent._replace(**{doing: getattr(counters.spent, doing) + max(0.0, now - begun)})
+
+
+def resident_bytes(pid: int) -> int:
+    """Return the memory that a process holds, in bytes; 0 where that is not known.
+
+    Args:
+        pid: Its number.
+    """
+    try:
+        pages = Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]
+    except (OSError, IndexError):
+        return 0
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+class History:
+    """The samples of one task.
+
+    Attributes:
+        last: The newest sample.
+    """
+
+    def __init__(self) -> None:
+        self.last: Sample | None = None
+        self._kept: list[Sample] = []
+        self._every = 1
+        self._count = 0
+
+    @property
+    def samples(self) -> list[Sample]:
+        """Samples at even distances, oldest first, and the newest one."""
+        is_kept = not self._kept or self._kept[-1] is self.last
+        return self._kept if is_kept or self.last is None else [*self._kept, self.last]
+
+    def add(self, sample: Sample) -> None:
+        """Add the newest sample."""
+        self.last = sample
+        if self._count % self._every == 0:
+            self._kept.append(sample)
+        self._count += 1
+        if len(self._kept) > MOST_SAMPLES:
+            self._kept = self._kept[::2]
+            self._every *= 2
+
+
+def rate(earlier: Sample, later: Sample) -> float:
+    """Return steps a second between two samples; 0 where no time has passed, or the process is another one."""
+    seconds = later.clock - earlier.clock
+    return (later.steps - earlier.steps) / seconds if seconds > 0 and later.pid == earlier.pid else 0.0

@@ -1,0 +1,79 @@
+"""What a run shows of itself: slow workers by name, the table, the page, metrics and lines of JSON; real workers."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.multiprocess
+
+PROGRAM = Path(__file__).with_name("trains_slowly.py")
+
+
+def _run(*arguments: object, options: tuple[object, ...] = ()) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "stratagem", "run", "--workers", "2", *options, PROGRAM, *arguments]
+    return subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=150, check=True)
+
+
+@pytest.mark.parametrize("part", ["input", "computing", "between"])
+def test_a_slow_worker_is_named_with_what_it_is_slow_in(part: str) -> None:
+    ended = _run(part, 25, 1, 420)
+    named = re.findall(
+        r"\[worker 0\] (worker \d) \(host .*, pid \d+\) is slow: it ([^0-9]+) ([0-9.]+) ms", ended.stdout
+    )
+    what = {"input": "waits for its input", "computing": "computes", "between": "spends time between steps"}[part]
+    assert [(name, said) for name, said, _ in named] == [("worker 1", what)]
+    assert 10 < float(named[0][2]) < 40
+    assert f"worker 1 is slow: it {what}" in ended.stderr  # below the table
+
+
+@pytest.mark.quick
+def test_a_run_shows_what_its_time_was_spent_on(tmp_path: Path) -> None:
+    page, lines = tmp_path / "run.html", tmp_path / "run.jsonl"
+    options = ("--report", page, "--log-json", lines, "--metrics-port", 0)
+    ended = _run("between", 40, 0, 150, options=options)
+
+    table = ended.stderr[ended.stderr.index("Time of the steps") :].splitlines()
+    rows = {row.split()[1]: row.split()[2:] for row in table if row.startswith("  worker") and "%" in row}
+    assert sorted(rows) == ["0", "1"]
+    between, waiting = int(rows["0"][6].rstrip("%")), int(rows["1"][3].rstrip("%"))
+    assert between > 50
+    assert waiting > 50
+    assert "stratagem: metrics at http://127.0.0.1:" in ended.stderr
+    last = {said["task"]: said for said in map(json.loads, lines.read_text().splitlines())}
+    assert [last[f"worker {i}"]["steps"] for i in range(2)] == [150, 150]
+    assert last["worker 0"]["spent"]["between"] > 150 * 0.035
+    assert 0 < last["worker 0"]["loss"] < 10
+    assert page.read_text().count("<svg") == 5
+
+
+def test_a_run_can_be_watched_while_it_trains(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "stratagem", "run", "--workers", "2", "--metrics-port", "0", PROGRAM]
+    command += ["between", "20", "0", "600"]
+    run = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert run.stdout is not None
+    assert run.stderr is not None
+    try:
+        address = re.search(r"http://(\S+)/metrics", run.stderr.readline())
+        assert address is not None
+        while "auto-shard" not in run.stdout.readline():  # it trains from here on
+            pass
+        top = [sys.executable, "-m", "stratagem", "top", "--once"]
+        here = subprocess.run([*top, str(run.pid)], capture_output=True, text=True, timeout=60, check=True).stdout
+        there = subprocess.run([*top, address[1]], capture_output=True, text=True, timeout=60, check=True).stdout
+        for shown in (here, there):
+            assert re.search(r"worker 0 +\d+ +\d+ ", shown)
+            assert re.search(r"worker 1 +\d+ +\d+ ", shown)
+        with urllib.request.urlopen(f"http://{address[1]}/metrics", timeout=10) as answer:
+            assert 'stratagem_steps_total{task="worker 1"}' in answer.read().decode()
+    finally:
+        run.terminate()
+        run.communicate(timeout=60)
+    gone = subprocess.run([*top, str(run.pid)], capture_output=True, text=True, timeout=60, check=False)
+    assert (gone.returncode, f"There is no run {run.pid}" in gone.stderr) == (2, True)
