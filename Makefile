@@ -3,7 +3,7 @@
 #   make test             ruff, types, and the tests that each change has to pass
 #   make test-all         ruff, types and all tests
 #   make test-newest      of these, the parts that another Python or another JAX may break
-#   make test-rest        the tests that test-all has and test has not, but for test-table
+#   make test-rest        the tests that test-all has and test has not, but for test-table; PART=1/3 a third of them
 #   make test-table       TensorFlow's operations, each with its derivatives, as TensorFlow computed them
 #   make test-tpu-compile steps compiled for TPUs; none is needed
 #   make test-gpu-compile steps compiled for 8 H100s, by a compiler of 6 GB; no GPU is needed
@@ -30,6 +30,7 @@ INSTALL := PYTHON="$(or $(word 2,$(FOUND)),$(PYTHON))" sh tools/install.sh
 PYTEST_ARGS ?=
 TRAIN_ARGS ?=
 BENCH_ARGS ?=
+PART ?=
 ON ?=
 VERSIONS_ARGS ?=
 # Files side by side; the tests of one share what is slow to make. One after another: make test PYTEST_ARGS="-n 0"
@@ -63,7 +64,7 @@ test-newest:
 test-rest:
 	@$(INSTALL) $(VENV) dev
 	@echo "== pytest, the tests that make test leaves out"
-	@$(BIN)/python $(PYTEST) -m "not table and not ($(QUICK))" $(PYTEST_ARGS)
+	@$(BIN)/python $(PYTEST) -m "not table and not ($(QUICK))" $(if $(PART),--part $(PART)) $(PYTEST_ARGS)
 
 test-table:
 	@$(INSTALL) $(VENV) dev

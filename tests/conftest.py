@@ -7,9 +7,11 @@ import functools
 import gc
 import importlib
 import importlib.metadata
+import itertools
 import os
 import sys
 import threading
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -67,11 +69,29 @@ _RING = tuple(
 two thousand tests of its single names to `make test-rest`."""
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--part", metavar="K/N", help="run one of N parts of the tests, the K-th from 1: all parts run all"
+    )
+
+
 @pytest.hookimpl(tryfirst=True)  # before pytest leaves out tests by their marks
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Config) -> None:
     for item in items:
         if str(item.path).startswith(_RING) and item.get_closest_marker("quick") is None:
             item.add_marker("thorough")
+    if config.option.part is not None:
+        _keep_part(items, config)
+
+
+def _keep_part(items: list[pytest.Item], config: pytest.Config) -> None:
+    """Leave out the test functions that belong to other parts. The part of one depends on its name alone."""
+    part, parts = map(int, config.option.part.split("/"))
+    if not 1 <= part <= parts:
+        raise pytest.UsageError(f"--part {config.option.part}: the first number goes from 1 to the second one")
+    chosen = [zlib.crc32(item.nodeid.partition("[")[0].encode()) % parts == part - 1 for item in items]
+    config.hook.pytest_deselected(items=[item for item, is_chosen in zip(items, chosen, strict=True) if not is_chosen])
+    items[:] = itertools.compress(items, chosen)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

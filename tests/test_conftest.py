@@ -63,3 +63,14 @@ def test_a_test_can_ask_for_processes_that_compile_as_users_do(as_users_do: None
     assert not {_EMITTERS, _THREADS} & set(os.environ["XLA_FLAGS"].split())
     assert "JAX_DISABLE_MOST_OPTIMIZATIONS" not in os.environ
     assert "light_start" not in os.environ["PYTHONPATH"]
+
+
+def test_all_parts_together_are_all_tests() -> None:
+    def collected(*arguments: str) -> list[str]:
+        command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *arguments]
+        done = subprocess.run([*command, "tests/unit/core/test_errors.py"], capture_output=True, text=True, check=True)
+        return [line for line in done.stdout.splitlines() if "::" in line]
+
+    parts = [collected("--part", f"{part}/3") for part in (1, 2, 3)]
+    assert all(parts)
+    assert sorted(sum(parts, [])) == sorted(collected())

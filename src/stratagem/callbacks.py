@@ -7,9 +7,10 @@ from typing import Literal
 
 import stratagem.core.needs_jax  # noqa: F401 - before Keras
 from stratagem.backup.callback import Backup
+from stratagem.fit.time_spent import TimeSpent
 from stratagem.strategy.base import prepare_fit
 
-__all__ = ["BackupAndRestore"]
+__all__ = ["BackupAndRestore", "TimeSpent"]
 
 
 class BackupAndRestore(Backup):

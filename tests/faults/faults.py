@@ -200,7 +200,7 @@ def data_are_cut(folder: Path) -> None:
 
 
 def logs_go(folder: Path) -> None:
-    shutil.rmtree(Path(os.environ["STRATAGEM_STEP_FILE"]).parent)
+    shutil.rmtree(Path(os.environ["STRATAGEM_COUNTERS_FILE"]).parent)
 
 
 # The program, and what it says ------------------------------------------------------------------

@@ -96,6 +96,7 @@ class Progress:
         longest_step: Seconds of its longest step.
         usual_step: Seconds that a step takes it, as a moving average.
         waited_for_input: Seconds in which no step was running while it had no batch.
+        behind_step: Called behind steps with their number so far, where somebody wants to know.
 
     Example:
         >>> progress = Progress()
@@ -115,6 +116,7 @@ class Progress:
         self.longest_step = 0.0
         self.usual_step = 0.0
         self.waited_for_input = 0.0
+        self.behind_step: Callable[[int], None] | None = None
         self._seconds = [0.0] * (ENDED + 1)  # of phases that have ended; exchanges count as computing here
         self._exchanged = 0.0
         self._waited = 0.0
@@ -140,6 +142,8 @@ class Progress:
             if more_steps or now - before[2] > _LONG:
                 self._file.counted(now, self._spent_by(now)[:ENDED])
             self._file.entered(_PLACE_OF[phase], now)
+        if more_steps and self.behind_step is not None:
+            self.behind_step(steps)
 
     @property
     def spent(self) -> Spent:

@@ -45,6 +45,7 @@ class Observer:
     Args:
         command: What it runs, for people.
         clock: Where time comes from.
+        tell: Tells the user of a slow worker, where workers do not do so themselves.
         listeners: Called with each look, in the observer's thread: the newest sample of each task.
 
     Attributes:
@@ -56,6 +57,7 @@ class Observer:
 
     command: str
     clock: Clock = field(default_factory=Clock)
+    tell: Callable[[str], object] = lambda line: None
     listeners: list[Callable[[Mapping[str, Sample]], object]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -65,6 +67,7 @@ class Observer:
         self.stragglers: dict[str, Straggler] = {}
         self._files: dict[str, Path] = {}
         self._rule = Stragglers()
+        self._workers: list[str] = []
         self._lock = threading.Lock()
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._run, name="stratagem-observer", daemon=True)
@@ -113,11 +116,14 @@ class Observer:
                 self.histories[name].add(sample)
             workers = {name: sample for name, sample in samples.items() if sample.joined}
             # Those that have met count together; a task that trains with nobody holds up nobody.
+            if list(workers) != self._workers:
+                self._workers, self._rule = list(workers), Stragglers()
             found = self._rule.look([sample.reading for sample in workers.values()])
         if found is not None:
             name = list(workers)[found.task]
             self.stragglers[name] = found
             self.note(found.described(name))
+            self.tell(found.described(name))
         for listener in self.listeners:
             with contextlib.suppress(OSError):  # a disk that is full is told of elsewhere
                 listener(samples)

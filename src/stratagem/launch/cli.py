@@ -197,9 +197,6 @@ def _run(
     dry_run: bool,
     spares: int,
     elastic: str | None,
-    report: Path | None,
-    metrics_port: int | None,
-    log_json: Path | None,
     **asked: Any,
 ) -> int:
     """Run SCRIPT on every worker of a cluster.
@@ -218,6 +215,7 @@ def _run(
             f"There is no file {script!r} in {Path.cwd()}.",
             "Name a Python file, or add -m to name a module. Options of stratagem run stand before it.",
         )
+    watching = Watching(**{field.name: asked.pop(field.name) for field in fields(Watching)})
     least, asked["workers"] = _numbers(elastic, asked["workers"])
     if is_elastic := spares > 0 or elastic is not None:
         _check_used()
@@ -226,6 +224,7 @@ def _run(
     restarts = Restarts(**asked)
     variables = os.environ | ({environment.HANG_TIMEOUT: str(hang_timeout)} if hang_timeout is not None else {})
     variables |= {environment.COMPILATION_CACHE: "false"} if no_compilation_cache else {}
+    variables |= watching.variables
     restarts.check(request.workers, request.nodes)
     _note_misplaced(request)
     _note_surroundings(variables)
@@ -244,8 +243,9 @@ def _run(
     if dry_run:
         print("\n\n".join(map(_description, make_plan(request, this_machine(), variables))))
         return 0
-    with watched(shlex.join(command), Watching(report, metrics_port, log_json), variables) as observer:
+    with watched(shlex.join(command), watching, variables) as observer:
         if is_elastic:
+            observer.tell = lambda line: tell(f"stratagem: {line}")
             elastically = functools.partial(
                 ElasticRun, request, least, spares, this_machine(), grace_seconds=grace_seconds, variables=variables
             )

@@ -12,9 +12,11 @@ from typing import Any, TypeVar
 import click
 
 from stratagem.cluster.secret import read_secret
+from stratagem.core import environment
 from stratagem.core.errors import ClusterError
 from stratagem.insight.metrics import MetricsServer
 from stratagem.insight.observer import Observer
+from stratagem.insight.profiles import ProfiledSteps, join_traces
 from stratagem.insight.report import write_report
 from stratagem.insight.runs import Listing
 from stratagem.insight.samples import Sample
@@ -32,16 +34,47 @@ class Watching:
         report: Where a page with plots goes.
         metrics_port: Where the numbers of the run are served; 0 takes a free port.
         log_json: Where the numbers go, a line of JSON for each look.
+        profile: Steps of each worker that are recorded with JAX's profiler, FIRST:LAST.
+        profile_dir: Where the profiles go.
     """
 
     report: Path | None = None
     metrics_port: int | None = None
     log_json: Path | None = None
+    profile: str | None = None
+    profile_dir: Path = Path("profile")
+
+    @property
+    def profiled(self) -> ProfiledSteps | None:
+        """The steps that are recorded.
+
+        Raises:
+            ClusterError: They cannot be understood.
+        """
+        return None if self.profile is None else ProfiledSteps.of(self.profile, self.profile_dir)
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """What tasks are told of it."""
+        return {} if self.profiled is None else {environment.PROFILE: self.profiled.written()}
 
 
 def watching_options(command: _F) -> _F:
     """Add the options of `Watching` to a command."""
     for option in (
+        click.option(
+            "--profile-dir",
+            type=click.Path(file_okay=False, path_type=Path),
+            default=Path("profile"),
+            show_default=True,
+            help="Folder of the profiles.",
+        ),
+        click.option(
+            "--profile",
+            metavar="FIRST:LAST",
+            help="Record these steps of each worker with JAX's profiler, in one folder that TensorBoard opens, with a "
+            "trace of all workers for Perfetto.",
+        ),
         click.option(
             "--log-json",
             type=click.Path(dir_okay=False, path_type=Path),
@@ -94,6 +127,8 @@ def watched(command: str, asked: Watching, variables: Mapping[str, str]) -> Iter
     table = summary(observer.present())
     if table is not None:
         tell(f"\n{table}")
+    if asked.profiled is not None and (trace := join_traces(asked.profiled)) is not None:
+        tell(f"stratagem: profile: {asked.profile_dir} (tensorboard --logdir), {trace} (https://ui.perfetto.dev)")
     if asked.report is not None:
         write_report(observer, asked.report)
         tell(f"stratagem: report: {asked.report}")

@@ -38,6 +38,7 @@ from stratagem.mesh.mesh import ReplicaMesh, Tree
 from stratagem.mesh.shards import Sharding
 from stratagem.mesh.values import local_results
 from stratagem.program.options import pack_bytes
+from stratagem.program.profiled import record_steps
 from stratagem.program.tracing import current_tracing
 from stratagem.replica import reduce as reduction
 from stratagem.replica.context import current_replica_context, merging_context, strategy_scope
@@ -100,6 +101,7 @@ class Strategy:
         install()
         first_values.install()
         note_made(self)
+        record_steps(f"worker-{worker_index}")
         for line in environment.misspelt(os.environ):
             announce_once(line)
 

@@ -47,12 +47,14 @@ def test_it_names_a_slow_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         return Sample(now, now, 11, int(20 * now), "computing", spent, 0.5, 1, joined=True)
 
     monkeypatch.setattr(module, "take_sample", sample)
-    observer = Observer("train.py")
+    told: list[str] = []
+    observer = Observer("train.py", tell=told.append)
     observer.follow({"worker 0": tmp_path / "0", "worker 1": tmp_path / "1"})
     for second in range(12):
         now = float(second)
         observer.look()
     assert (list(observer.stragglers), observer.stragglers["worker 1"].part) == (["worker 1"], "computing")
+    assert told == [event.text for event in observer.events]
     assert [event.text[:39] for event in observer.events] == ["worker 1 is slow: it computes 25.0 ms l"]
 
 
@@ -73,7 +75,7 @@ def test_a_listener_whose_disk_is_full_does_not_end_it(tmp_path: Path) -> None:
     def fails(samples: object) -> None:
         raise OSError("No space left on device")
 
-    observer = Observer("train.py", HandClock(), [fails])
+    observer = Observer("train.py", HandClock(), listeners=[fails])
     observer.follow({"worker 0": tmp_path / "0"})
     _task(tmp_path / "0")
     assert list(observer.look()) == ["worker 0"]

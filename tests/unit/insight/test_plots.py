@@ -6,7 +6,7 @@ import re
 from stratagem.insight.plots import HEIGHT, WIDTH, Marker, lines, shares
 
 
-def _points(text: str, tag: str) -> list[list[tuple[float, float]]]:
+def _points(text: str, tag: str) -> list[list[tuple[float, ...]]]:
     found = re.findall(rf'<{tag} [^>]*points="([^"]*)"', text)
     return [[tuple(map(float, pair.split(","))) for pair in each.split()] for each in found]
 

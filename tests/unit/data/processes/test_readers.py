@@ -82,7 +82,7 @@ print("begins", os.getpid(), flush=True)
 options = Options()
 options.reader_processes = 2
 about = lambda i: (i, json.dumps([os.getpid(), "jax" in sys.modules, os.environ.get("TF_CONFIG"),
-                                  os.environ["JAX_PLATFORMS"], os.environ.get("STRATAGEM_STEP_FILE")]))
+                                  os.environ["JAX_PLATFORMS"], os.environ.get("STRATAGEM_COUNTERS_FILE")]))
 dataset = Dataset.range(8).map(about).batch(2).with_options(options)
 batches = list(dataset.batches(prefetch=2))
 print(json.dumps([[batch.data[0].tolist(), [json.loads(text) for text in batch.data[1]]] for batch in batches]))
@@ -92,7 +92,7 @@ print(json.dumps([[batch.data[0].tolist(), [json.loads(text) for text in batch.d
 def test_a_program_without_guard_whose_processes_are_no_tasks(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
-    cluster = {"TF_CONFIG": "not read", "STRATAGEM_STEP_FILE": str(tmp_path / "steps"), "JAX_PLATFORMS": "cuda"}
+    cluster = {"TF_CONFIG": "not read", "STRATAGEM_COUNTERS_FILE": str(tmp_path / "steps"), "JAX_PLATFORMS": "cuda"}
     done = subprocess.run(
         [sys.executable, "-W", "error", str(program)],
         env={**os.environ, **cluster},
