@@ -53,7 +53,7 @@ OPEN_CLUSTER: Final = "STRATAGEM_OPEN_CLUSTER"
 """Set to 1: tasks of a parameter-server cluster without keys or a secret let everybody in who reaches their ports."""
 
 PROFILE: Final = "STRATAGEM_PROFILE"
-"""Steps that a task records with JAX's profiler, and the folder: FIRST:LAST:FOLDER. Set by `stratagem run --profile`."""
+"""Steps that a task records with JAX's profiler: FIRST:LAST:FOLDER. Set by `stratagem run --profile`."""
 
 COUNTERS_FILE: Final = "STRATAGEM_COUNTERS_FILE"
 """The file in which a task counts its steps and seconds. Set by `stratagem run`."""
