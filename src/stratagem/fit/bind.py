@@ -45,6 +45,7 @@ from stratagem.fit.resuming import (
     resumer_among,
     resumer_last,
     skipping_steps,
+    watchers_among,
 )
 from stratagem.fit.saving import saving_once
 from stratagem.fit.state import StateKeeper
@@ -238,7 +239,7 @@ def _in_session(default_strategy: Callable[[], StrategyLike], resumers: Resumers
         callbacks = bound.arguments.get("callbacks")
         resumer = resumer_among(callbacks) if method == "fit" else None
         if strategy_of(model) is None:
-            if resumer is not None:
+            if resumer is not None or (method == "fit" and watchers_among(callbacks)):
                 attach(model, current_strategy() or default_strategy())  # where it stands is known of ours only
             elif described_devices() is not None or _is_beyond_keras(model, KIND_OF[method], bound.arguments):
                 attach(model, default_strategy())  # a program that is planned trains on what is described
