@@ -11,6 +11,7 @@ import statistics
 import time
 
 import numpy as np
+
 import stratagem
 from stratagem import keras
 

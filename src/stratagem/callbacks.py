@@ -68,20 +68,20 @@ class BackupAndRestore(Backup):
 class Inspect(StepInspector):
     """Look at the steps of a `fit`: do all replicas hold the same values, and are all numbers finite.
 
-    With `replicas`, all replicas of all workers compare their weights, the optimizer's slots and the other variables by
-    digests of their bits, also those that they had before each of the steps. A single bit that differs, and were it
-    rounded away since, ends training with a `PeerError` that names the variable, the workers and the steps.
-    What is divided among the replicas (`shard=`) has no second copy, and is not compared.
+    With `replicas`, all replicas of all workers compare their weights, the optimizer's slots and the other variables
+    by digests of their bits, also those that they had before the steps. A single bit that differs ends training with a
+    `PeerError` that names the variable, the workers and the steps. What is divided among the replicas (`shard=`)
+    has no second copy, and is not compared.
 
-    With `nonfinite="locate"`, the first step that leaves NaN or infinity in the loss or in a variable is found: the last
-    steps are run again, bit for bit, from a copy of the state. The error names the step, the operation, its layer, the
-    line of the program, the replica, and the rows of the global batch that lead to it; or the input or the variable that
-    held NaN before. The model has the weights from before that step. With `nonfinite="stop"` it names the step
-    and the variables. Infinite gradients that a `LossScaleOptimizer` passes over are no fault.
+    With `nonfinite="locate"`, the first step that leaves NaN or infinity in the loss or in a variable is found: the
+    last steps are run again, bit for bit, from a copy of the state. The error names the step, the operation, its
+    layer, the line of the program, the replica, and the rows of the global batch that lead to it; or the input or the
+    variable that held NaN before. The model has the weights from before that step. With `nonfinite="stop"` it names
+    the step and the variables. Infinite gradients that a `LossScaleOptimizer` passes over are no fault.
 
-    Under several workers all give the callback to `fit`. It works under every synchronous strategy; a model of no strategy
-    trains under the default strategy. It takes the memory of a copy of the state and of the batches of `every` steps, and
-    less than 2% of the time of a step of 20 ms (docs/insight.md).
+    Under several workers all give the callback to `fit`. It works under every synchronous strategy; a model of no
+    strategy trains under the default strategy. It takes the memory of a copy of the state and of the batches of
+    `every` steps; docs/insight.md says what was measured of the time.
 
     Args:
         every: After how many steps it looks at all of them. The error names the step all the same.
@@ -108,8 +108,11 @@ class Inspect(StepInspector):
         >>> try:
         ...     model.fit(x, x, batch_size=4, shuffle=False, verbose=0, callbacks=[inspect])
         ... except ValueError as error:
-        ...     print(str(error).partition(" The loss")[0])
-        Step 2 computed NaN or infinity: `log` did first, in float32[4, 2]. It is in layer 'logarithm' (sequential/logarithm). Row 1 of the 4 of its global batch led to it.
+        ...     for sentence in str(error).partition(" The loss")[0].split(". "):
+        ...         print(sentence)
+        Step 2 computed NaN or infinity: `log` did first, in float32[4, 2]
+        It is in layer 'logarithm'
+        Row 1 of the 4 of its global batch led to it.
     """
 
     def __init__(

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.fresh import run_python
 
 from stratagem.core.errors import PeerError
 from stratagem.testing import run_workers
@@ -109,3 +110,42 @@ def test_nan_from_a_row_of_one_worker_is_found_by_both(tmp_path: Path, shard: st
     assert (found["rows"], found["worker"], found["shares"]) == ([6], 1, [4, 4])
     steps = [json.loads(line)["step"] for line in (tmp_path / "digests.jsonl").read_text().splitlines()]
     assert steps == [5, 10]
+
+
+TRAINS = """
+import sys
+
+import numpy as np
+import stratagem
+from stratagem import keras
+
+keras.utils.set_random_seed(1)
+with stratagem.MultiWorkerMirroredStrategy().scope():
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dropout(0.5), keras.layers.Dense(1)])
+    model.compile("adam", "mse")
+x = np.random.default_rng(0).uniform(0.5, 1.5, (48, 3)).astype("float32")
+backup = stratagem.callbacks.BackupAndRestore(sys.argv[1], save_freq=2, delete_checkpoint=False)
+
+
+def end(batch, logs):
+    if batch == 4:
+        sys.exit(3)
+
+
+ends = keras.callbacks.LambdaCallback(on_train_batch_begin=end)
+model.fit(x, x[:, :1], batch_size=8, verbose=0, callbacks=[ends, backup] if sys.argv[2:] else [backup])
+"""
+
+
+def test_replay_on_two_workers(tmp_path: Path) -> None:
+    script, backup = tmp_path / "train.py", tmp_path / "backup"
+    script.write_text(TRAINS)
+    run_workers(script, 2, args=[str(backup), "ends"], check=False)
+    command = ["-m", "stratagem", "replay", "--backup", str(backup), "--workers", "2"]
+    done = run_python(*command, "--step", "4", "--times", "3", str(script), "elsewhere", home=tmp_path)
+    assert "3 runs of step 4 computed the same bits: " in done.stdout
+    assert done.returncode == 0, done.stderr
+    wrong = run_python(*command, "--step", "1", str(script), "elsewhere", home=tmp_path)
+    assert wrong.returncode == 2
+    assert "those that are there were made behind step 2 and 4" in wrong.stdout + wrong.stderr
+    assert not (tmp_path / "elsewhere").exists()

@@ -234,7 +234,9 @@ class _Looking:
         assert watched is not None, "a step has run"
         assert recording is not None, "numbers are looked at"
         count = self.steps - recording.steps[0].first + 1
-        announce(f"NaN or infinity among the last {count} steps: they are run again, to find the first that computed it")
+        announce(
+            f"NaN or infinity among the last {count} steps: they are run again, to find the first that computed it"
+        )
         put_back = self._put_back(watched, values)
         bad = first_bad_step(watched, recording)
         if bad is None:
@@ -315,5 +317,6 @@ def _check(every: object, nonfinite: object, folder: object) -> None:
         )
     if folder is not None and (not isinstance(folder, str | os.PathLike) or not os.fspath(folder)):
         raise InputError(
-            f"Inspect was given folder={folder!r}.", 'Write the path of a folder, for example Inspect(folder="inspect").'
+            f"Inspect was given folder={folder!r}.",
+            'Write the path of a folder, for example Inspect(folder="inspect").',
         )

@@ -28,8 +28,8 @@ def save_step(
 ) -> str | None:
     """Write a step with which it can be run again; the chief writes. All workers call it together.
 
-    The files are `step-N.safetensors`, whose arrays are the variables by name and those of the batch as `batch/0` and so
-    on in their order, blocks of equal size for each replica, and `step-N.json`, the finding.
+    The files are `step-N.json`, the finding, and `step-N.safetensors`, whose arrays are the variables by name, and
+    those of the batch in their order as `batch/0` and so on, in blocks of equal size for each replica.
 
     Args:
         folder: Where.

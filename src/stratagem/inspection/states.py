@@ -81,9 +81,7 @@ class Watched:
         counted = [i for i, name in enumerate(self.names) if METRICS not in name]
         self._floating = [i for i in counted if jnp.issubdtype(values[i].dtype, jnp.inexact)]
         apart = set(map(id, compat.accumulators(step.model.optimizer))) if step.accumulates_apart else set()
-        self.alike = [
-            i for i in counted if not is_in_parts(step.variables[i]) and id(step.variables[i]) not in apart
-        ]
+        self.alike = [i for i in counted if not is_in_parts(step.variables[i]) and id(step.variables[i]) not in apart]
         self._infinite_from_the_first = [number == _INFINITE for number in self._numbers(values)]
 
     def is_faulty_here(self, values: Sequence[jax.Array]) -> bool:

@@ -119,7 +119,10 @@ def mixed() -> keras.Model:
 def regularized() -> keras.Model:
     """The first step makes a weight negative, and the regularizer of the second takes its root."""
     dense = keras.layers.Dense(
-        1, use_bias=False, kernel_initializer=keras.initializers.Constant(0.01), kernel_regularizer=SquareRootOfWeights()
+        1,
+        use_bias=False,
+        kernel_initializer=keras.initializers.Constant(0.01),
+        kernel_regularizer=SquareRootOfWeights(),
     )
     return model(dense, optimizer=keras.optimizers.SGD(1e-2))
 
@@ -140,7 +143,12 @@ LAYERS = keras.layers
 PLANTED: dict[str, Planted] = {
     "log": Planted(after(lambda: LAYERS.Rescaling(1.0)), with_rows(X, [1, 2], -1.0), Y, "planted", [1, 2], "`log`"),
     "Dense": Planted(
-        outputs_of(lambda: LAYERS.Dense(8, name="planted", kernel_initializer="ones")), with_rows(X, [5], HUGE), Y, "planted", [5], "`dot_general`"
+        outputs_of(lambda: LAYERS.Dense(8, name="planted", kernel_initializer="ones")),
+        with_rows(X, [5], HUGE),
+        Y,
+        "planted",
+        [5],
+        "`dot_general`",
     ),
     "Conv2D": Planted(
         outputs_of(lambda: LAYERS.Conv2D(3, 3, name="planted", kernel_initializer="ones"), 6, 6, 2),
@@ -175,7 +183,13 @@ PLANTED: dict[str, Planted] = {
         "`mul`",
     ),
     "Bidirectional": Planted(
-        outputs_of(lambda: LAYERS.Bidirectional(LAYERS.SimpleRNN(3, activation="relu", kernel_initializer="ones"), name="planted"), 5, 4),
+        outputs_of(
+            lambda: LAYERS.Bidirectional(
+                LAYERS.SimpleRNN(3, activation="relu", kernel_initializer="ones"), name="planted"
+            ),
+            5,
+            4,
+        ),
         with_rows(SERIES, [3], HUGE),
         Y,
         "planted/forward_simple_rnn/simple_rnn_cell",
@@ -205,7 +219,12 @@ PLANTED: dict[str, Planted] = {
         attention, with_rows(random(3, 4), [2], 1e20), Y[:, None], "planted", [2], "`dot_general`"
     ),
     "Softmax": Planted(
-        lambda: model(LAYERS.Softmax(name="planted"), LAYERS.Dense(1)), with_rows(X, [6], np.inf), Y, None, None, "in its input: x in row 6 "
+        lambda: model(LAYERS.Softmax(name="planted"), LAYERS.Dense(1)),
+        with_rows(X, [6], np.inf),
+        Y,
+        None,
+        None,
+        "in its input: x in row 6 ",
     ),
     "sqrt": Planted(after(lambda: LAYERS.Rescaling(1.0), Rooted), with_rows(X, [7], -1.0), Y, "planted", [7], "`sqrt`"),
     "gradient of sqrt": Planted(
@@ -243,7 +262,9 @@ PLANTED: dict[str, Planted] = {
         [2],
         "in jvp(compile_loss)/log_loss, at planted.py:",
     ),
-    "regularizer": Planted(regularized, X, Y - 5, None, None, "in no layer: a loss, regularizer or metric, at planted.py:"),
+    "regularizer": Planted(
+        regularized, X, Y - 5, None, None, "in no layer: a loss, regularizer or metric, at planted.py:"
+    ),
     "optimizer": Planted(exploding, X, 100 * Y, None, None, "in sgd"),
     "input": Planted(
         outputs_of(lambda: LAYERS.Dense(2)), with_rows(X, [3, 7], np.nan), Y, None, None, "x in rows 3, 7 of 8"

@@ -96,7 +96,9 @@ def test_a_flipped_bit_is_found_within_the_steps_that_are_looked_at_together(gro
 def test_replicas_that_agree_train_as_without() -> None:
     plain, inspected = made(optimizer="adam"), made(optimizer="adam")
     for model, callbacks in ((plain, []), (inspected, [Inspect(every=3)])):
-        model.fit(X, Y, batch_size=4, epochs=3, shuffle=False, verbose=0, callbacks=callbacks)  # the last batch has two rows
+        model.fit(
+            X, Y, batch_size=4, epochs=3, shuffle=False, verbose=0, callbacks=callbacks
+        )  # the last batch has two rows
     for one, other in zip(plain.variables, inspected.variables, strict=True):
         np.testing.assert_array_equal(one.value, other.value)
 
@@ -179,7 +181,9 @@ class Assigns(keras.callbacks.Callback):
 
 def test_a_variable_that_the_program_gives_nan_is_named_and_put_back() -> None:
     model = made()
-    with pytest.raises(InputError, match="'sequential.*/dense/bias' held NaN before step 5, which no step had computed"):
+    with pytest.raises(
+        InputError, match=r"'sequential.*/dense/bias' held NaN before step 5, which no step had computed"
+    ):
         model.fit(X, Y, batch_size=4, shuffle=False, verbose=0, callbacks=[Assigns(4), Inspect(every=50)])
     assert np.isfinite(model.layers[-1].bias.value).all()
     assert int(model.optimizer.iterations) == 4

@@ -21,9 +21,7 @@ def trained(planted: Planted, *callbacks: Any, **fit: Any) -> tuple[keras.Model,
     keras.utils.set_random_seed(1)
     model = planted.make()
     with pytest.raises(InputError) as raised:
-        model.fit(
-            planted.x, planted.y, batch_size=ROWS, shuffle=False, verbose=0, callbacks=list(callbacks), **fit
-        )
+        model.fit(planted.x, planted.y, batch_size=ROWS, shuffle=False, verbose=0, callbacks=list(callbacks), **fit)
     return model, str(raised.value)
 
 
