@@ -61,7 +61,7 @@ class StepInspector(keras.callbacks.Callback):
         self.replicas = replicas
         self.nonfinite = nonfinite
         self.folder = None if folder is None else os.fspath(folder)
-        self._looking: _Looking | None = None
+        self._looking: Looking | None = None
 
     # What `fit` asks -----------------------------------------------------------------------------
 
@@ -80,7 +80,7 @@ class StepInspector(keras.callbacks.Callback):
             )
         facts = {"every": self.every, "replicas": self.replicas, "nonfinite": str(self.nonfinite)}
         session.strategy.check_agreement("arguments of Inspect", {**facts, "folder": self.folder is not None})
-        self._looking = _Looking(self, session)
+        self._looking = Looking(self, session)
 
     def before_step(self, step: Step, values: list[jax.Array], batch: GlobalBatch) -> None:
         if self._looking is not None:
@@ -124,7 +124,7 @@ class StepInspector(keras.callbacks.Callback):
             self._looking.look_at_all()
 
 
-class _Looking:
+class Looking:
     """What is known of a `fit` while it runs.
 
     Args:

@@ -17,6 +17,7 @@ import stratagem
 from stratagem.callbacks import BackupAndRestore, Inspect
 from stratagem.core.errors import InputError, PeerError, UnsupportedError
 from stratagem.fit.steps import Step
+from stratagem.inspection.callback import Looking
 from stratagem.inspection.saving import Digests
 
 RNG = np.random.default_rng(0)
@@ -163,6 +164,38 @@ def test_infinite_gradients_that_a_loss_scale_passes_over_are_no_fault() -> None
     model = made(optimizer=optimizer)
     model.fit(X, Y, batch_size=4, verbose=0, callbacks=[Inspect(every=2)])
     assert float(optimizer.dynamic_scale) < 2.0**127
+    assert np.isfinite(model.get_weights()[0]).all()
+
+
+class OwnStep(keras.Sequential):
+    """A step of (data), as in TensorFlow, that returns the loss of its batch alone."""
+
+    def train_step(self, data: Any) -> Any:
+        x, y = data
+        with stratagem.GradientTape() as tape:
+            loss = keras.ops.mean((y - self(x)) ** 2)
+        gradients = tape.gradient(loss, self.trainable_variables)
+        self.optimizer.apply_gradients(zip(gradients, self.trainable_variables, strict=True))
+        return {"loss": loss}
+
+
+@pytest.mark.parametrize(("eager", "said"), [(False, "`log` did first"), (True, "left NaN or infinity behind")])
+def test_a_step_of_ones_own_and_one_that_is_not_compiled(eager: bool, said: str) -> None:
+    with stratagem.MirroredStrategy(["cpu:0"]).scope():
+        model = OwnStep([keras.Input((4,)), Logarithm(), keras.layers.Dense(1)])
+        model.compile(optimizer="sgd", loss="mse", run_eagerly=eager)
+    with pytest.raises(InputError, match=rf"Step 2 .*{said}.*Row 1 of the 4 of its global batch") as raised:
+        model.fit(with_rows([5])[:12], Y[:12], batch_size=4, shuffle=False, verbose=0, callbacks=[Inspect()])
+    assert np.isfinite(model.get_weights()[0]).all()
+    assert "Step 2 " in str(raised.value)
+
+
+def test_what_workers_see_together_is_seen_at_the_end_of_an_epoch_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Looking, "_has_seen_bad_loss", lambda _: False)
+    model = made()
+    with pytest.raises(InputError, match=r"Step 3 computed .*Row 0 of the 4"):
+        model.fit(with_rows([8]), Y, batch_size=4, epochs=2, shuffle=False, verbose=0, callbacks=[Inspect(every=99)])
+    assert int(model.optimizer.iterations) == 2
     assert np.isfinite(model.get_weights()[0]).all()
 
 
