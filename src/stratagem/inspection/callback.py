@@ -29,7 +29,7 @@ from stratagem.mesh.same_values import Held, PastValues, are_alike, is_held_by_e
 _NO_DIFFERENCE = (
     "Run again from the state before, these steps compute finite numbers.",
     "The machine, or a function of the program that is not the same each time, computed something else.",
-    "The model has the weights that the second run ended with. Start the program again from its last backup; if that "
+    "The model has the weights from before these steps. Start the program again from its last backup; if that "
     "happens again, test the memory of the machine (stratagem replay --until-differs runs one step again and again).",
 )
 
@@ -106,7 +106,7 @@ class StepInspector(keras.callbacks.Callback):
                 "That call is Keras's own, which shows nobody its steps.",
                 "Write inspect = Inspect(...) on a line before model.fit(..., callbacks=[inspect]).",
             )
-        if not isinstance(self.model.train_function, StepFunction):
+        if not isinstance(getattr(self.model, "train_function", None), StepFunction):
             raise UnsupportedError(
                 "`fit` was given Inspect under ParameterServerStrategy.",
                 "Its steps run on workers one beside the other, each from weights of its own moment: none can be "
@@ -143,7 +143,7 @@ class Looking:
         self._held: list[int] = []
         self._before: Recorded | None = None
         self._values: list[jax.Array] = []
-        self._losses: list[jax.Array] = []
+        self._losses: list[Any] = []
         self._since: int | None = None
         # Workers look together, and each sees at another moment that a loss is there.
         self._looks_at_each_step = not session.strategy.mesh.multi_process

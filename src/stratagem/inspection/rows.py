@@ -54,8 +54,8 @@ class RowsOfBatch:
         found = {}
         for name, leaf in zip(self._names, self.leaves, strict=True):
             if jnp.issubdtype(leaf.dtype, jnp.inexact):
-                faulty = ~np.isfinite(leaf.astype(np.complex64 if leaf.dtype.kind == "c" else np.float64))
-                of_rows = faulty.reshape(len(leaf), -1).any(axis=1)
+                faulty = ~np.isfinite(leaf).reshape(len(leaf), -1)
+                of_rows = faulty.any(axis=1).tolist()
                 found[name] = [row for row, place in self._places.items() if of_rows[place]]
         return {name: rows for name, rows in found.items() if rows}
 

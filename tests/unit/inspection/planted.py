@@ -46,7 +46,8 @@ class Logged(keras.layers.Layer):
 
 class Divided(keras.layers.Layer):
     def call(self, x: Any) -> Any:
-        return 1.0 / keras.ops.sum(x, axis=-1, keepdims=True)
+        total: Any = keras.ops.sum(x, axis=-1, keepdims=True)
+        return 1.0 / total
 
 
 class Exponential(keras.layers.Layer):
@@ -57,7 +58,7 @@ class Exponential(keras.layers.Layer):
 class Scaled(keras.layers.Layer):
     """Its weight grows beyond all bounds at the second step."""
 
-    def build(self, shape: Any) -> None:
+    def build(self, input_shape: Any) -> None:
         self.scale = self.add_weight(shape=(), initializer="ones", name="scale")
         self.count = self.add_weight(shape=(), initializer="zeros", trainable=False, name="count")
 

@@ -51,7 +51,8 @@ def test_what_is_saved_is_the_state_before_the_step_and_its_batch(tmp_path: Path
     np.testing.assert_array_equal(contents.arrays["batch/0"], planted.x[ROWS : 2 * ROWS])
     np.testing.assert_array_equal(contents.arrays["batch/1"], planted.y[ROWS : 2 * ROWS])
     saved = {name: array for name, array in contents.arrays.items() if name.endswith("dense/kernel")}
-    np.testing.assert_array_equal(*saved.values(), model.layers[-1].kernel.value)
+    (kernel,) = saved.values()
+    np.testing.assert_array_equal(kernel, model.layers[-1].kernel.value)
     assert contents.metadata["rows"] == [1, 2]
     assert str(tmp_path / "step-2") in said
 
