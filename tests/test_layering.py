@@ -51,10 +51,12 @@ CORE: tuple[dict[str, str], ...] = (
     },
     {"fit": "`fit`, `evaluate` and `predict` of a model under a strategy: steps, gradients, resuming"},
     {"backup": "`BackupAndRestore`: what a backup holds, when it is made; `stratagem.callbacks` has the name"},
+    {"inspection": "`Inspect`: do replicas agree, where a NaN began; `stratagem.callbacks` has the name"},
     {"strategy": "the public strategies: each chooses devices and says who is chief"},
     {
         "doctor": "`stratagem doctor`: facts of all tasks side by side, sums timed, a dataset read together",
         "plan": "`stratagem plan`: what a step costs on more workers, and on devices that are not here",
+        "replay": "`stratagem replay`: a step of a program that is run again from its last backup",
     },
 )
 """The core: a folder imports from itself and from the layers before its own."""

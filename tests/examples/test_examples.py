@@ -127,6 +127,14 @@ def test_parameter_servers() -> None:
     assert all("On digits" not in result.output for result in results[1:])
 
 
+def test_inspect_fit(tmp_path: Path) -> None:
+    for output in run("inspect_fit.py", "--folder", str(tmp_path), workers=2)[:1]:
+        assert "Step 32 computed NaN or infinity: `log` did first, in float32[32, 8]." in output
+        assert "in layer 'logarithm' on replica 0 of 2 (worker 0). Row 16 of the 64" in output
+        assert "The weights are finite." in output
+    assert {file.name for file in tmp_path.glob("step-32.*")} >= {"step-32.json", "step-32.safetensors"}
+
+
 def test_estimator(tmp_path: Path) -> None:
     """1,437 digits are 23 batches of 64: on two replicas eleven steps, and the batch that is left is left out."""
     (output,) = run("estimator.py", "--devices", "2", "--learning-rate", "0.05", "--model-dir", str(tmp_path))

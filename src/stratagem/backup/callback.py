@@ -89,6 +89,7 @@ class Backup(keras.callbacks.Callback):
         self._progress = self._restored.progress
         self._restored.check_steps(int(session.model.steps_per_execution))
         session.resumed_at, session.skipped = self._restored.inputs, self._progress.batch
+        session.steps = self._progress.steps
         for callback in callbacks:
             if isinstance(callback, keras.callbacks.CSVLogger):  # it would begin its file anew
                 callback.append = True
@@ -192,10 +193,10 @@ class Backup(keras.callbacks.Callback):
 
     def _now(self, *, within_epoch: bool) -> Progress:
         assert self._epoch is not None, "an epoch has begun"
-        stopped = bool(self._session.model.stop_training)
+        stopped, steps = bool(self._session.model.stop_training), self._session.steps
         if within_epoch:
-            return Progress(self._epoch, self._done, True, stopped, self._since_last)
-        return Progress(self._epoch + 1, 0, False, stopped, self._since_last)
+            return Progress(self._epoch, self._done, True, stopped, self._since_last, steps)
+        return Progress(self._epoch + 1, 0, False, stopped, self._since_last, steps)
 
     @as_saving
     def _save(self, progress: Progress) -> None:

@@ -67,6 +67,7 @@ class PlaceInFit(keras.callbacks.Callback):
         self._taken.check_steps(int(session.model.steps_per_execution))
         self._progress, self._told = self._taken.progress, said["workers"]
         session.resumed_at, session.skipped = self._taken.inputs, self._progress.batch
+        session.steps = self._progress.steps
         for callback in callbacks:
             if isinstance(callback, keras.callbacks.CSVLogger):  # it would begin its file anew
                 callback.append = True
@@ -96,11 +97,11 @@ class PlaceInFit(keras.callbacks.Callback):
             taken.restore(self._session, self._states)
             self._inputs = [place._asdict() for place in taken.inputs]
         else:
-            self._note(Progress(epoch, 0, within_epoch=True))
+            self._note(Progress(epoch, 0, within_epoch=True, steps=self._session.steps))
         self._tell()
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        self._note(Progress(self._progress.epoch, batch + 1, within_epoch=True))
+        self._note(Progress(self._progress.epoch, batch + 1, within_epoch=True, steps=self._session.steps))
         self._tell()
 
     def _meet_new(self) -> None:

@@ -33,6 +33,7 @@ class Progress:
         within_epoch: Whether the epoch has begun, so that its metrics count and its `on_epoch_begin` has run.
         stopped: Whether a callback has ended training.
         since_last: Batches since the last backup that was due by number of batches.
+        steps: Steps of training that are done in all epochs.
     """
 
     epoch: int = 0
@@ -40,6 +41,7 @@ class Progress:
     within_epoch: bool = False
     stopped: bool = False
     since_last: int = 0
+    steps: int = 0
 
 
 def take(session: Session, progress: Progress, states: CallbackStates) -> tuple[dict[str, Any], Arrays]:
@@ -187,6 +189,7 @@ def _progress(said: Mapping[str, Any]) -> Progress:
     Raises:
         ValueError: That cannot be.
     """
+    said = {"steps": 0, **said}  # backups of 2026 before November have no such number
     kinds = {name: type(value) for name, value in asdict(Progress()).items()}
     if {name: type(value) for name, value in said.items()} != kinds or min(map(int, said.values())) < 0:
         raise ValueError(f"it says it was made at {dict(said)}")

@@ -65,7 +65,7 @@ class Backups:
         Raises:
             CheckpointError: There are backups, and all are damaged: training would begin anew without a word.
         """
-        saved = list(self._saved())
+        saved = list(self.saved())
         if saved and not read_state(self.folder).saved:
             logger.warning("%s has backups and no list of them; the newest that is whole is used.", self.folder)
         found = next(filter(is_loadable, reversed(saved)), None)
@@ -81,9 +81,7 @@ class Backups:
         folder = Path(self.folder)
         found = sorted(file.name for file in folder.iterdir()) if folder.is_dir() else []
         foreign = [name for name in found if not _OWN.fullmatch(name)]
-        foreign += [
-            path for path in self._saved() if not _OWN.fullmatch(f"{os.path.basename(path)}{file_names.SUFFIX}")
-        ]
+        foreign += [path for path in self.saved() if not _OWN.fullmatch(f"{os.path.basename(path)}{file_names.SUFFIX}")]
         if foreign:
             raise CheckpointError(
                 f"The folder for backups, {self.folder!r}, holds something else: {', '.join(foreign[:5])}.",
@@ -97,7 +95,7 @@ class Backups:
         """Return what the next backup is called, once the one before it is written."""
         self.wait()
         try:
-            saved = self._saved()
+            saved = self.saved()
         except CheckpointError:  # writing raises it again, and decides what becomes of it
             saved = lying_in(self.folder, f"{_PREFIX}*").saved
         return os.path.join(self.folder, f"{_PREFIX}{1 + max(map(_number_of, saved), default=0)}")
@@ -152,7 +150,7 @@ class Backups:
         path = part.turn.path
 
         def publish() -> None:
-            saved = self._saved()
+            saved = self.saved()
             kept = dict(list({**saved, path: time.time()}.items())[-KEPT:])
             publish_newest(self.folder, FolderState(kept), [old for old in saved if old not in kept])
             file_names.remove_stray_shards(os.path.join(self.folder, _PREFIX))
@@ -161,7 +159,7 @@ class Backups:
             self._lock.take()
         part.write(json.dumps(metadata), publish)
 
-    def _saved(self) -> Mapping[str, float]:
+    def saved(self) -> Mapping[str, float]:
         """Return what is listed and what lies there, oldest first: a list may be lost, or name what is lost."""
         found = {**lying_in(self.folder, f"{_PREFIX}*").saved, **read_state(self.folder).saved}
         return {path: found[path] for path in sorted(found, key=_number_of)}

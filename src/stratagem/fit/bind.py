@@ -36,6 +36,7 @@ from stratagem.fit.arguments import check_arguments, check_labels, check_model, 
 from stratagem.fit.call import COMPARED, Call
 from stratagem.fit.callbacks import with_backups_of_workers
 from stratagem.fit.in_shards import work_in_shards
+from stratagem.fit.instead import give_others
 from stratagem.fit.own_steps import own_step
 from stratagem.fit.records import note_used, record_of, strategy_of, warn_of_unused
 from stratagem.fit.reentry import MakesPlace, check_input, evaluated, in_changing_world
@@ -45,6 +46,7 @@ from stratagem.fit.resuming import (
     resumer_among,
     resumer_last,
     skipping_steps,
+    watchers_among,
 )
 from stratagem.fit.saving import saving_once
 from stratagem.fit.state import StateKeeper
@@ -233,12 +235,14 @@ def _in_session(default_strategy: Callable[[], StrategyLike], resumers: Resumers
         check_outside_step(model, method)
         bound = signature.bind(model, *args, **kwargs)
         bound.apply_defaults()
+        if method == "fit" and give_others(bound.arguments):
+            args, kwargs = bound.args[1:], bound.kwargs
         if method == "fit" and (strategy := strategy_of(model)) is not None and strategy.worker_count > 1:
             with_backups_of_workers(bound.arguments, resumers.backup_like)
         callbacks = bound.arguments.get("callbacks")
         resumer = resumer_among(callbacks) if method == "fit" else None
         if strategy_of(model) is None:
-            if resumer is not None:
+            if resumer is not None or (method == "fit" and watchers_among(callbacks)):
                 attach(model, current_strategy() or default_strategy())  # where it stands is known of ours only
             elif described_devices() is not None or _is_beyond_keras(model, KIND_OF[method], bound.arguments):
                 attach(model, default_strategy())  # a program that is planned trains on what is described

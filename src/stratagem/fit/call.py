@@ -15,7 +15,14 @@ from stratagem.core.patches import Extent
 from stratagem.fit import compat
 from stratagem.fit.callbacks import for_this_worker, with_own
 from stratagem.fit.records import running_alone
-from stratagem.fit.resuming import ResumesFit, Session, current_session, put_resumer_last, running
+from stratagem.fit.resuming import (
+    ResumesFit,
+    Session,
+    current_session,
+    put_resumer_last,
+    running,
+    watchers_among,
+)
 from stratagem.fit.same_program import check_same_program
 from stratagem.mesh.placing import make_whole
 from stratagem.replica.context import StrategyLike
@@ -84,8 +91,14 @@ def _running(session: Session, resumers: Sequence[ResumesFit], callbacks: Any) -
                 put_resumer_last(callbacks)
             for resumer in resumers:
                 resumer.begin_session(session, compat.flattened_callbacks(callbacks))
+            if session.method == "fit":
+                session.watchers = watchers_among(callbacks)
+            for watcher in session.watchers:
+                watcher.begin_watching(session)
             yield
     finally:
+        for watcher in session.watchers:
+            watcher.end_watching()
         for resumer in resumers:
             resumer.end_session()
             compat.begin_at_epoch(session.model, None)

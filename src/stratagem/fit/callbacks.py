@@ -17,7 +17,7 @@ from stratagem.core.errors import UsageError, name_some
 from stratagem.core.log import announce, announce_once
 from stratagem.fit import compat
 from stratagem.fit.named_variables import named_variables
-from stratagem.fit.resuming import ResumesFit, Session
+from stratagem.fit.resuming import ResumesFit, Session, WatchesSteps
 from stratagem.mesh.lending import give_back, lend
 from stratagem.mesh.placing import make_whole
 from stratagem.replica.context import StrategyLike
@@ -112,7 +112,8 @@ def _for_any_chief(callback: Any, strategy: StrategyLike) -> Any:
 
 
 def _leaves_model_alone(callback: Any) -> bool:
-    return type(callback) in _BESIDE_MODEL or isinstance(callback, ResumesFit)  # which reads it with all workers
+    # The last two read it with all workers.
+    return type(callback) in _BESIDE_MODEL or isinstance(callback, ResumesFit | WatchesSteps)
 
 
 def _only_writes(callback: Any) -> bool:
@@ -285,6 +286,7 @@ def with_own(arguments: dict[str, Any], session: Session) -> None:
     """
     if not isinstance(arguments["callbacks"], keras.callbacks.CallbackList):
         given = compat.flattened_callbacks(arguments["callbacks"])
+        given = sorted(given, key=lambda each: not isinstance(each, WatchesSteps))  # they look before others save
         session.is_read = not all(map(_leaves_model_alone, given))
         whole = _Whole(session)
         own = [whole, _ReportsInput(session)] if session.strategy.is_chief else [whole]

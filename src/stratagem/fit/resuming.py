@@ -9,16 +9,21 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, runtime_checkable
 
+import jax
+
 from stratagem.cluster.bootstrap import current_peers
 from stratagem.compression.residuals import is_in_parts
 from stratagem.core.errors import UsageError
 from stratagem.core.log import announce_once
 from stratagem.feed.adapter import FitPosition, ShareAdapter
+from stratagem.feed.batch import GlobalBatch
 from stratagem.feed.input_wait import InputWait
 from stratagem.fit import compat
 from stratagem.fit.named_variables import METRICS, named_variables
 from stratagem.fit.step_kinds import KIND_OF, StepKind
+from stratagem.fit.steps import Step
 from stratagem.mesh.given import Given
+from stratagem.mesh.mesh import Tree
 from stratagem.mesh.placing import make_whole
 from stratagem.mesh.same_values import check_same_values
 from stratagem.replica.context import StrategyLike
@@ -44,6 +49,8 @@ class Session:
         beside_variables: Returns what a worker needs, beside the model's variables, that takes the place of another in
             the step which is about to begin; None where workers do not change.
         meet_new: Hears that a new worker takes part from the step on which is about to begin.
+        steps: Steps of training that are done, those before it was interrupted too.
+        watchers: Callbacks that see each step from inside.
         wait: How long its training loop stood still for input.
     """
 
@@ -58,6 +65,8 @@ class Session:
     begins_again: bool = False
     beside_variables: Callable[[], Given] | None = None
     meet_new: Callable[[], None] | None = None
+    steps: int = 0
+    watchers: Sequence[WatchesSteps] = ()
     wait: InputWait = field(init=False)
 
     def __post_init__(self) -> None:
@@ -89,6 +98,8 @@ class Session:
         Returns:
             The variables by name.
         """
+        for watcher in self.watchers:
+            watcher.look()
         self.model.jax_state_sync()
         make_whole(self.model)
         self.check_weights("when a backup is made")
@@ -155,6 +166,52 @@ class ResumesFit(Protocol):
     def set_others(self, callbacks: Sequence[Any]) -> None:
         """Hear which other callbacks there are, those that Keras adds among them."""
         ...
+
+
+@runtime_checkable
+class WatchesSteps(Protocol):
+    """A callback that sees each step of training from inside. All workers have it."""
+
+    def begin_watching(self, session: Session) -> None:
+        """Prepare for a `fit` that is about to begin."""
+        ...
+
+    def before_step(self, step: Step, values: list[jax.Array], batch: GlobalBatch) -> None:
+        """See what a step is about to be given.
+
+        Args:
+            step: The step.
+            values: Those of its variables, where the strategy keeps them. The step reuses their memory.
+            batch: The batch of the step, or of several that run as one.
+        """
+        ...
+
+    def after_step(self, step: Step, values: list[jax.Array], logs: Tree) -> None:
+        """See what a step has returned. An exception ends `fit`, and the model keeps what `values` holds then.
+
+        Args:
+            step: The step.
+            values: The new values of its variables; may be changed in place.
+            logs: Its logs.
+        """
+        ...
+
+    def look(self) -> None:
+        """Make sure that the state is sound, before somebody saves it. All workers call it at the same point."""
+        ...
+
+    def end_watching(self) -> None:
+        """Leave nothing behind, however `fit` ended."""
+        ...
+
+
+def watchers_among(callbacks: Any) -> list[WatchesSteps]:
+    """Return those callbacks that see each step of training from inside.
+
+    Args:
+        callbacks: What `fit` was given.
+    """
+    return [each for each in compat.flattened_callbacks(callbacks) if isinstance(each, WatchesSteps)]
 
 
 def resumer_among(callbacks: Any) -> ResumesFit | None:

@@ -82,7 +82,7 @@ class StepFunction(StepOfStrategy):
             self.keeper.place(self.step, state, values)
             results = []
             for batch in batches:
-                result = self._stepped(values, batch)
+                result = self._watched(values, batch, session)
                 results.append(self._rows(result, batch) if self.kind is PREDICT else result)
         except StopIteration:
             raise
@@ -109,6 +109,18 @@ class StepFunction(StepOfStrategy):
 
     def fits(self, model: Any) -> bool:
         return self._made_on == self.mesh.mesh and self.step.has_variables_of(model)
+
+    def _watched(self, values: list[jax.Array], batch: GlobalBatch, session: Session | None) -> Tree:
+        """Run a step, and let those see it who watch the steps of training."""
+        if session is None:
+            return self._stepped(values, batch)
+        for watcher in session.watchers:
+            watcher.before_step(self.step, values, batch)
+        result = self._stepped(values, batch)
+        session.steps += batch.steps
+        for watcher in session.watchers:
+            watcher.after_step(self.step, values, result)
+        return result
 
     def _stepped(self, values: list[jax.Array], batch: GlobalBatch) -> Tree:
         """Run a step; where workers may change, in the world of the moment."""

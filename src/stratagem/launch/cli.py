@@ -377,7 +377,11 @@ def _doctor(workers: int, **options: object) -> int:
     Several machines, on each of them:
         stratagem run --workers 2 --nodes 2 --node-rank 0 --coordinator 10.0.0.5:12345 -m stratagem.doctor
     """  # noqa: D301 - click keeps the lines below a backspace as they are
-    command = ["-m", "stratagem.doctor", *_written(options)]
+    return _run_tasks(["-m", "stratagem.doctor", *_written(options)], workers)
+
+
+def _run_tasks(command: Sequence[str], workers: int) -> int:
+    """Run Python in each of some workers, or here for the task that TF_CONFIG describes; return the exit code."""
     if workers == 1 or environment.TF_CONFIG in os.environ:
         return _run_module(command)
     request = Request(tuple(command), workers=workers)
@@ -385,6 +389,36 @@ def _doctor(workers: int, **options: object) -> int:
     code = run.run()
     shutil.rmtree(run.folder)  # all that was said has been shown
     return code
+
+
+@_stratagem.command(name="replay", context_settings={"allow_interspersed_args": False})
+@click.option("--backup", required=True, metavar="DIR", help="Folder of the program's BackupAndRestore; only read.")
+@click.option(
+    "--step", required=True, type=click.IntRange(min=1), metavar="N", help="Which step; fit begins with step 1."
+)
+@click.option("--until-differs", is_flag=True, help="Run it until two runs differ, or Ctrl-C.")
+@click.option("--times", type=click.IntRange(min=2), metavar="K", help="Run it K times at most. [default: 2]")
+@click.option("--locate", is_flag=True, help="Say which layer computes NaN or infinity, and from which rows.")
+@click.option("--workers", type=int, default=1, show_default=True, help="Workers on this machine.")
+@click.argument("script")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def _replay(
+    workers: int, script: str, arguments: tuple[str, ...], until_differs: bool, locate: bool, **options: object
+) -> int:
+    """Run step N of SCRIPT again, from its last backup before it, and say whether the bits are the same.
+
+    The program trains up to the step as it did, without callbacks that may write. The exit code is 0 where the
+    bits are the same, 1 where they differ, 2 where the step cannot be run.
+
+    \b
+    Twice:
+        stratagem replay --backup backup --step 173 train.py --epochs 3
+    On two workers, until the memory or the program makes a difference:
+        stratagem replay --backup backup --step 173 --until-differs --workers 2 train.py
+    """  # noqa: D301 - click keeps the lines below a backspace as they are
+    flags = [name for name, given in (("--until-differs", until_differs), ("--locate", locate)) if given]
+    command = ["-m", "stratagem.replay", *_written(options), *flags, script, *arguments]
+    return _run_tasks(command, workers)
 
 
 class _Module(click.Command):

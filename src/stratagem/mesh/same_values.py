@@ -10,20 +10,34 @@ from __future__ import annotations
 import hashlib
 import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.sharding import NamedSharding
+from jax.sharding import NamedSharding, PartitionSpec
 
 from stratagem.cluster.agreement import Peers
 from stratagem.core.errors import PeerError, name_some
-from stratagem.mesh.mesh import AXIS
+from stratagem.mesh.mesh import AXIS, ReplicaMesh
 
 _SHOWN: Final = 8
 """Values that an error names."""
+
+_BEFORE: Final = ", as it was before one of these steps,"
+"""Stands behind the name of a value that no longer differs."""
+
+_FACTOR: Final = 2654435761
+"""An odd number: multiplied by it modulo a power of two, no two numbers become one."""
+
+_MASK: Final = (1 << 64) - 1
+
+_TURNS: Final = 4
+"""After so many steps all large values were looked at."""
+
+_LARGE_BYTES: Final = 1 << 16
 
 _CONSEQUENCE: Final = "The replicas train different models from there on, and each reports a loss of its own mixture."
 _REMEDY: Final = (
@@ -32,35 +46,85 @@ _REMEDY: Final = (
 )
 
 
+@dataclass(frozen=True)
+class Held:
+    """What this worker's replicas hold: numbers of values that should be alike.
+
+    Args:
+        checksums: For each value or part of one, a number for each replica.
+    """
+
+    checksums: Mapping[str, list[int]]
+
+    @classmethod
+    def now(cls, values: Mapping[str, Any], before: Mapping[str, list[int]] | None = None) -> Held:
+        """Return that of values.
+
+        Args:
+            values: Arrays by name. What lies on one device, or is divided among the replicas, is not compared; what is
+                divided among the devices of each replica is compared part by part.
+            before: By name, a number for each of this worker's replicas that tells the values held at earlier points
+                apart (`PastValues`); None where nobody has looked then.
+        """
+        checksums = checksums_of({name: value for name, value in values.items() if is_held_by_each(value)})
+        return cls(checksums | {f"{name}{_BEFORE}": numbers for name, numbers in (before or {}).items()})
+
+    @property
+    def digest(self) -> str:
+        """A digest of them all, equal on workers that hold the same; "" where the replicas of this one differ."""
+        if any(len(set(each)) > 1 for each in self.checksums.values()):
+            return ""
+        return hashlib.sha256(repr(sorted(self.checksums.items())).encode()).hexdigest()
+
+
+def are_alike(digests: Sequence[str]) -> bool:
+    """Whether the digests of all workers say that all replicas hold the same bits."""
+    return len(set(digests)) == 1 and digests[0] != ""
+
+
 def check_same_values(when: str, values: Mapping[str, Any], peers: Peers | None) -> None:
     """Make sure that all replicas hold the same bits. All workers call it at the same point.
 
     Args:
         when: The point, for messages.
-        values: Arrays by name. What lies on one device, or is divided among the replicas, is not compared; what is
-            divided among the devices of each replica is compared part by part.
+        values: Arrays by name, as `Held.now` takes them.
         peers: The workers; None to compare the replicas of this one alone.
 
     Raises:
         PeerError: They do not; the message names the values, and who holds which.
     """
-    checksums = _checksums({name: value for name, value in values.items() if _is_held_by_each(value)})
-    apart = any(len(set(each)) > 1 for each in checksums.values())
-    if peers is None:
-        found = {name: [each] for name, each in checksums.items()}
-    else:
-        digest = hashlib.sha256(repr(sorted(checksums.items())).encode()).hexdigest()
-        if set(map(tuple, peers.from_all("digest of weights", [digest, apart]))) == {(digest, False)}:
-            return
-        found = _by_worker(peers.from_all("checksums of weights", checksums))
-    differing = [_line(name, each, peers) for name, each in found.items() if _differ(each)]
+    held = Held.now(values)
+    digests = [held.digest] if peers is None else peers.from_all("digest of weights", held.digest)
+    if not are_alike(digests):
+        tell_of_difference(when, held, peers)
+
+
+def tell_of_difference(when: str, held: Held, peers: Peers | None) -> None:
+    """Raise what differs, where digests are not alike. All workers call it at the same point.
+
+    Args:
+        when: The point, for messages.
+        held: What this worker's replicas hold.
+        peers: The workers; None for the replicas of this one alone.
+
+    Raises:
+        PeerError: Replicas hold different bits of values that all workers compare.
+    """
+    own = dict(held.checksums)
+    found = {name: [each] for name, each in own.items()}
+    if peers is not None:
+        found = _by_worker(peers.from_all("checksums of weights", own))
+    names = [name for name, each in found.items() if _differ(each)]
+    # What differs now differed before: one line says it.
+    names = [name for name in names if name.removesuffix(_BEFORE) == name or name.removesuffix(_BEFORE) not in names]
+    differing = [_line(name, found[name], peers) for name in names]
     if differing:
         raise PeerError(
             f"The replicas hold different values {when}:{name_some(differing, _SHOWN, '')}", _CONSEQUENCE, _REMEDY
         )
 
 
-def _is_held_by_each(value: Any) -> bool:
+def is_held_by_each(value: Any) -> bool:
     """Return whether each replica holds a value, on one device or divided among its own."""
     if not isinstance(value, jax.Array) or len(value.sharding.device_set) == 1:
         return False
@@ -69,8 +133,12 @@ def _is_held_by_each(value: Any) -> bool:
     return value.is_fully_replicated
 
 
-def _checksums(values: Mapping[str, jax.Array]) -> dict[str, list[int]]:
-    """Return, for each value or part of one, a number for each of this worker's replicas."""
+def checksums_of(values: Mapping[str, jax.Array]) -> dict[str, list[int]]:
+    """Return, for each value or part of one, a number for each of this worker's replicas, of 32 bits.
+
+    Args:
+        values: Arrays by name.
+    """
     checksums: dict[str, list[Any]] = {}
     for name, value in values.items():
         for shard in value.addressable_shards:
@@ -91,8 +159,7 @@ def _written(index: tuple[slice, ...], shape: Sequence[int]) -> str:
 
 def _checksum(value: jax.Array) -> int | jax.Array:
     """Return a number that any change of a single bit changes, of NaN's as well."""
-    if jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
-        value = jax.random.key_data(value)
+    value = _plain(value)
     if next(iter(value.devices())).platform == "cpu":  # nothing is copied, and no program compiled for each shape
         return zlib.crc32(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data)
     return checksum_on_device(value)
@@ -109,6 +176,104 @@ def checksum_on_device(value: jax.Array) -> jax.Array:
     # Places have odd factors, which keep each bit of a word: the sum shows exchanged words too.
     factors = 2 * lax.iota(jnp.uint32, words.size) + 1
     return jnp.sum(words * factors, dtype=jnp.uint32)
+
+
+class PastValues:
+    """A number for each value and replica that tells apart what replicas have held at each step, not only now.
+
+    A bit that flips in a slot of an optimizer may be rounded away within few steps. So the bits of values are added up
+    before each step, and the sum goes into a number that keeps every difference of the sums before it. On CPUs, where
+    reading the values of a step of 20 ms would take 2% of it, large values take turns.
+
+    Args:
+        mesh: The replicas.
+        values: Those that `add` is given, by name, whole on each replica. Keys of random numbers are none of them.
+    """
+
+    def __init__(self, mesh: ReplicaMesh, values: Mapping[str, jax.Array]) -> None:
+        self._mesh = mesh
+        self._names = list(values)
+        self._is_on_host = mesh.devices[0].platform == "cpu"
+        rows, whole = PartitionSpec(AXIS), PartitionSpec()
+        self._add = jax.jit(mesh.spmd(_added, (rows, whole), rows))
+        self._turns = _turns([value.nbytes for value in values.values()])
+        self._count = 0
+        self._begin()
+
+    def add(self, values: Sequence[jax.Array]) -> None:
+        """Note what the replicas hold now.
+
+        Args:
+            values: Those of the names.
+        """
+        if not self._is_on_host:
+            self._on_devices = self._add(self._on_devices, list(values))
+            return
+        for place in self._turns[self._count % _TURNS]:
+            sums = zip(self._numbers[place], self._sums(values[place]), strict=True)
+            self._numbers[place] = [(number * _FACTOR + each) & _MASK for number, each in sums]
+        self._count += 1
+
+    def numbers(self) -> dict[str, list[int]]:
+        """Return the numbers of this worker's replicas, and begin anew."""
+        numbers = self._numbers
+        if not self._is_on_host:
+            shards = {shard.index[0].start: shard.data for shard in self._on_devices.addressable_shards}
+            numbers = np.concatenate([np.asarray(shards[replica]) for replica in sorted(shards)]).T.tolist()
+        self._begin()
+        return dict(zip(self._names, numbers, strict=True))
+
+    def _begin(self) -> None:
+        replicas = len(self._mesh.local_replicas)
+        self._numbers = [[0] * replicas for _ in self._names]
+        if not self._is_on_host:
+            zeros = np.zeros((replicas, len(self._names)), np.uint32)
+            self._on_devices: Any = jax.make_array_from_process_local_data(self._mesh.sharded, zeros)
+
+    def _sums(self, value: jax.Array) -> list[int]:
+        """Return the sum of the bits on each of this worker's replicas, as words of 64 bits."""
+        devices, replicas = self._mesh.model_parallel, len(self._mesh.local_replicas)
+        if devices * replicas == 1:  # half of the time that `addressable_shards` takes
+            return [_sum_on_host(value.addressable_data(0))]
+        parts = [_sum_on_host(shard.data) for shard in value.addressable_shards]
+        return [sum(parts[first : first + devices]) for first in range(0, len(parts), devices)]
+
+
+def _turns(sizes: Sequence[int]) -> list[list[int]]:
+    """Return which values are looked at in each turn: small ones in each, of the large ones as many bytes in each.
+
+    Args:
+        sizes: Bytes of the values.
+
+    Example:
+        >>> _turns([4, 1 << 20, 1 << 20, 3 << 20])
+        [[3, 0], [1, 0], [2, 0], [0]]
+    """
+    turns: list[list[int]] = [[] for _ in range(_TURNS)]
+    for place in sorted(range(len(sizes)), key=lambda place: -sizes[place]):
+        if sizes[place] < _LARGE_BYTES:
+            for turn in turns:
+                turn.append(place)
+        else:
+            min(turns, key=lambda turn: sum(sizes[i] for i in turn)).append(place)
+    return turns
+
+
+def _sum_on_host(value: jax.Array) -> int:
+    data = np.asarray(value).reshape(-1).view(np.uint8)
+    whole = data.size // 8 * 8
+    rest = int.from_bytes(data[whole:].tobytes(), "little")
+    return int(np.add.reduce(data[:whole].view(np.uint64))) + rest if whole else rest
+
+
+def _added(numbers: jax.Array, values: Sequence[jax.Array]) -> jax.Array:
+    sums = [jnp.sum(_words(value), dtype=jnp.uint32) for value in values]
+    return numbers * np.uint32(_FACTOR & 0xFFFFFFFF) + jnp.stack(sums)[None]
+
+
+def _plain(value: jax.Array) -> jax.Array:
+    """Return an array of numbers that has the bits of a value."""
+    return jax.random.key_data(value) if jnp.issubdtype(value.dtype, jax.dtypes.prng_key) else value
 
 
 def _words(value: jax.Array) -> jax.Array:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import runpy
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 from stratagem.core.described import describing
 from stratagem.core.errors import InputError
+from stratagem.core.script import running_script
 from stratagem.plan.models import compile_for_random_rows, model_of, random_batch
 from stratagem.program.described import DescribedStep, StepReached
 from stratagem.strategy.base import prepare_fit
@@ -59,15 +57,7 @@ def of_script(path: str, arguments: Sequence[str]) -> Callable[[], Any]:
     Raises:
         InputError: There is no such file.
     """
-    if not Path(path).is_file():
-        raise InputError(f"There is no file {path}.", "Name a program: stratagem plan train.py --on h100:8")
-
-    def act() -> None:
-        sys.argv = [path, *arguments]
-        sys.path.insert(0, os.fspath(Path(path).absolute().parent))
-        runpy.run_path(path, run_name="__main__")
-
-    return act
+    return running_script(path, arguments, "stratagem plan train.py --on h100:8")
 
 
 def of_model(place: str, batch: int) -> Callable[[], Any]:

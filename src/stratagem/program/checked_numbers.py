@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import jax
@@ -38,6 +39,39 @@ _CROSSING: Final = frozenset(
 _NONE: Final = np.iinfo(np.int32).max
 
 
+@dataclass(frozen=True)
+class Computed:
+    """The first equation of a program that computed NaN or infinity.
+
+    Args:
+        operation: What it computes, as "log"; "" where the program was given NaN.
+        result: Shape and dtype of what it computes, as "float32[4, 3]".
+        scope: The layers, losses or optimizers that it was made in, as "sequential/dense"; "" if none.
+        line: The line of the user's program that asked for it, as "train.py:31 (call)"; "" if none.
+        replica: The number of the replica that computed it.
+    """
+
+    operation: str
+    result: str
+    scope: str
+    line: str
+    replica: int
+
+
+class NonFiniteError(InputError):
+    """A program computed NaN or infinity, or was given NaN.
+
+    Args:
+        computed: Where.
+        found: What was found, in words.
+        remedy: What to do.
+    """
+
+    def __init__(self, computed: Computed, found: str, remedy: str) -> None:
+        super().__init__(found, remedy)
+        self.computed = computed
+
+
 def with_checked_numbers(function: Callable[..., Tree], mesh: ReplicaMesh | None = None) -> Callable[..., Tree]:
     """Return a function that computes the same and, where checks are wanted, asserts that all numbers are finite.
 
@@ -57,7 +91,7 @@ def with_checked_numbers(function: Callable[..., Tree], mesh: ReplicaMesh | None
         first, results = checking.run(traced, jax.tree.leaves(args), excuse=np.inf)
         replica = 0 if mesh is None or mesh.size == 1 else lax.axis_index(AXIS)
         place = None if mesh is None or mesh.size == 1 else f"replica {{}} of {mesh.size}".format
-        check(first == 0, [first], checking.describe, replica, place, line="")
+        check(first == 0, [first, jnp.asarray(replica)], checking.describe, replica, place, line="")
         return structure.unflatten(results)
 
     return checked
@@ -75,17 +109,23 @@ class _Checking:
         self._noted.append([] if equation is None else [*self._within, equation])
         return len(self._noted)
 
-    def describe(self, found: Sequence[Any], where: str) -> InputError:
-        """Return the error for the number of an equation."""
-        equations = self._noted[int(np.asarray(found[0])) - 1]
+    def describe(self, found: Sequence[Any], where: str) -> NonFiniteError:
+        """Return the error for the numbers of an equation and of a replica."""
+        number, replica = (int(np.min(each)) for each in found)
+        equations = self._noted[number - 1]
         advice = "Look at what it was given: a batch, a variable, a division by zero, a logarithm of zero."
         if not equations:
-            return InputError(f"NaN is among the arrays or variables that a step was given{where}.", advice)
+            nothing = Computed("", "", "", "", replica)
+            return NonFiniteError(
+                nothing, f"NaN is among the arrays or variables that a step was given{where}.", advice
+            )
         results = " and ".join(f"{shape.dtype}{list(shape.shape)}" for shape in shapes_of(equations[-1].outvars))
         layer = "/".join(filter(None, map(scopes_of, equations)))
         line = next(filter(None, map(line_of, reversed(equations))), "")
-        return InputError(
-            f"`{operation_of(equations[-1])}` computed NaN or infinity in {results}{where}"
+        computed = Computed(operation_of(equations[-1]), results, layer, line, replica)
+        return NonFiniteError(
+            computed,
+            f"`{computed.operation}` computed NaN or infinity in {results}{where}"
             f"{f', in {layer}' if layer else ''}{f', at {line}' if line else ''}.",
             advice,
         )

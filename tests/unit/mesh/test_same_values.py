@@ -15,7 +15,7 @@ from tests.meeting import members, on_all
 from stratagem.cluster.agreement import Peers
 from stratagem.core.errors import PeerError
 from stratagem.mesh.mesh import ReplicaMesh, spec_of
-from stratagem.mesh.same_values import _checksum, check_same_values, checksum_on_device
+from stratagem.mesh.same_values import PastValues, _checksum, check_same_values, checksum_on_device
 
 KINDS = ("float32", "bfloat16", "float16", "int32", "int8", "uint8", "bool", "float8_e4m3fn", "int4", "complex64")
 
@@ -112,3 +112,31 @@ def test_what_lies_on_one_worker_only_is_not_compared() -> None:
         check_same_values("now", {**values, "own": values["kernel"] if index else jnp.ones(3)}, own)
 
     assert on_all(members(2)[1], check) == [None, None]
+
+
+@pytest.mark.parametrize("on_host", [True, False])
+def test_a_value_that_differed_for_one_step_is_remembered(on_host: bool) -> None:
+    kernel, bias = np.ones((2, 3), np.float32), np.arange(5, dtype=np.int8)
+    mesh = ReplicaMesh(jax.devices()[:2])
+    alike = {"kernel": on_replicas([kernel, kernel]), "bias": on_replicas([bias, bias])}
+    past = PastValues(mesh, alike)
+    if not on_host:
+        past._is_on_host = False
+        past._begin()
+    other = on_replicas([bias, flipped(bias, 37)])
+    for step in range(9):
+        past.add([alike["kernel"], other if step == 3 else alike["bias"]])
+    numbers = past.numbers()
+    assert numbers["kernel"][0] == numbers["kernel"][1] != 0
+    assert numbers["bias"][0] != numbers["bias"][1]
+    past.add(list(alike.values()))
+    assert all(one == two for one, two in past.numbers().values())
+
+
+def test_large_values_take_turns() -> None:
+    kernel = np.ones((200, 200), np.float32)
+    past = PastValues(ReplicaMesh(jax.devices()[:2]), {"kernel": on_replicas([kernel, kernel])})
+    for _ in range(4):
+        past.add([on_replicas([kernel, flipped(kernel, 32 * 39_999)])])
+    one, two = past.numbers()["kernel"]
+    assert one != two
