@@ -64,29 +64,32 @@ class Listing:
     def __init__(self, command: str, began: float) -> None:
         self._command = command
         self._began = began
-        self._path: Path | None = None
 
     def __enter__(self) -> Listing:
-        with contextlib.suppress(OSError, ClusterError):  # a run without an entry trains as well
-            self._path = folder_of_runs() / f"{os.getpid()}.json"
         return self
 
     def write(self, files: Mapping[str, Path], events: Sequence[tuple[float, str]]) -> None:
         """Write which tasks there are now, and what happened."""
-        if self._path is None:
-            return
         paths = {name: str(path) for name, path in files.items()}
-        draft = self._path.with_suffix(".draft")
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, ClusterError):  # a run without an entry trains as well
+            path = folder_of_runs() / _own_name()
+            draft = path.with_suffix(".draft")
             draft.write_text(
                 json.dumps(asdict(KnownRun(os.getpid(), self._command, self._began, paths, list(events[-20:])))),
                 encoding="utf-8",
             )
-            draft.replace(self._path)
+            draft.replace(path)
 
     def __exit__(self, *_: object) -> None:
-        if self._path is not None:
-            self._path.unlink(missing_ok=True)
+        """Remove the entry, and the folder where it was the last one."""
+        with contextlib.suppress(OSError, ClusterError):
+            folder = folder_of_runs()
+            (folder / _own_name()).unlink(missing_ok=True)
+            folder.rmdir()
+
+
+def _own_name() -> str:
+    return f"{os.getpid()}.json"
 
 
 def known_runs() -> list[KnownRun]:

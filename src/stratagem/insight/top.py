@@ -194,7 +194,7 @@ class Screen:
         events = [
             Text(f"{time.strftime('%H:%M:%S', time.localtime(moment))}  {text}", style="dim")
             for moment, text in list(view.events)[-_SHOWN_EVENTS:]
-            if text not in self._slow.values()
+            if not any(text.startswith(f"{name} is slow") for name in self._slow)
         ]
         return [*slow, *([Text("")] if events else []), *events]
 
