@@ -10,7 +10,6 @@ from stratagem.fit.own_steps import own_step
 from stratagem.fit.step_kinds import TRAIN, group_variables
 
 METRICS: Final = "metrics_variables"
-NON_TRAINABLE: Final = "non_trainable_variables"
 _BEYOND: Final = "beyond"
 """Variables that a model's own step uses and Keras does not keep, such as those of a second optimizer."""
 

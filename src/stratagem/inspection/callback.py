@@ -15,7 +15,6 @@ from stratagem.core.errors import InputError, UnsupportedError, UsageError
 from stratagem.core.log import announce
 from stratagem.feed.batch import GlobalBatch
 from stratagem.fit import compat
-from stratagem.fit.named_variables import NON_TRAINABLE
 from stratagem.fit.resuming import Session
 from stratagem.fit.step_function import StepFunction
 from stratagem.fit.steps import Step
@@ -270,9 +269,7 @@ class Looking:
         self._recording = None
         self._held = [i for i in watched.alike if is_held_by_each(values[i])]
         if self._compares:
-            held = {watched.names[i]: values[i] for i in self._held}
-            averaged = {name for name in held if name.startswith(NON_TRAINABLE)}
-            self._past = PastValues(self._strategy.mesh, held, averaged)
+            self._past = PastValues(self._strategy.mesh, [watched.names[i] for i in self._held])
 
     def _has_seen_bad_loss(self) -> bool:
         """Whether a loss that is at hand is not finite; others are kept."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -33,9 +33,6 @@ _FACTOR: Final = 2654435761
 """An odd number: multiplied by it modulo a power of two, no two numbers become one."""
 
 _MASK: Final = (1 << 64) - 1
-
-_EACH: Final = 4
-"""After so many steps the bits of all values are added up on CPUs."""
 
 _CONSEQUENCE: Final = "The replicas train different models from there on, and each reports a loss of its own mixture."
 _REMEDY: Final = (
@@ -179,25 +176,21 @@ def checksum_on_device(value: jax.Array) -> jax.Array:
 class PastValues:
     """A number for each value and replica that tells apart what replicas have held at each step, not only now.
 
-    A bit that flips in a slot of an optimizer may be rounded away within few steps. So the bits of values are added up
-    before a step, and the sum goes into a number that keeps every difference of the sums before it. On CPUs, where
-    that takes 0.4 ms for 1.4 MB, it is done before each fourth step.
+    A bit that flips in a slot of an optimizer may be rounded away within a step: one in a zero is flushed to zero. So
+    the bits of values are added up before each step, and the sum goes into a number that keeps every difference of the
+    sums before it.
 
     Args:
         mesh: The replicas.
-        values: Those that `add` is given, by name, whole on each replica. Keys of random numbers are none of them.
-        averaged: Which of them each step averages over the replicas, so that no difference stays: these are added up
-            before each step.
+        names: The values that `add` is given, whole on each replica. Keys of random numbers are none of them.
     """
 
-    def __init__(self, mesh: ReplicaMesh, values: Mapping[str, jax.Array], averaged: Container[str] = ()) -> None:
+    def __init__(self, mesh: ReplicaMesh, names: Sequence[str]) -> None:
         self._mesh = mesh
-        self._names = list(values)
-        self._is_on_host = mesh.devices[0].platform == "cpu"
+        self._names = list(names)
+        self._is_on_host = mesh.devices[0].platform == "cpu"  # nothing is copied: 0.4 ms for 1.4 MB
         rows, whole = PartitionSpec(AXIS), PartitionSpec()
         self._add = jax.jit(mesh.spmd(_added, (rows, whole), rows))
-        self._averaged = [place for place, name in enumerate(values) if name in averaged]
-        self._count = 0
         self._begin()
 
     def add(self, values: Sequence[jax.Array]) -> None:
@@ -209,10 +202,8 @@ class PastValues:
         if not self._is_on_host:
             self._on_devices = self._add(self._on_devices, list(values))
             return
-        for place in self._averaged if self._count % _EACH else range(len(values)):
-            sums = zip(self._numbers[place], self._sums(values[place]), strict=True)
-            self._numbers[place] = [(number * _FACTOR + each) & _MASK for number, each in sums]
-        self._count += 1
+        for numbers, value in zip(self._numbers, values, strict=True):
+            numbers[:] = [(n * _FACTOR + each) & _MASK for n, each in zip(numbers, self._sums(value), strict=True)]
 
     def numbers(self) -> dict[str, list[int]]:
         """Return the numbers of this worker's replicas, and begin anew."""
