@@ -269,7 +269,7 @@ class Looking:
         self._recording = None
         self._held = [i for i in watched.alike if is_held_by_each(values[i])]
         if self._compares:
-            self._past = PastValues(self._strategy.mesh, {watched.names[i]: values[i] for i in self._held})
+            self._past = PastValues(self._strategy.mesh, [watched.names[i] for i in self._held])
 
     def _has_seen_bad_loss(self) -> bool:
         """Whether a loss that is at hand is not finite; others are kept."""

@@ -54,9 +54,9 @@ class RowsOfBatch:
         found = {}
         for name, leaf in zip(self._names, self.leaves, strict=True):
             if jnp.issubdtype(leaf.dtype, jnp.inexact):
-                faulty = ~np.isfinite(leaf).reshape(len(leaf), -1)
-                of_rows = faulty.any(axis=1).tolist()
-                found[name] = [row for row, place in self._places.items() if of_rows[place]]
+                is_faulty: np.ndarray = ~np.asarray(np.isfinite(leaf)).reshape(len(leaf), -1)
+                of_rows = set(np.flatnonzero(is_faulty.any(axis=1)).tolist())
+                found[name] = [row for row, place in self._places.items() if place in of_rows]
         return {name: rows for name, rows in found.items() if rows}
 
     def only(self, rows: Sequence[int], others: Sequence[np.ndarray]) -> GlobalBatch:

@@ -34,11 +34,6 @@ _FACTOR: Final = 2654435761
 
 _MASK: Final = (1 << 64) - 1
 
-_TURNS: Final = 4
-"""After so many steps all large values were looked at."""
-
-_LARGE_BYTES: Final = 1 << 16
-
 _CONSEQUENCE: Final = "The replicas train different models from there on, and each reports a loss of its own mixture."
 _REMEDY: Final = (
     "Look for a callback or another piece of the program that assigns on one worker only. If there is none, the memory "
@@ -181,23 +176,21 @@ def checksum_on_device(value: jax.Array) -> jax.Array:
 class PastValues:
     """A number for each value and replica that tells apart what replicas have held at each step, not only now.
 
-    A bit that flips in a slot of an optimizer may be rounded away within few steps. So the bits of values are added up
-    before each step, and the sum goes into a number that keeps every difference of the sums before it. On CPUs, where
-    reading the values of a step of 20 ms would take 2% of it, large values take turns.
+    A bit that flips in a slot of an optimizer may be rounded away within a step: one in a zero is flushed to zero. So
+    the bits of values are added up before each step, and the sum goes into a number that keeps every difference of the
+    sums before it.
 
     Args:
         mesh: The replicas.
-        values: Those that `add` is given, by name, whole on each replica. Keys of random numbers are none of them.
+        names: The values that `add` is given, whole on each replica. Keys of random numbers are none of them.
     """
 
-    def __init__(self, mesh: ReplicaMesh, values: Mapping[str, jax.Array]) -> None:
+    def __init__(self, mesh: ReplicaMesh, names: Sequence[str]) -> None:
         self._mesh = mesh
-        self._names = list(values)
-        self._is_on_host = mesh.devices[0].platform == "cpu"
+        self._names = list(names)
+        self._is_on_host = mesh.devices[0].platform == "cpu"  # nothing is copied: 0.4 ms for 1.4 MB
         rows, whole = PartitionSpec(AXIS), PartitionSpec()
         self._add = jax.jit(mesh.spmd(_added, (rows, whole), rows))
-        self._turns = _turns([value.nbytes for value in values.values()])
-        self._count = 0
         self._begin()
 
     def add(self, values: Sequence[jax.Array]) -> None:
@@ -209,10 +202,8 @@ class PastValues:
         if not self._is_on_host:
             self._on_devices = self._add(self._on_devices, list(values))
             return
-        for place in self._turns[self._count % _TURNS]:
-            sums = zip(self._numbers[place], self._sums(values[place]), strict=True)
-            self._numbers[place] = [(number * _FACTOR + each) & _MASK for number, each in sums]
-        self._count += 1
+        for numbers, value in zip(self._numbers, values, strict=True):
+            numbers[:] = [(n * _FACTOR + each) & _MASK for n, each in zip(numbers, self._sums(value), strict=True)]
 
     def numbers(self) -> dict[str, list[int]]:
         """Return the numbers of this worker's replicas, and begin anew."""
@@ -237,26 +228,6 @@ class PastValues:
             return [_sum_on_host(value.addressable_data(0))]
         parts = [_sum_on_host(shard.data) for shard in value.addressable_shards]
         return [sum(parts[first : first + devices]) for first in range(0, len(parts), devices)]
-
-
-def _turns(sizes: Sequence[int]) -> list[list[int]]:
-    """Return which values are looked at in each turn: small ones in each, of the large ones as many bytes in each.
-
-    Args:
-        sizes: Bytes of the values.
-
-    Example:
-        >>> _turns([4, 1 << 20, 1 << 20, 3 << 20])
-        [[3, 0], [1, 0], [2, 0], [0]]
-    """
-    turns: list[list[int]] = [[] for _ in range(_TURNS)]
-    for place in sorted(range(len(sizes)), key=lambda place: -sizes[place]):
-        if sizes[place] < _LARGE_BYTES:
-            for turn in turns:
-                turn.append(place)
-        else:
-            min(turns, key=lambda turn: sum(sizes[i] for i in turn)).append(place)
-    return turns
 
 
 def _sum_on_host(value: jax.Array) -> int:
