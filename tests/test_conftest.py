@@ -10,6 +10,7 @@ import sys
 
 import pytest
 from tests import quick_xla
+from tests.parts import is_in_part
 
 _THREADS = "--xla_cpu_parallel_codegen_split_count=1"
 _EMITTERS = "--xla_cpu_use_fusion_emitters=false"
@@ -66,12 +67,11 @@ def test_a_test_can_ask_for_processes_that_compile_as_users_do(as_users_do: None
     assert "light_start" not in os.environ["PYTHONPATH"]
 
 
-def test_all_parts_together_are_all_tests() -> None:
-    def collected(*arguments: str) -> list[str]:
-        command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *arguments]
-        done = subprocess.run([*command, "tests/unit/core/test_errors.py"], capture_output=True, text=True, check=False)
-        return [line for line in done.stdout.splitlines() if "::" in line]
-
-    parts = [collected("--part", f"{part}/3") for part in (1, 2, 3)]
-    assert sum(map(bool, parts)) > 1
-    assert sorted(itertools.chain(*parts)) == sorted(collected())
+def test_each_test_is_in_one_part_with_all_of_its_cases() -> None:
+    tests = [f"tests/test_{file}.py::test_{function}[{case}]" for file in "abc" for function in "abc" for case in "ab"]
+    parts = [[test for test in tests if is_in_part(test, f"{part}/3")] for part in (1, 2, 3)]
+    assert all(parts)
+    assert sorted(itertools.chain(*parts)) == tests
+    assert all(test.replace("[a]", "[b]") in part for part in parts for test in part)
+    with pytest.raises(pytest.UsageError, match="--part 4/3"):
+        is_in_part(tests[0], "4/3")

@@ -7,7 +7,7 @@ import json
 import os
 import traceback
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import jax
@@ -136,9 +136,13 @@ QUICK = (
 """The rows that `make test` runs in this process: each kind of model, step and data once."""
 
 
-def in_tiers(names: Iterable[str]) -> list[Any]:
+QUICK_ELSEWHERE = ("masked lstm, sample_weight", "uneven", "validation_data")
+"""The rows that `make test` runs where variables lie at a centre or in shards: what passes there is the same."""
+
+
+def in_tiers(names: Iterable[str], quick: Sequence[str] = QUICK) -> list[Any]:
     """Return rows for parametrize; `make test-all` alone runs those that are not quick."""
-    return [name if name in QUICK else pytest.param(name, marks=pytest.mark.thorough) for name in names]
+    return [name if name in quick else pytest.param(name, marks=pytest.mark.thorough) for name in names]
 
 
 CHOSEN = ("uneven", "synchronized batch norm, uneven")

@@ -15,6 +15,7 @@ import pytest
 from tests.conformance.runs import (
     CHOSEN_STAGES,
     QUICK,
+    QUICK_ELSEWHERE,
     SHARDED_ON_WORKERS,
     UPDATED_ELSEWHERE,
     Outcome,
@@ -72,7 +73,7 @@ def test_virtual_devices(name: str, replicas: int) -> None:
 
 
 # What passes the centre differs from the other strategies: the state, the update, and the cut between steps.
-@pytest.mark.parametrize("name", in_tiers(UPDATED_ELSEWHERE))
+@pytest.mark.parametrize("name", in_tiers(UPDATED_ELSEWHERE, QUICK_ELSEWHERE))
 def test_variables_at_a_centre(name: str) -> None:
     check(run(ROWS[name], central()), reference(name), ROWS[name].float32)
 
@@ -84,7 +85,7 @@ def _in_shards() -> list[Any]:
         chosen = name in UPDATED_ELSEWHERE and (stage, replicas) in CHOSEN_STAGES
         # The second stage differs from the first where gradients are accumulated.
         chosen |= (stage, replicas) == ("gradients", 2) and "accumulation" in name
-        quick = name in UPDATED_ELSEWHERE and name in QUICK and (stage, replicas) == ("parameters", 2)
+        quick = name in QUICK_ELSEWHERE and (stage, replicas) == ("parameters", 2)
         mark = () if quick else pytest.mark.thorough if chosen else pytest.mark.table
         cases.append(pytest.param(stage, replicas, name, marks=mark))
     return cases

@@ -50,7 +50,7 @@ def undisturbed(workers: int, *options: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("workers", "faults"),
     [
-        pytest.param(2, ["1:5:SIGKILL"], marks=pytest.mark.quick),
+        (2, ["1:5:SIGKILL"]),
         (2, ["0:12:SIGKILL"]),
         (2, [f"1:{STEPS}:SIGKILL"]),
         (2, ["1:1:SIGKILL"]),

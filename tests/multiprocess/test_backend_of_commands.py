@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.fresh import run_python
 
-pytestmark = [pytest.mark.multiprocess, pytest.mark.quick]
+pytestmark = pytest.mark.multiprocess
 
 _WRONG = {"KERAS_BACKEND": "tensorflow", "JAX_PLATFORMS": "cpu"}
 _SCRIPT = "from stratagem import keras\nprint('the task has', keras.backend.backend())\n"
@@ -24,7 +24,7 @@ _SCRIPT = "from stratagem import keras\nprint('the task has', keras.backend.back
         ),
         (["migrate", "train.py"], "Nothing of TensorFlow was found."),
         (["doctor"], "ok"),
-        (["run", "train.py"], "[worker 0] the task has jax"),
+        pytest.param(["run", "train.py"], "[worker 0] the task has jax", marks=pytest.mark.quick),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )

@@ -160,7 +160,7 @@ def run_without_extras(*arguments: str, home: Path) -> str:
             _FIT, "OneDeviceStrategy trains\nMirroredStrategy trains\nCentralStorageStrategy trains\n", id="fit"
         ),
         pytest.param(_LOOP, "trains, saves and restores\n", id="loop"),
-        pytest.param(_ESTIMATOR, "trains, evaluates and predicts\n", id="estimator", marks=pytest.mark.quick),
+        pytest.param(_ESTIMATOR, "trains, evaluates and predicts\n", id="estimator"),
     ],
 )
 def test_program_needs_no_extra(program: str, expected: str, tmp_path: Path) -> None:

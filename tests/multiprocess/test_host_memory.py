@@ -209,7 +209,7 @@ def trained(strategy: stratagem.MultiWorkerMirroredStrategy, **settings: Any) ->
     return [np.asarray([*history.history.values()], np.float32), *map(np.asarray, losses), *weights]
 
 
-@pytest.mark.parametrize("hosts", [pytest.param("aa", marks=pytest.mark.quick), "aab", "abab"])
+@pytest.mark.parametrize("hosts", ["aa", "aab", "abab"])
 def test_memory_gives_what_gloo_gives(hosts: str) -> None:
     results = [result.value for result in run_workers(everything, len(hosts), args=[hosts])]
     for result in results:

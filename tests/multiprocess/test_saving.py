@@ -12,7 +12,7 @@ import pytest
 from stratagem.core.errors import CheckpointError, UsageError
 from stratagem.testing import run_workers
 
-pytestmark = [pytest.mark.multiprocess, pytest.mark.quick]
+pytestmark = pytest.mark.multiprocess
 
 
 def everybody_saves(folder: str) -> dict[str, Any]:
@@ -75,6 +75,7 @@ def everybody_saves(folder: str) -> dict[str, Any]:
     return {"writes": writes, "loaded": loaded, "weights": model.get_weights()[0].tolist(), "errors": errors}
 
 
+@pytest.mark.quick
 def test_all_workers_save_and_the_chief_writes(tmp_path: Path) -> None:
     chief, other = (result.value for result in run_workers(everybody_saves, 2, args=[str(tmp_path)]))
     names = ["best.keras", "in_fit.keras", "model.keras", "model.weights.h5", "chief.keras"]

@@ -288,7 +288,7 @@ class Lifeline:
     def _take(self, index: int, link: _Link, message: Mapping[str, Any]) -> None:
         if "at" in message:
             phase, *figures, spent = message["at"]
-            link.said = Standing(link.peer, Phase(phase), *figures, Spent(*spent))
+            link.said = replace(Standing(link.peer, Phase(phase), *figures), spent=Spent(*spent))
             if self.index == 0:
                 link.say({"at": self._at(), "patience": self._patience})
             else:

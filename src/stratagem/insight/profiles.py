@@ -111,11 +111,12 @@ def join_traces(steps: ProfiledSteps) -> Path | None:
 
 def _shifted(event: dict[str, Any], worker: str, number: int, microseconds: float) -> dict[str, Any]:
     """Return an event of a worker with numbers of its own, later by so much."""
-    event = {**event, "pid": event.get("pid", 0) + number * _PIDS}
+    event = {**event, "pid": int(event.get("pid", 0)) + number * _PIDS}
     if "ts" in event:
         event["ts"] += microseconds
+    given: dict[str, Any] = event.get("args", {})
     if event.get("name") == "process_name":
-        event["args"] = {"name": f"{worker} {event['args']['name']}"}
+        event["args"] = {"name": f"{worker} {given['name']}"}
     if event.get("name") == "process_sort_index":
-        event["args"] = {"sort_index": number * _PIDS + event["args"]["sort_index"]}
+        event["args"] = {"sort_index": number * _PIDS + given["sort_index"]}
     return event

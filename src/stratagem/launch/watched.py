@@ -1,4 +1,4 @@
-"""What `stratagem run` shows of a run beside the output of its tasks: table, report, metrics, lines of JSON."""
+"""Table, report, metrics and profiles of a run: what `stratagem run` shows beside the output of its tasks."""
 
 from __future__ import annotations
 

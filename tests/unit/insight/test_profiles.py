@@ -33,10 +33,11 @@ def test_traces_are_joined_on_one_axis_of_time(tmp_path: Path) -> None:
             {"ph": "X", "pid": 7, "tid": 1, "ts": 10.5, "dur": 2.0, "name": "step"},
             {},
         ]
-        with gzip.open(steps.trace_of(worker), "wt") as file:
+        with gzip.open(steps.trace_of(worker), "wt", encoding="utf-8") as file:
             json.dump({"traceEvents": events}, file)
     joined = join_traces(steps)
     assert joined == tmp_path / "trace.json.gz"
+    assert joined is not None
     with gzip.open(joined, "rt") as file:
         events = json.load(file)["traceEvents"]
     assert [event["ts"] for event in events if "ts" in event] == [3010.5, 10.5]

@@ -54,8 +54,18 @@ def in_branch(run: Callable[..., Any], step: Step) -> None:
         run(turn, tf.constant(number % 2))
 
 
-@pytest.mark.parametrize("devices", STRATEGIES)
-@pytest.mark.parametrize("loop", [known, computed, in_branch])
+@pytest.mark.parametrize(
+    ("loop", "devices"),
+    [
+        (known, "two"),
+        pytest.param(known, "one", marks=pytest.mark.thorough),
+        *(
+            pytest.param(loop, name, marks=pytest.mark.thorough)
+            for loop in (computed, in_branch)
+            for name in STRATEGIES
+        ),
+    ],
+)
 def test_a_step_trains_there_as_by_itself(loop: Callable[..., None], devices: str) -> None:
     def trained(loop: Callable[..., None]) -> list[np.ndarray]:
         keras.utils.set_random_seed(3)
