@@ -88,13 +88,20 @@ class ProfiledSteps(NamedTuple):
         return self.run_folder / f"{worker}.began"
 
 
+def forget_earlier(steps: ProfiledSteps) -> None:
+    """Let the traces of a run before this one, in the same folder, be no part of what is joined."""
+    for path in steps.run_folder.glob("*.began"):
+        path.unlink(missing_ok=True)
+
+
 def join_traces(steps: ProfiledSteps) -> Path | None:
     """Write the events of all workers to one file, on one axis of time; return it, or None where there are none.
 
     Args:
         steps: What was recorded.
     """
-    began = {path.stem: int(path.read_text(encoding="ascii")) for path in sorted(steps.run_folder.glob("*.began"))}
+    paths = sorted(steps.run_folder.glob("*.began"))
+    began = {path.stem: int(path.read_text(encoding="ascii")) for path in paths if steps.trace_of(path.stem).exists()}
     if not began:
         return None
     first = min(began.values())

@@ -16,7 +16,7 @@ from stratagem.core import environment
 from stratagem.core.errors import ClusterError
 from stratagem.insight.metrics import MetricsServer
 from stratagem.insight.observer import Observer
-from stratagem.insight.profiles import ProfiledSteps, join_traces
+from stratagem.insight.profiles import ProfiledSteps, forget_earlier, join_traces
 from stratagem.insight.report import write_report
 from stratagem.insight.runs import Listing
 from stratagem.insight.samples import Sample
@@ -112,6 +112,8 @@ def watched(command: str, asked: Watching, variables: Mapping[str, str]) -> Iter
     """
     observer = Observer(command)
     with ExitStack() as stack:
+        if asked.profiled is not None:
+            forget_earlier(asked.profiled)
         if asked.report is not None:
             _check_place(asked.report, "--report")
             observer.listeners.append(_writes_now_and_then(observer, asked.report))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stratagem.core.errors import ClusterError
-from stratagem.insight.profiles import ProfiledSteps, join_traces
+from stratagem.insight.profiles import ProfiledSteps, forget_earlier, join_traces
 
 
 def test_steps_are_read_as_they_were_written(tmp_path: Path) -> None:
@@ -46,3 +46,7 @@ def test_traces_are_joined_on_one_axis_of_time(tmp_path: Path) -> None:
         "worker-1 /host:CPU",
     ]
     assert len({event["pid"] for event in events}) == 2
+    steps.trace_of("worker-1").unlink()  # it was killed before it had written all
+    assert join_traces(steps) == joined
+    forget_earlier(steps)
+    assert join_traces(steps) is None
