@@ -65,11 +65,16 @@ class CountersFile:
 
     Args:
         path: The file; made if it is not there.
+
+    Raises:
+        OSError: The disk has no room for it, or the folder is gone.
     """
 
     def __init__(self, path: Path) -> None:
         with path.open("a+b") as file:
             file.truncate(_SIZE)
+            if hasattr(os, "posix_fallocate"):  # without room on the disk, a write into the memory would be SIGBUS
+                os.posix_fallocate(file.fileno(), 0, _SIZE)
             self._map = mmap.mmap(file.fileno(), _SIZE)
         self._joined = False
         self._next_loss = 0.0
