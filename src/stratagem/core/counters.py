@@ -17,10 +17,10 @@ from typing import Final, NamedTuple
 from stratagem.core.spent import Spent
 
 LOSS_SECONDS: Final = 1.0
-"""How often a loss is noted: to read it from a device costs more than to count."""
+"""Seconds between two losses that are noted: to read one from a device costs more than to count."""
 
 ENDED: Final = len(Spent._fields)
-"""What a process is doing that has come to the end of its program: nothing that counts."""
+"""Place, behind those in `Spent`, of a process that has come to the end of its program."""
 
 _PID: Final = struct.Struct("<Q")
 _HEAD: Final = struct.Struct("<Qd?7x")
@@ -35,7 +35,7 @@ _SIZE: Final = _LOSS_AT + _LOSS.size
 
 
 class Counters(NamedTuple):
-    """What a process has noted.
+    """Notes of a process.
 
     Args:
         steps: Steps that it has finished.

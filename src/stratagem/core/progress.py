@@ -173,11 +173,6 @@ class Progress:
             self._exchanged += seconds - waited
             self._waited += waited
 
-    @property
-    def measures_exchanges(self) -> bool:
-        """Whether exchanges within steps are counted, so that `spent` tells waiting from computing."""
-        return self._exchanged > 0.0
-
     def note_loss(self, loss: float) -> None:
         """Let others see the latest loss."""
         if self._file is not None:

@@ -50,11 +50,6 @@ class Spent(NamedTuple):
         """Seconds of steps and of what lies between them: without the start, compiling and saving."""
         return self.input + self.copying + self.computing + self.exchanging + self.waiting + self.between
 
-    @property
-    def share_waiting(self) -> float:
-        """The part of the training that went into waiting for other workers, from 0 to 1."""
-        return self.waiting / self.training if self.training else 0.0
-
 
 NOTHING_SPENT: Final = Spent()
 """The beginning of a process."""

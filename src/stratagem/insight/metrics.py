@@ -7,13 +7,14 @@ Source of the format: https://prometheus.io/docs/instrumenting/exposition_format
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import hmac
 import json
 import math
 import socket
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Final
@@ -27,7 +28,7 @@ MOST_ANSWERS: Final = 8
 """Requests that are answered at the same time; more are turned away, so that who floods takes no memory."""
 
 ANSWER_SECONDS: Final = 5.0
-"""How long one request may take."""
+"""Longest wait for what a reader sends next."""
 
 _HELP: Final = {
     "stratagem_steps_total": ("counter", "Steps that a task has finished."),
@@ -105,15 +106,15 @@ class MetricsServer:
         token = token_of(secret)
         slots = threading.BoundedSemaphore(MOST_ANSWERS)
 
-        class Handler(_Handler):
-            def answer(self) -> tuple[int, str, str]:
-                if token and not hmac.compare_digest(self.headers.get("Authorization", ""), f"Bearer {token}"):
-                    return 401, "text/plain", "A token is needed; `stratagem top --token` prints it.\n"
-                if self.path == "/metrics":
-                    return 200, "text/plain; version=0.0.4; charset=utf-8", exposition(observer)
-                if self.path == "/state":
-                    return 200, "application/json", json.dumps(observer.as_dict())
-                return 404, "text/plain", "There are /metrics and /state.\n"
+        def answer(path: str, authorization: str) -> tuple[int, str, str]:
+            """Return status, content type and text."""
+            if token and not hmac.compare_digest(authorization.encode(), f"Bearer {token}".encode()):
+                return 401, "text/plain", "A token is needed; `stratagem top --token` prints it.\n"
+            if path == "/metrics":
+                return 200, "text/plain; version=0.0.4; charset=utf-8", exposition(observer)
+            if path == "/state":
+                return 200, "application/json", json.dumps(observer.as_dict())
+            return 404, "text/plain", "There are /metrics and /state.\n"
 
         class Server(ThreadingHTTPServer):
             daemon_threads = True
@@ -135,7 +136,7 @@ class MetricsServer:
                 """Say nothing of who hangs up, or sends what is no request."""
 
         try:
-            self._server = Server(("0.0.0.0" if token else "127.0.0.1", port), Handler)
+            self._server = Server(("0.0.0.0" if token else "127.0.0.1", port), functools.partial(_Handler, answer))
         except OSError as error:
             raise ClusterError(
                 f"--metrics-port {port} cannot be listened on: {error}.", "Name another port; 0 takes a free one."
@@ -161,12 +162,12 @@ class _Handler(BaseHTTPRequestHandler):
     server_version = "stratagem"
     sys_version = ""
 
-    def answer(self) -> tuple[int, str, str]:
-        """Return status, content type and text of the answer."""
-        raise NotImplementedError
+    def __init__(self, answer: Callable[[str, str], tuple[int, str, str]], *connection: Any) -> None:
+        self._answer = answer
+        super().__init__(*connection)  # which answers
 
     def do_GET(self) -> None:
-        status, kind, text = self.answer()
+        status, kind, text = self._answer(self.path, self.headers.get("Authorization", ""))
         data = text.encode()
         self.send_response(status)
         self.send_header("Content-Type", kind)

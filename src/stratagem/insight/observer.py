@@ -15,12 +15,14 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from stratagem.cluster.stragglers import Straggler, Stragglers
-from stratagem.core.clock import Clock
 from stratagem.core.log import logger
 from stratagem.insight.samples import History, Sample, take_sample
 
 SAMPLE_SECONDS: Final = 1.0
-"""How often tasks are looked at."""
+"""Seconds between two looks at the tasks."""
+
+END_SECONDS: Final = 5.0
+"""Longest wait for the last look, whose listeners may write to a disk that does not answer."""
 
 MOST_EVENTS: Final = 1000
 """Events that are kept; the first ones, as those say how it began."""
@@ -40,11 +42,10 @@ class Event(NamedTuple):
 
 @dataclass(eq=False)
 class Observer:
-    """What is known of a run.
+    """Samples and events of a run, and the thread that takes the samples.
 
     Args:
         command: What it runs, for people.
-        clock: Where time comes from.
         tell: Tells the user of a slow worker, where workers do not do so themselves.
         listeners: Called with each look, in the observer's thread: the newest sample of each task.
 
@@ -56,7 +57,6 @@ class Observer:
     """
 
     command: str
-    clock: Clock = field(default_factory=Clock)
     tell: Callable[[str], object] = lambda line: None
     listeners: list[Callable[[Mapping[str, Sample]], object]] = field(default_factory=list)
 
@@ -69,6 +69,7 @@ class Observer:
         self._rule = Stragglers()
         self._workers: list[str] = []
         self._lock = threading.Lock()
+        self._listening = threading.Lock()
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._run, name="stratagem-observer", daemon=True)
 
@@ -78,7 +79,7 @@ class Observer:
 
     def __exit__(self, *_: object) -> None:
         self._ends.set()
-        self._thread.join()
+        self._thread.join(END_SECONDS)
 
     @property
     def files(self) -> dict[str, Path]:
@@ -124,9 +125,10 @@ class Observer:
             self.stragglers[name] = found
             self.note(found.described(name))
             self.tell(found.described(name))
-        for listener in self.listeners:
-            with contextlib.suppress(OSError):  # a disk that is full is told of elsewhere
-                listener(samples)
+        with self._listening:  # the last look of a generation comes from the launcher's own thread
+            for listener in self.listeners:
+                with contextlib.suppress(OSError):  # a disk that is full is told of elsewhere
+                    listener(samples)
         return samples
 
     def as_dict(self) -> dict[str, Any]:

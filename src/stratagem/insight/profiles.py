@@ -19,7 +19,7 @@ _PIDS: Final = 100_000
 
 
 class ProfiledSteps(NamedTuple):
-    """Which steps are recorded, and where.
+    """Range of steps that are recorded, and the folder of the profiles.
 
     Args:
         first: The first step, from 1.

@@ -27,7 +27,7 @@ from stratagem.insight.runs import KnownRun, known_runs
 from stratagem.insight.samples import Sample, rate, take_sample
 
 LOOK_SECONDS: Final = 1.0
-"""How often the run is looked at."""
+"""Seconds between two looks at the run."""
 
 WINDOW: Final = 10
 """Looks that shares and rates are taken over."""

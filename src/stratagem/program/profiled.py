@@ -60,18 +60,19 @@ class _Recording:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def record_steps(worker: str, variables: Mapping[str, str] = os.environ, counts: Progress = progress) -> None:
+def record_steps(variables: Mapping[str, str] = os.environ, counts: Progress = progress) -> None:
     """Record the steps that the launcher asks for. Only the first call in a process does.
 
     Args:
-        worker: The name of this worker, without spaces.
         variables: The environment.
         counts: What counts the steps.
     """
     asked = variables.get(environment.PROFILE)
     if not asked or counts.behind_step is not None:
         return
-    recording = _Recording(ProfiledSteps.read(asked), worker)
+    # A chief, a worker and an evaluator have the same index: the launcher names the file of each after the task.
+    task = Path(variables[environment.COUNTERS_FILE]).stem
+    recording = _Recording(ProfiledSteps.read(asked), task)
     counts.behind_step = recording.behind
     recording.behind(counts.mark.steps)
     atexit.register(recording.end)

@@ -101,7 +101,7 @@ class Strategy:
         install()
         first_values.install()
         note_made(self)
-        record_steps(f"worker-{worker_index}")
+        record_steps()
         for line in environment.misspelt(os.environ):
             announce_once(line)
 

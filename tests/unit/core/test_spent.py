@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import pytest
-
 from stratagem.core.spent import LABELS, Spent
 
 
@@ -14,8 +12,6 @@ def test_training_is_what_steps_and_the_time_between_them_take() -> None:
     spent = Spent(starting=9.0, compiling=8.0, input=1.0, copying=1.0, computing=4.0, exchanging=1.0, waiting=2.0)
     spent = spent._replace(between=1.0, saving=7.0)
     assert (spent.total, spent.training) == (34.0, 10.0)
-    assert spent.share_waiting == pytest.approx(0.2)
-    assert Spent(compiling=3.0).share_waiting == 0.0
 
 
 def test_each_part_has_a_label() -> None:

@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.clock import HandClock
 
 from stratagem.core.counters import CountersFile
 from stratagem.core.progress import Phase, Progress
@@ -75,7 +74,7 @@ def test_a_listener_whose_disk_is_full_does_not_end_it(tmp_path: Path) -> None:
     def fails(samples: object) -> None:
         raise OSError("No space left on device")
 
-    observer = Observer("train.py", HandClock(), listeners=[fails])
+    observer = Observer("train.py", listeners=[fails])
     observer.follow({"worker 0": tmp_path / "0"})
     _task(tmp_path / "0")
     assert list(observer.look()) == ["worker 0"]

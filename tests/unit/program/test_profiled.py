@@ -14,12 +14,16 @@ from stratagem.program import profiled
 from stratagem.program.profiled import record_steps
 
 
+def _variables(steps: ProfiledSteps, task: str) -> dict[str, str]:
+    return {"STRATAGEM_PROFILE": steps.written(), "STRATAGEM_COUNTERS_FILE": f"/tmp/logs/{task}.counters"}
+
+
 def test_the_steps_that_are_asked_for_are_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ends = []
     monkeypatch.setattr(profiled.atexit, "register", ends.append)
     steps, counts = ProfiledSteps(2, 3, tmp_path), Progress()
-    record_steps("worker-1", {"STRATAGEM_PROFILE": steps.written()}, counts)
-    record_steps("worker-1", {"STRATAGEM_PROFILE": steps.written()}, counts)
+    record_steps(_variables(steps, "worker-1"), counts)
+    record_steps(_variables(steps, "worker-1"), counts)
     assert len(ends) == 1
     for step in range(1, 6):
         with counts.during(Phase.STEP, steps=1), jax.profiler.TraceAnnotation(f"step {step}"):
@@ -41,7 +45,7 @@ def test_a_program_that_ends_early_has_its_profile(tmp_path: Path, monkeypatch: 
     ends = []
     monkeypatch.setattr(profiled.atexit, "register", ends.append)
     steps, counts = ProfiledSteps(1, 30, tmp_path), Progress()
-    record_steps("worker-0", {"STRATAGEM_PROFILE": steps.written()}, counts)
+    record_steps(_variables(steps, "worker-0"), counts)
     with counts.during(Phase.STEP, steps=1):
         jnp.ones(3).block_until_ready()
     ends[0]()
@@ -50,5 +54,5 @@ def test_a_program_that_ends_early_has_its_profile(tmp_path: Path, monkeypatch: 
 
 def test_nothing_is_recorded_where_nobody_asks() -> None:
     counts = Progress()
-    record_steps("worker-0", {}, counts)
+    record_steps({}, counts)
     assert counts.behind_step is None
