@@ -442,6 +442,7 @@ class _Module(click.Command):
         return _run_module(["-m", f"stratagem.{self._module}", *ctx.args])
 
 
+_stratagem.add_command(_Module("manifest", help="Print the file that starts a program on a cluster of some kind."))
 _stratagem.add_command(_Module("migrate", help="Take programs of TensorFlow to stratagem.tf, and say what is missing."))
 _stratagem.add_command(_Module("plan", help="Predict the step of a model on more workers."))
 _stratagem.add_command(_Module("top", help="Show what the tasks of a run spend their time on.", module="insight"))
