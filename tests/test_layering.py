@@ -33,7 +33,7 @@ CORE: tuple[dict[str, str], ...] = (
     },
     {
         "launch": "`stratagem run`; imports neither JAX nor Keras",
-        "manifest": "`stratagem manifest`: files that start a program on clusters of several kinds; imports neither JAX nor Keras",
+        "manifest": "`stratagem manifest`: files that start a program on a cluster; imports neither JAX nor Keras",
         "mesh": "the mesh, shares of a batch, placing of values, policies of variables, packed sums",
     },
     {

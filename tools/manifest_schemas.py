@@ -3,8 +3,8 @@
     pip install kubernetes-validate kubeflow-trainer-api botocore && npm pack dclint && tar xzf dclint-*.tgz
     python tools/manifest_schemas.py package/schemas/compose.schema.json
 
-Descriptions are left out, and what our documents do not refer to. Where a schema lets everything else pass, fields that it
-does not name are refused here, as an API server refuses them with strict checks.
+Descriptions are left out, and what our documents do not refer to. Where a schema lets everything else pass, fields that
+it does not name are refused here, as an API server refuses them with strict checks.
 """
 
 from __future__ import annotations
@@ -85,7 +85,9 @@ def of_kubernetes() -> dict[str, Any]:
     known = json.loads((newest / "_definitions.json").read_text())
     known = known.get("$defs") or known["definitions"]
     kinds = {kind: json.loads((newest / f"{name}.json").read_text()) for kind, name in BUILTIN.items()}
-    by_python_name = {"".join(word[0].upper() + word[1:] for word in name.split(".")).replace("-", ""): name for name in known}
+    by_python_name = {
+        "".join(word[0].upper() + word[1:] for word in name.split(".")).replace("-", ""): name for name in known
+    }
     models = importlib.import_module("kubeflow_trainer_api.models")
     for kind, (version, model) in OWN_KINDS.items():
         schema = of_model(getattr(models, model).model_json_schema(by_alias=True), known, by_python_name)
@@ -95,7 +97,8 @@ def of_kubernetes() -> dict[str, Any]:
     for schema in kinds.values():
         schema["required"] = ["apiVersion", "kind", "metadata", "spec"]
     trainer = metadata.version("kubeflow-trainer-api")
-    source = f"Apache-2.0: kubernetes-validate {metadata.version('kubernetes-validate')} ({newest.name}), kubeflow-trainer-api {trainer}"
+    kubernetes = f"kubernetes-validate {metadata.version('kubernetes-validate')} ({newest.name})"
+    source = f"Apache-2.0: {kubernetes}, kubeflow-trainer-api {trainer}"
     return {"source": source, "kinds": kinds, "$defs": reachable(kinds, bare(renamed(known)))}
 
 
@@ -143,7 +146,9 @@ def of_shape(shape: dict[str, Any]) -> dict[str, Any]:
         return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
     if shape["type"] == "list":
         limits = {"minItems": shape.get("min"), "maxItems": shape.get("max")}
-        return {"type": "array", "items": member(shape["member"])} | {key: value for key, value in limits.items() if value is not None}
+        return {"type": "array", "items": member(shape["member"])} | {
+            key: value for key, value in limits.items() if value is not None
+        }
     if shape["type"] == "map":
         return {"type": "object", "additionalProperties": member(shape["value"])}
     if shape["type"] == "string":
@@ -152,7 +157,9 @@ def of_shape(shape: dict[str, Any]) -> dict[str, Any]:
         return {"type": "string", **pattern} | {key: value for key, value in limits.items() if value is not None}
     names = {"boolean": "boolean", "integer": "integer", "long": "integer", "timestamp": "string"}
     limits = {"minimum": shape.get("min"), "maximum": shape.get("max")}
-    return {"type": names.get(shape["type"], "number")} | {key: value for key, value in limits.items() if value is not None}
+    return {"type": names.get(shape["type"], "number")} | {
+        key: value for key, value in limits.items() if value is not None
+    }
 
 
 def main(compose: str) -> None:

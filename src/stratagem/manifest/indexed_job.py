@@ -32,7 +32,7 @@ def write(asked: Asked) -> str:
         asked,
         "An Indexed Job",
         "Kubernetes 1.31 or newer is needed, and nothing beside it.",
-        f"-l {LABEL}={asked.name} -f",
+        f"{LABEL}={asked.name}",
     )
     return documents(head, *network(asked.name, asked.namespace), job)
 

@@ -35,7 +35,7 @@ def write(asked: Asked) -> str:
         asked,
         "A JobSet",
         "The controller of JobSet has to be installed (https://jobset.sigs.k8s.io).",
-        f"-l {LABEL}={asked.name} -f",
+        f"{LABEL}={asked.name}",
     )
     policy = pods.network_policy(asked.name, {LABEL: asked.name}, pods.namespace_of(asked.namespace))
     return documents(head, policy, document(asked.name, asked.namespace, jobs))

@@ -178,10 +178,8 @@ def head_of(asked: Asked, kind: str, first: str, logs: str) -> str:
         asked: The job.
         kind: What the file makes, in words.
         first: What the cluster has to have.
-        logs: The command that shows what a task prints.
+        logs: Labels of the pods, for kubectl.
     """
-    in_namespace = f" --namespace {asked.namespace}" if asked.namespace else ""
-    secret = f"kubectl create secret generic {secret_of(asked.name)}{in_namespace} --from-file=secret=/dev/stdin"
     backups = (
         f"Backups: {cluster.STORAGE} is the same folder for all tasks; let BackupAndRestore write there."
         if asked.storage
@@ -195,15 +193,30 @@ def head_of(asked: Asked, kind: str, first: str, logs: str) -> str:
             "Not run on a real cluster: the file was checked against the published schema, and its command, variables",
             f"and host names trained in network namespaces. {first}",
             "",
-            "The secret, which keeps strangers out of the cluster, once:",
-            f"    openssl rand -hex 32 | {secret}",
-            "Start, and see what a task prints:",
-            "    kubectl apply -f FILE",
-            f"    kubectl logs{in_namespace} {logs}",
+            *how_to_start(asked.name, asked.namespace, logs),
             "",
             backups,
         ]
     )
+
+
+def how_to_start(name: str, namespace: str | None, logs: str) -> list[str]:
+    """Return lines that say how the secret of a job is made, and how the job is started.
+
+    Args:
+        name: Name of the job.
+        namespace: Its namespace.
+        logs: Labels of its pods.
+    """
+    where = f" --namespace {namespace}" if namespace else ""
+    return [
+        "The secret, which keeps strangers out of the cluster, once:",
+        f"    openssl rand -hex 32 | kubectl create secret generic {secret_of(name)}{where} \\",
+        "        --from-file=secret=/dev/stdin",
+        "Start, and see what the tasks print:",
+        "    kubectl apply -f FILE",
+        f"    kubectl logs{where} --selector {logs} --follow",
+    ]
 
 
 def with_task(template: Yaml, container: Yaml, variables: list[Yaml], secret: str) -> Yaml:

@@ -21,7 +21,7 @@ _TEXT: Final = '''\
     {written_by}
 
 Not run at Amazon: the request was checked against the published model of the service, and its command and hosts trained
-in network namespaces. `pip install boto3` is needed, and what stands in capitals below is yours.
+in network namespaces. `pip install boto3` is needed, and the role and the BUCKET below are yours.
 
 Start it with `python FILE`. Each instance is one worker, with all its GPUs. It finds the others in a file that
 SageMaker lays into every container, so the image needs no toolkit of Amazon's, only Stratagem and the program.
@@ -51,7 +51,7 @@ def write(asked: Asked) -> str:
         asked: The job. Its storage is an address in S3.
 
     Raises:
-        InputError: No instance is known with so many GPUs.
+        InputError: No instance is known with so many GPUs, or the storage is not in S3.
 
     Example:
         >>> '"InstanceCount": 2' in write(Asked(("train.py",), "train", image="train:1", workers=2))
@@ -62,6 +62,12 @@ def write(asked: Asked) -> str:
             f"--gpus is {asked.gpus}.",
             "A worker has all GPUs of its instance, and no instance is known here with so many.",
             f"Ask for one of {', '.join(map(str, INSTANCES))}, and change InstanceType in the file.",
+        )
+    if asked.storage and not asked.storage.startswith("s3://"):
+        raise InputError(
+            f"--storage is {asked.storage!r}.",
+            "SageMaker keeps what a job writes in S3.",
+            "Write --storage s3://BUCKET/FOLDER.",
         )
     return _TEXT.format(written_by=asked.written_by, request=_written(_request(asked), 0))
 
@@ -78,7 +84,7 @@ def _request(asked: Asked) -> dict[str, Any]:
     bucket = asked.storage or "s3://BUCKET/" + asked.name
     return {
         "TrainingJobName": _Code(f"f\"{asked.name}-{{time.strftime('%Y%m%d-%H%M%S')}}\""),
-        "RoleArn": "arn:aws:iam::ACCOUNT:role/ROLE",
+        "RoleArn": "arn:aws:iam::000000000000:role/ROLE",
         "AlgorithmSpecification": {
             "TrainingImage": asked.image,
             "TrainingInputMode": "File",

@@ -33,7 +33,7 @@ def write(asked: Asked) -> str:
         asked,
         "A TrainJob, and its runtime",
         "Kubeflow Trainer has to be installed, with JAX among its policies, as 2.3 has it.",
-        f"-l {jobset.LABEL}={asked.name} -f",
+        f"{jobset.LABEL}={asked.name}",
     )
     return documents(
         head,
