@@ -92,8 +92,12 @@ class Asked:
         return ["python", *self.program]
 
 
-def check_name(name: str) -> None:
+def check_name(name: str, where: str = "--name") -> None:
     """Refuse a name that Kubernetes would refuse, or that leaves no room for what is added to it.
+
+    Args:
+        name: The name of a job.
+        where: Where it is written.
 
     Raises:
         InputError: It is such a name.
@@ -102,7 +106,7 @@ def check_name(name: str) -> None:
         raise InputError(
             f"{name!r} cannot be the name of a job.",
             "Host names are made of it.",
-            f"Write --name with small letters, digits and dashes, at most {_LONGEST_NAME}, a letter first.",
+            f"Write {where} with small letters, digits and dashes, at most {_LONGEST_NAME}, a letter first.",
         )
 
 
