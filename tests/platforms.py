@@ -137,6 +137,15 @@ def slurm(text: str, folder: Path) -> list[Machine]:
     return machines
 
 
+def jobs_of(document: Yaml) -> list[Yaml]:
+    """Return the specifications of the jobs in a document of Kubernetes."""
+    spec = document["spec"]
+    if document["kind"] == "Job":
+        return [spec]
+    spec = spec["template"]["spec"] if document["kind"] == "TrainingRuntime" else spec
+    return [job["template"]["spec"] for job in spec.get("replicatedJobs", [])]
+
+
 def _stub(path: Path, body: str) -> None:
     path.write_text(f"#!/bin/bash\n{body}\n")
     path.chmod(0o755)

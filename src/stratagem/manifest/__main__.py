@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import shlex
 import sys
-from typing import Any, Final
+from typing import Any
 
 import click
 
+from stratagem.core import exits
 from stratagem.core.errors import InputError
 from stratagem.manifest.asked import Asked, name_of
 from stratagem.manifest.kinds import KINDS, manifest
-
-_WRONG: Final = 2
-"""Exit code where something was asked for that cannot be written, as of a wrong command line."""
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "allow_interspersed_args": False})
@@ -71,7 +69,7 @@ def main(
         click.echo(manifest(kind, asked), nl=False)
     except InputError as error:
         print(f"stratagem: {error}", file=sys.stderr)
-        sys.exit(_WRONG)
+        sys.exit(exits.USAGE)
 
 
 if __name__ == "__main__":

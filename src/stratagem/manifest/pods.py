@@ -135,8 +135,8 @@ def failure_rules(container: str) -> list[Any]:
             "The cluster took the pod back: it does not count.",
         ),
         Note(
-            rule("FailJob", exits.FAILED, USAGE),
-            f"{exits.FAILED}: an exception of the program, {USAGE}: a wrong command line. Both would come again.",
+            rule("FailJob", exits.FAILED, exits.USAGE),
+            f"{exits.FAILED}: an exception of the program, {exits.USAGE}: a wrong command line. Both would come again.",
         ),
         Note(rule("Ignore", exits.PREEMPTED), f"{exits.PREEMPTED}: asked to end, and the state is saved. It goes on."),
         Note(
@@ -144,10 +144,6 @@ def failure_rules(container: str) -> list[Any]:
             f"{exits.PEER_LOST}: another task failed or was not reached, {exits.HUNG}: no progress. Start again.",
         ),
     ]
-
-
-USAGE: Final = 2
-"""Exit code of a wrong command line, as argparse and click have it."""
 
 
 def network_policy(name: str, labels: Mapping[str, str], namespace: Yaml) -> Yaml:
@@ -191,7 +187,8 @@ def head_of(asked: Asked, kind: str, first: str, logs: str) -> str:
             f"    {asked.written_by}",
             "",
             "Not run on a real cluster: the file was checked against the published schema, and its command, variables",
-            f"and host names trained in network namespaces. {first}",
+            "and host names trained in network namespaces.",
+            first,
             "",
             *how_to_start(asked.name, asked.namespace, logs),
             "",

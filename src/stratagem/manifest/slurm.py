@@ -44,15 +44,15 @@ export {port_variable}={port}
 
 {settings}
 
-# A task of the job. It notes an exception of the program ({failed}): srun returns the highest code of all tasks, which
-# is that of those who lost it.
+# A task of the job. It notes an exception of the program ({failed}) or a wrong command line ({usage}), which would come
+# again: srun returns the highest code of all tasks, which is that of those who lost this one.
 task() {{
     export {cache}="$folder/compiled/task-$SLURM_PROCID"
     export {own}="${cache}"
     trap : TERM  # Slurm signals this shell too; the program saves, and exits with {preempted}
     "$@"
     local code=$?
-    [ "$code" -ne {failed} ] || touch "$raised"
+    case "$code" in {failed} | {usage}) touch "$raised" ;; esac
     return "$code"
 }}
 raised="$folder/raised-$SLURM_JOB_ID"
@@ -64,10 +64,11 @@ export folder raised
 srun --kill-on-bad-exit=0 --wait=0{container} \\
     bash -c 'task "$@"' task {command}
 code=$?
+[ ! -e "$raised" ] || code={failed}
 
 if [ "$code" -eq {preempted} ]; then  # asked to end, and the state is saved
     scontrol requeue "$SLURM_JOB_ID"
-elif [ "$code" -ne 0 ] && [ ! -e "$raised" ] && [ "${{SLURM_RESTART_COUNT:-0}}" -lt {restarts} ]; then
+elif [ "$code" -gt {usage} ] && [ "${{SLURM_RESTART_COUNT:-0}}" -lt {restarts} ]; then
     scontrol requeue "$SLURM_JOB_ID"  # {peer_lost}: a task was lost, {hung}: no progress, from 128 on: killed
 else
     rm -f "${secret_file}" "$raised"
@@ -104,6 +105,7 @@ def write(asked: Asked) -> str:
         command=shlex.join(asked.command),
         restarts=asked.max_restarts,
         failed=exits.FAILED,
+        usage=exits.USAGE,
         preempted=exits.PREEMPTED,
         peer_lost=exits.PEER_LOST,
         hung=exits.HUNG,
