@@ -102,7 +102,8 @@ def _doubt_that_it_is_alone(environ: Mapping[str, str]) -> None:
         consequence = "Each pod trains alone, as a chief, and all write the same files."
         remedy = (
             f"Write {env.JAX_NUM_PROCESSES} (how many pods) and {JAXClusterResolver.ADDRESS} (host:port of pod 0) "
-            f"into the manifest, or TF_CONFIG. Pods that are to train alone have {env.JAX_NUM_PROCESSES}=1."
+            f"into the manifest, or TF_CONFIG, as `stratagem manifest --for indexed-job` does. Pods that are to train "
+            f"alone have {env.JAX_NUM_PROCESSES}=1."
         )
         if index != "0":
             raise ClusterError(found, consequence, remedy)

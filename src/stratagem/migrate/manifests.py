@@ -54,7 +54,7 @@ def convert_file(path: Path, kind: str) -> ConvertedFile:
         OSError: It cannot be read.
     """
     text = path.read_text("utf-8")
-    found = [document for document in _documents(text) if document is not None]
+    found = [each for document in _documents(text) if document is not None for each in _parts(document)]
     if not any(map(tfjob.is_tfjob, found)):
         raise InputError(f"The file has no TFJob, but {_what(found)}.", _remedy(found))
     written: list[Any] = []
@@ -91,6 +91,13 @@ def _documents(text: str) -> list[Any]:
                 line = text.count("\n", 0, template.start()) + 1
                 raise InputError(f"Line {line} is of {what}, and the file no YAML yet.", f"{remedy}.") from None
         raise InputError(f"The file is no YAML: {_fault(error, text)}", "Mend that line.") from None
+
+
+def _parts(document: Any) -> list[Any]:
+    """Return the documents of a list, as `kubectl get` prints it; any other document itself."""
+    if isinstance(document, dict) and document.get("kind") == "List" and isinstance(document.get("items"), list):
+        return document["items"]
+    return [document]
 
 
 def _fault(error: yaml.YAMLError, text: str) -> str:

@@ -116,7 +116,7 @@ def read(document: Yaml) -> TFJob:
     job = TFJob(
         name=name,
         namespace=metadata.get("namespace"),
-        metadata={key: metadata[key] for key in ("labels", "annotations") if metadata.get(key)},
+        metadata=_labels(metadata),
         replicas=_replicas(spec, notes),
         policies={key: value for key, value in policies.items() if key in _POLICIES and value is not None},
         all_workers=spec.get("successPolicy") == "AllWorkers",
@@ -196,9 +196,7 @@ def _replica(entry: Yaml, where: str, notes: list[str]) -> Replicas:
         notes.append(f"{where}: no container is called {CONTAINER}; {names[0]} is taken for the one that trains.")
     container = containers[names.index(CONTAINER) if CONTAINER in names else 0]
     restart = str(entry.get("restartPolicy") or spec.get("restartPolicy") or "Never")
-    metadata = {
-        key: value for key, value in (template.get("metadata") or {}).items() if key in ("labels", "annotations")
-    }
+    metadata = _labels(_mapping(template.get("metadata"), f"{where}.template.metadata"))
     return Replicas(
         count,
         restart,
@@ -206,6 +204,16 @@ def _replica(entry: Yaml, where: str, notes: list[str]) -> Replicas:
         str(container.get("name") or CONTAINER),
         _port(container),
     )
+
+
+def _labels(metadata: Yaml) -> Yaml:
+    """Return the labels and annotations that somebody wrote: what the cluster adds to a job belongs to the old one."""
+    found: Yaml = {}
+    for key in ("labels", "annotations"):
+        entries = _mapping(metadata.get(key), f"metadata.{key}")
+        if kept := {name: value for name, value in entries.items() if not name.startswith("kubectl.kubernetes.io/")}:
+            found[key] = kept
+    return found
 
 
 def _port(container: Yaml) -> int:

@@ -85,6 +85,28 @@ def test_parameter_servers_without_a_chief_get_one(tmp_path: Path) -> None:
     assert {task: len(addresses) for task, addresses in cluster.items()} == {"chief": 1, "worker": 4, "ps": 2}
 
 
+def test_a_chief_that_is_added_has_no_gpu(tmp_path: Path) -> None:
+    pod = tfjobs.POD.replace("command:", "resources: {limits: {nvidia.com/gpu: 1, cpu: 4}}, command:")
+    text = tfjobs.PS_AND_WORKERS.replace(tfjobs.POD, pod)
+    document = documents(convert(text, tmp_path))["JobSet"]
+    limits = [
+        job_of(document, task)["template"]["spec"]["containers"][0]["resources"]["limits"]
+        for task in ("chief", "worker")
+    ]
+    assert limits == [{"cpu": 4}, {"nvidia.com/gpu": 1, "cpu": 4}]
+
+
+def test_jobs_as_kubectl_prints_them(tmp_path: Path) -> None:
+    job = yaml.safe_load(tfjobs.WORKERS)
+    applied = {"kubectl.kubernetes.io/last-applied-configuration": "{}"}
+    job["metadata"] |= {"uid": "1", "resourceVersion": "2", "annotations": applied}
+    job["status"] = {"startTime": None}
+    text = yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": [job]})
+    document = documents(convert(text, tmp_path))["JobSet"]
+    assert set(document["metadata"]) == {"name", "namespace", "labels"}
+    assert "status" not in document
+
+
 def test_all_types_and_other_documents(tmp_path: Path) -> None:
     converted = convert(tfjobs.ALL_TYPES, tmp_path)
     found = documents(converted)
