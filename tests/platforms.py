@@ -137,6 +137,15 @@ def slurm(text: str, folder: Path) -> list[Machine]:
     return machines
 
 
+def action_for(text: str, code: int) -> str:
+    """Return what becomes of an Indexed Job whose pod ends with a code."""
+    (spec,) = [spec for document in kubernetes_documents(text) for spec in jobs_of(document)]
+    rules = [
+        rule for rule in spec["podFailurePolicy"]["rules"] if code in rule.get("onExitCodes", {}).get("values", [])
+    ]
+    return rules[0]["action"] if rules else "Count"
+
+
 def jobs_of(document: Yaml) -> list[Yaml]:
     """Return the specifications of the jobs in a document of Kubernetes."""
     spec = document["spec"]

@@ -14,12 +14,15 @@ from tests import machines, platforms
 from tests.machines import Ended, Machine
 from tests.networks import why_there_are_none
 
+from stratagem.core import exits
 from stratagem.manifest.asked import Asked
 from stratagem.manifest.kinds import manifest
+from stratagem.migrate.manifests import convert_file
 
 pytestmark = pytest.mark.multiprocess
 
 PROGRAM = Path(__file__).with_name("trains_on_a_cluster.py")
+WITH_SERVERS = Path(__file__).with_name("trains_with_servers_on_a_cluster.py")
 ROOT = Path(__file__).parents[2]
 
 PLATFORMS: dict[str, Callable[[str], list[Machine]]] = {
@@ -89,3 +92,31 @@ def test_two_nodes_of_slurm_with_two_workers_each_train_to_the_end(tmp_path: Pat
     assert results[3]["workers"] == ["node0:24711", "node0:24712", "node1:24711", "node1:24712"]
     compiled = {path.parent.name for path in (tmp_path / ".stratagem/train/compiled").glob("*/*-cache")}
     assert compiled == {f"task-{index}" for index in range(4)}
+
+
+def test_an_exception_ends_a_pod_with_a_code_that_fails_the_job_and_the_other_with_one_that_does_not(
+    tmp_path: Path,
+) -> None:
+    asked = Asked((str(PROGRAM), "--fail=1"), "train", image="registry/train:1", workers=2)
+    text = manifest("indexed-job", asked)
+    first, second = (ends[0] for ends in machines.run(platforms.indexed_job(text), tmp_path, variables(tmp_path)))
+    assert (first.code, second.code) == (exits.PEER_LOST, exits.FAILED)
+    assert "RuntimeError: as it was asked to" in second.output
+    assert [platforms.action_for(text, code) for code in (first.code, second.code)] == ["Count", "FailJob"]
+
+
+def test_a_tfjob_with_parameter_servers_trains_as_a_job_set(tmp_path: Path) -> None:
+    """It has no chief, as most public ones: the job set has one."""
+    pod = {
+        "containers": [{"name": "tensorflow", "image": "registry/train:1", "command": ["python", str(WITH_SERVERS)]}]
+    }
+    tasks = {task: {"replicas": 1, "template": {"spec": pod}} for task in ("PS", "Worker")}
+    job = {"kind": "TFJob", "metadata": {"name": "train"}, "spec": {"tfReplicaSpecs": tasks}}
+    (tmp_path / "tfjob.yaml").write_text(json.dumps(job))
+    text = convert_file(tmp_path / "tfjob.yaml", "jobset").text
+    ends = machines.run(platforms.jobset(text), tmp_path, variables(tmp_path))
+    assert [end.code for machine in ends for end in machine] == [0, 0, 0], ends
+    result = json.loads(ends[0][0].output.splitlines()[-1])
+    addresses = {task: [f"train-{task}-0-0.train:2222"] for task in ("chief", "worker", "ps")}
+    assert result["cluster"] == addresses
+    assert result["loss"][1] < result["loss"][0]

@@ -19,6 +19,8 @@ with strategy.scope():
 x = np.random.default_rng(0).normal(size=(320, 20)).astype("float32")
 history = model.fit(x, x[:, :1], batch_size=32, epochs=2, verbose=0)
 resolver = strategy.cluster_resolver
+if f"--fail={resolver.task_id}" in sys.argv:
+    raise RuntimeError("as it was asked to")
 told = {
     "task": [resolver.task_type, resolver.task_id],
     "workers": resolver.cluster_spec().as_dict()["worker"],
