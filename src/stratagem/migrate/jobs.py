@@ -17,16 +17,18 @@ from stratagem.migrate.tfjob import Replicas, TFJob, Yaml
 RESTARTS: Final = 3
 """How often all tasks start again where the TFJob set no limit, as `stratagem manifest` has it."""
 
-_OF_THE_OPERATOR: Final = (
-    "tf-replica",
-    "tf_job",
-    "tf-job",
-    "replica-type",
-    "replica-index",
-    "group-name",
-    "group_name",
-)
-"""Words in labels and annotations that the operator of TFJobs writes or reads."""
+_LABELS: Final = {
+    "tf-replica-type": "{task}",
+    "training.kubeflow.org/replica-type": "{task}",
+    "tf-job-name": "{name}",
+    "training.kubeflow.org/job-name": "{name}",
+    "group-name": "kubeflow.org",
+    "group_name": "kubeflow.org",
+}
+"""Labels that the operator of TFJobs writes on pods, and what it writes there."""
+
+_LOST: Final = ("tf-replica-index", "training.kubeflow.org/replica-index", "scheduling.k8s.io/group-name")
+"""Labels and annotations of the operator, or read by it, that pods of other kinds cannot have."""
 
 
 class Converted(NamedTuple):
@@ -61,16 +63,10 @@ def convert(job: TFJob, kind: str) -> Converted:
             "Write --for jobset.",
         )
     _add_chief(job, notes)
+    _add_labels(job, notes)
     _note_policies(job, kind, notes)
     images = dict.fromkeys(str(_task_of(replicas).get("image")) for replicas in job.replicas.values())
     documents, labels = KINDS[kind](job, notes)
-    text = json.dumps([replicas.template for replicas in job.replicas.values()])
-    if words := [word for word in _OF_THE_OPERATOR if word in text]:
-        notes.append(
-            f"Labels or annotations of the pods speak of {name_some(words)}, which the operator set or read. "
-            "batch.kubernetes.io/job-completion-index takes their place and, in a JobSet, "
-            "jobset.sigs.k8s.io/replicatedjob-name."
-        )
     notes.append(
         f"Image {name_some(images)}: build it anew, with Keras 3 and Stratagem in place of TensorFlow "
         "(deploy/Dockerfile), and take the program through `stratagem migrate`."
@@ -169,6 +165,24 @@ def _add_chief(job: TFJob, notes: list[str]) -> None:
     )
 
 
+def _add_labels(job: TFJob, notes: list[str]) -> None:
+    """Give pods the labels of the operator that they speak of: an affinity that finds none leaves them waiting."""
+    text = json.dumps([replicas.template for replicas in job.replicas.values()])
+    spoken = {label: value for label, value in _LABELS.items() if f'"{label}"' in text}
+    for task, replicas in job.replicas.items() if spoken else ():
+        own = {label: value.format(task=task, name=job.name) for label, value in spoken.items()}
+        metadata = dict(replicas.template.get("metadata") or {})
+        metadata["labels"] = own | (metadata.get("labels") or {})
+        replicas.template = {**replicas.template, "metadata": metadata}
+    if spoken:
+        notes.append(f"Labels {name_some(spoken)}: pods speak of them, and have them as the operator wrote them.")
+    if lost := [label for label in _LOST if f'"{label}"' in text]:
+        notes.append(
+            f"{name_some(lost)}: pods speak of it, and no other kind has it. The number of a pod is the label "
+            "batch.kubernetes.io/job-completion-index; queues and gangs are Kueue's."
+        )
+
+
 def _template(
     job: TFJob,
     task: str,
@@ -260,10 +274,9 @@ def _success(job: TFJob, notes: list[str]) -> Any:
 
 def _note_policies(job: TFJob, kind: str, notes: list[str]) -> None:
     """Say what restarting and cleaning up mean now."""
-    for task, replicas in job.replicas.items():
-        notes.append(
-            f"{task}: restartPolicy {replicas.restart}. {_RESTARTS.get(replicas.restart, _RESTARTS['OnFailure'])}"
-        )
+    for policy in dict.fromkeys(replicas.restart for replicas in job.replicas.values()):
+        tasks = [task for task, replicas in job.replicas.items() if replicas.restart == policy]
+        notes.append(f"{', '.join(tasks)}: restartPolicy {policy}. {_RESTARTS.get(policy, _RESTARTS['OnFailure'])}")
     if any(replicas.restart != "Never" for replicas in job.replicas.values()) and "backoffLimit" not in job.policies:
         notes.append(f"backoffLimit was not set; all tasks are started again up to {RESTARTS} times.")
     clean = job.policies.get("cleanPodPolicy")

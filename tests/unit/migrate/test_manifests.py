@@ -143,6 +143,8 @@ def test_sidecars_and_what_else_is_different(tmp_path: Path) -> None:
     assert pod["initContainers"] == [{"name": "logs", "image": "fluentd", "restartPolicy": "Always"}]
     assert [each["name"] for each in pod["containers"]] == ["tensorflow"]
     assert pod["restartPolicy"] == "Never"
+    labels = job_of(documents(converted)["JobSet"], "worker")["template"]["metadata"]["labels"]
+    assert labels == {"tf-replica-type": "worker"}
     variables = [each["name"] for each in pod["containers"][0]["env"]]
     assert variables[-1] == "KEEP"
     assert variables.count("TF_CONFIG") == 1
@@ -155,7 +157,8 @@ def test_sidecars_and_what_else_is_different(tmp_path: Path) -> None:
         "worker: schedulerName volcano stays. The operator made a PodGroup for it; make one, or let Kueue queue",
         "worker: with hostNetwork two tasks on one node have one port. Give them nodes of their own.",
         "cleanPodPolicy All: pods stay as long as the job. ttlSecondsAfterFinished deletes both, after a while.",
-        "Labels or annotations of the pods speak of tf-replica, replica-type, which the operator set or read.",
+        "Labels tf-replica-type: pods speak of them, and have them as the operator wrote them.",
+        "tf-replica-index: pods speak of it, and no other kind has it.",
         "Secret with-logs-secret: make it before the start; the file says how. Pods wait for it.",
     ):
         assert line in told

@@ -100,8 +100,15 @@ spec:
     Worker:
       replicas: 2
       template:
-        metadata: {labels: {tf-replica-type: worker}}
         spec:
+          affinity:
+            podAntiAffinity:
+              requiredDuringSchedulingIgnoredDuringExecution:
+                - topologyKey: kubernetes.io/hostname
+                  labelSelector:
+                    matchExpressions:
+                      - {key: tf-replica-type, operator: In, values: [worker]}
+                      - {key: tf-replica-index, operator: Exists}
           schedulerName: volcano
           hostNetwork: true
           restartPolicy: OnFailure
