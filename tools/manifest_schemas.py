@@ -98,7 +98,7 @@ def of_kubernetes() -> dict[str, Any]:
         schema["required"] = ["apiVersion", "kind", "metadata", "spec"]
     trainer = metadata.version("kubeflow-trainer-api")
     kubernetes = f"kubernetes-validate {metadata.version('kubernetes-validate')} ({newest.name})"
-    source = f"Apache-2.0: {kubernetes}, kubeflow-trainer-api {trainer}"
+    source = f"Apache-2.0, trimmed: {kubernetes}, kubeflow-trainer-api {trainer}"
     return {"source": source, "kinds": kinds, "$defs": reachable(kinds, bare(renamed(known)))}
 
 
@@ -130,7 +130,7 @@ def of_sagemaker() -> dict[str, Any]:
     shapes = json.loads(gzip.decompress((root / "service-2.json.gz").read_bytes()))["shapes"]
     known = {name: of_shape(shape) for name, shape in shapes.items()}
     request = known["CreateTrainingJobRequest"]
-    source = f"Apache-2.0: botocore {metadata.version('botocore')}, service model of SageMaker"
+    source = f"Apache-2.0, trimmed: botocore {metadata.version('botocore')}, service model of SageMaker"
     return {"source": source, **request, "$defs": reachable(request, known)}
 
 
@@ -170,7 +170,7 @@ def main(compose: str) -> None:
     """
     files = {"kubernetes": of_kubernetes(), "sagemaker": of_sagemaker()}
     text = bare(json.loads(Path(compose).read_text()))
-    files["compose"] = {"source": "Apache-2.0: compose-spec, from the npm package dclint 3.1.0", **text}
+    files["compose"] = {"source": "Apache-2.0, trimmed: compose-spec, from the npm package dclint 3.1.0", **text}
     FOLDER.mkdir(exist_ok=True)
     for name, schema in files.items():
         (FOLDER / f"{name}.json").write_text(json.dumps(schema, indent=None, separators=(",", ":")) + "\n")
