@@ -30,6 +30,8 @@ _POLICIES: Final = frozenset(
 )
 """Entries of runPolicy (in older versions of the specification itself) that say something to every kind."""
 
+_NUMBERS: Final = ("ttlSecondsAfterFinished", "activeDeadlineSeconds", "backoffLimit")
+
 _ELSEWHERE: Final = {
     "schedulingPolicy": "Queues and gangs are Kueue's: label the job kueue.x-k8s.io/queue-name.",
     "enableDynamicWorker": "The number of workers stays as it is for the life of a job.",
@@ -113,6 +115,9 @@ def read(document: Yaml) -> TFJob:
     name = _name(metadata, notes)
     policies = {key: value for key, value in spec.items() if key in _POLICIES}
     policies |= _mapping(spec.get("runPolicy"), "spec.runPolicy")
+    for key in _NUMBERS:
+        if policies.get(key) is not None:
+            _check_number(policies[key], f"runPolicy.{key}")
     job = TFJob(
         name=name,
         namespace=metadata.get("namespace"),
@@ -181,11 +186,7 @@ def _replicas(spec: Yaml, notes: list[str]) -> dict[str, Replicas]:
 
 def _replica(entry: Yaml, where: str, notes: list[str]) -> Replicas:
     count = entry.get("replicas", 1)
-    if not isinstance(count, int) or count < 0:
-        raise InputError(
-            f"{where}.replicas is {count!r}.",
-            "Write a number; where this is a template, fill it in first (envsubst, helm template, ks show).",
-        )
+    _check_number(count, f"{where}.replicas")
     template = _mapping(entry.get("template"), f"{where}.template")
     spec = _mapping(template.get("spec"), f"{where}.template.spec")
     containers = spec.get("containers")
@@ -222,6 +223,14 @@ def _port(container: Yaml) -> int:
         if port.get("name") == _PORT_NAME and isinstance(port.get("containerPort"), int):
             return port["containerPort"]
     return PORT
+
+
+def _check_number(value: Any, where: str) -> None:
+    if not isinstance(value, int) or value < 0:
+        raise InputError(
+            f"{where} is {value!r}.",
+            "Write a number; where this is a template, fill it in first (envsubst, helm template, ks show).",
+        )
 
 
 def _mapping(value: Any, where: str) -> Yaml:

@@ -213,6 +213,7 @@ def test_kinds_whose_pods_are_all_workers_refuse_others(kind: str, tmp_path: Pat
             tfjobs.WORKERS.replace("replicas: 2", "replicas: $N"),
             "spec.tfReplicaSpecs.Worker.replicas is '$N'.",
         ),
+        (tfjobs.WORKERS.replace("backoffLimit: 2", "backoffLimit: $R"), "runPolicy.backoffLimit is '$R'."),
         (tfjobs.PS_AND_WORKERS.replace("Worker", "Evaluator"), "The TFJob has ps, evaluator, and nobody who trains."),
         (tfjobs.OLDEST.replace("replicas: 1", "replicas: 2"), "The TFJob has several chiefs."),
         (tfjobs.ALL_TYPES.replace("Worker:", "Master:"), "there are two types for the chief"),
