@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -115,13 +116,15 @@ def _started(
         stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": path},
+        start_new_session=True,  # its tasks end with it
     ) as process:
         try:
             _pipe(process.stdin).write(json.dumps(asdict(machine) | told) + "\n")
             _pipe(process.stdin).flush()
             yield _Running(index, process, outputs)
         finally:
-            process.kill()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def _pipe(pipe: IO[str] | None) -> IO[str]:
