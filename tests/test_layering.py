@@ -33,6 +33,7 @@ CORE: tuple[dict[str, str], ...] = (
     },
     {
         "launch": "`stratagem run`; imports neither JAX nor Keras",
+        "manifest": "`stratagem manifest`: files that start a program on a cluster; imports neither JAX nor Keras",
         "mesh": "the mesh, shares of a batch, placing of values, policies of variables, packed sums",
     },
     {
@@ -245,6 +246,7 @@ def in_fresh_process(program: str) -> object:
         "stratagem",
         "stratagem.core.log",
         "stratagem.launch.cli",
+        "stratagem.manifest.__main__",
         "stratagem.elastic.server",
         "stratagem.elastic.world_store",
         "stratagem.__main__",
