@@ -79,7 +79,7 @@ class PreemptionWatch:
     Args:
         config: What tells of it.
         step_seconds: Returns how long a step takes, where that is known.
-        clock: Where time comes from.
+        clock: The source of time, for tests.
     """
 
     def __init__(
@@ -203,7 +203,7 @@ class PreemptionCheckpointHandler:
         checkpoint_or_checkpoint_manager: The checkpoint to save, or its manager.
         checkpoint_dir: The folder for a Checkpoint.
         termination_config: How to detect a preemption, and how to react.
-        clock: Where time comes from.
+        clock: The source of time, for tests.
 
     Raises:
         InputError: A Checkpoint was given without `checkpoint_dir`, or the argument is neither a Checkpoint nor a

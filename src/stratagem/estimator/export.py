@@ -40,7 +40,7 @@ class ServingInputReceiver:
     """The input of an exported model (`tf.estimator.export.ServingInputReceiver`).
 
     Args:
-        features: A structure of `TensorSpec`s, whose first size is None, or of arrays that show the shapes.
+        features: A structure of `TensorSpec`s, whose first size is None, or of arrays with the shapes.
         receiver_tensors: Accepted as in TensorFlow.
         receiver_tensors_alternatives: Accepted as in TensorFlow.
     """
@@ -84,7 +84,7 @@ class RegressionOutput(ExportOutput):
 def build_parsing_serving_input_receiver_fn(
     feature_spec: Mapping[str, Any], default_batch_size: int | None = None
 ) -> Callable[[], ServingInputReceiver]:
-    """Return a function that says what an exported model takes (`tf.estimator.export`).
+    """Return a function that describes the inputs of an exported model (`tf.estimator.export`).
 
     In TensorFlow such a model takes serialized examples. Here it takes what `stratagem.io.parse_example` makes of them.
 
@@ -108,7 +108,7 @@ def build_parsing_serving_input_receiver_fn(
 def build_raw_serving_input_receiver_fn(
     features: Mapping[str, Any], default_batch_size: int | None = None
 ) -> Callable[[], ServingInputReceiver]:
-    """Return a function that says what an exported model takes (`tf.estimator.export`).
+    """Return a function that describes the inputs of an exported model (`tf.estimator.export`).
 
     Args:
         features: Arrays or `TensorSpec`s by name.
