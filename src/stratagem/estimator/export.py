@@ -57,11 +57,11 @@ class TensorServingInputReceiver(ServingInputReceiver):
 class ExportOutput:
     """An entry of `EstimatorSpec.export_outputs` (`tf.estimator.export.ExportOutput`).
 
-    Programs make them; what is exported are the predictions.
+    Programs may create them, but only the predictions are exported.
 
     Args:
-        outputs: Tensors, by name or one.
-        options: Others by name, such as `scores` and `classes`.
+        outputs: One tensor, or tensors by name.
+        options: Other tensors by name, such as `scores` and `classes`.
     """
 
     def __init__(self, outputs: Any = None, **options: Any) -> None:
@@ -86,10 +86,11 @@ def build_parsing_serving_input_receiver_fn(
 ) -> Callable[[], ServingInputReceiver]:
     """Return a function that describes the inputs of an exported model (`tf.estimator.export`).
 
-    In TensorFlow such a model takes serialized examples. Here it takes what `stratagem.io.parse_example` makes of them.
+    In TensorFlow such a model takes serialized examples. Here it takes the arrays that `stratagem.io.parse_example`
+    makes of them.
 
     Args:
-        feature_spec: How features are read, by key: `FixedLenFeature` and the like.
+        feature_spec: The kind of each feature by key, such as `FixedLenFeature`.
         default_batch_size: Accepted as in TensorFlow; the batch may have any size.
 
     Example:
