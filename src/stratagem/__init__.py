@@ -1,7 +1,7 @@
 """Distribution strategies for Keras 3, on JAX: the programming model of `tf.distribute`.
 
-Importing Stratagem changes one thing: Keras, if it is not loaded yet, will use JAX; where KERAS_BACKEND asks for
-another backend, the import fails and says so. Everything else is loaded when it is first named, Keras too:
+Importing Stratagem has one effect: if Keras is not loaded yet, it will use JAX. If KERAS_BACKEND asks for another
+backend, the import raises an error that says so. Everything else is loaded when you first name it, including Keras:
 `from stratagem import keras`.
 """
 

@@ -1,4 +1,4 @@
-"""Callbacks for `fit`: the counterpart of `tf.keras.callbacks` where strategies need their own."""
+"""Callbacks for `fit` that strategies need in addition to `keras.callbacks`."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ __all__ = ["BackupAndRestore", "Inspect", "TimeSpent"]
 
 
 class BackupAndRestore(Backup):
-    """Back up a `fit` in a folder, and let the `fit` of a restarted program go on from there.
+    """Back up a `fit` in a folder, and resume it when the program is started again.
 
-    A backup holds the model's weights, its optimizer, the metrics so far within the epoch, seed generators and the
-    states of Python's and NumPy's generators, epoch and batch, the place in the data and the seeds of its shuffles,
-    and the state of the other callbacks (docs/resuming.md says which). A run that was killed and
-    started again on the same devices ends with the very weights of one that was not; on another number of workers
-    it sees the same batches. `initial_epoch` is superseded, and a `fit` that had ended is not trained again.
+    A backup holds the model's weights, its optimizer, the metrics so far within the epoch, the states of seed
+    generators and of Python's and NumPy's random generators, the epoch and batch, the position in the data and the
+    seeds of its shuffles, and the state of the other callbacks (docs/resuming.md says which). A run that was killed and
+    started again on the same devices ends with exactly the weights of an undisturbed run. On another number of workers
+    it sees the same batches. The backup overrides `initial_epoch`. A `fit` that had ended is not trained again.
 
-    Under several workers all give the callback to `fit`. The chief writes, in the background; what it reads counts
-    for all. A model of no strategy trains under the default strategy. Keras's own `keras.callbacks.BackupAndRestore`
-    becomes this one where `fit` runs on several workers.
-    Source of the semantics: https://keras.io/api/callbacks/backup_and_restore/ and, for
-    `save_before_preemption`, https://www.tensorflow.org/api_docs/python/tf/keras/callbacks/BackupAndRestore
+    With several workers, pass the callback to `fit` on all of them. The chief writes in the background, and all workers
+    resume from the chief's backup. A model without a strategy trains under the default strategy. If `fit` runs on
+    several workers, this callback replaces `keras.callbacks.BackupAndRestore`. Source of the semantics:
+    https://keras.io/api/callbacks/backup_and_restore/ and, for `save_before_preemption`,
+    https://www.tensorflow.org/api_docs/python/tf/keras/callbacks/BackupAndRestore
 
     Args:
-        backup_dir: A folder for these backups alone; it is made if it does not exist.
+        backup_dir: A folder for these backups only; it is created if it does not exist.
         save_freq: "epoch" for the end of each epoch, or a number of batches. False only with
             `save_before_preemption`.
         delete_checkpoint: Whether the backups are deleted when `fit` ends.
-        save_before_preemption: Whether SIGTERM on any worker lets all save at the same step and exit
-            with code 42.
+        save_before_preemption: Whether all workers save at the same step and exit with code 42 after SIGTERM on any of
+            them.
 
     Raises:
-        InputError: `save_freq` is no number of batches, or `backup_dir` is empty.
+        InputError: `save_freq` is not a number of batches, or `backup_dir` is empty.
 
     Example:
         >>> import tempfile
@@ -67,30 +67,31 @@ class BackupAndRestore(Backup):
 
 
 class Inspect(StepInspector):
-    """Look at the steps of a `fit`: do all replicas hold the same values, and are all numbers finite.
+    """Check the steps of a `fit`: whether all replicas hold the same values, and whether all numbers are finite.
 
-    With `replicas`, all replicas of all workers compare their weights, the optimizer's slots and the other variables
-    by digests of their bits, also those that they had before the steps. A single bit that differs ends training with a
-    `PeerError` that names the variable, the workers and the steps. What is divided among the replicas (`shard=`)
-    has no second copy, and is not compared.
+    With `replicas`, all replicas of all workers compare digests of the bits of their weights, the optimizer's slots and
+    the other variables, including their values before the steps. A single bit that differs ends training with a
+    `PeerError` that names the variable, the workers and the steps. State that is divided among the replicas (`shard=`)
+    has no second copy, so it is not compared.
 
-    With `nonfinite="locate"`, the first step that leaves NaN or infinity in the loss or in a variable is found: the
-    last steps are run again, bit for bit, from a copy of the state. The error names the step, the operation, its
-    layer, the line of the program, the replica, and the rows of the global batch that lead to it; or the input or the
-    variable that held NaN before. The model has the weights from before that step. With `nonfinite="stop"` it names
-    the step and the variables. Infinite gradients that a `LossScaleOptimizer` passes over are no fault.
+    With `nonfinite="locate"`, it finds the first step that leaves NaN or infinity in the loss or in a variable. To do
+    so, it runs the last steps again from a copy of the state, with the same bits. The error names the step, the
+    operation, its layer, the line of the program, the replica, and the rows of the global batch that lead to it. If the
+    input or a variable held NaN before, the error names that instead. The model has the weights from before that step.
+    With `nonfinite="stop"` the error names the step and the variables. Infinite gradients that a `LossScaleOptimizer`
+    skips are no fault.
 
-    Under several workers all give the callback to `fit`. It works under every synchronous strategy; a model of no
-    strategy trains under the default strategy. It takes the memory of a copy of the state and of the batches of
-    `every` steps; docs/insight.md says what was measured of the time.
+    With several workers, pass the callback to `fit` on all of them. It works under every synchronous strategy. A model
+    without a strategy trains under the default strategy. It needs the memory of a copy of the state and of the batches
+    of `every` steps. docs/insight.md has the measured time.
 
     Args:
-        every: After how many steps it looks at all of them. The error names the step all the same.
-        replicas: Whether replicas compare what they hold.
-        nonfinite: "locate", "stop", or None to leave the numbers alone.
-        folder: Where to save the state before the step, its batch and what was found (`step-N.safetensors`,
-            `step-N.json`), and a digest of the state every `every` steps (`digests.jsonl`), which `stratagem
-            replay` compares; None for nowhere. The chief writes.
+        every: Number of steps between two checks. The error still names the exact step.
+        replicas: Whether replicas compare their values.
+        nonfinite: "locate", "stop", or None for no check of the numbers.
+        folder: Folder in which the chief saves the state before the step and its batch (`step-N.safetensors`), the
+            finding (`step-N.json`), and a digest of the state every `every` steps (`digests.jsonl`), which `stratagem
+            replay` compares. None saves nothing.
 
     Raises:
         InputError: An argument cannot be used. In `fit`: a step computed NaN or infinity.

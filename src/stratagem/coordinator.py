@@ -1,4 +1,4 @@
-"""Asynchronous work on a cluster with parameter servers (`tf.distribute.coordinator`)."""
+"""Scheduling of functions on a cluster with parameter servers (`tf.distribute.coordinator`)."""
 
 import stratagem.core.needs_jax  # noqa: F401 - before Keras
 from stratagem.ps.coordinator import (

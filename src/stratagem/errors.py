@@ -1,4 +1,4 @@
-"""The errors of Stratagem, to be caught by name (as `tf.errors`): one class for each remedy."""
+"""The exceptions of Stratagem, one class for each remedy (as `tf.errors`)."""
 
 from stratagem.core.errors import (
     BackendError,

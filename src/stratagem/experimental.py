@@ -1,4 +1,4 @@
-"""Old spellings that tutorials use (`tf.distribute.experimental`, `tf.keras.utils.experimental`)."""
+"""Older names that tutorials use (`tf.distribute.experimental`, `tf.keras.utils.experimental`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading and writing records, and what is in them (`tf.io`)."""
+"""Functions that read, write and parse records and images (`tf.io`)."""
 
 from stratagem.data.files.decode import decode_image, decode_jpeg, decode_png, decode_raw, read_file
 from stratagem.data.files.example import (

@@ -1,4 +1,4 @@
-"""Scaling losses in a custom loop (`tf.nn`)."""
+"""Functions that scale losses in a custom loop (`tf.nn`)."""
 
 import stratagem.core.needs_jax  # noqa: F401 - before Keras
 from stratagem.loop.loss import compute_average_loss, scale_regularization_loss

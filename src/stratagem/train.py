@@ -1,4 +1,4 @@
-"""Checkpoints that open under any strategy, on any number of devices, and `Example`: the counterpart of `tf.train`."""
+"""Checkpoints that open under any strategy and number of devices, and `Example` (`tf.train`)."""
 
 from __future__ import annotations
 

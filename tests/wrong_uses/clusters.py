@@ -26,15 +26,15 @@ def _task(use: str, task: Any, found: str, remedy: str) -> Wrong:
 
 
 TF_CONFIG: Final = (
-    _tf_config("no JSON", "{cluster: worker}", "TF_CONFIG is not JSON", "json.dumps"),
-    _tf_config("a dict of Python", str({"cluster": {}}), "TF_CONFIG is not JSON", "double quotes"),
+    _tf_config("text that is not JSON", "{cluster: worker}", "TF_CONFIG is not JSON", "json.dumps"),
+    _tf_config("a Python dict", str({"cluster": {}}), "TF_CONFIG is not JSON", "double quotes"),
     _tf_config("a list", "[1, 2]", "is not a JSON object", '"cluster"'),
     _tf_config("a misspelt key", {"clusters": {"worker": _TWO}, "task": _FIRST}, 'and no "cluster"', 'Write "cluster"'),
     _tf_config("no task", {"cluster": {"worker": _TWO}}, "no task", '"type": "worker", "index": 0'),
     _task("an index beyond the last", {"type": "worker", "index": 2}, "has no task 2", "Use one of the indices"),
     _task("an index below 0", {"type": "worker", "index": -1}, "-1", "a whole number from 0"),
     _task("an index in words", {"type": "worker", "index": "zero"}, "zero", "a whole number from 0"),
-    _task("a type that is unknown", {"type": "master2", "index": 0}, "master2", "chief, worker, ps, evaluator"),
+    _task("an unknown type", {"type": "master2", "index": 0}, "master2", "chief, worker, ps, evaluator"),
     _task("a type that the cluster lacks", {"type": "chief", "index": 0}, "chief", "Add 'chief' to the cluster"),
     _addresses("one address as text", _TWO[0], "localhost:12345", "a list of addresses"),
     _addresses("no address", [], "worker", "leave the job out"),
@@ -49,7 +49,7 @@ TF_CONFIG: Final = (
         "Keep one chief",
     ),
     _tf_config(
-        "a parameter server that steps along",
+        "a parameter server among synchronous workers",
         {"cluster": {"worker": _TWO, "ps": ["localhost:5"]}, "task": {"type": "ps", "index": 0}},
         "a parameter server",
         "Use ParameterServerStrategy",
@@ -93,12 +93,14 @@ def _with_servers(use: str, line: str, found: str, remedy: str) -> Wrong:
 
 SERVERS: Final = (
     Wrong(
-        "a coordinator of another strategy",
+        "a coordinator with another strategy",
         "stratagem.coordinator.ClusterCoordinator(strategy)",
         "was given a MirroredStrategy",
         "stratagem.ParameterServerStrategy",
     ),
-    _with_servers("a call in place of a function", "coordinator.schedule(3)", "was given 3", "args=(iterator,)"),
+    _with_servers(
+        "the result of a call instead of a function", "coordinator.schedule(3)", "was given 3", "args=(iterator,)"
+    ),
     _with_servers("args without the comma", "coordinator.schedule(print, args=(3))", "args of type int", "the comma"),
     _with_servers(
         "a distributed dataset read on the chief",
@@ -107,13 +109,13 @@ SERVERS: Final = (
         "coordinator.create_per_worker_dataset(dataset)",
     ),
     _with_servers(
-        "a function that cannot travel",
+        "a function that cannot be sent",
         "coordinator.schedule(threading.Lock().acquire)",
         "cannot be sent to workers",
         "on the worker",
     ),
     _with_servers(
-        "a dataset that is none",
+        "a number instead of a dataset",
         "coordinator.create_per_worker_dataset(3)",
         "create_per_worker_dataset was given 3",
         "a function that returns a dataset",
@@ -125,7 +127,7 @@ SERVERS: Final = (
         "coordinator.schedule(step, args=(iterator,))",
     ),
     _with_servers(
-        "work after the end",
+        "work after `close()`",
         "servers.close(); coordinator.schedule(print)",
         "The strategy was closed",
         "before strategy.close()",
@@ -165,7 +167,7 @@ ESTIMATORS: Final = (
         "loss=loss",
     ),
     _with_estimator(
-        "a dataset in place of `input_fn`",
+        "a dataset instead of `input_fn`",
         "train(lambda features, labels, mode: None, Dataset.range(3))",
         "input_fn is a Dataset",
         "input_fn=lambda: dataset",
@@ -244,14 +246,14 @@ with strategy.scope():
 
 COMMANDS: Final = (
     Command("no script", _RUN, "Missing argument", "--help"),
-    Command("a script that is not there", f"{_RUN} nowhere.py", "There is no file 'nowhere.py'", "Name a Python file"),
-    Command("no worker", f"{_RUN} --workers 0 {{program}}", "--workers is 0", "--workers 1 or more"),
+    Command("a missing script", f"{_RUN} nowhere.py", "There is no file 'nowhere.py'", "Name a Python file"),
+    Command("`--workers 0`", f"{_RUN} --workers 0 {{program}}", "--workers is 0", "--workers 1 or more"),
     Command("workers in words", f"{_RUN} --workers two {{program}}", "'two' is not a valid integer", "--workers"),
     Command("`-n 2`", f"{_RUN} -n 2 {{program}}", "No such option '-n'", "--workers"),
     Command("a misspelt option", f"{_RUN} --wrokers 2 {{program}}", "--wrokers", "--workers"),
     Command("a misspelt command", "-m stratagem rum", "No such command 'rum'", "'run'"),
     Command(
-        "options behind the script",
+        "options after the script",
         f"{_RUN} {{program}} --workers 2",
         "--workers stands after the script",
         "before the script",
@@ -266,7 +268,7 @@ COMMANDS: Final = (
         environ={"TF_CONFIG": json.dumps({"cluster": {"worker": _TWO}, "task": _FIRST})},
     ),
     Command(
-        "a misspelt variable of ours",
+        "a misspelt variable of Stratagem",
         f"{_RUN} {{program}}",
         "STRATAGEM_HANGTIMEOUT is set, and nothing reads it",
         "STRATAGEM_HANG_TIMEOUT?",
@@ -291,7 +293,7 @@ COMMANDS: Final = (
         environ={"KERAS_BACKEND": "tensorflow"},
     ),
     Command(
-        "a platform that JAX does not have",
+        "a platform that JAX lacks",
         "{program}",
         "JAX_PLATFORMS is 'cuda'",
         "JAX_PLATFORMS=cpu",
@@ -300,7 +302,7 @@ COMMANDS: Final = (
         environ={"JAX_PLATFORMS": "cuda"},
     ),
     Command(
-        "one task of two",
+        "only one task of two is started",
         "{program}",
         "1 of 2 tasks did not reach worker 0 within 3 s: worker 1",
         "STRATAGEM_STARTUP_TIMEOUT",
@@ -332,7 +334,7 @@ WORKERS: Final = (
         seconds=90.0,
     ),
     Command(
-        "rows that each worker cuts out itself",
+        "each worker selects its own rows",
         f"{_RUN} --workers 2 {{program}}",
         "The tasks differ at agreement 'what fit runs'",
         "the same arguments and data",
@@ -341,7 +343,7 @@ WORKERS: Final = (
         seconds=60.0,
     ),
     Command(
-        "a generator that differs",
+        "generators that differ between workers",
         f"{_RUN} --workers 2 {{program}}",
         "is not the same on all workers",
         "with the same seed",

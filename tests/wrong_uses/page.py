@@ -19,8 +19,8 @@ IN_PROCESS: Final[dict[str, Sequence[Wrong]]] = {
     "Values of replicas": strategies.REPLICAS,
     "Data": training.DATA,
     "fit, evaluate, predict": training.FIT,
-    "Steps of one's own": training.STEPS,
-    "What is saved": training.SAVED,
+    "Your own steps": training.STEPS,
+    "Saving": training.SAVED,
     "TF_CONFIG": clusters.TF_CONFIG,
     "Parameter servers": clusters.SERVERS,
     "Estimators": clusters.ESTIMATORS,
@@ -31,12 +31,14 @@ COMMANDS: Final[dict[str, Sequence[Command]]] = {
     "Several workers": clusters.WORKERS,
 }
 
-_BEGINNING: Final = """# Wrong uses, and what they say
+_BEGINNING: Final = """# Wrong uses and their messages
 
-Each of these ends in an error or a warning that names what was found and what to write instead. The page shows a piece
-of both; `tests/wrong_uses` runs every line and compares. The page is made of its tables by
-`python -m tests.wrong_uses.page`.
+Each wrong use on this page ends in an error or a warning. The message names what was found and what to write instead.
+The tables quote a piece of both. `tests/wrong_uses` runs every line and compares. Do not edit this page:
+`python -m tests.wrong_uses.page` writes it from the tables of the tests.
 """
+
+_HEADER: Final = ("| wrong use | what the message says | its remedy |", "| --- | --- | --- |")
 
 
 def page() -> str:
@@ -44,7 +46,7 @@ def page() -> str:
     parts = [_BEGINNING]
     for topic, rows in {**IN_PROCESS, **COMMANDS}.items():
         lines = [f"| {row.use} | {_cell(row.found)} | {_cell(row.remedy)} |" for row in rows]
-        parts.append("\n".join([f"## {topic}", "", "| use | found | to do |", "| --- | --- | --- |", *lines, ""]))
+        parts.append("\n".join([f"## {topic}", "", *_HEADER, *lines, ""]))
     return "\n".join(parts)
 
 

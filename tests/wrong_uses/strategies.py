@@ -11,7 +11,7 @@ STRATEGIES: Final = (
     Wrong("`MirroredStrategy([0, 1])`", "stratagem.MirroredStrategy([0, 1])", "named 0, of type int", '"GPU:0"'),
     Wrong("a device twice", 'stratagem.MirroredStrategy(["CPU:0", "CPU:0"])', "['CPU:0', 'CPU:0']", "each device once"),
     Wrong("no device", "stratagem.MirroredStrategy([])", "devices is []", "leave the argument out"),
-    Wrong("a GPU that is not there", 'stratagem.MirroredStrategy(["/gpu:0"])', "JAX finds no GPU", "jax[cuda12]"),
+    Wrong("a missing GPU", 'stratagem.MirroredStrategy(["/gpu:0"])', "JAX finds no GPU", "jax[cuda12]"),
     Wrong("a device beyond the last", 'stratagem.MirroredStrategy(["CPU:9"])', "has CPU:0", "virtual_devices(10)"),
     Wrong("`OneDeviceStrategy(0)`", "stratagem.OneDeviceStrategy(0)", "named 0, of type int", '"GPU:0"'),
     Wrong("`TPUStrategy()` without a TPU", "stratagem.TPUStrategy()", "JAX sees no TPU", "use MirroredStrategy here"),
@@ -55,7 +55,7 @@ STRATEGIES: Final = (
         "at the top of the program",
     ),
     Wrong(
-        "a misspelt variable of ours",
+        "a misspelt variable of Stratagem",
         "from stratagem.core import log\nlog._said.clear()\nstratagem.MirroredStrategy()",
         "STRATAGEM_HANGTIMEOUT is set, and nothing reads it",
         "STRATAGEM_HANG_TIMEOUT?",
@@ -74,7 +74,7 @@ STRATEGIES: Final = (
 SCOPES: Final = (
     Wrong("`with strategy:`", "with strategy: pass", "`with` was given a MirroredStrategy itself", "strategy.scope():"),
     Wrong(
-        "the scope of one strategy in that of another",
+        "the scope of one strategy inside another",
         'other = stratagem.MirroredStrategy(["CPU:2"])\nwith strategy.scope():\n    with other.scope(): network()',
         "inside the scope of MirroredStrategy",
         "Use one strategy",
@@ -93,7 +93,7 @@ SCOPES: Final = (
         "in one scope",
     ),
     Wrong(
-        "all made outside the scope",
+        "everything made outside the scope",
         'model = network(); model.compile("sgd", "mse"); model.fit(x, y, verbose=0)',
         "made and compiled outside the scope",
         "with strategy.scope():",
@@ -146,7 +146,7 @@ RUN: Final = (
         "model(x, training=True)",
     ),
     Wrong(
-        "`break` behind an `if` on a tensor",
+        "`break` after an `if` on a tensor",
         "def step(x):\n    while True:\n        if x > 0: break\nstrategy.run(step, args=(jnp.ones(()),))",
         "asks whether a tensor is true",
         "keras.ops.cond",
@@ -202,23 +202,30 @@ REPLICAS: Final = (
     Wrong(
         "`float()` of a per-replica value", "float(per_replica())", "float() was asked", "experimental_local_results"
     ),
-    Wrong("`.numpy()` of one", "per_replica().numpy()", "numpy() was asked", "strategy.reduce("),
-    Wrong("`np.asarray` of one", "np.asarray(per_replica())", "one array was asked", "strategy.reduce("),
-    Wrong("arithmetic with one", "per_replica() + 1", "arithmetic or a comparison", "strategy.reduce("),
-    Wrong("one in a format", 'f"{per_replica():.3f}"', "a format, '.3f'", "strategy.reduce("),
-    Wrong("one given to a layer", "keras.ops.mean(per_replica())", "one array was asked", "strategy.reduce("),
+    Wrong("`.numpy()` of a per-replica value", "per_replica().numpy()", "numpy() was asked", "strategy.reduce("),
+    Wrong(
+        "`np.asarray` of a per-replica value", "np.asarray(per_replica())", "one array was asked", "strategy.reduce("
+    ),
+    Wrong("arithmetic with a per-replica value", "per_replica() + 1", "arithmetic or a comparison", "strategy.reduce("),
+    Wrong("a per-replica value in a format string", 'f"{per_replica():.3f}"', "a format, '.3f'", "strategy.reduce("),
+    Wrong(
+        "a per-replica value given to a layer",
+        "keras.ops.mean(per_replica())",
+        "one array was asked",
+        "strategy.reduce(",
+    ),
     Wrong("a misspelt reduction", 'strategy.reduce("AVG", per_replica(), axis=None)', "reduce_op is 'AVG'", "MEAN"),
     Wrong("op and value swapped", 'strategy.reduce(per_replica(), "SUM", axis=None)', "reduce_op is PerReplica", "SUM"),
-    Wrong("an axis that is not there", 'strategy.reduce("SUM", per_replica(), axis=5)', "axis=5", "axis=None"),
+    Wrong("a missing axis", 'strategy.reduce("SUM", per_replica(), axis=5)', "axis=5", "axis=None"),
     Wrong("an axis as text", 'strategy.reduce("SUM", per_replica(), axis="0")', "axis='0'", "axis=None"),
     Wrong(
-        "a step without `return`, reduced",
+        "reducing a step without `return`",
         'strategy.reduce("SUM", strategy.run(lambda: None), axis=None)',
         "strategy.reduce was given None",
         "Return a value",
     ),
-    Wrong("a plain value, summed", 'strategy.reduce("SUM", 3.0, axis=None)', "was given 3.0", "result of strategy.run"),
-    Wrong("scalars, gathered", "strategy.gather(per_replica(), axis=0)", "per-replica scalars", "value[None]"),
+    Wrong("summing a plain value", 'strategy.reduce("SUM", 3.0, axis=None)', "was given 3.0", "result of strategy.run"),
+    Wrong("gathering scalars", "strategy.gather(per_replica(), axis=0)", "per-replica scalars", "value[None]"),
     Wrong(
         "`reduce` inside `run`",
         'strategy.run(lambda: strategy.reduce("SUM", jnp.ones(2), axis=None))',
@@ -233,25 +240,25 @@ REPLICAS: Final = (
         "strategy.reduce or strategy.gather",
     ),
     Wrong(
-        "text, reduced",
+        "reducing text",
         'strategy.run(lambda: stratagem.get_replica_context().all_reduce("SUM", "text"))',
         "all_reduce does not support str: it was given 'text'",
         "numbers or arrays",
     ),
     Wrong(
-        "`merge_call` of no function",
+        "`merge_call` without a function",
         "strategy.run(lambda: stratagem.get_replica_context().merge_call(3))",
         "merge_call was given 3",
         "a function of (strategy, *values)",
     ),
     Wrong(
-        "`merge_call` with args that are no tuple",
+        "`merge_call` with args that are not a tuple",
         "strategy.run(lambda: stratagem.get_replica_context().merge_call(lambda s, v: v, args=jnp.ones(2)))",
         "merge_call was given args of type",
         "with the comma",
     ),
     Wrong(
-        "values of no function",
+        "distributed values without a function",
         "strategy.experimental_distribute_values_from_function(jnp.ones(2))",
         "was given Array",
         "a function of a ValueContext",

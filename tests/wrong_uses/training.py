@@ -88,7 +88,7 @@ DATA: Final = (
         "steps_per_epoch=",
     ),
     Wrong(
-        "a dataset that a filter empties",
+        "a dataset that a filter leaves empty",
         "compiled().fit(Dataset.from_tensor_slices((x, y)).filter(lambda x, y: False).batch(8))",
         "yields no batch",
         "filter(), take() and skip()",
@@ -100,7 +100,7 @@ DATA: Final = (
         "Pad or crop",
     ),
     Wrong("`batch(0)`", "Dataset.range(5).batch(0)", "batch_size is 0", "such as 32"),
-    Wrong("`shuffle` by a float", "Dataset.range(5).shuffle(1e4)", "buffer_size is 10000.0", "such as 10000"),
+    Wrong("`shuffle` with a float", "Dataset.range(5).shuffle(1e4)", "buffer_size is 10000.0", "such as 10000"),
     Wrong(
         "arrays of unequal lengths",
         "Dataset.from_tensor_slices((x, y[:3]))",
@@ -108,25 +108,25 @@ DATA: Final = (
         "counts the same examples",
     ),
     Wrong(
-        "a map that returns nothing",
+        "a function for `map` that returns nothing",
         "list(Dataset.range(3).map(lambda x: None))",
         "given to map returned None",
         "Return the new element",
     ),
     Wrong(
-        "a generator in place of its function",
+        "a generator instead of its function",
         "Dataset.from_generator((i for i in range(3)))",
         "cannot be called",
         "without calling it",
     ),
     Wrong(
-        "a generator's function in place of it",
+        "a generator function instead of a generator",
         _GENERATOR + "compiled().fit(batches, steps_per_epoch=1)",
         "no function of one argument",
         "fit(batches())",
     ),
     Wrong(
-        "a generator used up",
+        "an exhausted generator",
         _GENERATOR + "data = batches(); list(data)\ncompiled().fit(data, shuffle=False)",
         "yields no batch",
         "Make a generator that was used up anew",
@@ -137,9 +137,9 @@ DATA: Final = (
         "auto_shard_policy is 'DATA'",
         "AutoShardPolicy.AUTO",
     ),
-    Wrong("files that are not there", 'Dataset.list_files("/nowhere/*.csv")', "No file matches", "Correct the pattern"),
+    Wrong("missing files", 'Dataset.list_files("/nowhere/*.csv")', "No file matches", "Correct the pattern"),
     Wrong(
-        "arrays to distribute", "strategy.experimental_distribute_dataset(x)", "ndarray was given", "from_tensor_slices"
+        "distributing arrays", "strategy.experimental_distribute_dataset(x)", "ndarray was given", "from_tensor_slices"
     ),
     Wrong(
         "a dataset distributed twice",
@@ -149,7 +149,7 @@ DATA: Final = (
         "Give the dataset itself",
     ),
     Wrong(
-        "a dataset in place of its function",
+        "a dataset instead of its function",
         "strategy.distribute_datasets_from_function(Dataset.range(4).batch(2))",
         "no function of one argument",
         "def dataset_fn(context)",
@@ -198,7 +198,7 @@ FIT: Final = (
     ),
     Wrong("class weights as a list", "compiled().fit(x, y, class_weight=[1.0, 2.0])", "of type list", "Write a dict"),
     Wrong(
-        "class weights by text",
+        "class weights with text keys",
         'compiled().fit(x, y, class_weight={"0": 1.0, "1": 2.0})',
         "has the key '0'",
         "as numbers",
@@ -217,14 +217,14 @@ FIT: Final = (
         "1 or more",
     ),
     Wrong(
-        "two threads that train one model",
+        "two threads train one model",
         "from tests.wrong_uses.threads import error_of_second\nraise error_of_second(compiled(), x, y)",
         "runs in another thread",
         "a model of its own",
         trains=True,
     ),
     Wrong(
-        "one optimizer of two models",
+        "one optimizer for two models",
         "with strategy.scope():\n"
         "    optimizer = keras.optimizers.Adam()\n"
         '    one, other = network(), network()\n    one.compile(optimizer, "mse"); other.compile(optimizer, "mse")\n'
@@ -251,50 +251,50 @@ FIT: Final = (
 
 STEPS: Final = (
     Wrong(
-        "a step of (state, data) that returns nothing",
+        "`train_step(self, state, data)` that returns nothing",
         _STEP_OF_STATE.format("pass"),
         "Mine.train_step returned NoneType",
         "return logs, state",
     ),
     Wrong(
-        "one that returns (state, logs)",
+        "`train_step(self, state, data)` that returns (state, logs)",
         _STEP_OF_STATE.format("return new, logs"),
         "Mine.train_step returned tuple",
         "return logs, state",
     ),
     Wrong(
-        "one that calls the model itself",
+        "`train_step(self, state, data)` that calls the model itself",
         "class Mine(Own):\n    def train_step(self, state, data):\n"
         '        return {"loss": keras.ops.mean(self(data[0]))}, state\nown(Mine).fit(x, y, verbose=0)',
         "a layer whose variables have no value",
         "self.stateless_call",
     ),
     Wrong(
-        "one that logs text",
+        "`train_step(self, state, data)` that logs text",
         _STEP_OF_STATE.format('return {**logs, "note": "text"}, new'),
         "is 'text', of type str",
         "numbers or arrays",
     ),
     Wrong(
-        "a step of (data) that returns nothing",
+        "`train_step(self, data)` that returns nothing",
         _STEP_OF_DATA.format("pass"),
         "Mine.train_step returned NoneType",
         'return {"loss": loss}',
     ),
     Wrong(
-        "one that returns the loss",
+        "`train_step(self, data)` that returns the loss",
         _STEP_OF_DATA.format("return loss"),
         "Mine.train_step returned",
         'return {"loss": loss}',
     ),
     Wrong(
-        "a step of three arguments",
+        "`train_step` with three arguments",
         "class Mine(Own):\n    def train_step(self, x, y, z): pass\nown(Mine).fit(x, y)",
         "takes 3 arguments",
         "train_step(self, data)",
     ),
     Wrong(
-        "a gradient asked for twice",
+        "`tape.gradient` called twice",
         "v = keras.Variable(2.0)\nwith stratagem.GradientTape() as tape: z = v * v\n"
         "tape.gradient(z, v); tape.gradient(z, v)",
         "gradient was called twice",
@@ -317,7 +317,7 @@ SAVED: Final = (
         "a folder that this process may write to",
     ),
     Wrong(
-        "a checkpoint that is not there",
+        "a missing checkpoint",
         'stratagem.train.Checkpoint(model=compiled()).restore("/nowhere/ckpt-1")',
         "There is no checkpoint",
         "latest_checkpoint(folder)",
@@ -351,9 +351,14 @@ SAVED: Final = (
         "a folder of its own",
         warns=True,
     ),
-    Wrong("a backup nowhere", "stratagem.callbacks.BackupAndRestore(None)", "backup_dir=None", "the path of a folder"),
     Wrong(
-        "a backup by text",
+        "a backup without a folder",
+        "stratagem.callbacks.BackupAndRestore(None)",
+        "backup_dir=None",
+        "the path of a folder",
+    ),
+    Wrong(
+        "a text as `save_freq`",
         'stratagem.callbacks.BackupAndRestore("backup", save_freq="batch")',
         "save_freq='batch'",
         "a number of batches",

@@ -10,24 +10,29 @@ _HEADER: Final = ("row", "Python", "JAX", "jaxlib", "Keras", "NumPy", "result", 
 
 _PAGE: Final = """# Versions
 
-`make versions` makes an environment for each row, installs what it says, runs the tests that stand on versions, and
-writes this page: the seam into Keras, private names of JAX and Keras, the tape, the conformance suite in this process
-and on two workers, parameter servers, checkpoints, the launcher, the names of TensorFlow, and the programs of these
-pages. Edits are lost.
+The table shows which versions of Python, JAX and Keras were tested, and the result.
 
 {table}
 
-*works*: all tests pass. *works with a note*: all pass but those that are marked for this version, with the reason.
-*fails*: the tests that fail are named. *not tried*: the reason is said. Packages are the newest that each Python can
-have, unless the row says another thing; the oldest are the lower bounds of `pyproject.toml`, on which `make test-floor`
-runs the whole suite.
+- *works*: all tests pass.
+- *works with a note*: all tests pass, except those that are marked for this version, with the reason.
+- *fails*: the failing tests are named.
+- *not tried*: the reason is given.
+
+Each Python has the newest packages that it supports, unless the row says otherwise. The oldest versions are the lower
+bounds of `pyproject.toml`; `make test-floor` runs the whole suite on them.
+
+`make versions` writes this page, so edits are lost. For each row it creates an environment, installs the packages, and
+runs the tests that depend on versions: the seam into Keras, private names of JAX and Keras, the tape, the conformance
+suite in this process and on two workers, parameter servers, checkpoints, the launcher, the names of TensorFlow, and the
+programs of these pages.
 
 {wanting}
 
 ```sh
 make versions                                        # all rows, one after another
-make versions VERSIONS_ARGS="--only 3.13-newest"     # one of them; the others stay as they are in the table
-make versions VERSIONS_ARGS=--list                   # what they are called
+make versions VERSIONS_ARGS="--only 3.13-newest"     # one row; the others stay as they are in the table
+make versions VERSIONS_ARGS=--list                   # the names of the rows
 ```
 """
 
@@ -92,5 +97,5 @@ def page(lines: Iterable[Line], wanting: Mapping[str, int]) -> str:
         wanting: Why tests were left out for want of something on the machine, and how many each.
     """
     reasons = "; ".join(f"{reason} ({count})" for reason, count in wanting.items())
-    said = f"Left out for want of something on this machine, in the last run: {reasons or 'nothing'}."
+    said = f"This machine lacks something for some tests. They were left out in the last run: {reasons or 'nothing'}."
     return _PAGE.format(table=table(lines), wanting=said)

@@ -31,10 +31,10 @@ from stratagem.replica.context import current_replica_context
 
 @dataclass(frozen=True)
 class CheckpointOptions:
-    """Options of saving a checkpoint (`tf.train.CheckpointOptions`).
+    """Options for saving a checkpoint (`tf.train.CheckpointOptions`).
 
     Args:
-        experimental_io_device: Accepted as in TensorFlow: the device that writes. Here the host does.
+        experimental_io_device: Accepted as in TensorFlow; the host always writes.
         experimental_enable_async_checkpoint: The old name of `enable_async`.
         enable_async: Copy the values at the call and write the file in the background. The next
             `save`, `write`, `restore`, `read` or `sync` raises the error if that fails.
@@ -57,24 +57,26 @@ class CheckpointOptions:
 class Checkpoint(objects.Holder):
     """Named objects whose state is saved and restored together (`tf.train.Checkpoint`).
 
-    It holds Keras models, layers, optimizers and metrics (built or not), variables, seed generators, iterators
-    with `get_state` and `set_state`, dictionaries, lists and tuples of these, other Checkpoints, and numbers,
-    strings and None as attributes or in dictionaries and lists. Objects are matched by their place in the
-    program (attribute, index), not by the names that Keras counts up. Values are stored as plain arrays: a
-    checkpoint opens under any strategy, on any number of devices, or under none.
+    It can contain Keras models, layers, optimizers and metrics (built or not), variables, seed generators, iterators
+    with `get_state` and `set_state`, dictionaries, lists and tuples of these, other Checkpoints, and numbers, strings
+    and None as attributes or in dictionaries and lists. Objects are matched by their place in the program (attribute,
+    index), not by Keras's generated names. Values are stored as plain arrays, so a checkpoint opens under any strategy,
+    on any number of devices, or without a strategy.
 
-    With several workers, all call `save` and `restore` at the same points. One file appears: a worker that saves
-    to the same place as the chief writes nothing and returns when the chief's file is complete; one that saves
-    to a place of its own (TensorFlow's tutorials use a temporary folder there) writes its own. A worker that
-    cannot see the file to restore gets it from the chief. Where variables rest in shards (`shard=` of a strategy) and
-    all workers see the folder, each writes its shards to a file beside the chief's, which names them and is written
-    last; such a checkpoint opens on any number of workers, with shards or without.
+    With several workers, all call `save` and `restore` at the same points. If all save to the same path, the chief
+    writes one file, and the others return when it is complete. A worker that saves to a path of its own writes its own
+    file. (TensorFlow's tutorials use a temporary folder there.) A worker that cannot see the file to restore gets it
+    from the chief.
+
+    If variables rest in shards (`shard=` of a strategy) and all workers see the folder, each worker writes its shards
+    to a separate file. The chief's file names these files and is written last. Such a checkpoint opens on any number of
+    workers, with or without shards.
 
     Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/train/Checkpoint
 
     Args:
-        root: An object whose parts become those of the checkpoint, beside those that are named.
-        **named: What to save, by name. Each is an attribute of the checkpoint too.
+        root: An object whose parts become parts of the checkpoint, in addition to the named ones.
+        **named: The objects to save, by name. Each is also an attribute of the checkpoint.
 
     Example:
         >>> import tempfile
@@ -102,11 +104,11 @@ class Checkpoint(objects.Holder):
         self._background = Background()
 
     def save(self, file_prefix: str | os.PathLike[str], options: CheckpointOptions | None = None) -> str:
-        """Save under the next number, and list the checkpoint as the newest of its folder.
+        """Save under the next number, and register the checkpoint as the newest of its folder.
 
         Args:
             file_prefix: Folder and beginning of the name, such as "folder/ckpt".
-            options: How to save.
+            options: Options for saving.
 
         Returns:
             The path to restore from: the prefix, "-" and `save_counter`, which counts from 1.
@@ -114,17 +116,17 @@ class Checkpoint(objects.Holder):
         Raises:
             CheckpointError: The file cannot be written, here or on another worker.
             InputError: An object cannot be saved.
-            PeerError: A worker did not come.
+            PeerError: A worker did not arrive.
             UsageError: Called inside `strategy.run`.
         """
         return self.save_numbered(os.fspath(file_prefix), int(self.save_counter) + 1, options, append_to_folder)
 
     def write(self, file_prefix: str | os.PathLike[str], options: CheckpointOptions | None = None) -> str:
-        """Save to exactly this path, without a number and without listing it.
+        """Save to exactly this path, without a number, and without registering it.
 
         Args:
-            file_prefix: What the checkpoint is called.
-            options: How to save.
+            file_prefix: The path of the checkpoint.
+            options: Options for saving.
 
         Returns:
             The path, to give to `read`.
@@ -132,7 +134,7 @@ class Checkpoint(objects.Holder):
         Raises:
             CheckpointError: The file cannot be written, here or on another worker.
             InputError: An object cannot be saved.
-            PeerError: A worker did not come.
+            PeerError: A worker did not arrive.
             UsageError: Called inside `strategy.run`.
         """
         path = file_names.path_of(file_prefix)
@@ -143,11 +145,11 @@ class Checkpoint(objects.Holder):
     ) -> CheckpointLoadStatus:
         """Give all objects the values they had when a checkpoint was saved.
 
-        Objects that are not built yet get theirs when they are, and those that become an attribute of a Checkpoint
-        or a `tf.Module` later get theirs then. Either all values fit, or none is changed.
+        Objects that are not built yet get their values when they are built. Objects that become an attribute of a
+        Checkpoint or a `tf.Module` later get their values then. If one value does not fit, no value is changed.
 
         Args:
-            save_path: What `save` or `latest_checkpoint` returned. None restores nothing.
+            save_path: The result of `save` or `latest_checkpoint`. None restores nothing.
             options: Accepted as in TensorFlow.
 
         Returns:
@@ -156,31 +158,31 @@ class Checkpoint(objects.Holder):
         Raises:
             CheckpointError: The checkpoint is missing or damaged.
             InputError: A shape or dtype does not fit; the message names the variables.
-            PeerError: A worker did not come.
+            PeerError: A worker did not arrive.
         """
         status, _ = self.restore_from_chief(save_path)
         return status
 
     def read(self, save_path: str | os.PathLike[str], options: CheckpointOptions | None = None) -> CheckpointLoadStatus:
-        """Restore what `write` wrote; see `restore`.
+        """Restore a checkpoint that `write` wrote; see `restore`.
 
         Args:
-            save_path: What `write` returned.
+            save_path: The result of `write`.
             options: Accepted as in TensorFlow.
         """
         return self.restore(save_path, options)
 
     def sync(self) -> None:
-        """Wait until all that was saved in the background is written. All workers call it.
+        """Wait until all background saves are written. All workers must call it.
 
         Raises:
-            CheckpointError: It could not be written, here or on another worker.
+            CheckpointError: A file could not be written, here or on another worker.
         """
         finish_together(self._background.join())
 
     @as_saving
     def restore_from_chief(self, save_path: str | os.PathLike[str] | None) -> tuple[CheckpointLoadStatus, str | None]:
-        """Restore, and say which checkpoint it was: the chief's, which another worker may not see."""
+        """Restore, and return which checkpoint of the chief it was; other workers may not see it."""
         _refuse_inside_run("restore")
         self.sync()
         found = contents_together(None if save_path is None else file_names.path_of(save_path))
@@ -200,7 +202,7 @@ class Checkpoint(objects.Holder):
         Args:
             prefix: Folder and beginning of the name.
             number: The number.
-            options: How to save.
+            options: Options for saving.
             list_it: What the worker that writes does once the file is complete, given its path.
         """
         before = int(self.save_counter)

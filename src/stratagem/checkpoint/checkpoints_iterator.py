@@ -32,22 +32,22 @@ def checkpoints_iterator(
     *,
     clock: Clock | None = None,
 ) -> Iterator[str]:
-    """Yield the newest checkpoint of a folder, each time there is a new one.
+    """Yield the path of each new checkpoint of a folder.
 
-    Checkpoints that came and were followed by another one while the caller was busy are left out.
-    Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/train/checkpoints_iterator
+    If several checkpoints arrive while the caller is busy, only the newest is yielded. Source of the semantics:
+    https://www.tensorflow.org/api_docs/python/tf/train/checkpoints_iterator
 
     Args:
-        checkpoint_dir: The folder; it need not be there yet.
-        min_interval_secs: Least time between two checkpoints that are yielded, in seconds.
-        timeout: How long to wait for a new one, in seconds. None waits for ever.
-        timeout_fn: Called each time `timeout` is over: True ends the iteration, False waits on. Without it
-            the iteration ends.
-        clock: Where time comes from.
+        checkpoint_dir: The folder; it need not exist yet.
+        min_interval_secs: Shortest time between two yielded checkpoints, in seconds.
+        timeout: Longest time to wait for a new checkpoint, in seconds. None waits for ever.
+        timeout_fn: Function that is called each time `timeout` is over. If it returns True, the iteration ends;
+            otherwise it waits again. Without it, the iteration ends.
+        clock: The source of time, for tests.
 
     Yields:
-        Paths to restore from. Beside those of `Checkpoint` and `CheckpointManager`, files that Keras's
-        ModelCheckpoint wrote (`.weights.h5`, `.keras`).
+        Paths to restore from: those of `Checkpoint` and `CheckpointManager`, and files of Keras's ModelCheckpoint
+        (`.weights.h5`, `.keras`).
 
     Example:
         >>> import tempfile
@@ -79,10 +79,10 @@ def checkpoints_of_training(
     """Yield new checkpoints of a folder until the chief has left and the last one has been yielded.
 
     Args:
-        checkpoint_dir: The folder; it need not be there yet.
+        checkpoint_dir: The folder; it need not exist yet.
         watch: Says whether the chief has left.
-        min_interval_secs: Least time between two checkpoints that are yielded, in seconds.
-        clock: Where time comes from.
+        min_interval_secs: Shortest time between two yielded checkpoints, in seconds.
+        clock: The source of time, for tests.
     """
     # The folder is looked at once more after the watch has said the end: the last checkpoint counts.
     ended = False

@@ -17,26 +17,26 @@ _SECONDS_PER_HOUR = 3600.0
 
 
 class CheckpointManager:
-    """Numbered checkpoints in one folder; the newest are kept (`tf.train.CheckpointManager`).
+    """Numbered checkpoints in one folder, of which the newest are kept (`tf.train.CheckpointManager`).
 
-    A manager made on a folder with checkpoints goes on from them, also in another process. With several
-    workers, all make one and call `save` and `restore_or_initialize` at the same points; see `Checkpoint`.
-    Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/train/CheckpointManager
+    A manager of a folder with checkpoints continues from them, also in another process. With several workers, all make
+    a manager, and call `save` and `restore_or_initialize` at the same points; see `Checkpoint`. Source of the
+    semantics: https://www.tensorflow.org/api_docs/python/tf/train/CheckpointManager
 
     Args:
-        checkpoint: What to save.
+        checkpoint: The checkpoint to save.
         directory: The folder.
-        max_to_keep: How many checkpoints to keep; None keeps all.
-        keep_checkpoint_every_n_hours: Keep for good, on top of those, one checkpoint per this many hours.
+        max_to_keep: Number of checkpoints to keep; None keeps all.
+        keep_checkpoint_every_n_hours: In addition, keep one checkpoint for each period of this many hours permanently.
         checkpoint_name: Beginning of the names.
         step_counter: The variable that `checkpoint_interval` counts in, such as `optimizer.iterations`.
-        checkpoint_interval: Steps between two checkpoints: `save` in between does nothing.
-        init_fn: What `restore_or_initialize` calls where there is no checkpoint yet.
-        wall_clock: Tells seconds since 1970.
+        checkpoint_interval: Number of steps between two checkpoints; a `save` in between does nothing.
+        init_fn: Function that `restore_or_initialize` calls if there is no checkpoint yet.
+        wall_clock: Function that returns seconds since 1970.
 
     Raises:
-        InputError: It is no checkpoint or no folder, a number is not positive, or `checkpoint_interval` has no
-            `step_counter`.
+        InputError: `checkpoint` is not a Checkpoint, `directory` is not a folder, a number is not positive, or
+            `checkpoint_interval` has no `step_counter`.
 
     Example:
         >>> import tempfile
@@ -95,14 +95,14 @@ class CheckpointManager:
 
     @property
     def checkpoints(self) -> list[str]:
-        """Paths of the checkpoints that are kept, oldest first, without those kept for good."""
+        """Paths of the kept checkpoints, oldest first, without the permanent ones."""
         return list(self._state.saved)
 
     @property
     def latest_checkpoint(self) -> str | None:
-        """Path of the newest checkpoint that is whole; None where there is none.
+        """Path of the newest complete checkpoint; None if there is none.
 
-        One that is damaged or missing brings a warning that names it.
+        A warning names a checkpoint that is damaged or missing.
         """
         for path in reversed(self.checkpoints):
             if path not in self._whole and is_loadable(path):
@@ -117,20 +117,20 @@ class CheckpointManager:
         check_interval: bool = True,
         options: CheckpointOptions | None = None,
     ) -> str | None:
-        """Save a checkpoint, and delete those that are too old.
+        """Save a checkpoint, and delete the oldest ones.
 
         Args:
-            checkpoint_number: Its number; None for the next one of `checkpoint.save_counter`.
-            check_interval: Whether `checkpoint_interval` counts.
-            options: How to save.
+            checkpoint_number: Its number; None means the next one of `checkpoint.save_counter`.
+            check_interval: Whether to respect `checkpoint_interval`.
+            options: Options for saving.
 
         Returns:
-            Its path; None where the interval since the last one is not over.
+            Its path; None if the interval since the last checkpoint is not over.
 
         Raises:
-            CheckpointError: It cannot be written, here or on another worker. Those kept before stay.
+            CheckpointError: The file cannot be written, here or on another worker. Earlier checkpoints are kept.
             InputError: An object cannot be saved.
-            PeerError: A worker did not come.
+            PeerError: A worker did not arrive.
         """
         step = self._step()
         if check_interval and not self._is_due(step):
@@ -146,15 +146,15 @@ class CheckpointManager:
         return path
 
     def restore_or_initialize(self) -> str | None:
-        """Restore the newest checkpoint, or call `init_fn` where there is none.
+        """Restore the newest checkpoint, or call `init_fn` if there is none.
 
         Returns:
-            The path of the checkpoint that was restored; None where there was none.
+            The path of the restored checkpoint; None if there was none.
 
         Raises:
             CheckpointError: A checkpoint cannot be read.
             InputError: A shape or dtype does not fit.
-            PeerError: A worker did not come.
+            PeerError: A worker did not arrive.
         """
         _, path = self.checkpoint.restore_from_chief(self.latest_checkpoint)
         if path is not None:
@@ -164,7 +164,7 @@ class CheckpointManager:
         return path
 
     def sync(self) -> None:
-        """Wait until all that was saved in the background is written; see `Checkpoint.sync`."""
+        """Wait until all background saves are written; see `Checkpoint.sync`."""
         self.checkpoint.sync()
 
     def _publish(self, state: FolderState, dropped: list[str]) -> None:

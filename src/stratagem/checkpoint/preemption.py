@@ -40,17 +40,18 @@ _POLL_SECONDS: Final = 1.0
 
 @dataclass(frozen=True)
 class TerminationConfig:
-    """The notice of a preemption, and what to do then (`tf.distribute.experimental.TerminationConfig`).
+    """How to detect a preemption, and how to react (`tf.distribute.experimental.TerminationConfig`).
 
     Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/distribute/experimental/TerminationConfig
 
     Args:
-        termination_watcher_fn: Asked once a second, in a thread, whether this worker is about to be preempted. None
-            for the signal SIGTERM.
-        exit_fn: Called when all is saved; None for `sys.exit(42)`.
-        grace_period: Seconds between the notice and the end of the machine. All workers save at once, train on
-            for most of them, and save again; with 0 or None they save and stop at once.
-        save_fn: Saves, with the arguments of `save_checkpoint_if_preempted`; None for the manager's `save`.
+        termination_watcher_fn: Function that a thread calls once a second; it returns whether this worker is about to
+            be preempted. None means the signal SIGTERM.
+        exit_fn: Called after saving; None means `sys.exit(42)`.
+        grace_period: Seconds between the notice and the end of the machine. All workers save at once, train for most of
+            this time, and save again. With 0 or None they save and stop at once.
+        save_fn: Function that saves, with the arguments of `save_checkpoint_if_preempted`; None means the manager's
+            `save`.
 
     Example:
         >>> TerminationConfig(grace_period=120.0).grace_period
@@ -78,7 +79,7 @@ class PreemptionWatch:
     Args:
         config: What tells of it.
         step_seconds: Returns how long a step takes, where that is known.
-        clock: Where time comes from.
+        clock: The source of time, for tests.
     """
 
     def __init__(
@@ -191,22 +192,22 @@ def _give_sigterm_back(handler: Callable[[int, Any], None], before: Any) -> None
 class PreemptionCheckpointHandler:
     """Saves a checkpoint before workers are preempted (`tf.distribute.experimental.PreemptionCheckpointHandler`).
 
-    Made, it restores the newest checkpoint, so that a restarted program goes on where it was:
-    `total_run_calls` says how many steps were done. When any worker is told to end, all stop behind the same call
-    of `run`, save, and exit with code 42, which says that another start will go on; with a grace period they save,
-    train on, and save again. A second SIGTERM ends the process unsaved.
-    Source of the semantics:
+    The constructor restores the newest checkpoint, so that a restarted program resumes: `total_run_calls` is the number
+    of completed steps. When any worker is told to end, all workers stop after the same call of `run`, save, and exit
+    with code 42, which means that the run can be resumed. With a grace period they save, continue to train, and save
+    again. A second SIGTERM ends the process without saving. Source of the semantics:
     https://www.tensorflow.org/api_docs/python/tf/distribute/experimental/PreemptionCheckpointHandler
 
     Args:
         cluster_resolver: Accepted as in TensorFlow; the strategy knows the cluster.
-        checkpoint_or_checkpoint_manager: What to save.
-        checkpoint_dir: Where to, for a Checkpoint.
-        termination_config: What tells of a preemption, and what to do then.
-        clock: Where time comes from.
+        checkpoint_or_checkpoint_manager: The checkpoint to save, or its manager.
+        checkpoint_dir: The folder for a Checkpoint.
+        termination_config: How to detect a preemption, and how to react.
+        clock: The source of time, for tests.
 
     Raises:
-        InputError: There is a Checkpoint and no `checkpoint_dir`, or it is neither Checkpoint nor manager.
+        InputError: A Checkpoint was given without `checkpoint_dir`, or the argument is neither a Checkpoint nor a
+            manager.
 
     Example:
         >>> import tempfile
@@ -244,12 +245,12 @@ class PreemptionCheckpointHandler:
         atexit.register(self._watch.close)
 
     def run(self, distributed_train_function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Call a training function; then, if this is where all workers stop, save and exit.
+        """Call a training function; then save and exit, if all workers stop here.
 
-        So the arguments may be taken from an iterator that is saved too: `handler.run(step, next(iterator))`.
+        So you may take the arguments from an iterator that is saved too: `handler.run(step, next(iterator))`.
 
         Args:
-            distributed_train_function: Usually one step. All workers call `run` alike.
+            distributed_train_function: The function, usually one step. All workers must call `run` alike.
             *args: Its arguments.
             **kwargs: Its keyword arguments.
 
@@ -258,7 +259,7 @@ class PreemptionCheckpointHandler:
 
         Raises:
             CheckpointError: The checkpoint cannot be written, here or on another worker.
-            PeerError: A worker did not come.
+            PeerError: A worker did not arrive.
         """
         begin = self._clock.now()
         result = distributed_train_function(*args, **kwargs)
@@ -269,11 +270,11 @@ class PreemptionCheckpointHandler:
 
     @property
     def total_run_calls(self) -> int:
-        """Number of calls of `run` and `save_checkpoint_if_preempted`, those before a restart among them."""
+        """Number of calls of `run` and `save_checkpoint_if_preempted`, including those before a restart."""
         return int(self._runs)
 
     def save_checkpoint_if_preempted(self, *args: Any, **kwargs: Any) -> None:
-        """Save and exit, if this is where all workers stop. Call it before each step that `run` does not make.
+        """Save and exit, if all workers stop here. Call it before each step that `run` does not make.
 
         It counts as a run (`total_run_calls`), as in TensorFlow, where it does not exit.
 
@@ -286,12 +287,12 @@ class PreemptionCheckpointHandler:
 
     @contextlib.contextmanager
     def watch_preemption_scope(self) -> Iterator[None]:
-        """Save and exit at the end of the block, if a preemption was told of. For blocks without calls of `run`."""
+        """Save and exit at the end of the block, if a preemption was announced. For blocks without calls of `run`."""
         yield
         self._save_if_due()
 
     def close(self) -> None:
-        """Watch no longer: SIGTERM does what it did before the handler was made, also one that came too late."""
+        """Stop watching. SIGTERM has its earlier effect again, also one that came too late."""
         atexit.unregister(self._watch.close)
         self._watch.close(hand_on=sys.exception() is None)  # an exception ends the program with more to say
 

@@ -250,7 +250,7 @@ class CheckpointLoadStatus:
     """The outcome of a restore (`tf.train.Checkpoint.restore` returns the same).
 
     Args:
-        restoration: The checkpoint; None where there was none to restore.
+        restoration: The checkpoint; None if there was none to restore.
     """
 
     def __init__(self, restoration: Restoration | None) -> None:
@@ -259,10 +259,10 @@ class CheckpointLoadStatus:
             weakref.finalize(self, restoration.warn_of_unused)
 
     def assert_consumed(self) -> CheckpointLoadStatus:
-        """Check that every value of the checkpoint was taken, and every value of the program given.
+        """Check that every value of the checkpoint was used, and that every value of the program was restored.
 
         Raises:
-            UnmatchedError: Some were not, or are not yet because a model or optimizer is not built.
+            UnmatchedError: Some values were not, for example because a model or optimizer is not built yet.
         """
         self.assert_existing_objects_matched()
         unused = self._checked().unused()
@@ -275,10 +275,10 @@ class CheckpointLoadStatus:
         return self
 
     def assert_existing_objects_matched(self) -> CheckpointLoadStatus:
-        """Check that every value of the program that is there now was given one of the checkpoint.
+        """Check that every existing value of the program was restored.
 
         Raises:
-            UnmatchedError: Some were not.
+            UnmatchedError: Some values were not.
         """
         missing = self._checked().missing()
         if missing:
@@ -290,17 +290,17 @@ class CheckpointLoadStatus:
         return self
 
     def found(self, name: str) -> bool:
-        """Whether something was saved under this name, at the top of the checkpoint."""
+        """Return whether something was saved under this name, at the top of the checkpoint."""
         return self._checked().has(name)
 
     def expect_partial(self) -> CheckpointLoadStatus:
-        """Say that the program does not need all of the checkpoint: no warning about the rest."""
+        """Declare that the program does not need all of the checkpoint, so that nothing warns about the rest."""
         if self._restoration is not None:
             self._restoration.quiet = True
         return self
 
     def run_restore_ops(self, session: Any = None) -> None:
-        """Do nothing: values are restored at once, as in eager TensorFlow."""
+        """Do nothing, because values are restored at once, as in eager TensorFlow."""
 
     initialize_or_restore = run_restore_ops
 

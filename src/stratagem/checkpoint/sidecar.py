@@ -24,25 +24,25 @@ from stratagem.core.log import announce
 class SidecarEvaluator:
     """Evaluate a model on each new checkpoint, in a process of its own (`tf.keras.utils.SidecarEvaluator`).
 
-    Training does not wait for it, and checkpoints that come faster than they can be evaluated are left out,
-    except the last one. It ends by itself: after checkpoint number `max_evaluations`, or when training has ended.
-    The latter it sees where it is part of the cluster (an `evaluator` task in TF_CONFIG, or
-    `stratagem run --evaluator`): the chief has left, and the newest checkpoint has been evaluated.
+    Training does not wait for it. If checkpoints come faster than they can be evaluated, some are skipped, but never
+    the last one. It ends after checkpoint number `max_evaluations`, or when training has ended. It notices the end of
+    training if it is part of the cluster (an `evaluator` task in TF_CONFIG, or `stratagem run --evaluator`): the chief
+    has left, and the newest checkpoint is evaluated.
 
-    It follows what `stratagem.train.Checkpoint(model=model, optimizer=model.optimizer)` and `CheckpointManager`
-    save, and what Keras's `ModelCheckpoint` writes (`.weights.h5`, `.keras`; under `stratagem.tf` also checkpoints,
-    `save_weights_only=True` with a name like "ckpt-{epoch}").
-    Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/keras/utils/SidecarEvaluator (2.15)
+    It follows the files of `stratagem.train.Checkpoint(model=model, optimizer=model.optimizer)`, of
+    `CheckpointManager`, and of Keras's `ModelCheckpoint` (`.weights.h5`, `.keras`; under `stratagem.tf` also
+    checkpoints, `save_weights_only=True` with a name like "ckpt-{epoch}"). Source of the semantics:
+    https://www.tensorflow.org/api_docs/python/tf/keras/utils/SidecarEvaluator (2.15)
 
     Args:
         model: A compiled model like the one that is trained.
-        data: What `model.evaluate` takes: (x, y), a dataset, a PyDataset.
-        checkpoint_dir: The folder that training saves to; it need not be there yet.
-        steps: Batches of each evaluation; None takes all of `data`.
+        data: Input of `model.evaluate`: (x, y), a dataset, a PyDataset.
+        checkpoint_dir: The folder that training saves to; it need not exist yet.
+        steps: Number of batches of each evaluation; None means all of `data`.
         max_evaluations: Number of the last checkpoint to evaluate ("ckpt-10" has number 10).
         callbacks: Keras callbacks of `evaluate`.
         log_dir: Folder for TensorBoard's event files: `evaluation_<name>_vs_iterations`. None writes none.
-        clock: Where time comes from.
+        clock: The source of time, for tests.
 
     Raises:
         InputError: The model is not compiled.
@@ -91,10 +91,10 @@ class SidecarEvaluator:
         """Evaluate checkpoints until training has ended.
 
         Returns:
-            The results of each evaluation, by the checkpoint's path; with several of one path the last.
+            The results of each evaluation, by the checkpoint's path. For several evaluations of one path, the last one.
 
         Raises:
-            UnmatchedError: A checkpoint holds nothing for some of the model's weights.
+            UnmatchedError: A checkpoint contains no value for some of the model's weights.
         """
         watch = ChiefWatch(detect().cluster_spec(), self._clock)
         results: dict[str, dict[str, float]] = {}

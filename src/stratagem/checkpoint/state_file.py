@@ -87,10 +87,10 @@ def write_state(folder: str, state: FolderState) -> None:
 
 
 def latest_checkpoint(checkpoint_dir: str | os.PathLike[str]) -> str | None:
-    """Return the path of the newest checkpoint in a folder that is whole; None where there is none.
+    """Return the path of the newest complete checkpoint in a folder; None if there is none.
 
-    A newest one that is damaged or missing brings a warning that names it, and the one before it is taken.
-    Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/train/latest_checkpoint
+    If the newest checkpoint is damaged or missing, a warning names it, and the previous one is returned. Source of the
+    semantics: https://www.tensorflow.org/api_docs/python/tf/train/latest_checkpoint
 
     Args:
         checkpoint_dir: The folder that checkpoints were saved to.

@@ -18,7 +18,7 @@ HOSTNAME: Final = "HOSTNAME"
 
 
 class KubernetesExecutableLocation(enum.Enum):
-    """Place of the program that asks for the pods: inside the cluster or outside."""
+    """Place of the program that lists the pods: inside the cluster or outside."""
 
     WITHIN_CLUSTER = 0
     OFF_CLUSTER = 1
@@ -27,21 +27,21 @@ class KubernetesExecutableLocation(enum.Enum):
 class KubernetesClusterResolver(ClusterResolver):
     """Ask Kubernetes for the running pods (`tf.distribute.cluster_resolver.KubernetesClusterResolver`).
 
-    Pods are ordered by name, numbers in names by value. Inside a pod of the cluster, task type and
-    index are found by the pod's name (its host name); elsewhere set `task_type` and `task_id`.
+    Pods are ordered by name, and numbers in names by value. Inside a pod of the cluster, the pod's name (its host name)
+    determines the task type and index. Elsewhere, set `task_type` and `task_id`.
 
     Args:
-        job_to_label_mapping: For each job the label selectors of its pods;
-            {"worker": ["job-name=tensorflow"]} when None.
+        job_to_label_mapping: For each job the label selectors of its pods; None means {"worker":
+            ["job-name=tensorflow"]}.
         tf_server_port: Port of every task.
         rpc_layer: What `master` writes before "://".
         override_client: A `kubernetes.client.CoreV1Api` to use instead of a new one.
         executable_location: WITHIN_CLUSTER uses the pod's service account, OFF_CLUSTER the kubeconfig.
-        hostname: Name of this pod; the variable HOSTNAME when None.
+        hostname: Name of this pod; None means the variable HOSTNAME.
 
     Raises:
         ClusterError: No pod has the labels, or the `kubernetes` package is missing.
-        StartupError: A pod does not run yet.
+        StartupError: A pod is not running yet.
 
     Example:
         >>> resolver = KubernetesClusterResolver({"worker": ["job-name=train"]})
@@ -67,7 +67,7 @@ class KubernetesClusterResolver(ClusterResolver):
         self._hostname = os.environ.get(HOSTNAME, "") if hostname is None else hostname
 
     def cluster_spec(self) -> ClusterSpec:
-        """Return the pods behind the labels, as they are now."""
+        """Return the pods that have the labels now."""
         return ClusterSpec(
             {job: [join_address(_address(pod), self._port) for pod in pods] for job, pods in self._pods().items()}
         )

@@ -101,7 +101,7 @@ class RankClusterResolver(ClusterResolver):
 class OpenMPIClusterResolver(RankClusterResolver):
     """Read the cluster of an `mpirun` of Open MPI.
 
-    In version 4 Open MPI also says on which machine `mpirun` runs, where rank 0 is unless asked otherwise.
+    Version 4 of Open MPI also tells on which machine `mpirun` runs. By default, rank 0 runs there.
 
     Example:
         >>> resolver = OpenMPIClusterResolver(environ={"OMPI_COMM_WORLD_SIZE": "2",
@@ -126,7 +126,7 @@ class OpenMPIClusterResolver(RankClusterResolver):
 
 
 class MPICHClusterResolver(RankClusterResolver):
-    """Read the cluster of an `mpiexec` of MPICH, MVAPICH or Intel MPI (all of them start processes through Hydra).
+    """Read the cluster of an `mpiexec` of MPICH, MVAPICH or Intel MPI, which all start processes through Hydra.
 
     Example:
         >>> resolver = MPICHClusterResolver(
@@ -166,7 +166,7 @@ class HorovodClusterResolver(RankClusterResolver):
 
 
 class TorchrunClusterResolver(RankClusterResolver):
-    """Read the cluster of torchrun, of a PyTorchJob of Kubeflow, or of variables set by hand in their way.
+    """Read the cluster of torchrun, of a PyTorchJob of Kubeflow, or of the same variables set by hand.
 
     `torchrun --nproc-per-node 2 --nnodes 2 train.py` and a PyTorchJob set RANK, WORLD_SIZE, MASTER_ADDR and
     MASTER_PORT (https://docs.pytorch.org/docs/stable/elastic/run.html#environment-variables).
@@ -228,8 +228,8 @@ class TrainerClusterResolver(RankClusterResolver):
 class JAXClusterResolver(RankClusterResolver):
     """Read the cluster from the variables of `jax.distributed.initialize`; Kubeflow's TrainJob sets them.
 
-    In a pod of an Indexed Job of Kubernetes or of a JobSet the index of the pod, which Kubernetes sets, is the
-    process's where JAX_PROCESS_ID is not set: write the two others into the manifest
+    In a pod of an Indexed Job of Kubernetes or of a JobSet, you need not set JAX_PROCESS_ID: the index of the pod,
+    which Kubernetes sets, is used. Write the other two variables into the manifest
     (https://kubernetes.io/docs/concepts/workloads/controllers/job/#completion-mode).
 
     Example:

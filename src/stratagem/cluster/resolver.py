@@ -17,10 +17,12 @@ GPU_FOLDER = Path("/proc/driver/nvidia/gpus")
 
 
 class ClusterResolver(abc.ABC):
-    """Say who is in the cluster and which task this process is (`tf.distribute.cluster_resolver.ClusterResolver`).
+    """Base of all cluster resolvers (`tf.distribute.cluster_resolver.ClusterResolver`).
 
-    A subclass writes `cluster_spec`, and sets or overrides `task_type` and `task_id`. A resolver for a scheduler also
-    writes `is_here` and `_own_task`, and stands in `stratagem.cluster.detect.SCHEDULERS`.
+    A resolver tells which tasks are in the cluster, and which of them this process is.
+
+    A subclass implements `cluster_spec`, and sets or overrides `task_type` and `task_id`. A resolver for a scheduler
+    also implements `is_here` and `_own_task`, and is listed in `stratagem.cluster.detect.SCHEDULERS`.
 
     Example:
         >>> class Fixed(ClusterResolver):
@@ -41,23 +43,23 @@ class ClusterResolver(abc.ABC):
 
     @classmethod
     def is_here(cls, environ: Mapping[str, str]) -> bool:
-        """Return whether these variables of a process are those of a cluster that this resolver reads."""
+        """Return whether these environment variables describe a cluster that this resolver reads."""
         return False
 
     @abc.abstractmethod
     def cluster_spec(self) -> ClusterSpec:
-        """Return the cluster as it is now; empty when there is none."""
+        """Return the current cluster; empty if there is none."""
 
     def master(self, task_type: str | None = None, task_id: int | None = None, rpc_layer: str | None = None) -> str:
         """Return the address of a task.
 
         Args:
-            task_type: Type of the task; this task's own when None.
-            task_id: Index of the task; this task's own when None.
-            rpc_layer: What to write before "://"; the resolver's own when None.
+            task_type: Type of the task; None means this task's own.
+            task_id: Index of the task; None means this task's own.
+            rpc_layer: The part before "://"; None means the resolver's own.
 
         Returns:
-            For instance "grpc://localhost:12345", or "" where the task has no address.
+            For instance "grpc://localhost:12345", or "" if the task has no address.
 
         Raises:
             ClusterError: The cluster has no such task.
@@ -77,7 +79,7 @@ class ClusterResolver(abc.ABC):
         """Return how many accelerators this task sees, by kind, without starting JAX.
 
         Args:
-            task_type: Unused; every resolver here describes clusters of equal tasks.
+            task_type: Unused, because all tasks of a cluster are equal here.
             task_id: Unused, as above.
             config_proto: Unused; TensorFlow's argument.
 
@@ -128,15 +130,15 @@ class ClusterResolver(abc.ABC):
 
 
 class SimpleClusterResolver(ClusterResolver):
-    """Take everything as given (`tf.distribute.cluster_resolver.SimpleClusterResolver`).
+    """Use the cluster and the task that are given (`tf.distribute.cluster_resolver.SimpleClusterResolver`).
 
     Args:
         cluster_spec: The cluster.
-        master: What `master()` returns when no task is asked for.
+        master: The result of `master()` without arguments.
         task_type: The type of this task.
         task_id: The index of this task.
-        environment: What `environment` returns.
-        num_accelerators: What `num_accelerators` returns; when None, the GPUs seen.
+        environment: Value of the attribute `environment`.
+        num_accelerators: The result of `num_accelerators()`; None means the visible GPUs.
         rpc_layer: What `master` writes before "://".
 
     Raises:
@@ -186,7 +188,7 @@ class SimpleClusterResolver(ClusterResolver):
     def num_accelerators(
         self, task_type: str | None = None, task_id: int | None = None, config_proto: object = None
     ) -> dict[str, int]:
-        """Return what was given, or the GPUs seen."""
+        """Return the given number, or the visible GPUs."""
         if self._num_accelerators is None:
             return super().num_accelerators(task_type, task_id, config_proto)
         return dict(self._num_accelerators)
@@ -199,10 +201,10 @@ class ConflictError(ClusterError, KeyError):
 
 
 class UnionResolver(ClusterResolver):
-    """Put several clusters together (`tf.distribute.cluster_resolver.UnionResolver`).
+    """Join several clusters (`tf.distribute.cluster_resolver.UnionResolver`).
 
-    Jobs that are lists are joined in order; with a dict among them indices are kept. All other
-    answers come from the first resolver, unless given here.
+    Jobs that are lists are joined in order; if one of them is a dict, indices are kept. All other answers come from the
+    first resolver, unless given here.
 
     Args:
         *resolvers: The resolvers to join, at least one.
@@ -211,7 +213,7 @@ class UnionResolver(ClusterResolver):
         task_id: Overrides the first resolver's; 0 counts as given.
 
     Raises:
-        TypeError: No resolver, or something that is none.
+        TypeError: No resolver was given, or an argument is not a resolver.
 
     Example:
         >>> workers = SimpleClusterResolver(ClusterSpec({"worker": ["a:1"]}), task_type="worker", task_id=0)
@@ -245,7 +247,7 @@ class UnionResolver(ClusterResolver):
 
         Raises:
             ConflictError: Two resolvers give the same task two addresses.
-            ClusterError: Two tasks have the same one.
+            ClusterError: Two tasks have the same address.
         """
         specs = [resolver.cluster_spec().as_dict() for resolver in self._resolvers]
         names = dict.fromkeys(name for spec in specs for name in spec)
@@ -260,7 +262,7 @@ class UnionResolver(ClusterResolver):
     def num_accelerators(
         self, task_type: str | None = None, task_id: int | None = None, config_proto: object = None
     ) -> dict[str, int]:
-        """Return what the first resolver says."""
+        """Return the answer of the first resolver."""
         return self._resolvers[0].num_accelerators(task_type, task_id, config_proto)
 
 

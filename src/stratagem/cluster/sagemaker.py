@@ -28,20 +28,20 @@ DEFAULT_PORT: Final = 2223
 
 
 class SageMakerClusterResolver(ClusterResolver):
-    """Read the hosts of a SageMaker job: each one is a worker (TensorFlow's `SageMakerClusterResolver`).
+    """Read the hosts of a SageMaker job; each is a worker (TensorFlow's `SageMakerClusterResolver`).
 
     Args:
         port: Port of every worker. None takes STRATAGEM_PORT, or 2223 as TensorFlow does.
-        task_type: Overrides the type of this task: SageMaker knows workers only.
-        task_id: Overrides the place of this host among the hosts; 0 counts as given.
+        task_type: Overrides the type of this task; SageMaker knows only workers.
+        task_id: Overrides the index of this host among the hosts; 0 counts as given.
         rpc_layer: What `master` writes before "://"; nothing by default, as in TensorFlow.
-        environment: What `environment` returns.
-        environ: Variables of the process; `os.environ` when None.
-        resources: The file of SageMaker that is read where SM_HOSTS is not set.
+        environment: Value of the attribute `environment`.
+        environ: Variables of the process; None means `os.environ`.
+        resources: The file of SageMaker that is read if SM_HOSTS is not set.
 
     Raises:
-        ClusterError: From every method, when SM_HOSTS or SM_CURRENT_HOST cannot be used. Without hosts, and of a
-            single one that is not named, there is no cluster.
+        ClusterError: From every method, if SM_HOSTS or SM_CURRENT_HOST cannot be used. Without hosts, and with a single
+            host that is not named, there is no cluster.
 
     Example:
         >>> resolver = SageMakerClusterResolver(

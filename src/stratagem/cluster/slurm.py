@@ -43,23 +43,23 @@ MAX_NODES: Final = 100_000
 class SlurmClusterResolver(ClusterResolver):
     """Read the cluster of a Slurm job step (`tf.distribute.cluster_resolver.SlurmClusterResolver`).
 
-    Start the program with `srun`: a batch script itself is no job step. Several tasks on one node
-    share its GPUs through CUDA_VISIBLE_DEVICES, set when `cluster_spec` is called.
+    Start the program with `srun`, because a batch script itself is not a job step. Several tasks on one node share its
+    GPUs through CUDA_VISIBLE_DEVICES, which `cluster_spec` sets.
 
     Args:
-        jobs: Tasks of each job in order of rank, for instance {"chief": 1, "worker": 3}; all
-            tasks are workers when None.
-        port_base: Port of the first task on each node; the next tasks count on from it. None takes STRATAGEM_PORT,
-            or 8888 as TensorFlow does.
-        gpus_per_node: GPUs on each node; when None, what Slurm or the machine says.
-        gpus_per_task: GPUs for each task; when None, an equal share of the node's.
-        tasks_per_node: Tasks on each node, or a dict by host; what Slurm says when None.
+        jobs: Number of tasks of each job in order of rank, for instance {"chief": 1, "worker": 3}; None means that all
+            tasks are workers.
+        port_base: Port of the first task on each node; the next tasks use the next ports. None
+            takes STRATAGEM_PORT, or 8888 as TensorFlow does.
+        gpus_per_node: GPUs on each node; None means the number that Slurm or the machine reports.
+        gpus_per_task: GPUs for each task; None means an equal share of the node's GPUs.
+        tasks_per_node: Tasks on each node, or a dict by host; None means the number that Slurm reports.
         auto_set_gpu: Whether to set CUDA_VISIBLE_DEVICES.
         rpc_layer: What `master` writes before "://".
-        environ: Variables of the job step; `os.environ` when None.
+        environ: Variables of the job step; None means `os.environ`.
 
     Raises:
-        ClusterError: From every method, when the variables are missing or contradict each other.
+        ClusterError: From every method, if the variables are missing or contradict each other.
 
     Example:
         >>> resolver = SlurmClusterResolver(environ={
@@ -108,7 +108,7 @@ class SlurmClusterResolver(ClusterResolver):
         return ClusterSpec(jobs)
 
     def get_task_info(self) -> tuple[str, int]:
-        """Return type and index of this task."""
+        """Return the type and index of this task."""
         task = self._own_task()
         return task.type, task.index
 

@@ -153,13 +153,12 @@ def join_address(host: str, port: int) -> str:
 class ClusterSpec:
     """The tasks of a cluster and their addresses (`tf.train.ClusterSpec`).
 
-    Beyond TensorFlow's class it checks what it is given, fills in the port 2222 where an address
-    has none, and knows which tasks train.
+    Unlike TensorFlow's class, it checks its argument, adds the port 2222 to addresses without a port, and knows which
+    tasks train.
 
     Args:
-        cluster: For each job ("chief", "worker", "ps", "evaluator") a list of addresses, or a
-            dict of index to address where some tasks are not known. Also another `ClusterSpec`, or a
-            `ClusterDef`.
+        cluster: For each job ("chief", "worker", "ps", "evaluator") a list of addresses, or a dict from index to
+            address if some tasks are not known. Or another `ClusterSpec`, or a `ClusterDef`.
 
     Raises:
         ClusterError: An unknown job, an empty job, two chiefs, an address that cannot be read, or
@@ -191,7 +190,7 @@ class ClusterSpec:
         return sorted(self._jobs)
 
     def num_tasks(self, job_name: str) -> int:
-        """Return how many tasks a job has; `ClusterError` for an unknown job."""
+        """Return the number of tasks of a job; `ClusterError` for an unknown job."""
         return len(self._job(job_name))
 
     def task_indices(self, job_name: str) -> list[int]:
@@ -203,7 +202,7 @@ class ClusterSpec:
 
         Args:
             job_name: One of `jobs`.
-            task_index: Which task of the job.
+            task_index: Index of the task in its job.
 
         Raises:
             ClusterError: The cluster has no such job or task.
@@ -222,19 +221,19 @@ class ClusterSpec:
         return self.task_address(task.type, task.index)
 
     def job_tasks(self, job_name: str) -> list[str | None]:
-        """Return a job's addresses in order of index, with None where the index has no task."""
+        """Return a job's addresses in order of index, with None for an index without a task."""
         job = self._job(job_name)
         return [job.get(index) for index in range(max(job) + 1)]
 
     def as_dict(self) -> dict[str, list[str] | dict[int, str]]:
-        """Return the jobs as lists of addresses, or as dicts where indices are missing."""
+        """Return the jobs as lists of addresses, or as dicts if indices are missing."""
         return {
             name: [job[index] for index in sorted(job)] if sorted(job) == list(range(len(job))) else dict(job)
             for name, job in self._jobs.items()
         }
 
     def as_cluster_def(self) -> ClusterDef:
-        """Return the jobs in the shape of TensorFlow's protocol message (`tf.train.ClusterSpec.as_cluster_def`).
+        """Return the jobs in the form of TensorFlow's protocol message (`tf.train.ClusterSpec.as_cluster_def`).
 
         Example:
             >>> ClusterSpec({"ps": ["a:1"], "chief": ["b:1"]}).as_cluster_def().job[0]
@@ -253,12 +252,13 @@ class ClusterSpec:
         return tuple(task for task in self.tasks if task.type in ("chief", "worker"))
 
     def check_task(self, task: Task) -> None:
-        """Refuse a task that is not of this cluster.
+        """Raise an error for a task that is not in this cluster.
 
-        An evaluator may be absent, because nobody talks to it; in an empty cluster any task stands alone.
+        An evaluator may be missing from the cluster, because no task connects to it. In an empty cluster any task
+        stands alone.
 
         Args:
-            task: What a process says it is.
+            task: The task that a process claims to be.
 
         Raises:
             ClusterError: The cluster lacks the task.

@@ -28,12 +28,11 @@ class TFConfigClusterResolver(ClusterResolver):
         task_type: Overrides the type in TF_CONFIG.
         task_id: Overrides the index in TF_CONFIG; 0 counts as given.
         rpc_layer: Overrides "rpc_layer" in TF_CONFIG.
-        environment: What `environment` returns.
-        environ: Where TF_CONFIG stands; `os.environ` when None.
+        environment: Value of the attribute `environment`.
+        environ: Variables that contain TF_CONFIG; None means `os.environ`.
 
     Raises:
-        ClusterError: From every method, when TF_CONFIG cannot be used as it is. The message shows it
-            with the fault marked.
+        ClusterError: From every method, if TF_CONFIG cannot be used. The message shows it with the fault marked.
 
     Example:
         >>> resolver = TFConfigClusterResolver(environ={"TF_CONFIG": EXAMPLE})
@@ -63,11 +62,11 @@ class TFConfigClusterResolver(ClusterResolver):
         return bool(environ.get(env.TF_CONFIG, "").strip())
 
     def cluster_spec(self) -> ClusterSpec:
-        """Return the cluster of TF_CONFIG, empty without one."""
+        """Return the cluster of TF_CONFIG; empty without TF_CONFIG."""
         return self._read().cluster
 
     def master(self, task_type: str | None = None, task_id: int | None = None, rpc_layer: str | None = None) -> str:
-        """Return "session_master" of TF_CONFIG where it is written, else the address of a task."""
+        """Return "session_master" of TF_CONFIG if it is there, else the address of a task."""
         session_master = self._read().session_master
         return super().master(task_type, task_id, rpc_layer) if session_master is None else session_master
 

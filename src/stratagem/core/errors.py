@@ -62,11 +62,11 @@ class StratagemError(Exception):
     """Base of every error that Stratagem raises on purpose.
 
     Args:
-        found: What was found.
+        found: The problem that was found.
         parts: The other parts of the message, as `explain` takes them.
 
     Attributes:
-        is_of_peer: Whether another task raises the cause: its traceback is the one to show.
+        is_of_peer: Whether another task raised the cause, so that its traceback is the one to show.
     """
 
     is_of_peer = False
@@ -75,7 +75,7 @@ class StratagemError(Exception):
         super().__init__(explain(found, *parts))
 
     def of_peer(self) -> Self:
-        """Return this error, as one of which another task raises the cause."""
+        """Return this error, marked as one whose cause another task raised."""
         self.is_of_peer = True
         return self
 
@@ -85,7 +85,7 @@ class ClusterError(StratagemError, ValueError):
 
 
 class StartupError(StratagemError, RuntimeError):
-    """The cluster could not come up: a peer is missing, a port is busy. Remedy: mend the host, start again."""
+    """The cluster could not start: a task is missing, or a port is busy. Remedy: repair the host and start again."""
 
 
 class PeerError(StratagemError, RuntimeError):
@@ -93,15 +93,15 @@ class PeerError(StratagemError, RuntimeError):
 
 
 class UsageError(StratagemError, RuntimeError):
-    """A call stands in the wrong place or order. Remedy: move it, as the message shows."""
+    """A call is in the wrong place or order. Remedy: move it, as the message shows."""
 
 
 class BackendError(UsageError, ImportError):
-    """Keras has, or would get, another backend than JAX. Remedy: KERAS_BACKEND=jax, or `import stratagem` first."""
+    """Keras uses, or would use, another backend than JAX. Remedy: set KERAS_BACKEND=jax, or import stratagem first."""
 
 
 class VersionError(StratagemError, ImportError):
-    """JAX or Keras is of a release that lacks what Stratagem stands on. Remedy: install one that was tested."""
+    """The installed release of JAX or Keras is not supported. Remedy: install a tested release."""
 
 
 class InputError(StratagemError, ValueError):
@@ -109,32 +109,32 @@ class InputError(StratagemError, ValueError):
 
 
 class UnsupportedError(InputError, NotImplementedError):
-    """A strategy or an operation does not take what it was given. Remedy: change that, as the message shows."""
+    """A strategy or an operation does not support its argument. Remedy: change it, as the message shows."""
 
 
 class UnavailableError(StratagemError, ConnectionError):
-    """A task cannot be reached (`tf.errors.UnavailableError`). Remedy: start it, or the whole cluster, again."""
+    """A task cannot be reached (`tf.errors.UnavailableError`). Remedy: restart the task or the whole cluster."""
 
 
 class RefusedError(StratagemError, PermissionError):
-    """A task would not do what was asked. Remedy: ask from a task that may, as the message shows."""
+    """A task refused a request. Remedy: send it from a task that is allowed to, as the message shows."""
 
 
 class CancelledError(StratagemError, RuntimeError):
-    """A function was given up because another failed (`tf.errors.CancelledError`). Remedy: mend that one."""
+    """A function was aborted because another one failed (`tf.errors.CancelledError`). Remedy: fix that one."""
 
 
 class OutOfRangeError(StratagemError, LookupError):
-    """The data has ended (`tf.errors.OutOfRangeError`). Remedy: leave the loop, or begin a new pass."""
+    """The data has ended (`tf.errors.OutOfRangeError`). Remedy: leave the loop, or start a new pass."""
 
 
 class ReaderError(StratagemError, RuntimeError):
-    """A reader process ended. Remedy: mend the function of the dataset, give it more memory, or use none."""
+    """A reader process ended. Remedy: fix the function of the dataset, give it more memory, or use threads."""
 
 
 class CheckpointError(StratagemError, OSError):
-    """A checkpoint cannot be written or read. Remedy: mend the disk, or choose another checkpoint."""
+    """A checkpoint cannot be written or read. Remedy: repair the disk, or choose another checkpoint."""
 
 
 class UnmatchedError(StratagemError, AssertionError):
-    """A checkpoint and the program's objects do not fit. Remedy: make the same objects, or `expect_partial()`."""
+    """A checkpoint does not match the program's objects. Remedy: make the same objects, or call `expect_partial()`."""

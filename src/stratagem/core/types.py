@@ -10,7 +10,7 @@ from stratagem.core.errors import InputError
 
 
 class ReduceOp(enum.Enum):
-    """How the values of the replicas combine (`tf.distribute.ReduceOp`, plus MIN and MAX)."""
+    """The operation that combines the values of the replicas (`tf.distribute.ReduceOp`, plus MIN and MAX)."""
 
     SUM = "sum"
     MEAN = "mean"
@@ -40,11 +40,10 @@ class ReduceOp(enum.Enum):
 
 
 class CommunicationImplementation(enum.Enum):
-    """The means by which bytes move between workers (`tf.distribute.experimental.CommunicationImplementation`).
+    """The way in which bytes move between workers (`tf.distribute.experimental.CommunicationImplementation`).
 
-    If all workers have one CPU device each, AUTO uses memory that the workers of a host share. Everything else, and
-    RING and NCCL always, uses XLA's collectives: Gloo on CPUs, NCCL on GPUs. TensorFlow has no way of its own within a
-    host.
+    If all workers have one CPU device each, AUTO uses shared memory between the workers of a host. In all other cases,
+    and with RING and NCCL, XLA's collectives are used: Gloo on CPUs, NCCL on GPUs.
     """
 
     AUTO = "AUTO"
@@ -61,22 +60,22 @@ _RANK: Final = 4
 
 @dataclass(frozen=True)
 class CommunicationOptions:
-    """How gradients travel between replicas (`tf.distribute.experimental.CommunicationOptions`).
+    """Options for how gradients travel between replicas (`tf.distribute.experimental.CommunicationOptions`).
 
-    TensorFlow has no compression. All three kinds leave something of a gradient out, keep it on the replica, and add it
-    to the gradient of the next step, so that it comes late and is not lost (error feedback: Karimireddy et al. 2019,
-    https://arxiv.org/abs/1901.09847). Results differ from one device's, but all replicas keep the same weights.
+    TensorFlow has no compression. Each of the three kinds leaves a part of the gradient out. The replica keeps that
+    part and adds it to the next gradient, so it comes late but is not lost (error feedback: Karimireddy et al. 2019,
+    https://arxiv.org/abs/1901.09847). Results differ from those of one device, but all replicas keep the same weights.
 
     Args:
-        bytes_per_pack: Size in bytes of the packs that gradients are gathered into before they are
-            summed over replicas. 0 puts all gradients of one dtype into one pack, on several GPUs into packs of
-            6 MB, and none where packs would only cost copies.
+        bytes_per_pack: Size in bytes of the packs into which gradients are joined before they are summed over replicas.
+            0 chooses: one pack for each dtype, packs of 6 MB on several GPUs, and no packs where they would only cost
+            copies.
         timeout_seconds: Longest time a step may wait for the other workers, in seconds. None means
             the default of the cluster.
         implementation: AUTO, RING or NCCL.
-        compression: In how few bytes gradients of float32 travel; None as they are. "bf16": 2 bytes for each number
-            instead of 4. "int8": 1 byte, and 4 for each 256 of them. "powersgd": of each matrix two narrow ones
-            (Vogels et al. 2019, https://arxiv.org/abs/1905.13727).
+        compression: How float32 gradients are compressed; None sends them as they are. "bf16": 2 bytes for each number
+            instead of 4. "int8": 1 byte for each number, and 4 bytes for each 256 numbers. "powersgd": two narrow
+            matrices in place of each matrix (Vogels et al. 2019, https://arxiv.org/abs/1905.13727).
         compression_rank: Columns of the narrow matrices of "powersgd"; None means 4.
 
     Example:
@@ -149,9 +148,10 @@ class InputContext:
     """Facts about the worker for an input function (`tf.distribute.InputContext`).
 
     Args:
-        num_input_pipelines: How many workers divide the data; 1 with parameter servers, where each reads all.
-        input_pipeline_id: Which of them this one is, from 0.
-        num_replicas_in_sync: Replicas over which gradients are summed.
+        num_input_pipelines: Number of workers that divide the data; 1 with parameter servers, where each worker reads
+            all.
+        input_pipeline_id: Index of this worker among them, from 0.
+        num_replicas_in_sync: Number of replicas over which gradients are summed.
     """
 
     num_input_pipelines: int = 1
@@ -163,7 +163,7 @@ class InputContext:
         return f"tf.distribute.InputContext(input pipeline id {self.input_pipeline_id}, total: {total})"
 
     def get_per_replica_batch_size(self, global_batch_size: int) -> int:
-        """Return the share of one replica.
+        """Return the batch size of one replica.
 
         Args:
             global_batch_size: Rows in a batch over all replicas.
@@ -188,8 +188,8 @@ class ValueContext:
     """Facts about the replica for a value function (`tf.distribute.experimental.ValueContext`).
 
     Args:
-        replica_id_in_sync_group: Which replica the value is for, from 0.
-        num_replicas_in_sync: How many replicas there are.
+        replica_id_in_sync_group: Index of the replica that the value is for, from 0.
+        num_replicas_in_sync: Number of replicas.
     """
 
     replica_id_in_sync_group: int = 0
@@ -197,7 +197,7 @@ class ValueContext:
 
 
 class InputReplicationMode(enum.Enum):
-    """How often an input function is called (`tf.distribute.InputReplicationMode`).
+    """Whether an input function is called for each worker or each replica (`tf.distribute.InputReplicationMode`).
 
     PER_WORKER: once on each worker, whose replicas take its batches in turn. PER_REPLICA: once for each
     replica; only with `distribute_datasets_from_function`, on one worker.
@@ -209,14 +209,14 @@ class InputReplicationMode(enum.Enum):
 
 @dataclass(frozen=True)
 class InputOptions:
-    """How a distributed dataset is read (`tf.distribute.InputOptions`).
+    """Options for reading a distributed dataset (`tf.distribute.InputOptions`).
 
     Args:
-        experimental_fetch_to_device: Accepted as in TensorFlow; elements always lie on the devices.
-        experimental_replication_mode: How often an input function is called.
-        experimental_place_dataset_on_device: Accepted, and refused, as in TensorFlow; datasets are read by the host.
-        experimental_per_replica_buffer_size: Batches for each replica to read ahead in the background; 0 reads
-            each when it is asked for.
+        experimental_fetch_to_device: Accepted as in TensorFlow; elements are always on the devices.
+        experimental_replication_mode: Whether an input function is called for each worker or for each replica.
+        experimental_place_dataset_on_device: Accepted or refused as in TensorFlow; the host reads datasets.
+        experimental_per_replica_buffer_size: Number of batches for each replica to read ahead in the background; 0
+            reads each batch on request.
 
     Example:
         >>> InputOptions(experimental_per_replica_buffer_size=0).experimental_replication_mode.name
@@ -244,10 +244,10 @@ class InputOptions:
 
 @dataclass(frozen=True)
 class RunOptions:
-    """Options of `strategy.run` (`tf.distribute.RunOptions`), where TensorFlow uses them on TPUs only.
+    """Options of `strategy.run` (`tf.distribute.RunOptions`), accepted without effect.
 
-    They are accepted so that programs run unchanged, and change nothing: a program is compiled for each
-    shape of batch, and a partial batch runs on exactly its rows.
+    TensorFlow uses them on TPUs only. Here a program is compiled for each shape of batch, and a partial batch runs on
+    exactly its rows.
 
     Args:
         experimental_enable_dynamic_batch_size: Accepted as in TensorFlow.

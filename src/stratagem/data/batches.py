@@ -24,11 +24,11 @@ State = dict[str, Any]
 
 
 class Batch(NamedTuple):
-    """One global batch, as far as this worker reads it.
+    """This worker's part of one global batch.
 
     Args:
-        rows: Rows of the global batch.
-        data: Tree of arrays that hold only this worker's rows.
+        rows: Number of rows of the global batch.
+        data: Tree of arrays with only this worker's rows.
     """
 
     rows: int
@@ -63,18 +63,18 @@ Item = TypeVar("Item")
 
 
 class DatasetIterator(AdvancedByPython, Generic[Item]):
-    """Iterates over one pass of a dataset. Made by `iter(dataset)`, `as_numpy_iterator` and `batches`.
+    """Iterate over one pass of a dataset; made by `iter(dataset)`, `as_numpy_iterator` and `batches`.
 
-    Which elements come, and in which order, depends on the dataset, its seeds and the iteration only. `get_state`
-    counts the elements that were handed out, not those read ahead, and fits an iterator of any other kind or share
-    over the same dataset, so that a `stratagem.train.Checkpoint` can hold it. An exception while reading ends the
-    iterator.
+    The elements and their order depend only on the dataset, its seeds and the iteration. `get_state` counts the
+    delivered elements, not those that were read ahead. The state fits an iterator of any other kind or share over the
+    same dataset, so a `stratagem.train.Checkpoint` can contain it. An exception while reading ends the iterator.
 
     Args:
-        node: The last step of the pipeline.
-        read: Given a stream, and the number of its next element in the pass, returns the items.
-        iteration: Which pass it is.
-        is_constant: Whether it is made in a function that is being compiled, and its elements are constants of that.
+        node: The last operation of the pipeline.
+        read: Function of a stream and the number of its next element in the pass; it returns the items.
+        iteration: Number of the pass.
+        is_constant: Whether the iterator is made in a function that is being compiled, so that its elements are
+            constants there.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class DatasetIterator(AdvancedByPython, Generic[Item]):
             name: Accepted as in TensorFlow.
 
         Raises:
-            OutOfRangeError: There is none. `next(iterator)` raises StopIteration instead, as in TensorFlow.
+            OutOfRangeError: The data has ended. `next(iterator)` raises StopIteration instead, as in TensorFlow.
         """
         return self.get_next_as_optional().get_value()
 
@@ -134,17 +134,17 @@ class DatasetIterator(AdvancedByPython, Generic[Item]):
         return self._node.spec
 
     def get_state(self) -> State:
-        """Return the position after the last element handed out, as plain JSON."""
+        """Return the position after the last delivered element, as plain JSON."""
         return {"iteration": self._iteration, "batches": self._consumed, "seeds": random_seeds(self._node)}
 
     def set_state(self, state: State) -> None:
         """Go to a position that `get_state` returned, for this or any other share of the same dataset.
 
         Args:
-            state: What `get_state` returned. Its seeds replace those of this iterator, not of the dataset.
+            state: The result of `get_state`. Its seeds replace those of this iterator, not those of the dataset.
 
         Raises:
-            InputError: The state is not one, or was taken from a dataset with another number of shuffles.
+            InputError: The argument is not a state, or comes from a dataset with another number of shuffles.
         """
         try:
             iteration, consumed, seeds = int(state["iteration"]), int(state["batches"]), list(state["seeds"])
@@ -157,7 +157,7 @@ class DatasetIterator(AdvancedByPython, Generic[Item]):
         self._node, self._iteration, self._consumed = node, iteration, consumed
 
     def close(self) -> None:
-        """End the iterator, and what reads ahead for it. A second call does nothing."""
+        """End the iterator and its reading ahead. A second call does nothing."""
         self._stop()
         self._closed = True
 

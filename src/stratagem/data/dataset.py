@@ -70,12 +70,12 @@ class LengthError(InputError, TypeError):
 class Dataset(Storing, Composite):
     """Elements in a fixed order, read when asked for (`tf.data.Dataset`).
 
-    An element is a tree of arrays: tuples and dicts nest, lists become arrays. A dataset is immutable; every
-    operation returns a new one, and reading it again begins anew. Its order is a function of the dataset, its seeds
-    and the iteration (how often it was read before), never of the number of workers.
+    An element is a tree of arrays: tuples and dicts nest, lists become arrays. A dataset is immutable: every operation
+    returns a new one. Reading it again starts from the beginning. Its order depends on the dataset, its seeds and the
+    iteration (how often it was read before), never on the number of workers.
 
-    Make one with `from_tensor_slices`, `from_tensors`, `from_source`, `from_generator`, `range` or `zip`. The argument
-    `name` of operations has no effect.
+    To make a dataset, use `from_tensor_slices`, `from_tensors`, `from_source`, `from_generator`, `range` or `zip`. The
+    argument `name` of operations has no effect.
 
     Example:
         >>> dataset = Dataset.from_tensor_slices(([1, 2, 3], [4.0, 5.0, 6.0])).batch(2)
@@ -97,8 +97,8 @@ class Dataset(Storing, Composite):
         """Make a dataset of the slices of arrays along their first axis.
 
         Args:
-            tensors: An array or a tree of them, all of shape (n, ...): NumPy, JAX, pandas, lists. They are not
-                copied, so leave them unchanged.
+            tensors: An array or a tree of arrays, all of shape (n, ...): NumPy, JAX, pandas, lists. They are not
+                copied, so do not change them.
             name: Accepted as in tf.data.
 
         Raises:
@@ -115,7 +115,7 @@ class Dataset(Storing, Composite):
         """Make a dataset of one element.
 
         Args:
-            tensors: The element: an array or a tree of them.
+            tensors: The element: an array or a tree of arrays.
             name: Accepted as in tf.data.
 
         Example:
@@ -134,22 +134,22 @@ class Dataset(Storing, Composite):
         output_signature: Any = None,
         name: str | None = None,
     ) -> Dataset:
-        """Make a dataset of what a generator yields.
+        """Make a dataset of the elements that a generator yields.
 
         Every worker runs the generator and keeps its own rows, so it must yield the same on all of them.
 
         Args:
-            generator: Called anew for every pass; returns an iterable of elements.
+            generator: Function that returns an iterable of elements; called anew for every pass.
             output_types: Tree of dtypes; elements are converted to them.
             output_shapes: Tree of shapes to go with `output_types`; None in a shape stands for any size.
             args: Arguments for `generator`, given as arrays.
-            output_signature: Tree of `TensorSpec`, instead of the two above. When nothing is given, the first
-                element tells (TensorFlow wants it written).
+            output_signature: Tree of `TensorSpec`, in place of the two above. If nothing is given, the first element
+                decides (TensorFlow requires a signature).
             name: Accepted as in tf.data.
 
         Raises:
-            InputError: `generator` cannot be called, or both ways of giving the signature are used. While reading:
-                an element does not fit the signature.
+            InputError: `generator` is not callable, or both forms of the signature are given. While reading: an element
+                does not fit the signature.
 
         Example:
             >>> dataset = Dataset.from_generator(lambda: iter([1, 2]), output_signature=TensorSpec((), "int64"))
@@ -175,17 +175,18 @@ class Dataset(Storing, Composite):
 
     @staticmethod
     def from_source(source: Any) -> Dataset:
-        """Make a dataset of an object whose elements are read by position, by the worker that needs them.
+        """Make a dataset of an object with `__len__` and `__getitem__`.
 
-        Such are Hugging Face datasets (`dataset.with_format("numpy")`), map-style datasets of torch and random-access
-        sources of Grain. TensorFlow has nothing like it.
+        Examples are Hugging Face datasets (`dataset.with_format("numpy")`), map-style datasets of torch and
+        random-access sources of Grain. Each worker reads only the elements that it needs. TensorFlow has no
+        counterpart.
 
         Args:
-            source: Has `__len__` and `__getitem__(int)`; where it has `__getitems__(list)`, that one is called. Several
-                threads may call it at once. An element is a tree of arrays or numbers.
+            source: Object with `__len__` and `__getitem__(int)`. If it has `__getitems__(list)`, that is called
+                instead. Several threads may call it at once. An element is a tree of arrays or numbers.
 
         Raises:
-            InputError: It has no length or no elements by position.
+            InputError: The object has no length or no `__getitem__`.
 
         Example:
             >>> list(Dataset.from_source("ab").map(ord).batch(2).as_numpy_iterator())
@@ -217,7 +218,7 @@ class Dataset(Storing, Composite):
 
     @staticmethod
     def counter(start: int = 0, step: int = 1, dtype: Any = np.int64, name: str | None = None) -> Dataset:
-        """Make a dataset of numbers without end.
+        """Make an endless dataset of numbers.
 
         Example:
             >>> [int(x) for x in Dataset.counter(5, 2).take(3)]
@@ -231,11 +232,11 @@ class Dataset(Storing, Composite):
     def random(
         seed: int | None = None, rerandomize_each_iteration: bool | None = None, name: str | None = None
     ) -> Dataset:
-        """Make a dataset of random int64 numbers from 0 to 2**32 - 1, without end; others than TensorFlow's.
+        """Make an endless dataset of random int64 numbers from 0 to 2**32 - 1; they are not TensorFlow's.
 
         Args:
             seed: Makes the numbers reproducible; None draws a seed now (see `shuffle`).
-            rerandomize_each_iteration: Whether each iteration and each repetition has numbers of its own.
+            rerandomize_each_iteration: Whether each iteration and each repetition has new numbers.
             name: Accepted as in tf.data.
 
         Example:
@@ -253,17 +254,18 @@ class Dataset(Storing, Composite):
         reader_func: Callable[[Dataset], Dataset] | None = None,
         wait: bool = False,
     ) -> Dataset:
-        """Make a dataset of what `save` wrote. It is read by position: a worker reads the rows that it needs.
+        """Make a dataset of a folder that `save` wrote. A worker reads only the rows that it needs.
 
         Args:
             path: The folder.
-            element_spec: Accepted as in tf.data; the file says it.
-            compression: Accepted as in tf.data; the file says it.
-            reader_func: Takes a dataset of datasets, of which there is one, returns a dataset.
-            wait: Accepted as in tf.data, where another program may still write; here that shows no file.
+            element_spec: Accepted as in tf.data; the file contains it.
+            compression: Accepted as in tf.data; the file contains it.
+            reader_func: Function of a dataset with one dataset as element; it returns a dataset.
+            wait: Accepted as in tf.data. There another program may still write; here no file appears before it is
+                complete.
 
         Raises:
-            InputError: There is nothing that `save` wrote. While reading: it is damaged.
+            InputError: The folder contains nothing that `save` wrote. While reading: it is damaged.
 
         Example:
             >>> folder = getfixture("tmp_path") / "numbers"
@@ -277,13 +279,13 @@ class Dataset(Storing, Composite):
     def list_files(
         file_pattern: Any, shuffle: bool | None = None, seed: int | None = None, name: str | None = None
     ) -> Dataset:
-        """Make a dataset of the names of the files that match, as bytes, each once.
+        """Make a dataset of the names of the files that match a pattern, as bytes.
 
-        Unlike tf.data, the files are looked up now, and a file that matches two patterns comes once.
+        Unlike tf.data, the files are looked up at this call, and a file that matches two patterns comes once.
 
         Args:
             file_pattern: A pattern with `*`, `?` and `[...]` (which also match a leading dot), or a list of patterns.
-            shuffle: Whether each iteration has a random order of its own. None means yes; otherwise they are sorted.
+            shuffle: Whether each iteration has a new random order. None means yes; otherwise the names are sorted.
             seed: Makes the random order reproducible (see `shuffle`).
             name: Accepted as in tf.data.
 
@@ -299,15 +301,15 @@ class Dataset(Storing, Composite):
 
     @staticmethod
     def zip(*args: Any, datasets: Any = None, name: str | None = None) -> Dataset:
-        """Put the elements of several datasets side by side; it ends with the shortest.
+        """Put the elements of several datasets side by side; the result is as long as the shortest.
 
         Args:
-            *args: Datasets, or one tuple or dict of them, nested at will.
-            datasets: A tuple or dict of them, instead.
+            *args: Datasets, or one tuple or dict of datasets, which may be nested.
+            datasets: A tuple or dict of datasets, in place of `args`.
             name: Accepted as in tf.data.
 
         Raises:
-            InputError: Something is not a dataset.
+            InputError: An argument is not a dataset.
 
         Example:
             >>> a, b = Dataset.range(3), Dataset.range(5, 8)
@@ -327,16 +329,16 @@ class Dataset(Storing, Composite):
     def choose_from_datasets(
         datasets: Sequence[Dataset], choice_dataset: Dataset, stop_on_empty_dataset: bool = True
     ) -> Dataset:
-        """Take each element from the dataset that a number names.
+        """Take each element from the dataset whose number is given.
 
         Args:
-            datasets: What is chosen from; their elements are built alike.
+            datasets: The datasets to choose from; their elements have the same structure.
             choice_dataset: Integers from 0 to `len(datasets) - 1`.
-            stop_on_empty_dataset: Whether all ends where a dataset is chosen that has ended; otherwise such a choice
-                is left out.
+            stop_on_empty_dataset: Whether to end when a dataset is chosen that has ended; otherwise such a choice is
+                skipped.
 
         Raises:
-            InputError: Something is not a dataset. While reading: a number names no dataset.
+            InputError: An argument is not a dataset. While reading: a number names no dataset.
 
         Example:
             >>> choices = Dataset.from_tensor_slices([0, 1, 1, 0])
@@ -354,15 +356,14 @@ class Dataset(Storing, Composite):
         stop_on_empty_dataset: bool = False,
         rerandomize_each_iteration: bool | None = True,
     ) -> Dataset:
-        """Take each element from a dataset that is drawn at random.
+        """Take each element from a randomly drawn dataset.
 
         Args:
-            datasets: What is drawn from; their elements are built alike.
-            weights: How likely each is, up to a factor; None means equally.
+            datasets: The datasets to draw from; their elements have the same structure.
+            weights: Relative probability of each dataset; None means equal ones.
             seed: Makes the draws reproducible; None draws a seed now (see `shuffle`).
-            stop_on_empty_dataset: Whether all ends where a dataset is drawn that has ended; otherwise the others go
-                on.
-            rerandomize_each_iteration: Whether each iteration and each repetition has draws of its own.
+            stop_on_empty_dataset: Whether to end when a dataset is drawn that has ended; otherwise the others continue.
+            rerandomize_each_iteration: Whether each iteration and each repetition has new draws.
 
         Raises:
             InputError: Something is not a dataset, or `weights` are no weights of them.
@@ -408,18 +409,17 @@ class Dataset(Storing, Composite):
     ) -> Dataset:
         """Apply a function to each element.
 
-        TensorFlow traces `map_func` once; here it is called with NumPy values, for each element, when the element is
-        read, and only for this worker's rows. A tuple is spread over the arguments, anything else is one argument.
-        What it returns becomes NumPy, so that functions of `keras.ops` and `jax.numpy` can be used; but one of those
-        costs tens of microseconds a call, so call them on a batch: `dataset.batch(n).map(f)` calls `f` once a batch,
-        though then on the whole global batch.
+        TensorFlow traces `map_func` once. Here it is called with NumPy values for each element, when the element is
+        read, and only for this worker's rows. A tuple is spread over the arguments; any other element is one argument.
+        The result becomes NumPy, so you can use functions of `keras.ops` and `jax.numpy`. Each call of those takes tens
+        of microseconds, so call them on a batch: `dataset.batch(n).map(f)` calls `f` once for each whole global batch.
 
         Args:
-            map_func: Takes and returns elements. A list that it returns counts as a tuple, as in tf.data.
-            num_parallel_calls: How many batches are read at the same time, each in a thread of its own, where something
-                reads ahead, as `fit` does; `map_func` is then called from several threads. AUTOTUNE: as many as this
-                process has cores. It pays where the function leaves Python: NumPy, image decoding, files. None: one
-                call at a time, in order, whatever other steps do, so that a function may have a state.
+            map_func: Function from element to element. A list that it returns counts as a tuple, as in tf.data.
+            num_parallel_calls: Number of batches that are read at the same time, each in its own thread, if something
+                reads ahead, as `fit` does. `map_func` is then called from several threads. AUTOTUNE means the number of
+                cores of this process. It helps if the function leaves Python: NumPy, image decoding, files. None means
+                one call at a time, in order, so that a function may have a state.
             deterministic: Accepted as in tf.data; the order never varies.
             synchronous: Accepted as in tf.data, without effect.
             use_unbounded_threadpool: Accepted as in tf.data, without effect.
@@ -446,16 +446,16 @@ class Dataset(Storing, Composite):
     ) -> Dataset:
         """Make a dataset from each element, such as a file name, and read several of them in turn.
 
-        The order is tf.data's: `block_length` elements of one dataset, then of the next; a dataset that has ended is
-        replaced when its turn comes again. A worker reads the rows that it needs, as everywhere.
+        The order is that of tf.data: `block_length` elements of one dataset, then of the next. A dataset that has ended
+        is replaced at its next turn. A worker reads only the rows that it needs.
 
         Args:
-            map_func: Takes an element as in `map`, returns a `Dataset`. Called once for each file name; a shuffle
-                without a seed in there gets one that all workers share.
-            cycle_length: Datasets to read in turn. None and `AUTOTUNE` mean 16, where tf.data takes the number of
-                cores: the order must not depend on the machine.
-            block_length: Elements of one dataset at a time; None means 1.
-            num_parallel_calls: How many batches are read at the same time, as in `map`.
+            map_func: Function of an element, as in `map`, that returns a `Dataset`. It is called once for each file
+                name. A shuffle without a seed in it gets a seed that all workers share.
+            cycle_length: Number of datasets to read in turn. None and `AUTOTUNE` mean 16. (tf.data uses the number of
+                cores, but the order must not depend on the machine.)
+            block_length: Number of elements of one dataset at a time; None means 1.
+            num_parallel_calls: Number of batches that are read at the same time, as in `map`.
             deterministic: Accepted as in tf.data; the order never varies.
             name: Accepted as in tf.data.
 
@@ -487,10 +487,10 @@ class Dataset(Storing, Composite):
     def filter(self, predicate: Callable[..., Any], name: str | None = None) -> Dataset:
         """Keep the elements for which `predicate` returns True.
 
-        Every worker evaluates all elements, since each must know which ones remain.
+        Every worker evaluates all elements, because each must know which ones remain.
 
         Args:
-            predicate: Takes an element as in `map`, returns one boolean.
+            predicate: Function of an element, as in `map`, that returns one boolean.
             name: Accepted as in tf.data.
 
         Example:
@@ -506,22 +506,22 @@ class Dataset(Storing, Composite):
         reshuffle_each_iteration: bool | None = True,
         name: str | None = None,
     ) -> Dataset:
-        """Put the elements into a random order, drawing from a buffer that is refilled in order.
+        """Put the elements into a random order by drawing from a buffer, which is refilled in order.
 
-        The element at position i comes no earlier than position i - buffer_size + 1. With a buffer as large as the
-        dataset every order is equally likely. Only arrays of row numbers are moved, unless the elements come from a
-        generator, a filter or batches: then the buffer holds those.
+        The element at position i comes no earlier than position i - buffer_size + 1. If the buffer is as large as the
+        dataset, every order is equally likely. The buffer holds only row numbers, unless the elements come from a
+        generator, a filter or batches: then it holds the elements.
 
-        A buffer as large as a dataset of more than a million elements costs no memory either, where these can be read
-        at any position (arrays, ranges, files; also behind `map`, `zip`, `take`, `skip`, `shard`, `repeat`,
-        `concatenate`, `batch`): the order is a permutation that is computed position by position, and going to the
-        middle of 10**9 elements takes milliseconds.
+        A buffer as large as a dataset of more than a million elements needs no memory, if the elements can be read at
+        any position. This holds for arrays, ranges and files, also after `map`, `zip`, `take`, `skip`, `shard`,
+        `repeat`, `concatenate` and `batch`. The order is then a permutation that is computed position by position, and
+        going to the middle of 10**9 elements takes milliseconds.
 
         Args:
-            buffer_size: Elements to draw from.
-            seed: Makes the order reproducible. None draws a seed now, from Python's `random`, which
-                `keras.utils.set_random_seed` seeds; a strategy gives all workers the chief's.
-            reshuffle_each_iteration: Whether each iteration and each repetition has an order of its own.
+            buffer_size: Number of elements to draw from.
+            seed: Makes the order reproducible. None draws a seed at this call, from Python's `random`, which
+                `keras.utils.set_random_seed` seeds. A strategy gives the chief's seed to all workers.
+            reshuffle_each_iteration: Whether each iteration and each repetition has a new order.
             name: Accepted as in tf.data.
 
         Raises:
@@ -539,7 +539,7 @@ class Dataset(Storing, Composite):
     def repeat(self, count: int | None = None, name: str | None = None) -> Dataset:
         """Repeat the dataset; None and -1 repeat it for ever.
 
-        `shuffle().repeat()` shuffles each repetition by itself; `repeat().shuffle()` mixes across repetitions.
+        `shuffle().repeat()` shuffles each repetition separately; `repeat().shuffle()` mixes repetitions.
 
         Example:
             >>> [int(x) for x in Dataset.range(2).repeat(2)]
@@ -558,13 +558,13 @@ class Dataset(Storing, Composite):
     ) -> Dataset:
         """Join consecutive elements along a new first axis.
 
-        Before training this is the *global* batch size. Rows are read when the batch is cut, by the worker that
-        needs them.
+        For training this is the *global* batch size. Rows are read when the batch is formed, by the worker that needs
+        them.
 
         Args:
-            batch_size: Elements in a batch.
-            drop_remainder: Whether to leave out a last batch that is not full.
-            num_parallel_calls: Accepted as in tf.data, without effect; `map` sets how many batches are read at a time.
+            batch_size: Number of elements in a batch.
+            drop_remainder: Whether to drop a last batch that is not full.
+            num_parallel_calls: Accepted without effect; `map` sets how many batches are read at a time.
             deterministic: Accepted as in tf.data; the order never varies.
             name: Accepted as in tf.data.
 
@@ -586,16 +586,16 @@ class Dataset(Storing, Composite):
         drop_remainder: bool = False,
         name: str | None = None,
     ) -> Dataset:
-        """Join consecutive elements of different shapes along a new first axis, filled up to one shape.
+        """Join consecutive elements of different shapes along a new first axis, padded to one shape.
 
-        Where `padded_shapes` has a size for every axis, a worker reads only its rows. Otherwise the size is that of
-        the largest row of the global batch, and every worker reads all of them; a new shape also compiles a new step.
+        If `padded_shapes` has a size for every axis, a worker reads only its rows. Otherwise the size is that of the
+        largest row of the global batch, so every worker reads all rows. A new shape also compiles a new step.
 
         Args:
-            batch_size: Elements in a batch.
-            padded_shapes: The shape of each component, nested like an element; None or -1 for the largest of a batch.
-            padding_values: What to fill up with, one number or nested like an element; None means zero.
-            drop_remainder: Whether to leave out a last batch that is not full.
+            batch_size: Number of elements in a batch.
+            padded_shapes: The shape of each component, nested like an element; None or -1 means the largest of a batch.
+            padding_values: The padding, one number or nested like an element; None means zero.
+            drop_remainder: Whether to drop a last batch that is not full.
             name: Accepted as in tf.data.
 
         Raises:
@@ -630,7 +630,7 @@ class Dataset(Storing, Composite):
         return self._then(self._node if first < 0 else Take(self._node, first))
 
     def skip(self, count: int, name: str | None = None) -> Dataset:
-        """Leave out the first `count` elements; -1 leaves out all.
+        """Skip the first `count` elements; -1 skips all.
 
         Example:
             >>> [int(x) for x in Dataset.range(5).skip(3)]
@@ -640,13 +640,13 @@ class Dataset(Storing, Composite):
         return self._then(Take(self._node, 0) if first < 0 else Every(self._node, first))
 
     def shard(self, num_shards: int, index: int, name: str | None = None) -> Dataset:
-        """Keep every `num_shards`-th element, from number `index` on.
+        """Keep every `num_shards`-th element, starting with element `index`.
 
-        A dataset given to `fit` or to a strategy is shared among workers without this.
+        You do not need this for a dataset that you give to `fit` or to a strategy.
 
         Args:
-            num_shards: How many parts; or `experimental.SHARD_HINT`.
-            index: Which of them; or `experimental.SHARD_HINT`.
+            num_shards: Number of parts, or `experimental.SHARD_HINT`.
+            index: Index of the part, or `experimental.SHARD_HINT`.
             name: Accepted as in tf.data.
 
         Raises:
@@ -672,15 +672,15 @@ class Dataset(Storing, Composite):
         return self._then(Dataset.zip(numbers, self)._node)
 
     def cache(self, filename: Any = "", name: str | None = None) -> Dataset:
-        """Keep what the first complete pass reads, so that `map` before it runs once for each row.
+        """Keep the elements that the first complete pass reads, so that a `map` before it runs once for each row.
 
-        A `shuffle` before it is frozen in the order of iteration 0. In memory, rows are kept when this worker first
-        reads them. A file has all rows, so every worker reads all of them in the first pass; later passes, also of
+        A `shuffle` before it keeps the order of iteration 0. In memory, rows are kept when this worker first reads
+        them. A file contains all rows, so every worker reads all of them in the first pass. Later passes, also those of
         later programs, read the file by position. Delete the file when the data or the functions change.
 
         Args:
-            filename: The file; "" means memory. Where workers have folders of their own, write a seed in a `shuffle`
-                before it, or shuffle behind it.
+            filename: The file; "" means memory. If workers have separate folders, give a seed to a `shuffle` before it,
+                or shuffle after it.
             name: Accepted as in tf.data.
 
         Raises:
@@ -694,7 +694,7 @@ class Dataset(Storing, Composite):
         return self._then(saved.Stored(self._node, path) if path else Cache(self._node))
 
     def prefetch(self, buffer_size: int | None = AUTOTUNE, name: str | None = None) -> Dataset:
-        """Do nothing: `fit` and the strategies read ahead by themselves, at the end of the pipeline.
+        """Do nothing: `fit` and the strategies read ahead automatically, at the end of the pipeline.
 
         Args:
             buffer_size: Accepted as in tf.data, without effect.
@@ -709,7 +709,7 @@ class Dataset(Storing, Composite):
         return self._then(self._node)
 
     def apply(self, transformation_func: Callable[[Dataset], Dataset]) -> Dataset:
-        """Return `transformation_func(self)`: calls a function of datasets within a chain of operations.
+        """Return `transformation_func(self)`, to call a function of datasets in a chain of operations.
 
         Raises:
             InputError: The function returned no dataset.
@@ -723,11 +723,11 @@ class Dataset(Storing, Composite):
         return dataset
 
     def reduce(self, initial_state: Any, reduce_func: Callable[[Any, Any], Any], name: str | None = None) -> Any:
-        """Combine all elements into one: `state = reduce_func(state, element)` for each of them, now.
+        """Combine all elements into one by `state = reduce_func(state, element)`.
 
         Args:
-            initial_state: An array or a tree of them.
-            reduce_func: Takes the state and an element (a tuple as one argument), returns the new state.
+            initial_state: An array or a tree of arrays.
+            reduce_func: Function of the state and an element (a tuple is one argument) that returns the new state.
             name: Accepted as in tf.data.
 
         Returns:
@@ -771,8 +771,8 @@ class Dataset(Storing, Composite):
     def element_spec(self) -> Tree:
         """Tree of `TensorSpec` of an element.
 
-        A function given to `map` is called on the first element to find out, once; a generator without a signature
-        is begun.
+        To find it, a function given to `map` is called once on the first element, and a generator without a signature
+        is started.
 
         Example:
             >>> Dataset.range(3).batch(2).element_spec
@@ -812,7 +812,7 @@ class Dataset(Storing, Composite):
 
     @property
     def component_spec(self) -> DatasetSpec:
-        """The spec of this dataset as a component of an element."""
+        """Spec of this dataset as a component of an element."""
         return DatasetSpec(self.element_spec)
 
     def refused_in_batch(self) -> InputError:
@@ -843,17 +843,17 @@ class Dataset(Storing, Composite):
         readers: ReaderPool | None = None,
         together: int = 1,
     ) -> _batches.DatasetIterator[_batches.Batch]:
-        """Iterate over the global batches, reading only some rows of each: the seam to training.
+        """Iterate over the global batches, and read only some rows of each.
 
         Args:
-            rows_of: Given the number of rows of a global batch, returns the contiguous part that is needed.
-            prefetch: Batches to hold ready, read ahead in background threads, or in reader processes where the
-                options say so; 0 reads in the caller.
-            iteration: Which pass this is, for the order of unfixed shuffles. None continues the count of this
-                dataset object, which every `iter` and `batches` advances.
-            readers: Reader processes (`reader_pool`) that outlive the pass; None starts them for this pass alone.
-            together: How many batches are used at once. Of arrays in memory so many are read at once, or more while
-                they are small, where none is read ahead.
+            rows_of: Function of the number of rows of a global batch that returns the contiguous slice to read.
+            prefetch: Number of batches to read ahead in background threads, or in reader processes if the options say
+                so; 0 reads in the caller.
+            iteration: Number of the pass, for the order of shuffles. None continues the count of this dataset object,
+                which every `iter` and `batches` advances.
+            readers: Reader processes (`reader_pool`) that outlive the pass; None starts them for this pass only.
+            together: Number of batches that are used at once. If nothing is read ahead, arrays in memory are read in
+                groups of this size, or larger ones if batches are small.
 
         Returns:
             An iterator of `Batch(rows, data)` with `get_state`, `set_state` and `close`.
@@ -879,7 +879,7 @@ class Dataset(Storing, Composite):
         return self._pass(read, iteration)
 
     def reader_pool(self) -> ReaderPool | None:
-        """Return as many reader processes as the options say, none of them started yet; None where they say 0."""
+        """Return the reader processes that the options ask for, not yet started; None for 0."""
         return ReaderPool(self._options.reader_processes) if self._options.reader_processes else None
 
     def _pass(
@@ -892,7 +892,7 @@ class Dataset(Storing, Composite):
         return _batches.DatasetIterator(self._node, read, self._iterations - 1, is_constant=constant)
 
     def next_pass(self) -> _batches.State:
-        """Return the state of `batches()` as it would be now, without beginning that pass.
+        """Return the state that `batches()` would have now, without starting that pass.
 
         Example:
             >>> dataset = Dataset.range(2).batch(1)

@@ -9,10 +9,10 @@ from stratagem.data.nodes import Node, walk
 
 
 def waited_for_input() -> float:
-    """Return the seconds that `fit` has stood still for input in this process so far.
+    """Return the seconds that `fit` has waited for input in this process so far.
 
-    Read it before and after an epoch, for instance in a callback. A wait counts where no step was running any more
-    when it ended; where nothing reads ahead, reading itself is the wait.
+    Read it before and after an epoch, for instance in a callback. A wait counts only if no step was running when it
+    ended. If nothing reads ahead, reading itself is the wait.
 
     Example:
         >>> waited_for_input() >= 0

@@ -13,10 +13,11 @@ AUTOTUNE = -1
 
 
 class AutoShardPolicy(enum.IntEnum):
-    """How a dataset is divided among workers (`tf.data.experimental.AutoShardPolicy`).
+    """The way a dataset is divided among workers (`tf.data.experimental.AutoShardPolicy`).
 
-    OFF: every worker reads everything. AUTO: chosen by the library. FILE: each worker reads its files. DATA: each
-    worker reads its rows of every global batch. HINT: the program says where, with `shard(SHARD_HINT, SHARD_HINT)`.
+    OFF: every worker reads everything. AUTO: the library chooses FILE or DATA. FILE: each worker reads its files. DATA:
+        each worker reads its rows of every global batch. HINT: the program marks the place with `shard(SHARD_HINT,
+        SHARD_HINT)`.
     """
 
     OFF = -1
@@ -74,9 +75,9 @@ class DistributeOptions:
 class Options:
     """Options of a dataset (`tf.data.Options`).
 
-    `deterministic` may be set as in tf.data; the order of elements is deterministic either way. `reader_processes` is
-    the number of processes that read batches for each worker where something reads ahead, as `fit` does; 0, the
-    default, reads in threads of the worker.
+    You can set `deterministic` as in tf.data, but the order of elements is always deterministic. `reader_processes` is
+    the number of processes that read batches for each worker, if something reads ahead, as `fit` does. 0, the default,
+    reads in threads of the worker.
 
     Example:
         >>> options = Options()
@@ -105,7 +106,7 @@ class Options:
 
     @property
     def reader_processes(self) -> int:
-        """How many processes read batches for each worker; 0 unless set."""
+        """Number of processes that read batches for each worker; 0 unless set."""
         return self._reader_processes or 0
 
     @reader_processes.setter
@@ -114,7 +115,7 @@ class Options:
         self._reader_processes = check.integer("reader_processes", count, 0, remedy)
 
     def merged(self, later: Options) -> Options:
-        """Return a copy of these options with those that `later` sets replaced."""
+        """Return a copy of these options, in which the options that `later` sets are replaced."""
         out = Options()
         out.deterministic = later.deterministic
         out.experimental_distribute = self.experimental_distribute.merged(later.experimental_distribute)

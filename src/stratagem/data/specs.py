@@ -31,11 +31,11 @@ class TensorSpec:
     """Shape and dtype of one component (`tf.TensorSpec`).
 
     Args:
-        shape: One entry per axis, None where the size may differ from element to element; None for any shape, a number
-            for the only axis.
-        dtype: Anything that `numpy.dtype` takes; also the dtypes of JAX and TensorFlow; "string" or `bytes` for text
-            and binary data, which stay Python's bytes (dtype `object`).
-        name: A name for people.
+        shape: One entry for each axis; an entry is None if the size may differ between elements. None means any shape,
+            and a number means one axis.
+        dtype: Anything that `numpy.dtype` accepts, or a dtype of JAX or TensorFlow. "string" or `bytes` mean text and
+            binary data, which stay Python bytes (dtype `object`).
+        name: A name, for display only.
 
     Example:
         >>> TensorSpec(shape=(None, 28, 28), dtype="float32")
@@ -77,7 +77,7 @@ class TensorSpec:
         return replace(self, shape=None if self.shape is None else self.shape[1:])
 
     def merged(self, other: TensorSpec) -> TensorSpec:
-        """Return the spec that admits what either admits; the dtype and the name are this one's.
+        """Return the spec that admits everything that either spec admits, with the dtype and the name of this one.
 
         Example:
             >>> TensorSpec((2, 3)).merged(TensorSpec((4, 3))).shape
@@ -89,7 +89,7 @@ class TensorSpec:
         return replace(self, shape=tuple(a if a == b else None for a, b in sizes))
 
     def admits(self, shape: tuple[int, ...]) -> bool:
-        """Whether an array of this shape fits."""
+        """Return whether an array of this shape fits."""
         if self.shape is None:
             return True
         return len(shape) == len(self.shape) and all(
@@ -106,7 +106,7 @@ class RaggedTensorSpec(TensorSpec):
         dtype: The dtype of the values.
         ragged_rank: How many axes, behind the first, may differ; None for all but the first. 0 is one row.
         row_splits_dtype: The dtype of `row_splits`.
-        name: A name for people.
+        name: A name, for display only.
 
     Example:
         >>> RaggedTensorSpec((None, None), "int32").row().ragged_rank

@@ -46,7 +46,7 @@ class Lookup:
             where a token is, "count" with how often, "tf_idf" with that times the token's weight. "one_hot" gives a
             vector for each token.
         pad_to_max_tokens: Whether vectors have `max_tokens` entries, though there are fewer tokens.
-        sparse: Accepted where it is False.
+        sparse: Must be False.
         options: Accepted as in Keras (`name`, `dtype`, `encoding`).
 
     Raises:
@@ -282,10 +282,10 @@ def _text_of(token: Any) -> str:
 
 
 class StringLookup(Lookup):
-    """Numbers for words (`tf.keras.layers.StringLookup`).
+    """Map words to numbers (`tf.keras.layers.StringLookup`).
 
-    Takes the arguments of Keras's layer. With several `num_oov_indices`, unknown words are hashed to them, but not by
-    TensorFlow's hash.
+    Takes the arguments of Keras's layer. With several `num_oov_indices`, unknown words are hashed to them, but with
+    another hash than TensorFlow's.
 
     Example:
         >>> lookup = StringLookup(vocabulary=["a", "b"])
@@ -297,7 +297,7 @@ class StringLookup(Lookup):
 
 
 class IntegerLookup(Lookup):
-    """Consecutive numbers for whole numbers that are not (`tf.keras.layers.IntegerLookup`).
+    """Map integers to consecutive numbers (`tf.keras.layers.IntegerLookup`).
 
     Takes the arguments of Keras's layer.
 
@@ -394,27 +394,26 @@ Texts = Callable[[Any], Any]
 
 
 class TextVectorization(Lookup):
-    """Numbers for the words of texts (`tf.keras.layers.TextVectorization`).
+    """Map texts to numbers, one for each word (`tf.keras.layers.TextVectorization`).
 
-    Texts are made alike (`standardize`), taken apart (`split`), joined again (`ngrams`), and looked up.
-    Call it in `Dataset.map` or on arrays. Number 0 fills up, 1 stands for unknown words.
-    Source of the semantics: https://keras.io/api/layers/preprocessing_layers/text/text_vectorization/
+    Texts are standardized (`standardize`), split into words (`split`), joined to n-grams (`ngrams`), and looked up.
+    Call it in `Dataset.map` or on arrays. Number 0 is padding, and number 1 is any unknown word. Source of the
+    semantics: https://keras.io/api/layers/preprocessing_layers/text/text_vectorization/
 
     Args:
-        max_tokens: The most numbers there are, the two special ones included.
+        max_tokens: Largest size of the vocabulary, including the two special numbers.
         standardize: "lower_and_strip_punctuation", "lower", "strip_punctuation", None, or a function of an array of
             texts.
         split: "whitespace", "character", None for texts that are one word each, or a function of an array of texts
             that returns a list of words for each.
-        ngrams: How many words that stand together are a token beside single ones: a number for up to as many, or a
-            tuple of numbers.
-        output_mode: "int" for the number of each word; or "multi_hot", "count", "tf_idf" for one vector for a text.
-        output_sequence_length: How many numbers a text gives; None for as many as the longest of the batch.
-        pad_to_max_tokens: Whether vectors have `max_tokens` entries, though there are fewer words.
-        vocabulary: The words; or a file of them. None where `adapt` is to learn them.
+        ngrams: Lengths of n-grams to add to single words: a number for all lengths up to it, or a tuple of numbers.
+        output_mode: "int" for the number of each word; "multi_hot", "count" or "tf_idf" for one vector for each text.
+        output_sequence_length: Number of numbers for each text; None means that of the longest text of the batch.
+        pad_to_max_tokens: Whether vectors have `max_tokens` entries, even if there are fewer words.
+        vocabulary: The words, or a file with them. None lets `adapt` learn them.
         idf_weights: A weight for each word, for "tf_idf".
-        sparse: Accepted where it is False.
-        ragged: Accepted where it is False.
+        sparse: Must be False.
+        ragged: Must be False.
         options: Accepted as in Keras (`name`, `encoding`).
 
     Raises:
@@ -495,7 +494,7 @@ class TextVectorization(Lookup):
         return rows[0] if alone else rows
 
     def output_spec(self, shape: Sequence[int | None]) -> tuple[tuple[int | None, ...], str]:
-        """Return the shape and the dtype of what a call returns for texts of a shape; see `Lookup.output_spec`."""
+        """Return the shape and dtype of the result for texts of a shape; see `Lookup.output_spec`."""
         if self.output_mode != "int":
             return (*shape[:1], self._width), "float32"
         if self._split is None and self._length is None:

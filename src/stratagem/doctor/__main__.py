@@ -28,9 +28,10 @@ from stratagem.strategy.multi_worker_mirrored import MultiWorkerMirroredStrategy
 def main(
     backup_dir: str | None, dataset: str | None, layout: str | None, model_parallel: int | None, timeout: float
 ) -> None:
-    """Look at the cluster of this task; the chief prints what all found, and what is replaced in Keras and JAX.
+    """Check the cluster of this task.
 
-    The exit code is 1 where something failed.
+    The chief prints the findings of all tasks, and what is replaced in Keras and JAX. The exit code is 1 if a
+    check failed.
     """
     sys.path.insert(0, os.getcwd())
     if layout is not None:

@@ -1,4 +1,4 @@
-"""Estimator: `model_fn`, `train_and_evaluate`, hooks and checkpoints as `tf.estimator` had them."""
+"""Estimators with `model_fn`, `train_and_evaluate`, hooks and checkpoints, as in `tf.estimator`."""
 
 from __future__ import annotations
 

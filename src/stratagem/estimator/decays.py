@@ -30,9 +30,9 @@ def exponential_decay(
     Args:
         learning_rate: The rate at step 0.
         global_step: The variable that counts steps, or a number.
-        decay_steps: Steps after which it has been multiplied by `decay_rate`.
+        decay_steps: Number of steps after which the rate is multiplied by `decay_rate`.
         decay_rate: The factor.
-        staircase: Whether it falls in steps, once every `decay_steps`.
+        staircase: Whether the rate falls in discrete steps, once every `decay_steps`.
         name: Accepted as in TensorFlow.
 
     Example:
@@ -80,10 +80,10 @@ def polynomial_decay(
     Args:
         learning_rate: The rate at step 0.
         global_step: The variable that counts steps, or a number.
-        decay_steps: When it has reached the end.
-        end_learning_rate: What it falls to.
-        power: 1 for a straight line.
-        cycle: Whether it rises again behind the end, and falls over one more `decay_steps`.
+        decay_steps: Number of steps until the end.
+        end_learning_rate: The final rate.
+        power: Exponent of the polynomial; 1 is a straight line.
+        cycle: Whether the rate rises again after the end, and falls over another `decay_steps`.
         name: Accepted as in TensorFlow.
 
     Example:
@@ -100,12 +100,12 @@ def polynomial_decay(
 def piecewise_constant(
     x: Any, boundaries: Sequence[float], values: Sequence[float], name: str | None = None
 ) -> jax.Array:
-    """Return the first value up to and at the first boundary, the second up to the second, and so on.
+    """Return a rate with one value up to and at each boundary, and the last value afterwards.
 
     Args:
         x: The variable that counts steps, or a number.
-        boundaries: Steps in rising order.
-        values: One more than there are boundaries.
+        boundaries: Steps in ascending order.
+        values: One value more than boundaries.
         name: Accepted as in TensorFlow.
 
     Raises:
@@ -127,13 +127,13 @@ def piecewise_constant(
 def cosine_decay(
     learning_rate: Any, global_step: Any, decay_steps: Any, alpha: float = 0.0, name: str | None = None
 ) -> jax.Array:
-    """Return a rate that falls along half a wave to `alpha * learning_rate` in `decay_steps`.
+    """Return a rate that falls along a half cosine wave to `alpha * learning_rate` in `decay_steps`.
 
     Args:
         learning_rate: The rate at step 0.
         global_step: The variable that counts steps, or a number.
-        decay_steps: When it has reached the end.
-        alpha: What it falls to, as a part of `learning_rate`.
+        decay_steps: Number of steps until the end.
+        alpha: The final rate, as a fraction of `learning_rate`.
         name: Accepted as in TensorFlow.
     """
     part = jnp.minimum(_number(global_step), decay_steps) / decay_steps
@@ -149,15 +149,15 @@ def cosine_decay_restarts(
     alpha: float = 0.0,
     name: str | None = None,
 ) -> jax.Array:
-    """Return a rate that falls as with `cosine_decay`, and starts again each time it has fallen.
+    """Return a rate that falls as with `cosine_decay`, and restarts each time.
 
     Args:
         learning_rate: The rate at step 0.
         global_step: The variable that counts steps, or a number.
-        first_decay_steps: Steps of the first fall.
-        t_mul: How many times longer each fall is than the one before.
-        m_mul: What each beginning is multiplied with.
-        alpha: What it falls to, as a part of `learning_rate`.
+        first_decay_steps: Number of steps of the first period.
+        t_mul: Factor by which each period is longer than the previous one.
+        m_mul: Factor of the initial rate of each period.
+        alpha: The final rate, as a fraction of `learning_rate`.
         name: Accepted as in TensorFlow.
     """
     done = _number(global_step) / first_decay_steps
@@ -180,13 +180,13 @@ def linear_cosine_decay(
     beta: float = 0.001,
     name: str | None = None,
 ) -> jax.Array:
-    """Return a rate that falls in a line and in waves at once.
+    """Return a rate that combines a linear and a cosine decay.
 
     Args:
         learning_rate: The rate at step 0.
         global_step: The variable that counts steps, or a number.
-        decay_steps: When it has reached the end.
-        num_periods: Waves until then.
+        decay_steps: Number of steps until the end.
+        num_periods: Number of waves until the end.
         alpha: Added to the line.
         beta: Added to the product.
         name: Accepted as in TensorFlow.

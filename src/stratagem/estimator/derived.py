@@ -21,20 +21,20 @@ _ARGUMENTS = ("features", "labels", "predictions", "config")
 
 
 def add_metrics(estimator: Estimator, metric_fn: Callable[..., Mapping[str, Any]]) -> Estimator:
-    """Return an Estimator that is evaluated by more metrics (`tf.estimator.add_metrics`).
+    """Return an Estimator with additional metrics (`tf.estimator.add_metrics`).
 
     Source of the semantics: https://www.tensorflow.org/versions/r2.15/api_docs/python/tf/estimator/add_metrics
 
     Args:
         estimator: An Estimator.
-        metric_fn: Takes some of (features, labels, predictions, config), returns metrics by name as
-            `EstimatorSpec.eval_metric_ops` has them; those of the same name are replaced.
+        metric_fn: Function of some of (features, labels, predictions, config) that returns metrics by name, as in
+            `EstimatorSpec.eval_metric_ops`. Metrics of the same name are replaced.
 
     Returns:
-        One with the same `model_dir`, configuration and model.
+        An Estimator with the same `model_dir`, configuration and model.
 
     Raises:
-        InputError: The function takes something else.
+        InputError: The function has other arguments.
     """
     takes = list(inspect.signature(metric_fn).parameters)
     unknown = sorted(set(takes) - set(_ARGUMENTS))
@@ -65,11 +65,11 @@ def model_to_estimator(
 ) -> Estimator:
     """Return an Estimator that trains a compiled Keras model (`tf.keras.estimator.model_to_estimator`).
 
-    It begins with the model's weights, and trains a copy: the model itself stays as it is.
-    Source of the semantics: https://www.tensorflow.org/versions/r2.15/api_docs/python/tf/keras/estimator/model_to_estimator
+    It starts with the model's weights and trains a copy. The model itself does not change. Source of the semantics:
+    https://www.tensorflow.org/versions/r2.15/api_docs/python/tf/keras/estimator/model_to_estimator
 
     Args:
-        keras_model: A compiled model whose class makes it again from its configuration.
+        keras_model: A compiled model that its class can create from its configuration.
         keras_model_path: Not supported: write keras.models.load_model(path).
         custom_objects: Accepted as in TensorFlow.
         model_dir: As for `Estimator`.

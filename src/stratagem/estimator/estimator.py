@@ -51,17 +51,17 @@ class Estimator:
     """Train, evaluate and predict with a model function (`tf.estimator.Estimator`).
 
     A model_fn makes the layers, the loss and the optimizer, and returns an `EstimatorSpec`. Each call of `train`,
-    `evaluate` and `predict` calls it for its mode and compiles one step; weights go from one to the next through the
-    checkpoints in `model_dir`, by name. With several replicas, the batch of input_fn is that of one replica; loss and
-    gradients are averaged over them.
-    Source of the semantics: https://www.tensorflow.org/versions/r2.15/api_docs/python/tf/estimator/Estimator
+    `evaluate` and `predict` calls it for its mode and compiles one step. Weights pass from one call to the next through
+    the checkpoints in `model_dir`, by name. With several replicas, the batch of input_fn is that of one replica, and
+    the loss and gradients are averaged over the replicas. Source of the semantics:
+    https://www.tensorflow.org/versions/r2.15/api_docs/python/tf/estimator/Estimator
 
     Args:
-        model_fn: Takes some of (features, labels, mode, params, config), returns an `EstimatorSpec`.
-        model_dir: Folder for checkpoints and event files; that of `config`, or a temporary one, when None.
-        config: How to run.
-        params: What model_fn and input_fn get as `params`.
-        warm_start_from: Initial weights where `model_dir` has no checkpoint: a checkpoint, a folder, or
+        model_fn: Function of some of (features, labels, mode, params, config) that returns an `EstimatorSpec`.
+        model_dir: Folder for checkpoints and event files; None means that of `config`, or a temporary one.
+        config: Configuration of the runs.
+        params: Value of the argument `params` of model_fn and input_fn.
+        warm_start_from: Initial weights if `model_dir` has no checkpoint: a checkpoint, a folder, or
             `WarmStartSettings`.
 
     Raises:
@@ -117,7 +117,7 @@ class Estimator:
 
     @property
     def config(self) -> RunConfig:
-        """Configuration of its runs."""
+        """Configuration of the runs."""
         return self._config
 
     @property
@@ -137,7 +137,7 @@ class Estimator:
 
     @property
     def call_model_fn(self) -> ModelFunction:
-        """Calls the model function within another one: `call_model_fn(features, labels, mode)`."""
+        """Function `call_model_fn(features, labels, mode)`, to call the model function within another one."""
         return self._function
 
     def train(
@@ -148,14 +148,14 @@ class Estimator:
         max_steps: int | None = None,
         saving_listeners: Sequence[CheckpointSaverListener] | None = None,
     ) -> Estimator:
-        """Train, from the newest checkpoint in `model_dir` on.
+        """Train, starting from the newest checkpoint in `model_dir`.
 
         Args:
             input_fn: Returns the data; see `stratagem.estimator.inputs`.
-            hooks: Told of every step.
-            steps: Steps to do; None for all of the data.
-            max_steps: The global step to stop at; nothing is done where the newest checkpoint has reached it.
-            saving_listeners: Told of every checkpoint.
+            hooks: Hooks for every step.
+            steps: Number of steps; None means all of the data.
+            max_steps: The global step to stop at. If the newest checkpoint has reached it, nothing is done.
+            saving_listeners: Listeners that are called for every checkpoint.
 
         Returns:
             The Estimator.
@@ -198,13 +198,13 @@ class Estimator:
 
         Args:
             input_fn: Returns the data.
-            steps: Batches to evaluate; None for all of the data.
-            hooks: Told of every step.
-            checkpoint_path: The checkpoint; None for the newest in `model_dir`.
-            name: Of the evaluation, if there are several: its event files go to `eval_<name>`.
+            steps: Number of batches to evaluate; None means all of the data.
+            hooks: Hooks for every step.
+            checkpoint_path: The checkpoint; None means the newest in `model_dir`.
+            name: Name of the evaluation, if there are several; its event files go to `eval_<name>`.
 
         Returns:
-            The metrics by name: `loss`, the mean over the steps, and `global_step` among them.
+            The metrics by name, including `loss` (the mean over the steps) and `global_step`.
 
         Raises:
             InputError: An argument, or what model_fn or input_fn returns, cannot be used.
@@ -239,14 +239,15 @@ class Estimator:
         """Yield predictions, on one device.
 
         Args:
-            input_fn: Returns features, or (features, labels), whose labels are not used.
-            predict_keys: Which of the predictions; None for all.
-            hooks: Told of every step.
-            checkpoint_path: The checkpoint; None for the newest in `model_dir`.
-            yield_single_examples: Whether to yield the predictions of one example at a time; else of a batch.
+            input_fn: Returns features, or (features, labels); the labels are not used.
+            predict_keys: Keys of the predictions to return; None means all.
+            hooks: Hooks for every step.
+            checkpoint_path: The checkpoint; None means the newest in `model_dir`.
+            yield_single_examples: Whether to yield the predictions of one example at a time; otherwise those of a
+                batch.
 
         Yields:
-            What model_fn predicts, in NumPy arrays.
+            The predictions of model_fn, as NumPy arrays.
 
         Raises:
             InputError: An argument, or what model_fn or input_fn returns, cannot be used.
@@ -275,23 +276,23 @@ class Estimator:
     ) -> str:
         """Write the predictions of a checkpoint as a program that JAX runs without Stratagem or Keras.
 
-        It is one file, `predict.jax_export`, with the weights in it, for CPUs, GPUs and TPUs and a batch of any size:
-        `jax.export.deserialize(Path(folder, "predict.jax_export").read_bytes()).call(features)`.
+        It is one file, `predict.jax_export`, which contains the weights. It works on CPUs, GPUs and TPUs, for a batch
+        of any size: `jax.export.deserialize(Path(folder, "predict.jax_export").read_bytes()).call(features)`.
 
         Args:
-            export_dir_base: The folder that gets a new folder, named by the time.
-            serving_input_receiver_fn: Returns what the program takes: a `ServingInputReceiver`, or a structure of
-                `TensorSpec`s or arrays.
+            export_dir_base: The folder in which a new folder is created, named by the time.
+            serving_input_receiver_fn: Function that returns the inputs of the program: a `ServingInputReceiver`, or a
+                structure of `TensorSpec`s or arrays.
             assets_extra: Accepted as in TensorFlow.
             as_text: Accepted as in TensorFlow.
-            checkpoint_path: The checkpoint; None for the newest in `model_dir`.
+            checkpoint_path: The checkpoint; None means the newest in `model_dir`.
 
         Returns:
             The new folder.
 
         Raises:
             CheckpointError: There is no checkpoint.
-            InputError: The model works for one size of batch only.
+            InputError: The model works only for one batch size.
         """
         features = shapes_of(serving_input_receiver_fn)
         program = Program(self._function, ModeKeys.PREDICT, get_strategy(), self._config.tf_random_seed)
@@ -303,14 +304,14 @@ class Estimator:
             program.release()
 
     def latest_checkpoint(self) -> str | None:
-        """Return the path of the newest checkpoint in `model_dir`; None where there is none."""
+        """Return the path of the newest checkpoint in `model_dir`; None if there is none."""
         return latest_checkpoint(self.model_dir)
 
     def get_variable_names(self) -> list[str]:
         """Return the names of the variables in the newest checkpoint.
 
         Raises:
-            CheckpointError: There is none.
+            CheckpointError: There is no checkpoint.
         """
         return sorted(values_in(self._trained()))
 
@@ -321,8 +322,8 @@ class Estimator:
             name: One of `get_variable_names()`.
 
         Raises:
-            CheckpointError: There is none.
-            InputError: It has no such variable.
+            CheckpointError: There is no checkpoint.
+            InputError: The checkpoint has no such variable.
         """
         values = values_in(self._trained())
         if name not in values:
@@ -336,7 +337,7 @@ class Estimator:
         """Return the folder for the event files of an evaluation.
 
         Args:
-            name: Of the evaluation, if there are several.
+            name: Name of the evaluation, if there are several.
         """
         return os.path.join(self.model_dir, "eval" if name is None else f"eval_{name}")
 

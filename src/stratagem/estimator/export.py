@@ -40,7 +40,7 @@ class ServingInputReceiver:
     """The input of an exported model (`tf.estimator.export.ServingInputReceiver`).
 
     Args:
-        features: A structure of `TensorSpec`s, whose first size is None, or of arrays that show the shapes.
+        features: A structure of `TensorSpec`s, whose first size is None, or of arrays with the shapes.
         receiver_tensors: Accepted as in TensorFlow.
         receiver_tensors_alternatives: Accepted as in TensorFlow.
     """
@@ -57,11 +57,11 @@ class TensorServingInputReceiver(ServingInputReceiver):
 class ExportOutput:
     """An entry of `EstimatorSpec.export_outputs` (`tf.estimator.export.ExportOutput`).
 
-    Programs make them; what is exported are the predictions.
+    Programs may create them, but only the predictions are exported.
 
     Args:
-        outputs: Tensors, by name or one.
-        options: Others by name, such as `scores` and `classes`.
+        outputs: One tensor, or tensors by name.
+        options: Other tensors by name, such as `scores` and `classes`.
     """
 
     def __init__(self, outputs: Any = None, **options: Any) -> None:
@@ -84,12 +84,13 @@ class RegressionOutput(ExportOutput):
 def build_parsing_serving_input_receiver_fn(
     feature_spec: Mapping[str, Any], default_batch_size: int | None = None
 ) -> Callable[[], ServingInputReceiver]:
-    """Return a function that says what an exported model takes (`tf.estimator.export`).
+    """Return a function that describes the inputs of an exported model (`tf.estimator.export`).
 
-    In TensorFlow such a model takes serialized examples. Here it takes what `stratagem.io.parse_example` makes of them.
+    In TensorFlow such a model takes serialized examples. Here it takes the arrays that `stratagem.io.parse_example`
+    makes of them.
 
     Args:
-        feature_spec: How features are read, by key: `FixedLenFeature` and the like.
+        feature_spec: The kind of each feature by key, such as `FixedLenFeature`.
         default_batch_size: Accepted as in TensorFlow; the batch may have any size.
 
     Example:
@@ -108,7 +109,7 @@ def build_parsing_serving_input_receiver_fn(
 def build_raw_serving_input_receiver_fn(
     features: Mapping[str, Any], default_batch_size: int | None = None
 ) -> Callable[[], ServingInputReceiver]:
-    """Return a function that says what an exported model takes (`tf.estimator.export`).
+    """Return a function that describes the inputs of an exported model (`tf.estimator.export`).
 
     Args:
         features: Arrays or `TensorSpec`s by name.

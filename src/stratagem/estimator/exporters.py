@@ -14,7 +14,7 @@ from stratagem.estimator.hooks.early_stopping import read_eval_metrics
 
 
 class Exporter(abc.ABC):
-    """Something that is called after each evaluation (`tf.estimator.Exporter`)."""
+    """Base of exporters, which are called after each evaluation (`tf.estimator.Exporter`)."""
 
     @property
     @abc.abstractmethod
@@ -40,7 +40,7 @@ class Exporter(abc.ABC):
             is_the_final_export: Whether training has ended.
 
         Returns:
-            The path that it has written, or None.
+            The path of the export, or None.
         """
 
 
@@ -88,7 +88,7 @@ class LatestExporter(FinalExporter):
     Args:
         name: The folder below `model_dir/export`.
         serving_input_receiver_fn: As for `Estimator.export_saved_model`.
-        exports_to_keep: How many to keep; None keeps all.
+        exports_to_keep: Number of exports to keep; None keeps all.
 
     Raises:
         InputError: `exports_to_keep` is less than 1.
@@ -119,14 +119,14 @@ def loss_smaller(best_eval_result: Mapping[str, Any], current_eval_result: Mappi
 class BestExporter(LatestExporter):
     """Export the model when an evaluation is better than all before (`tf.estimator.BestExporter`).
 
-    Evaluations of earlier runs in the same `model_dir` count.
+    Evaluations of earlier runs in the same `model_dir` count too.
 
     Args:
         name: The folder below `model_dir/export`.
         serving_input_receiver_fn: As for `Estimator.export_saved_model`.
         event_file_pattern: Accepted as in TensorFlow; the evaluations of `estimator.eval_dir()` are read.
-        compare_fn: Takes the metrics of the best evaluation and of this one; whether this one is better.
-        exports_to_keep: How many to keep; None keeps all.
+        compare_fn: Function of the metrics of the best evaluation and of this one; returns whether this one is better.
+        exports_to_keep: Number of exports to keep; None keeps all.
     """
 
     def __init__(

@@ -49,16 +49,16 @@ def variable_scope(
     reuse: bool | str | None = None,
     **options: Any,
 ) -> Iterator[Scope]:
-    """Put a name in front of the variables that are made inside (`tf.compat.v1.variable_scope`).
+    """Prefix the names of variables that are created inside (`tf.compat.v1.variable_scope`).
 
     Args:
         name_or_scope: The name, or a scope to enter again.
-        default_name: The name where there is none, made unique.
+        default_name: The name if none is given; it is made unique.
         values: Accepted as in TensorFlow.
-        initializer: Of variables made inside that have none.
-        regularizer: Of variables made inside that have none.
+        initializer: Initializer of variables inside that have none.
+        regularizer: Regularizer of variables inside that have none.
         reuse: Whether to use a variable of that name again; None inherits from the outer scope.
-        options: `custom_getter`, `dtype`, `partitioner` and others: accepted, and without effect.
+        options: `custom_getter`, `dtype`, `partitioner` and others: accepted without effect.
 
     Yields:
         The scope, whose `name` is the whole name and which can be entered again.
@@ -92,21 +92,21 @@ def get_variable(
     collections: Sequence[str] | None = None,
     **options: Any,
 ) -> keras.Variable:
-    """Make a variable, or find it again (`tf.compat.v1.get_variable`).
+    """Create or reuse a variable (`tf.compat.v1.get_variable`).
 
     Args:
-        name: Its name, within the scopes that are open.
-        shape: Its shape; that of the initializer if it is an array.
-        dtype: Its dtype; float32 when None.
-        initializer: A Keras initializer, a function of shape and dtype, or an array; the scope's, or Glorot's
-            uniform one, when None.
-        regularizer: Gives a loss for it, see `stratagem.estimator.losses.get_regularization_losses`.
-        trainable: Whether it is trained, True when None.
-        collections: Collections that it goes to.
-        options: `use_resource`, `caching_device` and others: accepted, and without effect.
+        name: Its name within the open scopes.
+        shape: Its shape; an initializer that is an array sets it.
+        dtype: Its dtype; None means float32.
+        initializer: A Keras initializer, a function of shape and dtype, or an array. None means the scope's, or
+            Glorot's uniform initializer.
+        regularizer: Function that computes a loss for it; see `stratagem.estimator.losses.get_regularization_losses`.
+        trainable: Whether it is trained; None means True.
+        collections: Collections to add it to.
+        options: `use_resource`, `caching_device` and others: accepted without effect.
 
     Raises:
-        UsageError: Called outside a model_fn, or the name is taken, or is not there to be used again.
+        UsageError: Called outside a model_fn, or the name is already used, or missing for reuse.
     """
     call = current_call("get_variable")
     scope = call.scopes[-1]
@@ -175,15 +175,15 @@ def opened(path: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def name_scope(name: str | None = None, default_name: str | None = None, values: Any = None) -> Iterator[str]:
-    """Do nothing: operations have no names here (`tf.name_scope`)."""
+    """Do nothing, because operations have no names here (`tf.name_scope`)."""
     yield f"{name or default_name or ''}/"
 
 
 def control_dependencies(control_inputs: Iterable[Any] | None) -> contextlib.AbstractContextManager[None]:
-    """Let a `train_op` that is made inside run others first (`tf.control_dependencies`).
+    """Make a `train_op` that is created inside run other operations first (`tf.control_dependencies`).
 
     Args:
-        control_inputs: What `minimize` and `apply_gradients` returned. Other values have been computed already.
+        control_inputs: Results of `minimize` and `apply_gradients`. Other values are already computed.
     """
     return running_first(control_inputs or ())
 
@@ -192,7 +192,7 @@ def trainable_variables(scope: str | None = None) -> list[Any]:
     """Return the trainable variables that model_fn has made so far (`tf.compat.v1.trainable_variables`).
 
     Args:
-        scope: Pattern for the beginning of names.
+        scope: Pattern that names must begin with.
 
     Returns:
         Variables, whose `name` is the whole name: `generator/dense/kernel:0`.
@@ -204,7 +204,7 @@ def global_variables(scope: str | None = None) -> list[Any]:
     """Return all variables that model_fn has made so far (`tf.compat.v1.global_variables`).
 
     Args:
-        scope: Pattern for the beginning of names.
+        scope: Pattern that names must begin with.
     """
     current_call("global_variables")
     variables = made_so_far()
@@ -214,11 +214,11 @@ def global_variables(scope: str | None = None) -> list[Any]:
 
 
 def get_collection(key: str, scope: str | None = None) -> list[Any]:
-    """Return what is in a collection (`tf.compat.v1.get_collection`).
+    """Return the values in a collection (`tf.compat.v1.get_collection`).
 
     Args:
-        key: One of `GraphKeys`, or a name of the program's own. Updates (`UPDATE_OPS`) are done already: it is empty.
-        scope: Pattern for the beginning of the names of variables.
+        key: One of `GraphKeys`, or another name. `UPDATE_OPS` is empty, because updates happen at once.
+        scope: Pattern that the names of variables must begin with.
     """
     if key in (GraphKeys.TRAINABLE_VARIABLES, GraphKeys.MODEL_VARIABLES):
         return trainable_variables(scope)
@@ -228,10 +228,10 @@ def get_collection(key: str, scope: str | None = None) -> list[Any]:
 
 
 def add_to_collection(name: str, value: Any) -> None:
-    """Add a value to a collection (`tf.compat.v1.add_to_collection`); outside a model_fn nothing happens.
+    """Add a value to a collection (`tf.compat.v1.add_to_collection`); no effect outside a model_fn.
 
     Args:
-        name: Of the collection.
+        name: Name of the collection.
         value: The value.
     """
     call = running_call()

@@ -85,13 +85,13 @@ def numpy_input_fn(
     queue_capacity: int = 1000,
     num_threads: int = 1,
 ) -> InputFn:
-    """Return an input function that gives arrays in batches (`tf.compat.v1.estimator.inputs.numpy_input_fn`).
+    """Return an input function that yields batches of arrays (`tf.compat.v1.estimator.inputs.numpy_input_fn`).
 
     Args:
         x: An array, or a dictionary of arrays, with a row for each example.
-        y: Labels, likewise; None for none.
+        y: Labels in the same form; None means no labels.
         batch_size: Rows in a batch of one replica.
-        num_epochs: How often to go through the arrays; None for ever.
+        num_epochs: Number of passes over the arrays; None repeats for ever.
         shuffle: Whether to shuffle in each epoch; required.
         queue_capacity: Accepted as in TensorFlow.
         num_threads: Accepted as in TensorFlow.
@@ -131,7 +131,7 @@ def pandas_input_fn(
     num_threads: int = 1,
     target_column: str = "target",
 ) -> InputFn:
-    """Return an input function that gives the columns of a table in batches (`tf...inputs.pandas_input_fn`).
+    """Return an input function that yields batches of the columns of a table (`tf...inputs.pandas_input_fn`).
 
     Args:
         x: A `pandas.DataFrame`, or anything like a dictionary of columns.

@@ -39,10 +39,10 @@ def dense(inputs: Any, units: int, activation: Any = None, use_bias: bool = True
     """Return the outputs of a dense layer.
 
     Args:
-        inputs: A tensor whose last axis has the features.
+        inputs: A tensor whose last axis contains the features.
         units: Size of the last axis of the result.
         activation: A function, or its name.
-        use_bias: Whether a bias is added.
+        use_bias: Whether to add a bias.
         options: `name`, `reuse`, and other arguments of `keras.layers.Dense`, such as `kernel_initializer`.
     """
     return _applied(Dense, "dense", inputs, options, units=int(units), activation=activation, use_bias=use_bias)
@@ -107,12 +107,12 @@ average_pooling3d = _pooling(AveragePooling3D, "average_pooling3d", "the means o
 
 
 def flatten(inputs: Any, name: str | None = None, data_format: str = "channels_last") -> Any:
-    """Return the inputs with all axes but the first made one.
+    """Return the inputs with all axes but the first joined.
 
     Args:
         inputs: A tensor of two axes or more.
         name: Accepted as in TensorFlow.
-        data_format: "channels_last" or "channels_first", which are turned round.
+        data_format: "channels_last" or "channels_first", which is transposed first.
     """
     return _applied(Flatten, "flatten", inputs, {"name": name}, data_format=data_format)
 
@@ -125,14 +125,14 @@ def dropout(
     training: Any = False,
     **options: Any,
 ) -> Any:
-    """Return the inputs with some of them 0, in training.
+    """Return the inputs; in training some of them are set to 0.
 
     Args:
         inputs: A tensor of any shape.
-        rate: Which part of them is 0.
+        rate: Fraction of the inputs that becomes 0.
         noise_shape: Shape of the random mask; along axes of size 1 it is the same.
         seed: Seed of the random mask.
-        training: Whether it is training: `mode == ModeKeys.TRAIN`.
+        training: Whether the mode is training: `mode == ModeKeys.TRAIN`.
         options: `name`.
     """
     arguments: dict[str, Any] = {"rate": rate, "noise_shape": noise_shape, "seed": seed}
@@ -142,16 +142,16 @@ def dropout(
 def batch_normalization(
     inputs: Any, axis: int = -1, momentum: float = 0.99, epsilon: float = 1e-3, training: Any = False, **options: Any
 ) -> Any:
-    """Return the inputs with mean 0 and variance 1 in each channel.
+    """Return the inputs, normalized to mean 0 and variance 1 in each channel.
 
-    Moving means are updated when it is called in training: there are no `UPDATE_OPS` to wait for.
+    In training, a call updates the moving means at once. There are no `UPDATE_OPS` to run.
 
     Args:
         inputs: A tensor.
-        axis: Where the channels are.
-        momentum: How much of the moving means is kept.
+        axis: The axis of the channels.
+        momentum: Fraction of the moving means that is kept.
         epsilon: Added to the variance.
-        training: Whether the batch's mean and variance are taken; else the moving ones.
+        training: Whether to use the mean and variance of the batch; otherwise the moving ones are used.
         options: `name`, `reuse`, and other arguments of `keras.layers.BatchNormalization`. `fused`, `renorm` and
             `virtual_batch_size` are without effect.
     """

@@ -23,7 +23,7 @@ REGULARIZATION_LOSSES: Final = "regularization_losses"
 
 
 class Reduction:
-    """Ways to make one loss of those of the examples (`tf.compat.v1.losses.Reduction`)."""
+    """Ways to reduce the losses of examples to one loss (`tf.compat.v1.losses.Reduction`)."""
 
     NONE: Final = "none"
     SUM: Final = "weighted_sum"
@@ -45,20 +45,20 @@ def compute_weighted_loss(
     loss_collection: str | None = LOSSES,
     reduction: str = Reduction.SUM_BY_NONZERO_WEIGHTS,
 ) -> jax.Array:
-    """Make one loss of those of the examples.
+    """Reduce the losses of examples to one weighted loss.
 
     Args:
         losses: A tensor of any shape.
         weights: Weights that broadcast to it.
         scope: Accepted as in TensorFlow.
-        loss_collection: Where the loss is collected; None for nowhere.
-        reduction: One of `Reduction`; by default the sum, divided by how many weights are not zero.
+        loss_collection: The collection that the loss is added to; None means none.
+        reduction: One of `Reduction`; by default the sum divided by the number of nonzero weights.
 
     Returns:
         A scalar; with `Reduction.NONE` the weighted losses.
 
     Raises:
-        InputError: There is no such reduction, or the weights do not fit.
+        InputError: The reduction is unknown, or the weights do not fit.
 
     Example:
         >>> float(compute_weighted_loss([1.0, 3.0, 8.0], [1.0, 1.0, 0.0]))
@@ -113,7 +113,7 @@ def huber_loss(
         labels: A tensor of any shape.
         predictions: A tensor of the same shape.
         weights: Weights that broadcast to it.
-        delta: Where it becomes linear.
+        delta: The difference at which the loss becomes linear.
         args: As for `absolute_difference`.
         options: As for `absolute_difference`.
     """
@@ -153,12 +153,12 @@ def hinge_loss(labels: Any, logits: Any, weights: Any = 1.0, *args: Any, **optio
 def cosine_distance(
     labels: Any, predictions: Any, axis: int | None = None, weights: Any = 1.0, *args: Any, **options: Any
 ) -> jax.Array:
-    """Return the mean of `1 - labels . predictions`, both of length 1.
+    """Return the mean of 1 minus the dot product of labels and predictions, which are unit vectors.
 
     Args:
         labels: A tensor of any shape.
         predictions: A tensor of the same shape.
-        axis: Along which vectors lie.
+        axis: The axis of the vectors.
         weights: Weights that broadcast to the distances, whose size along the axis is 1.
         args: As for `absolute_difference`.
         options: `dim`, the old name of `axis`; others as for `absolute_difference`.
@@ -176,7 +176,7 @@ def sparse_softmax_cross_entropy(labels: Any, logits: Any, weights: Any = 1.0, *
 
     Args:
         labels: Class numbers of shape (rows,) or (rows, 1).
-        logits: Of shape (rows, classes).
+        logits: Logits of shape (rows, classes).
         weights: Weights that broadcast to the labels.
         args: As for `absolute_difference`.
         options: As for `absolute_difference`.
@@ -202,10 +202,10 @@ def cross_entropies(classes: jax.Array, logits: jax.Array) -> jax.Array:
 
     Args:
         classes: Class numbers of shape (...).
-        logits: Of shape (..., classes).
+        logits: Logits of shape (..., classes).
 
     Returns:
-        Of the shape of the class numbers; NaN where a number is not a class.
+        An array with the shape of the class numbers; NaN if a number is not a class.
 
     Example:
         >>> [round(float(loss), 4) for loss in cross_entropies(jnp.array([0, 2]), jnp.zeros((2, 2)))]
@@ -219,13 +219,13 @@ def cross_entropies(classes: jax.Array, logits: jax.Array) -> jax.Array:
 def softmax_cross_entropy(
     onehot_labels: Any, logits: Any, weights: Any = 1.0, label_smoothing: float = 0, *args: Any, **options: Any
 ) -> jax.Array:
-    """Return the mean cross entropy of labels that are one-hot, or probabilities.
+    """Return the mean cross entropy of one-hot labels or probabilities.
 
     Args:
-        onehot_labels: Of shape (rows, classes).
-        logits: Of the same shape.
+        onehot_labels: Labels of shape (rows, classes).
+        logits: Logits of the same shape.
         weights: Weights that broadcast to (rows,).
-        label_smoothing: What part of the labels is spread over all classes.
+        label_smoothing: Fraction of the labels that is spread over all classes.
         args: As for `absolute_difference`.
         options: As for `absolute_difference`.
     """
@@ -244,9 +244,9 @@ def sigmoid_cross_entropy(
 
     Args:
         multi_class_labels: 0 and 1, of shape (rows, classes).
-        logits: Of the same shape.
+        logits: Logits of the same shape.
         weights: Weights that broadcast to it.
-        label_smoothing: How far labels are moved to one half.
+        label_smoothing: Degree to which labels are moved towards one half.
         args: As for `absolute_difference`.
         options: As for `absolute_difference`.
     """
@@ -258,11 +258,11 @@ def sigmoid_cross_entropy(
 
 
 def add_loss(loss: Any, loss_collection: str | None = LOSSES) -> None:
-    """Collect a loss, for `get_total_loss`; outside a model_fn nothing happens.
+    """Collect a loss for `get_total_loss`; no effect outside a model_fn.
 
     Args:
         loss: A scalar.
-        loss_collection: Where.
+        loss_collection: The collection.
     """
     call = running_call()
     if call is not None and loss_collection is not None:
@@ -270,17 +270,17 @@ def add_loss(loss: Any, loss_collection: str | None = LOSSES) -> None:
 
 
 def get_losses(scope: str | None = None, loss_collection: str = LOSSES) -> list[Any]:
-    """Return the losses that were collected in this call of the model_fn.
+    """Return the collected losses of this call of the model_fn.
 
     Args:
         scope: Accepted as in TensorFlow.
-        loss_collection: Where.
+        loss_collection: The collection.
     """
     return list(current_call("losses.get_losses").collections.get(loss_collection, []))
 
 
 def get_regularization_losses(scope: str | None = None) -> list[Any]:
-    """Return what the regularizers of `stratagem.estimator.layers` and `get_variable` add.
+    """Return the losses of regularizers of `stratagem.estimator.layers` and `get_variable`.
 
     Args:
         scope: Accepted as in TensorFlow.
@@ -301,7 +301,7 @@ def get_regularization_loss(scope: str | None = None, name: str | None = None) -
 def get_total_loss(
     add_regularization_losses: bool = True, name: str | None = None, scope: str | None = None
 ) -> jax.Array:
-    """Return the sum of all losses that were collected.
+    """Return the sum of all collected losses.
 
     Args:
         add_regularization_losses: Whether to add those of regularizers.

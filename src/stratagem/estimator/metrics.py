@@ -16,14 +16,14 @@ Pair = tuple[keras.Metric, Any]
 
 
 def accuracy(labels: Any, predictions: Any, weights: Any = None, name: str = "accuracy", **options: Any) -> Pair:
-    """Return how often predictions, class numbers, are the labels.
+    """Return the fraction of predicted class numbers that equal the labels.
 
     Args:
         labels: Class numbers, of any shape.
         predictions: Class numbers of the same shape.
         weights: Weights that broadcast to them.
-        name: Of the metric.
-        options: `metrics_collections`, `updates_collections`: accepted, and without effect.
+        name: Name of the metric.
+        options: `metrics_collections`, `updates_collections`: accepted without effect.
     """
     labels = jnp.asarray(labels)
     matches = labels == jnp.asarray(predictions).astype(labels.dtype)
@@ -36,7 +36,7 @@ def mean(values: Any, weights: Any = None, name: str = "mean", **options: Any) -
     Args:
         values: A tensor of any shape.
         weights: Weights that broadcast to it.
-        name: Of the metric.
+        name: Name of the metric.
         options: As for `accuracy`.
     """
     return _updated(keras.metrics.Mean(name=name), values, weights=weights)
@@ -51,7 +51,7 @@ def mean_absolute_error(
         labels: A tensor of any shape.
         predictions: A tensor of the same shape.
         weights: Weights that broadcast to it.
-        name: Of the metric.
+        name: Name of the metric.
         options: As for `accuracy`.
     """
     return mean(keras.ops.abs(predictions - labels), weights, name)
@@ -66,7 +66,7 @@ def mean_squared_error(
         labels: A tensor of any shape.
         predictions: A tensor of the same shape.
         weights: Weights that broadcast to it.
-        name: Of the metric.
+        name: Name of the metric.
         options: As for `accuracy`.
     """
     return mean(keras.ops.square(predictions - labels), weights, name)
@@ -81,33 +81,33 @@ def root_mean_squared_error(
         labels: A tensor of any shape.
         predictions: A tensor of the same shape.
         weights: Weights that broadcast to it.
-        name: Of the metric.
+        name: Name of the metric.
         options: As for `accuracy`.
     """
     return _updated(keras.metrics.RootMeanSquaredError(name=name), labels, predictions, weights=weights)
 
 
 def precision(labels: Any, predictions: Any, weights: Any = None, name: str = "precision", **options: Any) -> Pair:
-    """Return how many of those predicted true are true.
+    """Return the precision: the fraction of positive predictions that are true.
 
     Args:
         labels: Booleans, or 0 and 1.
         predictions: Booleans of the same shape.
         weights: Weights that broadcast to it.
-        name: Of the metric.
+        name: Name of the metric.
         options: As for `accuracy`.
     """
     return _compared(keras.metrics.Precision(name=name), labels, predictions, weights)
 
 
 def recall(labels: Any, predictions: Any, weights: Any = None, name: str = "recall", **options: Any) -> Pair:
-    """Return how many of those that are true are predicted.
+    """Return the recall: the fraction of true labels that are predicted.
 
     Args:
         labels: Booleans, or 0 and 1.
         predictions: Booleans of the same shape.
         weights: Weights that broadcast to it.
-        name: Of the metric.
+        name: Name of the metric.
         options: As for `accuracy`.
     """
     return _compared(keras.metrics.Recall(name=name), labels, predictions, weights)
@@ -128,9 +128,9 @@ def auc(
         labels: Booleans, or 0 and 1.
         predictions: Probabilities of the same shape.
         weights: Weights that broadcast to it.
-        num_thresholds: How many points of the curve are computed.
+        num_thresholds: Number of points of the curve.
         curve: "ROC" or "PR".
-        name: Of the metric.
+        name: Name of the metric.
         options: As for `accuracy`.
     """
     metric = keras.metrics.AUC(num_thresholds=num_thresholds, curve=curve, name=name)
@@ -138,36 +138,36 @@ def auc(
 
 
 def true_positives(labels: Any, predictions: Any, weights: Any = None, name: str = "tp", **options: Any) -> Pair:
-    """Return how many are true and predicted true; arguments as for `precision`."""
+    """Return the number of true positives; arguments as for `precision`."""
     return _compared(keras.metrics.TruePositives(name=name), labels, predictions, weights)
 
 
 def true_negatives(labels: Any, predictions: Any, weights: Any = None, name: str = "tn", **options: Any) -> Pair:
-    """Return how many are false and predicted false; arguments as for `precision`."""
+    """Return the number of true negatives; arguments as for `precision`."""
     return _compared(keras.metrics.TrueNegatives(name=name), labels, predictions, weights)
 
 
 def false_positives(labels: Any, predictions: Any, weights: Any = None, name: str = "fp", **options: Any) -> Pair:
-    """Return how many are false and predicted true; arguments as for `precision`."""
+    """Return the number of false positives; arguments as for `precision`."""
     return _compared(keras.metrics.FalsePositives(name=name), labels, predictions, weights)
 
 
 def false_negatives(labels: Any, predictions: Any, weights: Any = None, name: str = "fn", **options: Any) -> Pair:
-    """Return how many are true and predicted false; arguments as for `precision`."""
+    """Return the number of false negatives; arguments as for `precision`."""
     return _compared(keras.metrics.FalseNegatives(name=name), labels, predictions, weights)
 
 
 def mean_iou(
     labels: Any, predictions: Any, num_classes: int, weights: Any = None, name: str = "mean_iou", **options: Any
 ) -> Pair:
-    """Return how far the places of each class and of its predictions are the same, averaged over classes.
+    """Return the mean over classes of the intersection over union.
 
     Args:
         labels: Class numbers of any shape.
         predictions: Class numbers of the same shape.
-        num_classes: How many classes there are.
+        num_classes: Number of classes.
         weights: Weights that broadcast to the labels.
-        name: Of the metric.
+        name: Name of the metric.
         options: As for `accuracy`.
     """
     return _updated(keras.metrics.MeanIoU(num_classes, name=name), labels, predictions, weights=weights)
@@ -176,7 +176,7 @@ def mean_iou(
 def mean_per_class_accuracy(
     labels: Any, predictions: Any, num_classes: int, weights: Any = None, name: str = "mean_accuracy", **options: Any
 ) -> Pair:
-    """Return how many of each class are predicted right, averaged over classes; arguments as for `mean_iou`."""
+    """Return the mean over classes of the accuracy; arguments as for `mean_iou`."""
     return _updated(_MeanRecall(num_classes, name=name), labels, predictions, weights=weights)
 
 

@@ -80,7 +80,7 @@ class GradientDescentOptimizer(_OldOptimizer, keras.optimizers.SGD):
     Args:
         learning_rate: A number, a tensor, or a schedule.
         use_locking: Accepted as in TensorFlow.
-        name: Beginning of the names of its variables.
+        name: Prefix of the names of its variables.
     """
 
     def __init__(self, learning_rate: Any, use_locking: bool = False, name: str = "GradientDescent") -> None:
@@ -89,15 +89,16 @@ class GradientDescentOptimizer(_OldOptimizer, keras.optimizers.SGD):
 
 
 class MomentumOptimizer(_OldOptimizer):
-    """Gradient descent with momentum: the learning rate scales the sum (`tf.compat.v1.train.MomentumOptimizer`).
+    """Gradient descent with momentum (`tf.compat.v1.train.MomentumOptimizer`).
 
-    Keras's SGD scales the gradients before they are summed: another step where the learning rate changes.
+    The learning rate scales the sum of gradients. Keras's SGD scales the gradients before they are summed, which gives
+    other steps if the learning rate changes.
 
     Args:
         learning_rate: A number, a tensor, or a schedule.
-        momentum: How much of the sum is kept.
+        momentum: Fraction of the sum that is kept.
         use_locking: Accepted as in TensorFlow.
-        name: Beginning of the names of its variables.
+        name: Prefix of the names of its variables.
         use_nesterov: Whether to look one step ahead.
     """
 
@@ -138,7 +139,7 @@ class AdamOptimizer(_OldOptimizer, keras.optimizers.Adam):
         beta2: Decay of the variance.
         epsilon: Added to the square root of the variance.
         use_locking: Accepted as in TensorFlow.
-        name: Beginning of the names of its variables.
+        name: Prefix of the names of its variables.
     """
 
     def __init__(
@@ -159,9 +160,9 @@ class AdagradOptimizer(_OldOptimizer, keras.optimizers.Adagrad):
 
     Args:
         learning_rate: A number, a tensor, or a schedule.
-        initial_accumulator_value: What the sums of squares begin with.
+        initial_accumulator_value: Initial value of the sums of squares.
         use_locking: Accepted as in TensorFlow.
-        name: Beginning of the names of its variables.
+        name: Prefix of the names of its variables.
     """
 
     def __init__(
@@ -176,16 +177,16 @@ class AdagradOptimizer(_OldOptimizer, keras.optimizers.Adagrad):
 
 
 class RMSPropOptimizer(_OldOptimizer, keras.optimizers.RMSprop):
-    """RMSProp, whose mean of squares begins with ones (`tf.compat.v1.train.RMSPropOptimizer`).
+    """RMSProp, whose mean of squares starts at one (`tf.compat.v1.train.RMSPropOptimizer`).
 
     Args:
         learning_rate: A number, a tensor, or a schedule.
         decay: Decay of the mean of squares.
-        momentum: How much of the last step is kept.
+        momentum: Fraction of the last step that is kept.
         epsilon: Added to the mean of squares.
         use_locking: Accepted as in TensorFlow.
-        centered: Whether to take the variance in place of the mean of squares.
-        name: Beginning of the names of its variables.
+        centered: Whether to use the variance in place of the mean of squares.
+        name: Prefix of the names of its variables.
     """
 
     def __init__(
@@ -214,12 +215,12 @@ class FtrlOptimizer(_OldOptimizer, keras.optimizers.Ftrl):
 
     Args:
         learning_rate: A number, a tensor, or a schedule.
-        learning_rate_power: 0 or less; how the learning rate falls.
-        initial_accumulator_value: What the sums of squares begin with.
+        learning_rate_power: Exponent of the decay of the learning rate, 0 or less.
+        initial_accumulator_value: Initial value of the sums of squares.
         l1_regularization_strength: 0 or more.
         l2_regularization_strength: 0 or more.
         use_locking: Accepted as in TensorFlow.
-        name: Beginning of the names of its variables.
+        name: Prefix of the names of its variables.
         l2_shrinkage_regularization_strength: 0 or more.
     """
 
@@ -261,7 +262,7 @@ class AdadeltaOptimizer(_OldOptimizer, keras.optimizers.Adadelta):
         rho: Decay of the means of squares.
         epsilon: Added to the means of squares.
         use_locking: Accepted as in TensorFlow.
-        name: Beginning of the names of its variables.
+        name: Prefix of the names of its variables.
     """
 
     def __init__(
@@ -277,15 +278,15 @@ class AdadeltaOptimizer(_OldOptimizer, keras.optimizers.Adadelta):
 
 
 class ProximalAdagradOptimizer(_OldOptimizer):
-    """Adagrad, whose weights are drawn to 0 after each step (`tf.compat.v1.train.ProximalAdagradOptimizer`).
+    """Adagrad with regularization after each step (`tf.compat.v1.train.ProximalAdagradOptimizer`).
 
     Args:
         learning_rate: A number, a tensor, or a schedule.
-        initial_accumulator_value: What the sums of squares begin with.
+        initial_accumulator_value: Initial value of the sums of squares.
         l1_regularization_strength: 0 or more.
         l2_regularization_strength: 0 or more.
         use_locking: Accepted as in TensorFlow.
-        name: Beginning of the names of its variables.
+        name: Prefix of the names of its variables.
     """
 
     def __init__(

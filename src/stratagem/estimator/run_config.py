@@ -28,19 +28,20 @@ class RunConfig:
 
     Args:
         model_dir: Folder for checkpoints and event files; the Estimator's own counts if both are given.
-        tf_random_seed: Seed of initial values, dropout and what model_fn draws; None for another one each time.
+        tf_random_seed: Seed of initial values, dropout and random numbers in model_fn; None means a new seed each time.
         save_summary_steps: Steps between two summaries; None writes none.
         save_checkpoints_steps: Steps between two checkpoints.
-        save_checkpoints_secs: Seconds between two checkpoints; 600 where neither is given, none where both are None.
+        save_checkpoints_secs: Seconds between two checkpoints; 600 if neither is given, and no checkpoints if both are
+            None.
         session_config: Accepted as in TensorFlow.
-        keep_checkpoint_max: How many checkpoints to keep; None or 0 keeps all.
-        keep_checkpoint_every_n_hours: Besides those, keep one for every period of this many hours.
+        keep_checkpoint_max: Number of checkpoints to keep; None or 0 keeps all.
+        keep_checkpoint_every_n_hours: In addition, keep one checkpoint for each period of this many hours.
         log_step_count_steps: Steps between two lines with the loss and the steps per second; None logs none.
-        train_distribute: The strategy to train with; None for the one of the scope, or one device.
+        train_distribute: The strategy to train with; None means that of the scope, or one device.
         device_fn: Accepted as in TensorFlow.
         protocol: Accepted as in TensorFlow.
-        eval_distribute: The strategy to evaluate with; None for one device. With a `ParameterServerStrategy` the chief
-            lets the workers evaluate; a task of type evaluator does it alone.
+        eval_distribute: The strategy to evaluate with; None means one device. With a `ParameterServerStrategy` the
+            chief lets the workers evaluate; a task of type evaluator evaluates alone.
         experimental_distribute: Accepted as in TensorFlow.
         experimental_max_worker_delay_secs: Accepted as in TensorFlow, where workers start one after another.
         session_creation_timeout_secs: Accepted as in TensorFlow; `CommunicationOptions.timeout_seconds` counts.
@@ -96,10 +97,10 @@ class RunConfig:
         """Return a copy with other values (`tf.estimator.RunConfig.replace`).
 
         Args:
-            **changes: Arguments of RunConfig. Giving checkpoint steps turns off the seconds, and the other way round.
+            **changes: Arguments of RunConfig. Checkpoint steps turn off the seconds, and vice versa.
 
         Raises:
-            InputError: There is no such argument, or a value is wrong.
+            InputError: An argument is unknown, or a value is wrong.
         """
         names = [item.name for item in dataclasses.fields(self) if item.init]
         unknown = sorted(changes.keys() - set(names))
@@ -119,7 +120,7 @@ class RunConfig:
 
     @property
     def num_worker_replicas(self) -> int:
-        """Number of tasks that train: the workers, and the chief where it is a task of its own."""
+        """Number of tasks that train: the workers, and the chief if it is a separate task."""
         return len(self.cluster_spec.training_tasks) if self.cluster_spec else int(self.task_type != "evaluator")
 
     @property
@@ -129,7 +130,7 @@ class RunConfig:
 
     @property
     def master(self) -> str:
-        """The empty string: there is no session to connect to."""
+        """The empty string, because there is no session to connect to."""
         return ""
 
     evaluation_master = master

@@ -113,14 +113,14 @@ def current_call(what: str) -> Call:
 
 
 def identity(tensor: Any, name: str | None = None) -> Any:
-    """Give a tensor a name that hooks can ask for it by (`tf.identity`).
+    """Give a tensor a name that hooks can use (`tf.identity`).
 
     Args:
-        tensor: What a model function has computed.
+        tensor: A tensor that a model function has computed.
         name: Its name, for `LoggingTensorHook(["loss_of_words"], every_n_iter=10)`.
 
     Returns:
-        The tensor. Outside a model_fn nothing else happens.
+        The tensor. Outside a model_fn the call has no effect.
     """
     call = running_call()
     if call is not None and name is not None:
@@ -132,7 +132,7 @@ def get_global_step() -> Any:
     """Return the variable that counts the steps of an Estimator (`tf.compat.v1.train.get_global_step`).
 
     Returns:
-        An int32 variable, in a model_fn and in the methods of hooks; None elsewhere.
+        An int32 variable in a model_fn and in the methods of hooks; None elsewhere.
     """
     return _global_step.get()
 
@@ -140,8 +140,8 @@ def get_global_step() -> Any:
 def get_or_create_global_step() -> Any:
     """Return the variable that counts steps (`tf.compat.v1.train.get_or_create_global_step`).
 
-    The Estimator counts one for each step, whether `minimize` is given the variable or not; a model_fn that
-    assigns to it counts by itself.
+    The Estimator adds one for each step, whether or not `minimize` gets the variable. A model_fn that assigns to it
+    counts for itself.
 
     Raises:
         UsageError: Called outside a model_fn and the methods of hooks.

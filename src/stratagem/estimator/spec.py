@@ -50,14 +50,15 @@ _REPAIRS: Final = {
 class Scaffold:
     """A custom start of training (`tf.compat.v1.train.Scaffold`): `EstimatorSpec(scaffold=Scaffold(init_fn=...))`.
 
-    Only `init_fn` is left of it: the others are operations of a graph, and of its saver.
+    Only `init_fn` is supported. The other arguments are operations of a graph and of its saver.
 
     Args:
         init_op: None.
         init_feed_dict: None.
-        init_fn: Called as `init_fn(scaffold, session)` before the first step where no checkpoint is restored, when the
-            variables have their initial values. It gives others: `session.variables["dense/kernel"].assign(value)`.
-        **operations: None: the error for each says what does the same here.
+        init_fn: Function `init_fn(scaffold, session)`. It is called before the first step if no checkpoint is restored,
+            when the variables have their initial values. It can assign others:
+            `session.variables["dense/kernel"].assign(value)`.
+        **operations: None. The error for each argument says what to use instead.
 
     Raises:
         InputError: An operation of a graph is given.
@@ -86,7 +87,7 @@ class Scaffold:
         self.init_fn = init_fn
 
     def finalize(self) -> Scaffold:
-        """Return the scaffold: there is no graph to finish."""
+        """Return the scaffold, because there is no graph to finish."""
         return self
 
 
@@ -100,10 +101,9 @@ class EstimatorSpec:
         mode: The mode that the function was called for, a `ModeKeys`.
         predictions: A tensor or a dictionary of tensors, one row for each example; needed to predict.
         loss: A scalar; needed to train and to evaluate.
-        train_op: What `optimizer.minimize` or `apply_gradients` returned; needed to train.
-        eval_metric_ops: Keras metrics that have been updated, or what functions of `stratagem.estimator.metrics`
-            returned, by name.
-        export_outputs: Accepted as in TensorFlow; what is exported are the predictions.
+        train_op: The result of `optimizer.minimize` or `apply_gradients`; needed to train.
+        eval_metric_ops: By name, updated Keras metrics, or results of functions of `stratagem.estimator.metrics`.
+        export_outputs: Accepted as in TensorFlow; the predictions are exported.
         training_chief_hooks: Hooks for training, on the chief only.
         training_hooks: Hooks for training, on all workers.
         scaffold: A `Scaffold`, whose `init_fn` gives variables other initial values.
@@ -111,7 +111,7 @@ class EstimatorSpec:
         prediction_hooks: Hooks for prediction.
 
     Raises:
-        InputError: Something that the mode needs is missing, or of the wrong kind; the message names it.
+        InputError: An argument that the mode needs is missing or has the wrong type; the message names it.
 
     Example:
         >>> EstimatorSpec(ModeKeys.PREDICT, predictions={"logits": [[0.1, 0.9]]}).mode

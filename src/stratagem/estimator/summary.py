@@ -16,10 +16,10 @@ def scalar(name: str, tensor: Any, collections: Any = None, family: str | None =
     """Write a scalar every `RunConfig.save_summary_steps` of training (`tf.compat.v1.summary.scalar`).
 
     Args:
-        name: What it is called in TensorBoard.
-        tensor: A scalar that the model function has computed; of several replicas, the first one's counts.
+        name: Its name in TensorBoard.
+        tensor: A scalar that the model function has computed. With several replicas, the first one's is written.
         collections: Accepted as in TensorFlow.
-        family: Put before the name.
+        family: Prefix of the name.
 
     Returns:
         The tensor.
@@ -36,7 +36,7 @@ def histogram(name: str, values: Any, collections: Any = None, family: str | Non
     """Return the values; they are not written (`tf.compat.v1.summary.histogram`).
 
     Args:
-        name: What they would be called.
+        name: Their name.
         values: A tensor.
         collections: Accepted as in TensorFlow.
         family: Accepted as in TensorFlow.

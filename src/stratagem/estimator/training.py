@@ -32,12 +32,12 @@ class TrainSpec:
 
     Args:
         input_fn: Returns the data.
-        max_steps: The global step to stop at; None for the end of the data.
-        hooks: Told of every step.
-        saving_listeners: Told of every checkpoint.
+        max_steps: The global step to stop at; None means the end of the data.
+        hooks: Hooks for every step.
+        saving_listeners: Listeners that are called for every checkpoint.
 
     Raises:
-        InputError: One of them cannot be used.
+        InputError: An argument cannot be used.
 
     Example:
         >>> TrainSpec(input_fn=lambda: None, max_steps=1000).max_steps
@@ -61,15 +61,15 @@ class EvalSpec:
 
     Args:
         input_fn: Returns the data.
-        steps: Batches of each evaluation; None for all of the data.
-        name: Of the evaluation, needed where there are several.
-        hooks: Told of every step.
-        exporters: Called after each evaluation.
-        start_delay_secs: How long an evaluator waits before its first evaluation, in seconds.
-        throttle_secs: Least time between the beginnings of two evaluations, in seconds.
+        steps: Number of batches of each evaluation; None means all of the data.
+        name: Name of the evaluation; required if there are several.
+        hooks: Hooks for every step.
+        exporters: Exporters that are called after each evaluation.
+        start_delay_secs: Time that an evaluator waits before its first evaluation, in seconds.
+        throttle_secs: Shortest time between the starts of two evaluations, in seconds.
 
     Raises:
-        InputError: One of them cannot be used.
+        InputError: An argument cannot be used.
 
     Example:
         >>> EvalSpec(input_fn=lambda: None).steps
@@ -100,20 +100,21 @@ def train_and_evaluate(
 ) -> tuple[Any, Any]:
     """Train, and evaluate checkpoints (`tf.estimator.train_and_evaluate`).
 
-    In one process, a checkpoint is evaluated when it has been saved, at most every `throttle_secs`, and the last one
-    always. In a cluster of several workers every task calls this: chief and workers train, and an `evaluator` follows
-    their checkpoints until it has evaluated the last one. With parameter servers the chief hands steps to the workers.
-    Source of the semantics: https://www.tensorflow.org/versions/r2.15/api_docs/python/tf/estimator/train_and_evaluate
+    In one process, a checkpoint is evaluated when it has been saved, at most every `throttle_secs`. The last one is
+    always evaluated. In a cluster of several workers, every task calls this function: chief and workers train, and an
+    `evaluator` follows their checkpoints until it has evaluated the last one. With parameter servers, the chief hands
+    steps to the workers. Source of the semantics:
+    https://www.tensorflow.org/versions/r2.15/api_docs/python/tf/estimator/train_and_evaluate
 
     Args:
         estimator: The Estimator.
-        train_spec: What to train on.
-        eval_spec: What to evaluate on; several, each with a name of its own, are evaluated one after another.
-        clock: Where time comes from.
+        train_spec: The training.
+        eval_spec: The evaluation. Several specs, each with its own name, are evaluated one after another.
+        clock: The source of time, for tests.
 
     Returns:
-        (metrics of the last evaluation, what the exporters returned for it); None and an empty list on a task that
-        evaluates nothing. For several specs, two dictionaries by name.
+        (metrics of the last evaluation, results of its exporters). A task that evaluates nothing returns None and an
+        empty list. For several specs, two dictionaries by name.
 
     Raises:
         InputError: An argument cannot be used.
@@ -158,7 +159,7 @@ class _Evaluation(CheckpointSaverListener):
         estimator: The Estimator.
         specs: How to evaluate.
         max_steps: The step that training stops at.
-        clock: Where time comes from.
+        clock: The source of time, for tests.
     """
 
     def __init__(self, estimator: Estimator, specs: Sequence[EvalSpec], max_steps: int | None, clock: Clock) -> None:

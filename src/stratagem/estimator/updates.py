@@ -65,10 +65,10 @@ def running_first(operations: Iterable[Any]) -> Iterator[None]:
 
 
 def group(*operations: Any, name: str | None = None) -> TrainOp:
-    """Make one `train_op` of several (`tf.group`).
+    """Combine several `train_op`s into one (`tf.group`).
 
     Args:
-        *operations: What `minimize` and `apply_gradients` returned; other values are ignored.
+        *operations: Results of `minimize` and `apply_gradients`; other values are ignored.
         name: Accepted as in TensorFlow.
     """
     return TrainOp(lambda: run_train_op(operations))

@@ -39,16 +39,18 @@ class TransformationError(UsageError, AttributeError):
 class DistributedDataset(AdvancedByPython):
     """A dataset shared by the replicas of a strategy (`tf.distribute.DistributedDataset`).
 
-    Made by `strategy.experimental_distribute_dataset` and `strategy.distribute_datasets_from_function`.
-    Iterate over it again and again; each pass begins anew. An element is the dataset's own structure with a
-    `PerReplica` in place of each array, for `strategy.run`; with one replica, the arrays themselves. In a
-    batch that does not divide, the first replicas have one row more, and `PerReplica.values` shows each
-    replica exactly its rows. All workers iterate together: no more transformations, and no pass of one alone.
+    Made by `strategy.experimental_distribute_dataset` and `strategy.distribute_datasets_from_function`. You can iterate
+    over it any number of times; each pass starts from the beginning. Pass its elements to `strategy.run`. An element
+    has the structure of the dataset, with a `PerReplica` in place of each array; with one replica it has the arrays
+    themselves. If a batch does not divide, the first replicas have one row more, and `PerReplica.values` contains
+    exactly the rows of each replica.
+
+    All workers must iterate together. The dataset has no transformations such as `map`.
 
     Args:
-        strategy: Whose replicas get the elements.
-        source: Where they come from.
-        one_each: Whether a replica's batch is one element of a dataset that was not batched, and is handed out as that.
+        strategy: The strategy whose replicas get the elements.
+        source: The source of the elements.
+        one_each: Whether each replica gets one element of an unbatched dataset.
 
     Example:
         >>> import stratagem
@@ -74,9 +76,9 @@ class DistributedDataset(AdvancedByPython):
 
     @property
     def element_spec(self) -> Tree:
-        """Structure of `TensorSpec` of one replica's batch, its number of rows unknown.
+        """Structure of `TensorSpec` for one replica's batch, with an unknown number of rows.
 
-        TensorFlow wraps these in one `PerReplicaSpec` for each replica; here one stands for all.
+        TensorFlow has a `PerReplicaSpec` with one spec for each replica; here one spec stands for all.
         """
         return self._element_spec
 
@@ -98,7 +100,7 @@ class DistributedDataset(AdvancedByPython):
         return True
 
     def reduce(self, initial_state: Any, reduce_func: Callable[[Any, Tree], Any]) -> Any:
-        """Combine the elements of one pass: `reduce_func(state, element)` for each, from `initial_state` on.
+        """Combine the elements of one pass by `state = reduce_func(state, element)`.
 
         Args:
             initial_state: The first state.
@@ -152,8 +154,8 @@ class DistributedIterator(AdvancedByPython):
         """Return the next element.
 
         Raises:
-            OutOfRangeError: There is none. `next(iterator)` raises StopIteration instead, as in TensorFlow; the
-                two are apart, because a StopIteration that escapes ends any generator above it in silence.
+            OutOfRangeError: The data has ended. `next(iterator)` raises StopIteration instead, as in TensorFlow. So no
+                StopIteration can silently end a generator that calls this.
         """
         return self.get_next_as_optional().get_value()
 
@@ -174,34 +176,34 @@ class DistributedIterator(AdvancedByPython):
 
     @property
     def element_spec(self) -> Tree:
-        """Structure of `TensorSpec` of one replica's batch, its number of rows unknown."""
+        """Structure of `TensorSpec` for one replica's batch, with an unknown number of rows."""
         return self._element_spec
 
     def get_state(self) -> State:
         """Return the position after the last element, as plain JSON, the same on every worker.
 
-        What was read ahead does not count. For a dataset that all workers share it is a position in the
-        global dataset, and restores on another number of workers or replicas.
+        Elements that were read ahead do not count. If all workers share the dataset, the state is a position in the
+        global dataset, and you can restore it with another number of workers or replicas.
         """
         return self._reader.get_state()
 
     def set_state(self, state: State) -> None:
-        """Go to a position. Every worker must call it; later passes over the dataset follow that pass.
+        """Go to a position. All workers must call it. Later passes over the dataset continue from that pass.
 
         Args:
             state: What `get_state` returned, here or in an earlier run of the program.
 
         Raises:
-            InputError: It is no state of such a dataset.
-            UsageError: The input can be read from its beginning only, such as a generator, and was read already: make
-                it anew. What comes before the position is read again.
+            InputError: The state is not one of such a dataset.
+            UsageError: The input can only be read from its beginning, such as a generator, and was read before. Create
+                it anew; the elements before the position are read again.
         """
         reader = self._source.open(state)
         self._reader.close()
         self._reader = reader
 
     def close(self) -> None:
-        """End the pass now, and the thread that reads ahead. Forgetting the iterator does it too."""
+        """End the pass, and the thread that reads ahead. Deleting the iterator does the same."""
         self._reader.close()
 
 

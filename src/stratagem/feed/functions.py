@@ -192,21 +192,20 @@ def _common_cardinality(strategy: StrategyLike, own: list[int], replicas: int) -
 
 
 class DatasetCreator:
-    """Makes the dataset of each worker, where that worker runs (`tf.keras.utils.experimental.DatasetCreator`).
+    """Makes the dataset of each worker on that worker (`tf.keras.utils.experimental.DatasetCreator`).
 
-    `fit` and `evaluate` take it in place of a dataset, under every strategy, and then need to be told the number of
-    steps. Each worker reads its own dataset only; under `ParameterServerStrategy` no batch passes through the chief.
-    The dataset is used as it is: batched by the batch size of one replica, and sharded and shuffled by the function.
-    Source of the semantics:
-    https://github.com/keras-team/tf-keras/blob/master/tf_keras/utils/dataset_creator.py
+    `fit` and `evaluate` accept it in place of a dataset, under every strategy. They then need the number of steps. Each
+    worker reads only its own dataset; under `ParameterServerStrategy` no batch passes through the chief. The dataset is
+    used as it is: the function batches it by the batch size of one replica, shards it and shuffles it. Source of the
+    semantics: https://github.com/keras-team/tf-keras/blob/master/tf_keras/utils/dataset_creator.py
 
     Args:
-        dataset_fn: Gets an `InputContext`, returns a dataset: a `stratagem.data.Dataset`, or another input of `fit`
-            besides arrays.
-        input_options: How it is read.
+        dataset_fn: Function of an `InputContext` that returns a `stratagem.data.Dataset`, or another input of `fit`
+            except arrays.
+        input_options: Options for reading.
 
     Raises:
-        InputError: `dataset_fn` is no function of one argument, or `input_options` are none.
+        InputError: `dataset_fn` is not a function of one argument, or `input_options` is not an `InputOptions`.
 
     Example:
         >>> import numpy as np

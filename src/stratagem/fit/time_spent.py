@@ -11,11 +11,11 @@ from stratagem.core.spent import NOTHING_SPENT
 
 
 class TimeSpent(keras.callbacks.Callback):
-    """Add to the logs of each epoch how fast its steps were, and what this worker waited for.
+    """Add the speed of the steps and the waiting times to the logs of each epoch.
 
-    The entries are `steps/s`, and `waiting_input` and `waiting_others`, shares of the epoch from 0 to 1. `History`,
-    `CSVLogger`, `TensorBoard` and a program's own callbacks that stand behind it find them there. They are those of
-    the worker itself, so that of a run with several workers a chief's files show the chief's.
+    The entries are `steps/s`, and `waiting_input` and `waiting_others`, which are shares of the epoch from 0 to 1.
+    `History`, `CSVLogger`, `TensorBoard` and your own callbacks see them if they come later in the list of callbacks.
+    Each worker has its own entries, so the chief's files contain those of the chief.
 
     Example:
         >>> import numpy as np

@@ -19,15 +19,17 @@ _USAGE_ERROR = 2
 
 @click.command(name="stratagem top", context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("run", required=False, metavar="[PID | HOST:PORT]")
-@click.option("--once", is_flag=True, help="Print what there is now, and end.")
-@click.option("--token", is_flag=True, help="Print the token that metrics ask for, made from the cluster's secret.")
+@click.option("--once", is_flag=True, help="Print the current view once, and exit.")
+@click.option("--token", is_flag=True, help="Print the token for --metrics-port, made from the cluster's secret.")
 def _top(run: str | None, once: bool, token: bool) -> int:
-    """Show what the tasks of a run do: the newest run of this user on this machine, or the one that is named.
+    """Show where the tasks of a run spend their time.
+
+    Without an argument, show your newest run on this machine. PID is the process of another launcher.
 
     \b
-    The run of this machine that began last:
+    Your newest run on this machine:
         stratagem top
-    A run elsewhere that was started with --metrics-port 9100:
+    A run on another machine that was started with --metrics-port 9100:
         stratagem top 10.0.0.5:9100
     """  # noqa: D301 - click keeps the lines below a backspace as they are
     secret = read_secret(os.environ)
@@ -58,7 +60,7 @@ def _top(run: str | None, once: bool, token: bool) -> int:
 def main() -> int:
     """Run the command line; return the exit code."""
     try:
-        return _top.main(standalone_mode=False) or 0
+        return _top.main(prog_name="stratagem top", standalone_mode=False) or 0
     except click.ClickException as error:
         error.show()
         return error.exit_code

@@ -77,26 +77,26 @@ def _stratagem() -> None:
     "--devices-per-worker",
     type=int,
     metavar="K",
-    help="GPUs of each worker, or virtual CPU devices where there is no GPU. [default: all GPUs shared equally; 1 CPU]",
+    help="GPUs of each worker, or virtual CPU devices without a GPU. [default: all GPUs shared equally; 1 CPU]",
 )
-@click.option("--nodes", type=int, default=1, show_default=True, help="Machines that run this command.")
-@click.option("--node-rank", type=int, default=0, show_default=True, help="Which of them this is.")
+@click.option("--nodes", type=int, default=1, show_default=True, help="Number of machines that run this command.")
+@click.option("--node-rank", type=int, default=0, show_default=True, help="Number of this machine, from 0.")
 @click.option(
     "--coordinator",
     metavar="HOST:PORT",
-    help="Address of worker 0, on node 0, the same on every node. Worker i listens on PORT + i.",
+    help="Address of worker 0, which runs on node 0. The same on every node. Worker i listens on PORT + i.",
 )
 @click.option(
     "--node-hosts",
     metavar="HOST,HOST",
     default="",
     callback=lambda context, option, hosts: tuple(host.strip() for host in hosts.split(",")) if hosts else (),
-    help="Host of each node, for a TF_CONFIG with true addresses. Training needs only --coordinator.",
+    help="Host of each node, for the addresses in TF_CONFIG. Training needs only --coordinator.",
 )
 @click.option(
     "--evaluator",
     is_flag=True,
-    help="Also run SCRIPT as an evaluator, which trains with nobody and follows checkpoints (SidecarEvaluator).",
+    help="Also run SCRIPT as an evaluator. It does not train; it evaluates checkpoints (SidecarEvaluator).",
 )
 @click.option(
     "--ps",
@@ -108,7 +108,7 @@ def _stratagem() -> None:
 @click.option(
     "--log-dir",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Keep the output of each task here. [default: a temporary folder, removed unless a task fails]",
+    help="Folder for the output of each task. [default: a temporary folder, removed unless a task fails]",
 )
 @click.option(
     "--grace",
@@ -117,7 +117,7 @@ def _stratagem() -> None:
     default=10.0,
     show_default=True,
     metavar="SECONDS",
-    help="Time that tasks have to end before they are killed.",
+    help="Time for tasks to end before they are killed.",
 )
 @click.option(
     "--max-restarts",
@@ -126,7 +126,7 @@ def _stratagem() -> None:
     default=0,
     show_default=True,
     metavar="N",
-    help="After a failure start all tasks again, up to N times; with --ps, one that was lost alone.",
+    help="Restart all tasks after a failure, up to N times. With --ps, restart only the lost task.",
 )
 @click.option(
     "--restart-on",
@@ -134,7 +134,7 @@ def _stratagem() -> None:
     type=click.Choice(["any", "retryable"]),
     default="any",
     show_default=True,
-    help="After which failures: retryable leaves out exceptions of the program.",
+    help="Failures that cause a restart: retryable excludes exceptions of the program.",
 )
 @click.option(
     "--backoff",
@@ -143,13 +143,13 @@ def _stratagem() -> None:
     default=1.0,
     show_default=True,
     metavar="SECONDS",
-    help="Pause when tasks failed before their first step; doubled each time.",
+    help="Pause before a restart if tasks failed before their first step. It doubles each time.",
 )
 @click.option(
     "--min-workers",
     type=int,
     metavar="M",
-    help="Go on with one worker less, down to M, when tasks fail again and again before their first step.",
+    help="If tasks fail again and again before their first step, restart with one worker less, down to M.",
 )
 @click.option(
     "--spares",
@@ -157,30 +157,30 @@ def _stratagem() -> None:
     default=0,
     show_default=True,
     metavar="N",
-    help="Also start N processes that wait. When a worker dies, the others train on in memory, and one of these takes "
-    "its place (workers of one machine, on its CPU).",
+    help="Also start N spare processes. When a worker dies, a spare takes its place, and training continues from "
+    "memory. Only for workers of one machine, on its CPU.",
 )
 @click.option(
     "--elastic",
     metavar="MIN:MAX",
-    help="Start MAX workers. When one dies, the others train on in memory as long as there are MIN, and take in the "
-    "process that is started in its place (workers of one machine, on its CPU).",
+    help="Start MAX workers. When one dies, the others continue from memory while at least MIN are left. A new worker "
+    "is started and joins them. Only for workers of one machine, on its CPU.",
 )
 @click.option(
     "--hang-timeout",
     type=click.FloatRange(min=0),
     metavar="SECONDS",
-    help="End the tasks when they make no progress for so long; 0 never does. "
+    help="End the tasks after this time without progress; 0 turns this off. "
     "[default: 600, or 20 times the longest step]",
 )
 @click.option(
     "--no-compilation-cache",
     is_flag=True,
-    help="Compile everything anew. [default: compiled programs are kept for later runs, in ~/.cache/stratagem]",
+    help="Compile everything again. [default: keep compiled programs for later runs, in ~/.cache/stratagem]",
 )
 @watching_options
-@click.option("--dry-run", is_flag=True, help="Print the environment and command of each task; start nothing.")
-@click.option("--module", "-m", "is_module", is_flag=True, help="SCRIPT is the name of a module, as in python -m.")
+@click.option("--dry-run", is_flag=True, help="Print the environment and command of each task, and start nothing.")
+@click.option("--module", "-m", "is_module", is_flag=True, help="SCRIPT is a module name, as in python -m.")
 @click.argument("script")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def _run(
@@ -199,12 +199,12 @@ def _run(
     """Run SCRIPT on every worker of a cluster.
 
     Each worker gets its TF_CONFIG, its share of the cores and GPUs, and a log. The first failure ends all
-    of them and is shown at the end.
+    workers and is shown at the end. Write options of stratagem before SCRIPT.
 
     \b
     On one machine:
         stratagem run --workers 2 train.py --epochs 3
-    On two machines with two workers each (the other one with --node-rank 1):
+    On two machines with two workers each (on the second one, --node-rank 1):
         stratagem run --workers 2 --nodes 2 --node-rank 0 --coordinator 10.0.0.5:12345 train.py
     """  # noqa: D301 - click keeps the lines below a backspace as they are
     if not is_module and not Path(script).is_file():
@@ -346,32 +346,34 @@ def _run_elastic(make: Callable[..., ElasticRun], restarts: int, log_dir: Path |
 
 @_stratagem.command(name="doctor")
 @click.option("--workers", type=int, default=1, show_default=True, help="Workers on this machine.")
-@click.option("--backup-dir", metavar="DIR", help="Folder that backups will go to: see that it can be written.")
+@click.option("--backup-dir", metavar="DIR", help="Folder for backups: check that it can be written.")
 @click.option(
     "--dataset",
     metavar="MODULE:FUNCTION",
-    help="Function that returns the global dataset, of a module or path/to/file.py: see that every example is read "
-    "once, in an order that does not depend on the number of workers, and alike in a second pass.",
+    help="Function in a module or path/to/file.py that returns the global dataset. Check that every example is read "
+    "once, that the order does not depend on the number of workers, and that a second pass is the same.",
 )
 @click.option(
     "--layout",
     metavar="MODULE:FUNCTION",
-    help="Function that returns a built model, or a model and a layout map: print how each of its variables is divided "
-    "among the devices of a replica, and nothing else.",
+    help="Function that returns a built model, or a model and a layout map. Only print how each variable is divided "
+    "among the devices of a replica.",
 )
-@click.option("--model-parallel", type=int, metavar="K", help="Devices of a replica, for --layout.")
+@click.option("--model-parallel", type=int, metavar="K", help="Number of devices of a replica, for --layout.")
 @click.option(
-    "--timeout", default=60.0, show_default=True, metavar="SECONDS", help="How long tasks wait for one another."
+    "--timeout", default=60.0, show_default=True, metavar="SECONDS", help="Time that tasks wait for one another."
 )
 def _doctor(workers: int, **options: object) -> int:
-    """Look at a cluster before a long run; print what is wrong, and the repair.
+    """Check a cluster before a long run.
+
+    Print each problem with its repair.
 
     \b
     Workers on this machine:
         stratagem doctor --workers 2 --backup-dir backup
-    The task that TF_CONFIG or a scheduler describes, once in every task:
+    In a cluster of TF_CONFIG or a scheduler, run this in every task:
         stratagem doctor
-    Several machines, on each of them:
+    On several machines, run this on each:
         stratagem run --workers 2 --nodes 2 --node-rank 0 --coordinator 10.0.0.5:12345 -m stratagem.doctor
     """  # noqa: D301 - click keeps the lines below a backspace as they are
     return _run_tasks(["-m", "stratagem.doctor", *_written(options)], workers)
@@ -391,26 +393,26 @@ def _run_tasks(command: Sequence[str], workers: int) -> int:
 @_stratagem.command(name="replay", context_settings={"allow_interspersed_args": False})
 @click.option("--backup", required=True, metavar="DIR", help="Folder of the program's BackupAndRestore; only read.")
 @click.option(
-    "--step", required=True, type=click.IntRange(min=1), metavar="N", help="Which step; fit begins with step 1."
+    "--step", required=True, type=click.IntRange(min=1), metavar="N", help="Number of the step; fit begins with step 1."
 )
-@click.option("--until-differs", is_flag=True, help="Run it until two runs differ, or Ctrl-C.")
-@click.option("--times", type=click.IntRange(min=2), metavar="K", help="Run it K times at most. [default: 2]")
-@click.option("--locate", is_flag=True, help="Say which layer computes NaN or infinity, and from which rows.")
+@click.option("--until-differs", is_flag=True, help="Run the step until two runs differ, or until Ctrl-C.")
+@click.option("--times", type=click.IntRange(min=2), metavar="K", help="Run the step K times at most. [default: 2]")
+@click.option("--locate", is_flag=True, help="Report which layer computes NaN or infinity, and from which rows.")
 @click.option("--workers", type=int, default=1, show_default=True, help="Workers on this machine.")
 @click.argument("script")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def _replay(
     workers: int, script: str, arguments: tuple[str, ...], until_differs: bool, locate: bool, **options: object
 ) -> int:
-    """Run step N of SCRIPT again, from its last backup before it, and say whether the bits are the same.
+    """Run a step of SCRIPT again, and compare the results.
 
-    The program trains up to the step as it did, without callbacks that may write. The exit code is 0 where the
-    bits are the same, 1 where they differ, 2 where the step cannot be run.
+    The program trains from the last backup before the step, without callbacks that may write files. The exit code
+    is 0 if the bits are the same, 1 if they differ, and 2 if the step cannot be run.
 
     \b
-    Twice:
+    Run a step twice:
         stratagem replay --backup backup --step 173 train.py --epochs 3
-    On two workers, until the memory or the program makes a difference:
+    Run it on two workers until two results differ:
         stratagem replay --backup backup --step 173 --until-differs --workers 2 train.py
     """  # noqa: D301 - click keeps the lines below a backspace as they are
     flags = [name for name, given in (("--until-differs", until_differs), ("--locate", locate)) if given]
@@ -439,10 +441,10 @@ class _Module(click.Command):
         return _run_module(["-m", f"stratagem.{self._module}", *ctx.args])
 
 
-_stratagem.add_command(_Module("manifest", help="Print the file that starts a program on a cluster of some kind."))
-_stratagem.add_command(_Module("migrate", help="Take programs of TensorFlow to stratagem.tf, and say what is missing."))
-_stratagem.add_command(_Module("plan", help="Predict the step of a model on more workers."))
-_stratagem.add_command(_Module("top", help="Show what the tasks of a run spend their time on.", module="insight"))
+_stratagem.add_command(_Module("manifest", help="Print the file that starts a program on a cluster."))
+_stratagem.add_command(_Module("migrate", help="Rewrite TensorFlow programs for stratagem.tf."))
+_stratagem.add_command(_Module("plan", help="Predict the time and memory of a step on other hardware."))
+_stratagem.add_command(_Module("top", help="Show where the tasks of a run spend their time.", module="insight"))
 
 
 def _note_misplaced(request: Request) -> None:

@@ -67,31 +67,31 @@ def watching_options(command: _F) -> _F:
             type=click.Path(file_okay=False, path_type=Path),
             default=Path("profile"),
             show_default=True,
-            help="Folder of the profiles.",
+            help="Folder for the profiles.",
         ),
         click.option(
             "--profile",
             metavar="FIRST:LAST",
-            help="Record these steps of each worker with JAX's profiler, in one folder that TensorBoard opens, with a "
-            "trace of all workers for Perfetto.",
+            help="Record these steps of each worker with JAX's profiler. TensorBoard opens the folder; Perfetto opens "
+            "the trace of all workers in it.",
         ),
         click.option(
             "--log-json",
             type=click.Path(dir_okay=False, path_type=Path),
-            help="Write what the tasks count to this file, a line of JSON each second.",
+            help="Write the counters of the tasks to this file, one line of JSON each second.",
         ),
         click.option(
             "--metrics-port",
             type=click.IntRange(0, 65535),
             metavar="PORT",
-            help="Serve what the tasks count, for Prometheus (/metrics) and stratagem top. On this machine alone, "
-            "unless the cluster has a secret.",
+            help="Serve the counters of the tasks to Prometheus (/metrics) and stratagem top. Without a secret of the "
+            "cluster, only to this machine.",
         ),
         click.option(
             "--report",
             type=click.Path(dir_okay=False, path_type=Path),
             metavar="FILE.html",
-            help="Write a page with plots of the run: steps, what time was spent on, loss, memory, restarts.",
+            help="Write a page with plots of the run: steps, time, loss, memory, restarts.",
         ),
     ):
         command = option(command)

@@ -45,28 +45,30 @@ def function(
 ) -> Any:
     """Compile a function into one program (`tf.function`).
 
-    The function may read and assign Keras variables and call `strategy.run` and `strategy.reduce`: the whole
-    becomes one program, traced once for each signature of arguments. Arrays and Python numbers are inputs; a number
-    that the function needs in Python (`if step > 5`, `range(n)`, a shape) and other values are part of the signature. A
-    function that iterates over a distributed dataset runs as Python, and what it calls is compiled; one that is given
-    text runs as Python, and says so.
-    Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/function
+    The function may read and assign Keras variables, and call `strategy.run` and `strategy.reduce`. All of it becomes
+    one program, which is traced once for each signature of arguments. Arrays and Python numbers are inputs. Other
+    values are part of the signature, and so is a number that the function needs in Python (`if step > 5`, `range(n)`, a
+    shape).
+
+    Two kinds of functions run as Python. One iterates over a distributed dataset; the functions that it calls are
+    compiled. The other is given text; a line says so. Source of the semantics:
+    https://www.tensorflow.org/api_docs/python/tf/function
 
     Args:
         func: The function.
-        input_signature: For each argument, its `TensorSpec`, or a structure of such. Numbers, lists and arrays of NumPy
-            become tensors of the dtype; a tensor of another dtype or shape is an error. Where a size is None, each size
-            has a program all the same: XLA compiles for sizes.
-        autograph: Whether functions in which a condition or a loop on a tensor stops the tracing are rewritten, as far
-            as that goes: `if`, `while` and `for i in range(n)` without `break` and `continue`.
-        options: TensorFlow's other options (`jit_compile`, `reduce_retracing`); accepted, and without effect.
+        input_signature: A `TensorSpec` for each argument, or a structure of them. Numbers, lists and NumPy arrays are
+            converted to the dtype; a tensor of another dtype or shape is an error. If a size is None, each size still
+            has its own program, because XLA compiles for fixed sizes.
+        autograph: Whether to rewrite functions in which a condition or a loop on a tensor stops the tracing: `if`,
+            `while` and `for i in range(n)`, also with `break`, `continue` and `return`.
+        options: TensorFlow's other options (`jit_compile`, `reduce_retracing`); accepted without effect.
 
     Returns:
-        The compiled function. `.python_function` is the function itself; `.get_concrete_function(*specs)` is
-        the compiled one for arguments of these specs alone.
+        The compiled function. `.python_function` is the original function. `.get_concrete_function(*specs)` returns the
+        compiled function for arguments of these specs only.
 
     Raises:
-        InputError: It is no function.
+        InputError: `func` is not a function.
 
     Example:
         >>> import keras, stratagem

@@ -14,19 +14,19 @@ from stratagem.program.tracing import TracedVariables
 
 
 def value_and_grad(fn: Callable[..., Any], variables: Sequence[Any], has_aux: bool = False) -> Callable[..., Any]:
-    """Return a function that computes `fn` and its gradient by Keras variables.
+    """Return a function that computes `fn` and its gradient with respect to Keras variables.
 
-    `fn` may read and assign variables; assignments (metrics, moving statistics, seeds) take effect and
-    are no part of the derivative. Works inside `strategy.run`, inside `stratagem.function`, and on its own.
-    The counterpart in JAX is https://docs.jax.dev/en/latest/_autosummary/jax.value_and_grad.html
+    `fn` may read and assign variables. Assignments (metrics, moving statistics, seeds) take effect, but are not part of
+    the derivative. It works inside `strategy.run`, inside `stratagem.function`, and on its own. The counterpart in JAX
+    is https://docs.jax.dev/en/latest/_autosummary/jax.value_and_grad.html
 
     Args:
         fn: Function that returns a scalar; or (scalar, anything) with `has_aux`.
-        variables: The variables to differentiate by.
+        variables: The variables to differentiate with respect to.
         has_aux: Whether `fn` returns more than the value.
 
     Returns:
-        A function of `fn`'s arguments that returns (what `fn` returns, list of gradients).
+        A function of `fn`'s arguments that returns (result of `fn`, list of gradients).
 
     Example:
         >>> import keras, stratagem

@@ -21,25 +21,25 @@ from stratagem.replica.context import ReplicaContext, current_replica_context, c
 def compute_average_loss(per_example_loss: Any, sample_weight: Any = None, global_batch_size: Any = None) -> jax.Array:
     """Return this replica's part of the mean loss: the sum of its losses over the global batch size.
 
-    Leave `global_batch_size` out and every example weighs the same, also in a last batch that is smaller: the
-    divisor is then the number of examples that the replicas hold at this step. A constant makes the examples
-    of a smaller batch weigh less, as in TensorFlow. TensorFlow's default takes this replica's examples times
-    the replicas, which is the same where the batch divides; where it does not, the true number counts here.
+    Without `global_batch_size`, every example has the same weight, even in a smaller last batch: the divisor is the
+    number of examples that the replicas have at this step. A constant gives the examples of a smaller batch less
+    weight, as in TensorFlow. TensorFlow's default is the number of this replica's examples times the number of
+    replicas. That is the same if the batch divides; if not, the true number counts here.
 
-    Labels with several dimensions: divide by their number first, as in TensorFlow, for example
-    `per_example_loss / keras.ops.prod(labels.shape[1:])` (every dimension after the first is summed here).
+    If labels have several dimensions, divide by their number first, as in TensorFlow, because every dimension after the
+    first is summed: `per_example_loss / keras.ops.prod(labels.shape[1:])`.
 
     Args:
         per_example_loss: Losses of this replica's examples, of shape (rows, ...), from a loss with
             `reduction="none"`.
         sample_weight: Weights: a scalar, or of the shape of the losses, less or more their last dimension.
-        global_batch_size: Examples over all replicas, a whole number of 0 or more; None counts them.
+        global_batch_size: Number of examples on all replicas, an integer of 0 or more; None counts them.
 
     Returns:
-        A scalar of the dtype of the losses; 0 where the global batch size is 0.
+        A scalar with the dtype of the losses; 0 if the global batch size is 0.
 
     Raises:
-        InputError: The losses are a scalar, or the global batch size is no scalar, no integer or negative.
+        InputError: The losses are a scalar, or the global batch size is not an integer of 0 or more.
         UsageError: Called in a scope outside `strategy.run`, without a global batch size.
 
     Example:
@@ -74,9 +74,9 @@ def compute_average_loss(per_example_loss: Any, sample_weight: Any = None, globa
 
 
 def scale_regularization_loss(regularization_loss: Any) -> jax.Array:
-    """Return this replica's part of a regularisation loss: the sum, divided by the number of replicas it counts on.
+    """Return this replica's part of a regularisation loss: the sum divided by the number of replicas.
 
-    Each replica adds the same loss of the same weights, and gradients are summed over replicas
+    Each replica adds the same loss of the same weights, but gradients are summed over replicas
     (https://www.tensorflow.org/api_docs/python/tf/nn/scale_regularization_loss).
 
     Args:

@@ -25,7 +25,7 @@ ZERO: Final = "zero"
 
 
 class UnconnectedGradients:
-    """Gradients by sources that the target does not depend on (`tf.UnconnectedGradients`)."""
+    """Gradients with respect to sources that the target does not depend on (`tf.UnconnectedGradients`)."""
 
     NONE = NONE
     ZERO = ZERO
@@ -34,17 +34,18 @@ class UnconnectedGradients:
 class GradientTape:
     """Record operations for differentiation (`tf.GradientTape`).
 
-    Inside functions given to `strategy.run` or `stratagem.function`, which are compiled, and outside them, where each
-    operation runs at once: for debugging and small models, as a compiled step takes about a tenth of the time.
+    The tape works inside functions given to `strategy.run` or `stratagem.function`, which are compiled. Outside them
+    each operation runs at once. Use that for debugging and small models: a compiled step takes about a tenth of the
+    time.
 
-    Limits, first: a compiled function must do the same each time it is traced (no unseeded Python randomness, no
-    counters that decide what it computes), because `gradient` traces it again up to the call. Outside, `watch` takes
-    arrays of JAX, not of NumPy. Neither differentiates loops of unknown length (`keras.ops.while_loop`).
-    Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/GradientTape
+    A compiled function must do the same each time it is traced, because `gradient` traces it again up to the call. So
+    it must not use unseeded Python randomness, or counters that decide what it computes. Outside compiled functions,
+    `watch` accepts JAX arrays, but not NumPy arrays. Loops of unknown length (`keras.ops.while_loop`) cannot be
+    differentiated. Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/GradientTape
 
     Args:
         persistent: Whether `gradient` may be called more than once.
-        watch_accessed_variables: Whether trainable variables that are read are watched by themselves.
+        watch_accessed_variables: Whether to watch trainable variables automatically when they are read.
 
     Example:
         >>> import keras, stratagem
@@ -83,7 +84,7 @@ class GradientTape:
 
     @contextlib.contextmanager
     def stop_recording(self) -> Iterator[None]:
-        """Leave out of the tape what is done in this context.
+        """Do not record the operations in this context.
 
         Raises:
             UsageError: The tape is not recording.
@@ -110,13 +111,13 @@ class GradientTape:
             self._record.begin()
 
     def watch(self, tensor: Tree) -> None:
-        """Watch a tensor, so that gradients with respect to it can be had.
+        """Watch a tensor, to compute gradients with respect to it later.
 
         Args:
-            tensor: A structure of tensors or variables. A tensor counts from here on, inside the tape.
+            tensor: A structure of tensors or variables. A tensor is watched from this call on, inside the tape.
 
         Raises:
-            InputError: Outside compiled functions, an array of NumPy.
+            InputError: The tensor is a NumPy array, outside compiled functions.
         """
         for leaf in keras.tree.flatten(tensor):
             self._record.watch(leaf)
@@ -135,19 +136,19 @@ class GradientTape:
         """Return the gradient of a target with respect to sources.
 
         Args:
-            target: A tensor or a structure of tensors; gradients of several are added up. A target that is
-                no scalar counts as its sum.
+            target: A tensor or a structure of tensors; gradients of several targets are added. A target that is not a
+                scalar counts as its sum.
             sources: A structure of variables, watched tensors, and tensors that were computed from these inside
                 the tape.
-            output_gradients: Weights of the targets, of their shapes; ones when None.
+            output_gradients: Weights of the targets, with their shapes; None means ones.
             unconnected_gradients: What to return for a source that no target depends on: "none" or "zero".
 
         Returns:
             A structure like `sources`.
 
         Raises:
-            UsageError: The tape is not persistent and was asked before.
-            InputError: A target is no floating-point tensor.
+            UsageError: The tape is not persistent, and was used before.
+            InputError: A target is not a floating-point tensor.
         """
         targets = [_checked(leaf) for leaf in keras.tree.flatten(target)]
         weights = (
@@ -161,7 +162,7 @@ class GradientTape:
         return self._found(targets, sources, weights, unconnected_gradients)
 
     def jacobian(self, target: Any, sources: Tree, unconnected_gradients: str = NONE, **parallel: Any) -> Tree:
-        """Return the derivative of each number of a target with respect to sources.
+        """Return the derivatives of each element of a target with respect to sources.
 
         Args:
             target: A tensor.
@@ -170,11 +171,11 @@ class GradientTape:
             parallel: TensorFlow's `parallel_iterations`, `experimental_use_pfor`: no effect.
 
         Returns:
-            A structure like `sources`; each with the target's shape in front of its own.
+            A structure like `sources`. Each shape is the shape of the target, followed by that of the source.
 
         Raises:
-            UsageError: The tape is not persistent and was asked before.
-            InputError: The target is no floating-point tensor.
+            UsageError: The tape is not persistent, and was used before.
+            InputError: The target is not a floating-point tensor.
 
         Example:
             >>> import keras, stratagem
@@ -189,20 +190,20 @@ class GradientTape:
         return self._found([target], sources, [weights], unconnected_gradients, target.shape)
 
     def batch_jacobian(self, target: Any, source: Any, unconnected_gradients: str = NONE, **parallel: Any) -> Any:
-        """Return the derivative of each number of a target's row with respect to the row of a source.
+        """Return the derivatives of each row of a target with respect to the same row of a source.
 
         Args:
-            target: A tensor, of rows that each depend on one row of the source.
+            target: A tensor whose rows each depend on one row of the source.
             source: A tensor with as many rows, watched or computed inside the tape.
-            unconnected_gradients: What to return where the target does not depend on the source: "none" or "zero".
+            unconnected_gradients: What to return if the target does not depend on the source: "none" or "zero".
             parallel: TensorFlow's `parallel_iterations`, `experimental_use_pfor`: no effect.
 
         Returns:
             A tensor of shape (rows, the shape of a target's row, the shape of a source's row).
 
         Raises:
-            UsageError: The tape is not persistent and was asked before.
-            InputError: The target is no floating-point tensor, or has another number of rows than the source.
+            UsageError: The tape is not persistent, and was used before.
+            InputError: The target is not a floating-point tensor, or has another number of rows than the source.
         """
         target = _checked(target)
         if not target.ndim or not source.ndim or target.shape[0] != source.shape[0]:

@@ -24,16 +24,16 @@ from stratagem.mesh.shapes import Shape, cut
 class DistributedValues:
     """One value for each replica (`tf.distribute.DistributedValues`).
 
-    The components lie side by side on the mesh: component `i` is on device `i`.
+    Component `i` is on device `i` of the mesh.
 
     Args:
         stacked: Global array whose first axis is the replica.
         mesh: The mesh it lies on.
-        shapes: The shape of each component where they differ, else None.
-        empty: Which replicas had no rows of the batch that it was computed from; None where all had some. NaN of
-            such a replica, a mean over no rows for example, does not count where components are combined.
-        rows: How many rows of a batch each component is a part of, where its own first axis does not count them: the
-            values of a ragged tensor.
+        shapes: The shape of each component if they differ, else None.
+        empty: Which replicas had no rows of the batch; None if all had some. NaN of such a replica, for example a mean
+            over no rows, does not count when components are combined.
+        rows: Number of batch rows of each component, if its own first axis does not count them: the values of a ragged
+            tensor.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class DistributedValues:
 
     @property
     def shares(self) -> tuple[int, ...] | None:
-        """Rows of each component where they differ, else None."""
+        """Rows of each component if they differ, else None."""
         rows = self.rows
         if rows is None and self.shapes is not None:
             rows = tuple([shape[0] if shape else 1 for shape in self.shapes])
@@ -105,10 +105,13 @@ class SingleValueError(UsageError, AttributeError, TypeError, ValueError):
 
 
 class PerReplica(DistributedValues):
-    """Components that may differ between replicas. Where this worker has one, they are used as that one."""
+    """A value that may differ between replicas.
+
+    If this worker has one replica, use the value like the array of that replica.
+    """
 
     def numpy(self) -> Any:
-        """Return the component, where this worker has one: TensorFlow's value there is a plain tensor.
+        """Return the component, if this worker has exactly one. TensorFlow's value is a plain tensor then.
 
         Raises:
             SingleValueError: This worker has several replicas, or the value is not known yet.

@@ -20,21 +20,21 @@ _FAILED = 2
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--write", is_flag=True, help="Rewrite the files. [default: show what would change]")
-@click.option("--check", is_flag=True, help="Exit with 1 where something is missing or has to be rewritten.")
+@click.option("--check", is_flag=True, help="Exit with 1 if something is missing or must be rewritten.")
 @click.option("--manifest", "are_manifests", is_flag=True, help="PATHS are files with TFJobs of Kubeflow.")
 @click.option(
     "--for", "kind", type=click.Choice(list(jobs.KINDS)), help="What TFJobs become. [default: jobset]", metavar="KIND"
 )
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
 def main(paths: tuple[Path, ...], write: bool, check: bool, are_manifests: bool, kind: str | None) -> None:
-    """Take programs of TensorFlow to stratagem.tf; say what works, means something else, or is missing.
+    """Rewrite TensorFlow programs for stratagem.tf. Report which names work, mean something else, or are missing.
 
     PATHS are Python files, notebooks, or folders of them.
 
     \b
     See what would change:
         stratagem migrate train.py
-    Change it:
+    Change the files:
         stratagem migrate --write train.py models/
     Make a JobSet, a TrainJob or an indexed-job of a TFJob:
         stratagem migrate --manifest tfjob.yaml --for jobset > job.yaml

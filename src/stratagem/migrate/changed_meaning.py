@@ -1,4 +1,4 @@
-"""Names with another meaning than in TensorFlow (docs/migrating.md, "What means something else")."""
+"""Names with another meaning than in TensorFlow (docs/migrating.md, "What behaves differently")."""
 
 from __future__ import annotations
 

@@ -34,23 +34,27 @@ _PART: Final = click.FloatRange(0, 1)
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--parameters", type=_COUNT, metavar="N", help="Trainable parameters (float32). [default: of MODEL]")
-@click.option("--bytes", "nbytes", type=_COUNT, metavar="B", help="Bytes of the gradients. [default: of MODEL]")
-@click.option("--step-ms", type=_TIME, metavar="T", help="Time of a step of one worker alone. [default: measure MODEL]")
-@click.option("--batch", type=_COUNT, default=32, metavar="ROWS", help="Rows of a worker to measure. [default: 32]")
+@click.option("--parameters", type=_COUNT, metavar="N", help="Trainable float32 parameters. [default: from MODEL]")
+@click.option("--bytes", "nbytes", type=_COUNT, metavar="B", help="Bytes of the gradients. [default: from MODEL]")
+@click.option("--step-ms", type=_TIME, metavar="T", help="Time of a step on one worker alone. [default: measure MODEL]")
+@click.option("--batch", type=_COUNT, default=32, metavar="ROWS", help="Rows of the batch of one worker. [default: 32]")
 @click.option("--workers", default="2,4,8,16,32", metavar="N,N", help="Numbers of workers. [default: 2,4,8,16,32]")
 @click.option(
     "--network",
     "network_name",
     default="10gbe",
     metavar="NAME",
-    help="1gbe, 10gbe, 25gbe, 100gbe, or BANDWIDTH,LATENCY between two workers, as 9gbit,60us. [default: 10gbe]",
+    help="1gbe, 10gbe, 25gbe, 100gbe, or BANDWIDTH,LATENCY between two workers: 9gbit,60us. [default: 10gbe]",
 )
 @click.option("--per-host", type=_COUNT, default=1, metavar="K", help="Workers on each host. [default: 1]")
 @click.option("--bytes-per-pack", type=_SIZE, default=0, metavar="B", help="As in CommunicationOptions. [default: 0]")
-@click.option("--overlap", type=_PART, default=0.0, metavar="X", help="Of computing, beside exchanging. [default: 0]")
-@click.option("--on", "place_name", metavar="DEVICES", help="Compile for h100:8, 2x8xh100, tpu:v5e:4x4, cpu:2, ...")
-@click.option("--json", "in_json", is_flag=True, help="Print what --on found as JSON.")
+@click.option(
+    "--overlap", type=_PART, default=0.0, metavar="X", help="Part of computing that hides exchange. [default: 0]"
+)
+@click.option(
+    "--on", "place_name", metavar="DEVICES", help="Compile for devices: h100:8, 2x8xh100, tpu:v5e:4x4, cpu:2, ..."
+)
+@click.option("--json", "in_json", is_flag=True, help="Print the result of --on as JSON.")
 @click.argument("model", required=False)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
@@ -70,20 +74,21 @@ def main(
     in_json: bool,
     arguments: tuple[str, ...],
 ) -> None:
-    """Predict the step of MODEL on more workers: what it takes, what bounds it, what to try.
+    """Predict how long a step takes on more workers, or what it needs on other devices.
 
-    MODEL is a .keras file, or a function that returns a model. Without one, give --parameters and --step-ms. With --on
-    it may be a program, which runs up to its first step of training. That step is compiled for devices that need not be
-    here.
+    MODEL is a .keras file, or a function that returns a model. Without MODEL, give --parameters and --step-ms.
+
+    With --on, MODEL may also be a program. It runs up to its first step of training. That step is compiled for the
+    devices of --on, which need not be on this machine.
 
     \b
-    A saved model, 64 rows for each worker:
+    A saved model, with 64 rows for each worker:
         stratagem plan model.keras --batch 64 --workers 2,8,32 --network 25gbe
     A function of a program:
         stratagem plan train.py:make_model --workers 4,8 --per-host 4
-    A network known by its numbers:
+    Only the numbers of a model:
         stratagem plan --parameters 25600000 --step-ms 180 --workers 8,32,128
-    A program, before GPUs or TPUs are rented:
+    A program, before you rent GPUs or TPUs:
         stratagem plan train.py --on h100:8
         stratagem plan train.py --on tpu:v5e:4x4 -- --batch-size 1024
     """  # noqa: D301 - click keeps the lines below a backspace as they are

@@ -31,7 +31,7 @@ _MOST_IN_A_ROW: Final = 5
 
 
 class RemoteValue:
-    """What a scheduled function will have returned (`tf.distribute.coordinator.RemoteValue`)."""
+    """The future result of a scheduled function (`tf.distribute.coordinator.RemoteValue`)."""
 
     def __init__(self, workers: Workers, result: Future[Any]) -> None:
         self._workers = workers
@@ -41,16 +41,17 @@ class RemoteValue:
         """Wait for the result.
 
         Args:
-            timeout: Longest time to wait, in seconds; None waits until it is there or cannot come.
+            timeout: Longest time to wait, in seconds; None waits until the result arrives, or cannot arrive any more.
 
         Returns:
-            What the function returned; arrays as NumPy arrays.
+            The result of the function, with NumPy arrays.
 
         Raises:
-            CancelledError: It was aborted because another function failed.
-            UnavailableError: It was aborted because a parameter server was lost (or whatever else ended the work).
-            TimeoutError: It is not there in time.
-            Exception: What the function raised.
+            CancelledError: The function was aborted because another one failed.
+            UnavailableError: The function was aborted because a parameter server was lost, or because the work ended
+                for another reason.
+            TimeoutError: The result did not arrive in time.
+            Exception: The exception of the function.
         """
         if not self._workers.wait_for(self.done, timeout):
             raise TimeoutError(f"The function has not ended within {timeout:g} s.")
@@ -66,11 +67,14 @@ class RemoteValue:
         return self._result.result()
 
     def done(self) -> bool:
-        """Return whether the result is there, or cannot come; `fetch` may still wait while its round is applied."""
+        """Return whether the result has arrived, or cannot arrive any more.
+
+        `fetch` may still wait while the round of the function is applied.
+        """
         return self._result.done()
 
     def get(self, timeout: float | None = None) -> Any:
-        """Wait for the result, as `fetch`; arrays as JAX arrays."""
+        """Wait for the result, as `fetch` does, and return it with JAX arrays."""
         return keras.tree.map_structure(
             lambda leaf: jnp.asarray(leaf) if hasattr(leaf, "dtype") else leaf, self.fetch(timeout)
         )
@@ -106,7 +110,7 @@ class _CoordinatorElsewhere:
 class PerWorkerValues(SharedValue):
     """One value on each worker (`tf.distribute.experimental.coordinator.PerWorkerValues`).
 
-    A function that is scheduled with it gets the value of its own worker.
+    A scheduled function gets the value of its own worker.
     """
 
     def __init__(self, coordinator: ClusterCoordinator, make: Callable[[], Any]) -> None:
@@ -176,15 +180,14 @@ class HasWorkers:
 
 
 class ClusterCoordinator:
-    """Hands functions to workers, which run them beside one another (`tf.distribute.coordinator.ClusterCoordinator`).
+    """Schedules functions, which the workers run in parallel (`tf.distribute.coordinator.ClusterCoordinator`).
 
-    Functions are sent once and kept by the workers. One is sent again when what it refers to has changed: another
-    model behind a global name, an attribute, a number. Variables are always those of the parameter servers.
-    Source of the semantics:
-    https://www.tensorflow.org/api_docs/python/tf/distribute/coordinator/ClusterCoordinator
+    A function is sent once, and the workers keep it. It is sent again when an object that it refers to has changed:
+    another model under a global name, an attribute, a number. Variables are always those of the parameter servers.
+    Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/distribute/coordinator/ClusterCoordinator
 
     Args:
-        strategy: A `ParameterServerStrategy`; every coordinator of one strategy is the same.
+        strategy: A `ParameterServerStrategy`. All coordinators of one strategy are the same object.
 
     Raises:
         UsageError: The strategy is of another kind.
@@ -225,20 +228,21 @@ class ClusterCoordinator:
     def schedule(
         self, fn: Callable[..., Any], args: Sequence[Any] | None = None, kwargs: Mapping[str, Any] | None = None
     ) -> RemoteValue:
-        """Let some worker run a function, at least once, and return at once.
+        """Schedule a function, which some worker runs at least once; return at once.
 
         Args:
             fn: The function. One compiled by `stratagem.function` runs as one program.
-            args: Its arguments; of `PerWorkerValues` it gets its worker's.
+            args: Its arguments; for `PerWorkerValues` it gets the value of its worker.
             kwargs: The same, by name.
 
         Returns:
-            What will hold its result.
+            A `RemoteValue`, which will hold its result.
 
         Raises:
-            Exception: What an earlier function raised: nothing is left running, and all that waited is aborted.
-            UnavailableError: A parameter server was lost, or all workers were for too long.
-            UsageError: `fn` is no function, `args` no tuple, or they cannot be sent, or the strategy was closed.
+            Exception: The exception of an earlier function. No function is running any more, and all waiting functions
+                are aborted.
+            UnavailableError: A parameter server was lost, or all workers were lost for too long.
+            UsageError: `fn` is not a function, `args` is not a tuple, they cannot be sent, or the strategy was closed.
         """
         if not callable(fn):
             raise UsageError(
@@ -257,34 +261,35 @@ class ClusterCoordinator:
         return RemoteValue(self._workers, job.result)
 
     def prepare(self, fn: Callable[..., Any]) -> None:
-        """Move the variables that a function refers to the parameter servers now, not when it is first scheduled."""
+        """Move the variables that a function refers to to the parameter servers now, before it is first scheduled."""
         self._shared_function(fn)
 
     def forget(self, fn: Callable[..., Any]) -> None:
-        """Let workers forget a function that is not scheduled any more, with what it compiled there."""
+        """Free a function and its compiled programs on the workers, once it is not scheduled any more."""
         self._functions.pop(_key(fn), None)
 
     def join(self) -> None:
-        """Wait until all scheduled functions have run; raises what `schedule` raises."""
+        """Wait until all scheduled functions have run. It raises the errors of `schedule`."""
         self._workers.join()
 
     def done(self) -> bool:
-        """Return whether all scheduled functions have run; raises what `schedule` raises."""
+        """Return whether all scheduled functions have run. It raises the errors of `schedule`."""
         return self._workers.done()
 
     def fetch(self, val: Any) -> Any:
-        """Return a structure with the results of its `RemoteValue`s in their places."""
+        """Return a structure in which each `RemoteValue` is replaced by its result."""
         return keras.tree.map_structure(lambda leaf: leaf.fetch() if isinstance(leaf, RemoteValue) else leaf, val)
 
     def create_per_worker_dataset(self, dataset_fn: Any) -> Any:
-        """Make a dataset on each worker, when the worker first needs it, and again when it comes back.
+        """Make a dataset on each worker when the worker first needs it, and again when it returns.
 
         Args:
-            dataset_fn: A function without arguments that returns a dataset; or a dataset, distributed or not, which
-                travels. Each worker reads all of it, in an order of its own where it is shuffled without a seed.
+            dataset_fn: A function without arguments that returns a dataset; or a dataset, distributed or not, which is
+                sent to the workers. Each worker reads all of it. If it is shuffled without a seed, each worker has an
+                order of its own.
 
         Returns:
-            What `iter` makes per-worker iterators of, to be given to `schedule`.
+            A dataset for each worker. Pass `iter(...)` of it to `schedule`.
         """
         if not callable(dataset_fn) and not hasattr(dataset_fn, "__iter__"):
             raise UsageError(
@@ -298,20 +303,24 @@ class ClusterCoordinator:
 
     @property
     def worker_count(self) -> int:
-        """How many workers the cluster has."""
+        """Number of workers in the cluster."""
         return self._workers.worker_count
 
     def metrics(self) -> dict[str, int]:
-        """Return counts of what the cluster has done since its chief began, and does now.
+        """Return counts of the work of the cluster, since the chief started and at the moment.
 
-        Functions (integers): `queued` (wait for a worker), `in flight` (were sent to one), and of all so far
-        `scheduled`, `finished`, `failed` (raised an error), `aborted` (not run after another's error), `retried` (sent
-        again as their worker was lost); in the synchronous mode also `rounds` (applied) and `dropped` (what came too
-        late for its round). Workers: `workers up` now, `workers lost` so far, each loss counted. Bytes
-        between this chief and all other tasks: `bytes sent`, `bytes received`. What the servers report, 0 of those
-        that do not answer: `updates` (gradients applied to parts of variables), `staleness` (how many other changes
-        came between the reading of a part and the update by its gradient, added up over all updates: divided by
-        `updates`, how old weights are on average that gradients are computed with) and `max staleness`.
+        Functions at the moment: `queued` (waiting for a worker) and `in flight` (sent to a worker). Functions so far:
+        `scheduled`, `finished`, `failed` (raised an error), `aborted` (not run after another's error) and `retried`
+        (sent again because their worker was lost). In synchronous mode there are also `rounds` (applied) and `dropped`
+        (too late for their round).
+
+        Workers: `workers up` at the moment, and `workers lost` so far, where each loss counts. Bytes between this chief
+        and all other tasks: `bytes sent` and `bytes received`.
+
+        Servers, where one that does not answer counts as 0: `updates` (gradients applied to parts of variables),
+        `staleness` and `max staleness`. The staleness of an update is the number of other changes between the reading
+        of a part and the update by its gradient. `staleness` is the sum over all updates; divide it by `updates` for
+        the average.
 
         Example:
             >>> import stratagem
@@ -398,6 +407,6 @@ def experimental_get_current_worker_index() -> int:
     (https://www.tensorflow.org/api_docs/python/tf/distribute/coordinator/experimental_get_current_worker_index)
 
     Raises:
-        UsageError: No worker runs it.
+        UsageError: The caller does not run on a worker.
     """
     return current_task().index

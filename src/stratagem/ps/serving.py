@@ -102,7 +102,7 @@ class Serving:
         """Wait until the chief says that all is over.
 
         Raises:
-            UnavailableError: The chief has said nothing for 300 s.
+            UnavailableError: The chief was silent for 300 s.
         """
         while not self.is_over:
             self.look_for_chief()
@@ -147,21 +147,21 @@ class Serving:
 class Server:
     """Makes this process a worker or a parameter server (`tf.distribute.Server`).
 
-    It serves from the moment it is made, in threads of its own. `join` waits until the chief says that all is over.
-    Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/distribute/Server
+    It serves as soon as it is made, in threads of its own. `join` waits until the chief ends the cluster. Source of the
+    semantics: https://www.tensorflow.org/api_docs/python/tf/distribute/Server
 
     Args:
         server_or_cluster_def: The cluster: a `ClusterSpec` or a dict of jobs.
         job_name: "worker" or "ps".
-        task_index: Which of them.
-        protocol: Accepted as in TensorFlow; messages travel over ZeroMQ.
+        task_index: Index of the task.
+        protocol: Accepted as in TensorFlow; messages use ZeroMQ.
         config: Accepted as in TensorFlow.
-        start: Whether to serve at once; otherwise `start` does.
+        start: Whether to serve at once; otherwise call `start`.
 
     Raises:
         ClusterError: The cluster lacks the task, or its keys cannot be used.
         InputError: The task is of another type.
-        StartupError: The address is taken.
+        StartupError: The address is in use.
 
     Example:
         >>> cluster = {"ps": ["localhost:2222"], "worker": ["localhost:2223"]}
@@ -193,7 +193,7 @@ class Server:
             self.start()
 
     def start(self) -> None:
-        """Begin to serve; harmless when begun."""
+        """Start to serve. A second call does nothing."""
         if self._serving is None:
             allow_descriptors()
             servers = [self._spec.task_address("ps", index) for index in self._spec.task_indices("ps")]
@@ -203,13 +203,13 @@ class Server:
             announce(f"{self._task} serves at {self.target}.")
 
     def join(self) -> None:
-        """Serve until the chief says that all is over; then end.
+        """Serve until the chief ends the cluster.
 
-        A server whose chief runs in the same process serves without it.
+        A server in the process of its chief serves without this call.
 
         Raises:
-            ClusterError: No other process can be the chief: there is no secret of the cluster.
-            UnavailableError: The chief has said nothing for 300 s.
+            ClusterError: The cluster has no secret, so no other process can be the chief.
+            UnavailableError: The chief was silent for 300 s.
         """
         self.start()
         assert self._serving is not None

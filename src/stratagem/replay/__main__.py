@@ -37,7 +37,7 @@ def main(
     script: str,
     arguments: tuple[str, ...],
 ) -> None:
-    """Run a step of SCRIPT again. The exit code is 0 where all runs had the same bits, 1 where not, 2 at an error."""
+    """Run a step of SCRIPT again. The exit code is 0 if all runs had the same bits, 1 if not, 2 after an error."""
     wanted = Wanted(backup, step, times if until_differs else times or 2, locate)
     try:
         result = replayed(wanted, script, arguments)

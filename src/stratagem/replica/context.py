@@ -180,7 +180,7 @@ class ReplicaContext:
     def all_reduce(self, reduce_op: ReduceOp | str, value: Tree, options: Any = None) -> Tree:
         """Combine a value over all replicas; every replica gets the result. It can be differentiated.
 
-        A replica without rows runs on zero rows: what it computes counts, but for NaN, such as a mean over no rows.
+        A replica without rows runs on zero rows. Its values count, except NaN, such as a mean over no rows.
         (https://www.tensorflow.org/api_docs/python/tf/distribute/ReplicaContext#all_reduce)
 
         Args:
@@ -189,7 +189,7 @@ class ReplicaContext:
             options: Accepted as in TensorFlow, where they are a hint.
 
         Raises:
-            InputError: A value is no number.
+            InputError: A value is not a number.
             UsageError: Called after the step.
 
         Example:
@@ -253,7 +253,7 @@ class ReplicaContext:
             options: Accepted as in TensorFlow, where they are a hint.
 
         Raises:
-            InputError: An array has no such axis, or a value is no number.
+            InputError: An array has no such axis, or a value is not a number.
             UsageError: Called after the step.
 
         Example:
@@ -284,8 +284,8 @@ class ReplicaContext:
     ) -> Tree:
         """Call a function once for all replicas, in cross-replica context.
 
-        In it `strategy.reduce`, `gather` and `strategy.extended` work on the arguments, each of which stands for
-        its components on all replicas; what is assigned to a variable is one value for all.
+        `merge_fn` can use `strategy.reduce`, `gather` and `strategy.extended`. Each of its arguments stands for the
+        components on all replicas. A value that it assigns to a variable is one value for all replicas.
         (https://www.tensorflow.org/api_docs/python/tf/distribute/ReplicaContext#merge_call)
 
         Args:
@@ -294,12 +294,11 @@ class ReplicaContext:
             kwargs: The same, by name.
 
         Returns:
-            What `merge_fn` returns; of a per-replica value, this replica's component.
+            The result of `merge_fn`; for a per-replica value, this replica's component.
 
         Raises:
-            UsageError: Called outside the step that this is the context of, in a `merge_fn`, or in a loop or branch on
-                tensors.
-            InputError: `merge_fn` cannot be called, or `args` is no tuple or list.
+            UsageError: Called outside the step of this context, in a `merge_fn`, or in a loop or branch on tensors.
+            InputError: `merge_fn` is not callable, or `args` is not a tuple or list.
 
         Example:
             >>> import stratagem
@@ -402,25 +401,25 @@ def current_strategy() -> Any:
 
 
 def has_strategy() -> bool:
-    """Whether a strategy other than the default one is current."""
+    """Return whether a strategy other than the default one is current."""
     strategy = current_strategy()
     return strategy is not None and not strategy.is_default
 
 
 def in_cross_replica_context() -> bool:
-    """Whether values of all replicas can be combined here: in a scope, outside `run`."""
+    """Return whether values of all replicas can be combined here: in a scope, outside `run`."""
     return has_strategy() and current_replica_context() is None
 
 
 def experimental_set_strategy(strategy: StrategyLike | None) -> None:
-    """Make a strategy current for the whole program, as notebooks do; None undoes it.
+    """Make a strategy current for the whole program, for example in a notebook; None undoes it.
 
     Args:
         strategy: The strategy, or None.
 
     Raises:
         UsageError: Called inside a `with strategy.scope()` block.
-        InputError: It is no strategy.
+        InputError: The argument is not a strategy.
     """
     if _stacks.scopes:
         raise UsageError(

@@ -109,14 +109,14 @@ class Strategy:
     def num_replicas_in_sync(self) -> int:
         """Number of replicas over which gradients are combined.
 
-        In a worker that joins a run, and has not come to the `fit` of the others: as many as the run had at its start,
-        so that its program makes the batches that theirs have made.
+        A worker that joins a run and has not reached `fit` yet sees the number at the start of the run. So its program
+        computes the same batch size as the others.
         """
         return self._replicas_at_start or self.mesh.size
 
     @property
     def is_chief(self) -> bool:
-        """Whether this worker also prints and writes."""
+        """Whether this worker also prints output and writes files."""
         world = self.mesh.world
         return self.worker_index == 0 if world is None else world.layout.rank == 0
 
@@ -134,11 +134,11 @@ class Strategy:
     def scope(self) -> Iterator[Strategy]:
         """Make this strategy current: models made or compiled inside belong to it.
 
-        Variables that are made inside have the chief's first values on all workers when the scope ends.
+        When the scope ends, variables that were made inside have the chief's initial values on all workers.
 
         Raises:
             UsageError: The scope of another strategy is open.
-            PeerError: A worker did not come to its end.
+            PeerError: A worker did not reach the end of the scope.
 
         Example:
             >>> import stratagem
@@ -173,23 +173,24 @@ class Strategy:
     ) -> Tree:
         """Run a function once on every replica, compiled into one program.
 
-        Inside, `get_replica_context()` gives the replica. Keras variables are read and assigned as if
-        eager; assignments combine by the variable's aggregation.
+        Inside, `get_replica_context()` returns the context of the replica. Read and assign Keras variables as in eager
+        code. Assignments are combined by the variable's aggregation.
 
         Args:
             fn: Function of one replica's values.
-            args: Its arguments, a tuple or list. `PerReplica` values are taken apart, others go whole to
-                every replica. Arrays and Python numbers are inputs of the program; inside, a number is a scalar
-                array. Where `fn` needs it in Python (`if step > 5`, `range(n)`, a shape), each value of that
-                number has its own program. Strings, booleans and None are part of what is compiled.
+            args: Its arguments, a tuple or list. `PerReplica` values are split among the replicas; other values go
+                whole to every replica. Arrays and Python numbers are inputs of the program; inside, a number is a
+                scalar array. If `fn` needs a number in Python (`if step > 5`, `range(n)`, a shape), each value has its
+                own program. Strings, booleans and None are compiled into the program.
             kwargs: Its keyword arguments.
             options: Accepted as in TensorFlow, where only TPUs use it.
 
         Returns:
-            What `fn` returns, each array as a `PerReplica`; with one replica the arrays themselves.
+            The result of `fn`, with a `PerReplica` for each array; with one replica, the arrays themselves.
 
         Raises:
-            InputError: `fn` cannot be called, `args` is no tuple or list, or holds a dataset; `fn` returns no numbers.
+            InputError: `fn` is not callable; `args` is not a tuple or list, or contains a dataset; or `fn` returns
+                something other than numbers.
             UsageError: Called inside `run`, outside `merge_call`.
 
         Example:
@@ -232,17 +233,17 @@ class Strategy:
 
         Args:
             reduce_op: SUM, MEAN, MIN or MAX.
-            value: Structure of results of `run`. Where each worker has one replica, a plain value is that worker's.
-            axis: None keeps the shape of one replica's value; an axis or axes of it are reduced too, and
-                MEAN then counts every row once, also where replicas have different numbers of rows. Replicas
-                that had no rows of the batch do not count.
+            value: Structure of results of `run`. If each worker has one replica, a plain value counts as that worker's.
+            axis: None keeps the shape of one replica's value. One or more axes are reduced too; MEAN then counts every
+                row once, even if replicas have different numbers of rows. Replicas without rows of the batch do not
+                count.
 
         Returns:
             A structure of arrays, the same on every worker.
 
         Raises:
             UsageError: Called inside `run`, outside `merge_call`.
-            InputError: There is no such axis, or a plain value is summed over several replicas.
+            InputError: The value has no such axis, or a plain value is summed over several replicas.
         """
         self.require_cross_replica("reduce", "get_replica_context().all_reduce")
         return self._beside_variables(
@@ -260,7 +261,7 @@ class Strategy:
 
         Raises:
             UsageError: Called inside `run`, outside `merge_call`.
-            InputError: The values are scalars, or of sizes that cannot stand side by side.
+            InputError: The values are scalars, or their shapes do not match.
         """
         self.require_cross_replica("gather", "get_replica_context().all_gather")
         return self._beside_variables(reduction.gather(of_each_worker(self, apart(value)), axis))
@@ -276,7 +277,7 @@ class Strategy:
         """Return the components of a per-replica value that lie on this worker, in order.
 
         Args:
-            value: A result of `run`; a plain value gives a tuple of itself, a variable stands for its copy on each
+            value: A result of `run`. A plain value gives a tuple with that value; a variable gives its copy on each
                 replica.
 
         Raises:
@@ -290,22 +291,23 @@ class Strategy:
     def experimental_distribute_dataset(self, dataset: Any, options: InputOptions | None = None) -> DistributedDataset:
         """Share a dataset among the replicas, for a custom loop.
 
-        The dataset is batched by the *global* batch size; at each step the replicas' shares together are the
-        next global batch, whatever the number of workers. Each worker reads only its rows (or what the
-        dataset's auto-shard policy says), and reads ahead in the background.
+        Batch the dataset by the *global* batch size. At each step the shares of all replicas together are the next
+        global batch, whatever the number of workers. Each worker reads only its rows (or what the dataset's auto-shard
+        policy says), and reads ahead in the background.
         (https://www.tensorflow.org/api_docs/python/tf/distribute/Strategy#experimental_distribute_dataset)
 
         Args:
-            dataset: A batched `stratagem.data.Dataset`; or what `fit` accepts besides arrays: a PyDataset, a
-                generator or other iterable of batches, a dataset of Grain, torch or `tf.data`. These are read whole by
-                every worker, and must yield the same batches on all: the first of each pass is compared.
-            options: How it is read.
+            dataset: A batched `stratagem.data.Dataset`, or another input of `fit` except arrays: a PyDataset, a
+                generator or other iterable of batches, a dataset of Grain, torch or `tf.data`. Every worker reads these
+                other inputs whole, and they must yield the same batches on all workers: the first of each pass is
+                compared.
+            options: Options for reading.
 
         Returns:
             The distributed dataset. All workers must make it, and iterate over it, at the same point.
 
         Raises:
-            InputError: It is no dataset, or distributed already, or has another order on each worker.
+            InputError: The argument is not a dataset, is already distributed, or has another order on each worker.
             PeerError: The workers' datasets differ in shapes, dtypes or number of batches. While reading: their
                 batches differ.
 
@@ -325,21 +327,21 @@ class Strategy:
     ) -> DistributedDataset:
         """Let each worker make its own dataset, for a custom loop.
 
-        The function is called once on each worker (with `InputReplicationMode.PER_REPLICA` once for each
-        replica). What it returns is used as it is: batched by the *per-replica* batch size, and sharded by the
-        function itself. At each step every local replica gets the next batch of the worker's dataset. When the
-        streams end at different steps, replicas without a batch get one without rows until the last ends.
+        The function is called once on each worker (with `InputReplicationMode.PER_REPLICA` once for each replica). The
+        returned dataset is used as it is: the function batches it by the *per-replica* batch size, and shards it. At
+        each step every local replica gets the next batch of the worker's dataset. If the streams end at different
+        steps, replicas without a batch get one without rows until the last stream ends.
         (https://www.tensorflow.org/api_docs/python/tf/distribute/Strategy#distribute_datasets_from_function)
 
         Args:
             dataset_fn: Gets an `InputContext`, returns a dataset.
-            options: How it is read.
+            options: Options for reading.
 
         Returns:
             The distributed dataset. All workers must make it, and iterate over it, at the same point.
 
         Raises:
-            InputError: It returned no dataset, or PER_REPLICA was used with several workers.
+            InputError: The function returned no dataset, or PER_REPLICA was used with several workers.
             PeerError: The workers' datasets differ in shapes or dtypes.
 
         Example:
@@ -366,20 +368,20 @@ class Strategy:
         return self.distribute_datasets_from_function(dataset_fn, options)
 
     def experimental_distribute_values_from_function(self, value_fn: Callable[[ValueContext], Tree]) -> Tree:
-        """Make a per-replica value of what a function returns for each replica.
+        """Make a per-replica value from the results of a function, which is called for each replica.
 
         (https://www.tensorflow.org/api_docs/python/tf/distribute/Strategy#experimental_distribute_values_from_function)
 
         Args:
             value_fn: Called on each worker for each of its replicas; returns an array or number, or a structure of
-                them. Shapes may differ between replicas: each runs on its own.
+                them. Shapes may differ between replicas.
 
         Returns:
             A structure of `PerReplica` values; with one replica, of arrays. All workers must call it at the
             same point.
 
         Raises:
-            InputError: The values differ in structure or dtype, or are no numbers.
+            InputError: The values differ in structure or dtype, or are not numbers.
 
         Example:
             >>> import stratagem

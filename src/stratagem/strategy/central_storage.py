@@ -19,22 +19,24 @@ from stratagem.strategy.devices import chosen_devices, device_names, named_devic
 class CentralStorageStrategy(Strategy):
     """Synchronous training on all devices of this machine, with variables and optimizer state in one place.
 
-    Between steps the devices hold no variables. A step copies those that it reads to every device, sums the
-    gradients over them, and applies the update where the variables lie; what only the optimizer reads never comes to
-    the devices. So a model can be trained whose optimizer state does not fit beside its activations; the price is the
-    copying, in each step. `steps_per_execution` changes logs and callbacks, but fuses no steps here, and what
-    `stratagem.function` decorates runs as Python where it calls `run`, itself compiled. No GPU was at hand when this
-    was written: it is tested on virtual CPU devices.
-    Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/distribute/experimental/CentralStorageStrategy
+    Between steps the devices hold no variables. A step copies the variables that it reads to every device, sums the
+    gradients over the devices, and applies the update where the variables are stored. Variables that only the optimizer
+    reads are never copied. So you can train a model whose optimizer state does not fit beside its activations. The cost
+    is the copying in each step.
+
+    `steps_per_execution` changes logs and callbacks, but fuses no steps here. A function decorated by
+    `stratagem.function` runs as Python around its `run`, which is compiled. The strategy is tested on virtual CPU
+    devices, and has not run on GPUs. Source of the semantics:
+    https://www.tensorflow.org/api_docs/python/tf/distribute/experimental/CentralStorageStrategy
 
     Args:
-        compute_devices: Names such as ["GPU:0", "GPU:1"], one for each replica; None means all accelerators, or all
-            CPU devices where there is none.
-        parameter_device: Name of the device that holds variables and updates them. None means the memory of the host
-            ("CPU:0"), or the accelerator where this machine has only one and `compute_devices` is not given.
+        compute_devices: Names such as ["GPU:0", "GPU:1"], one for each replica; None means all accelerators, or all CPU
+            devices if there are none.
+        parameter_device: Name of the device that holds the variables and updates them. None means the memory of the
+            host ("CPU:0"), or the accelerator if this machine has only one and `compute_devices` is not given.
 
     Raises:
-        InputError: A device is not here or is named twice.
+        InputError: A device does not exist or is named twice.
         UsageError: This process is one of several workers.
 
     Example:

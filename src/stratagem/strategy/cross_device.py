@@ -14,11 +14,11 @@ from stratagem.core.errors import UnsupportedError
 
 
 class CrossDeviceOps:
-    """How values of several devices are combined. XLA does it; this only carries the choice's name."""
+    """Base of the ways to combine values of several devices. Accepted without effect: XLA chooses."""
 
 
 class NcclAllReduce(CrossDeviceOps):
-    """All-reduce by NCCL: what XLA uses on GPUs anyway.
+    """All-reduce by NCCL, which XLA always uses on GPUs.
 
     Args:
         num_packs: Accepted as in TensorFlow. Gradients travel in one pack for each dtype.
@@ -29,7 +29,7 @@ class NcclAllReduce(CrossDeviceOps):
 
 
 class HierarchicalCopyAllReduce(CrossDeviceOps):
-    """All-reduce along the tree of a DGX-1; XLA chooses by itself.
+    """All-reduce along the tree of a DGX-1. Accepted without effect: XLA chooses.
 
     Args:
         num_packs: Accepted as in TensorFlow. Gradients travel in one pack for each dtype.
@@ -40,11 +40,11 @@ class HierarchicalCopyAllReduce(CrossDeviceOps):
 
 
 class ReductionToOneDevice(CrossDeviceOps):
-    """Copy to one device, add, broadcast; XLA all-reduces instead, with the same sums.
+    """Copy to one device, add and broadcast. XLA uses all-reduce instead, with the same sums.
 
     Args:
         reduce_to_device: Accepted as in TensorFlow; no device is singled out.
-        accumulation_fn: Function of a list that adds, as `tf.add_n`; None for that.
+        accumulation_fn: Function that adds the values of a list; None means `tf.add_n`.
 
     Raises:
         UnsupportedError: `accumulation_fn` does not add.

@@ -23,21 +23,20 @@ class MirroredStrategy(Strategy):
     Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/distribute/MirroredStrategy
 
     Args:
-        devices: Names such as ["GPU:0", "GPU:1"]; None means all accelerators, or all CPU devices
-            where there is none.
+        devices: Names such as ["GPU:0", "GPU:1"]; None means all accelerators, or all CPU devices if there are none.
         cross_device_ops: Accepted as in TensorFlow (`NcclAllReduce`, `HierarchicalCopyAllReduce`,
             `ReductionToOneDevice`). XLA chooses how bytes travel; gradients of one dtype travel in one pack.
-        shard: What each device holds a part of only, between steps: "optimizer", its slots (stage 1 of ZeRO);
-            "gradients", accumulated ones too (stage 2); "parameters", the weights too (stage 3, FSDP). None keeps all
-            of a model on each device. See docs/sharding.md.
-        shard_min_size: Elements from which a variable is divided.
+        shard: State that is divided among the devices between steps. "optimizer": the optimizer's slots (stage 1 of
+            ZeRO). "gradients": accumulated gradients too (stage 2). "parameters": the weights too (stage 3, FSDP). None
+            keeps the whole model on each device. See docs/sharding.md.
+        shard_min_size: Least number of elements of a variable that is divided.
         layout_map: Which weights are divided among the devices of each replica, and along which axis: "auto", Keras's
             `keras.distribution.LayoutMap`, or a dict of patterns of paths and axes,
             `{".*dense/kernel": (None, "model")}`.
-        model_parallel: How many devices each replica has; None is one, or what a `LayoutMap` says.
+        model_parallel: Number of devices of each replica; None means one, or the number in a `LayoutMap`.
 
     Raises:
-        InputError: A device is not here or is named twice; or `shard` is no stage.
+        InputError: A device does not exist or is named twice, or `shard` is unknown.
 
     Example:
         >>> import stratagem

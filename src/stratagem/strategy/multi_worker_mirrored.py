@@ -30,30 +30,29 @@ BACKUP: Final = "stratagem.callbacks.BackupAndRestore"
 class MultiWorkerMirroredStrategy(Strategy):
     """Synchronous training on all devices of all workers; every worker runs the same program.
 
-    Making it starts this worker's part of the cluster and waits for the others. Make it before any
-    JAX or Keras computation. Without a cluster it trains on the devices of this machine.
-    Source of the semantics:
+    The constructor starts this worker's part of the cluster and waits for the others. Call it before any JAX or Keras
+    computation. Without a cluster the strategy trains on the devices of this machine. Source of the semantics:
     https://www.tensorflow.org/api_docs/python/tf/distribute/MultiWorkerMirroredStrategy
 
     Args:
-        cluster_resolver: Who is in the cluster. None means TF_CONFIG, else what the launcher says (JAX's
-            variables, MPI, Horovod, torchrun, Slurm, SageMaker), else one worker.
-        communication_options: How gradients travel. `timeout_seconds` also bounds how long this
-            worker waits for the others; `compression` must be the same on all.
-        shard: What each device holds a part of only, between steps: "optimizer", its slots (stage 1 of ZeRO);
-            "gradients", accumulated ones too (stage 2); "parameters", the weights too (stage 3, FSDP). None keeps all
-            of a model on each device. See docs/sharding.md.
-        shard_min_size: Elements from which a variable is divided.
+        cluster_resolver: Describes the cluster. None means TF_CONFIG, else the variables of the launcher (JAX, MPI,
+            Horovod, torchrun, Slurm, SageMaker), else one worker.
+        communication_options: How gradients travel. `timeout_seconds` also limits how long this worker waits for the
+            others. `compression` must be the same on all workers.
+        shard: State that is divided among the devices between steps. "optimizer": the optimizer's slots (stage 1 of
+            ZeRO). "gradients": accumulated gradients too (stage 2). "parameters": the weights too (stage 3, FSDP). None
+            keeps the whole model on each device. See docs/sharding.md.
+        shard_min_size: Least number of elements of a variable that is divided.
         layout_map: Which weights are divided among the devices of each replica, and along which axis: "auto", Keras's
             `keras.distribution.LayoutMap`, or a dict of patterns of paths and axes,
             `{".*dense/kernel": (None, "model")}`.
-        model_parallel: How many devices each replica has; None is one, or what a `LayoutMap` says.
+        model_parallel: Number of devices of each replica; None means one, or the number in a `LayoutMap`.
 
     Raises:
         ClusterError: The description of the cluster is wrong.
-        StartupError: A worker did not come in time, or a port is busy.
-        InputError: `shard` is no stage.
-        PeerError: The workers' compressions differ, or what they keep in shards.
+        StartupError: A worker did not arrive in time, or a port is busy.
+        InputError: `shard` is unknown.
+        PeerError: The workers differ in `compression` or `shard`.
         UsageError: A computation ran before, or the cluster changed since it was joined.
 
     Example:
@@ -121,7 +120,7 @@ class MultiWorkerMirroredStrategy(Strategy):
 
     @property
     def cluster_resolver(self) -> ClusterResolver:
-        """The resolver of this worker's cluster: given, or found."""
+        """The resolver of this worker's cluster, given or detected."""
         return self._resolver
 
 
@@ -181,7 +180,7 @@ class _EitherSpelling(type):
 
 
 class ExperimentalMultiWorkerMirroredStrategy(MultiWorkerMirroredStrategy, metaclass=_EitherSpelling):
-    """The old spelling, `tf.distribute.experimental.MultiWorkerMirroredStrategy`.
+    """`MultiWorkerMirroredStrategy` with the older arguments (`tf.distribute.experimental`).
 
     Args:
         communication: AUTO, RING or NCCL.

@@ -9,7 +9,7 @@ from stratagem.strategy.devices import named_device
 
 
 class OneDeviceStrategy(Strategy):
-    """Everything on one device; for trying out code that will run under a larger strategy.
+    """Training on one device, to try code that will run under a larger strategy.
 
     Args:
         device: Name of the device, for example "gpu:0" or "cpu:0".

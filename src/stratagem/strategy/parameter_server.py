@@ -61,36 +61,36 @@ class ParameterServerStrategy(Strategy, HasWorkers):
     """Training with parameter servers: asynchronous, or synchronous with backup workers.
 
     Variables live on the `ps` tasks. Functions that the chief schedules (`stratagem.coordinator.ClusterCoordinator`)
-    run on the workers: each reads the variables it needs, computes, and sends its gradients, which the servers apply
-    as they come. Nobody waits for anybody, unless `max_staleness` or `synchronous` says so; a worker may be lost and
-    come back.
+    run on the workers. Each function reads the variables that it needs, computes, and sends its gradients. The servers
+    apply the gradients as they arrive. No worker waits for another, unless you set `max_staleness` or `synchronous`. A
+    worker may be lost and return.
 
-    In the synchronous mode as many functions as there are workers compute gradients at the same values (a *round*).
-    The first of them, all but `backup_workers`, are averaged and applied once; those that come later are dropped.
+    In synchronous mode, as many functions as there are workers compute gradients at the same values (a *round*). The
+    first gradients, all but `backup_workers` of them, are averaged and applied once. Later ones are dropped.
 
-    The same program runs in every task. In a worker or ps task this constructor serves until the chief says that it
-    is over, then ends the process with exit code 0 (43 when the chief was lost). Without a cluster, and in an evaluator
-    task, one of two workers and one parameter server runs in threads of this process.
+    The same program runs in every task. In a worker or ps task this constructor serves until the chief ends, and then
+    ends the process with exit code 0 (43 if the chief was lost). Without a cluster, and in an evaluator task, two
+    workers and one parameter server run in threads of this process.
 
     Each worker is one replica, on its first device. Source of the semantics:
     https://www.tensorflow.org/api_docs/python/tf/distribute/experimental/ParameterServerStrategy
 
     Args:
-        cluster_resolver: Who is in the cluster; None means TF_CONFIG, else no cluster.
-        variable_partitioner: Called with `shape` and `dtype`, returns into how many parts each axis of a variable is
-            divided (`stratagem.experimental.partitioners`). None divides nothing.
-        lazy_update_bytes: Size of a variable in bytes. Of the rows of a larger embedding, optimizers update only those
-            that a step has looked up, also where they would move all of them (docs/parameter_servers.md).
-        max_staleness: How many updates by others may lie between the moment a function reads the variables and the
-            moment its own update is applied; 0 runs one function at a time. None sets no bound.
+        cluster_resolver: Describes the cluster; None means TF_CONFIG, else no cluster.
+        variable_partitioner: Function of `shape` and `dtype` that returns the number of parts along each axis of a
+            variable (`stratagem.experimental.partitioners`). None divides nothing.
+        lazy_update_bytes: Size of a variable in bytes. In a larger embedding, optimizers update only the rows that a
+            step has looked up, even if they would otherwise change all rows (docs/parameter_servers.md).
+        max_staleness: Largest number of updates by others between the moment a function reads the variables and the
+            moment its own update is applied. 0 runs one function at a time; None sets no bound.
         synchronous: Whether workers compute in rounds (Chen et al., "Revisiting Distributed Synchronous SGD",
             https://arxiv.org/abs/1604.00981; `tf.compat.v1.train.SyncReplicasOptimizer`).
-        backup_workers: How many workers a round does not wait for; only with `synchronous`.
+        backup_workers: Number of workers for which a round does not wait; only with `synchronous`.
 
     Raises:
         ClusterError: The cluster lacks workers or parameter servers, its description is wrong, or its tasks are other
-            processes and have no secret (docs/parameter_servers.md).
-        InputError: `max_staleness` or `backup_workers` is no number that can be, or they exclude each other.
+            processes without a secret (docs/parameter_servers.md).
+        InputError: `max_staleness` or `backup_workers` is not a number in its range, or does not fit `synchronous`.
 
     Example:
         >>> import stratagem
@@ -181,7 +181,7 @@ class ParameterServerStrategy(Strategy, HasWorkers):
         self._spec = ClusterSpec(addresses)
 
     def close(self) -> None:
-        """Tell the cluster that it is over: its tasks end. Called at the end of the program; harmless when closed."""
+        """End the tasks of the cluster. It is called at the end of the program; a second call does nothing."""
         term = self._servers.term
         if not self._leave():
             return
@@ -238,7 +238,7 @@ class ParameterServerStrategy(Strategy, HasWorkers):
     ) -> Tree:
         """Run a function here, on the chief's own device; in a scheduled function, on the worker's.
 
-        A line says so once: a loop that calls it on the chief trains without the workers, as in TensorFlow.
+        A loop that calls it on the chief trains without the workers, as in TensorFlow. A line says so once.
         """
         announce_once(
             "strategy.run of a ParameterServerStrategy was called on the chief, which computes alone. For work on the "
@@ -247,14 +247,14 @@ class ParameterServerStrategy(Strategy, HasWorkers):
         return super().run(fn, args, kwargs, options)
 
     def experimental_distribute_dataset(self, dataset: Any, options: InputOptions | None = None) -> DistributedDataset:
-        """Return a dataset that `coordinator.create_per_worker_dataset` takes: each worker reads all of it."""
+        """Return a dataset for `coordinator.create_per_worker_dataset`; each worker reads all of it."""
         made = super().experimental_distribute_dataset(dataset, options)
         return DatasetOfWorkers(made, self, "experimental_distribute_dataset", (dataset, options))
 
     def distribute_datasets_from_function(
         self, dataset_fn: Callable[[InputContext], Any], options: InputOptions | None = None
     ) -> DistributedDataset:
-        """Return a dataset that `coordinator.create_per_worker_dataset` takes: each worker makes its own."""
+        """Return a dataset for `coordinator.create_per_worker_dataset`; each worker makes its own."""
         made = super().distribute_datasets_from_function(dataset_fn, options)
         return DatasetOfWorkers(made, self, "distribute_datasets_from_function", (dataset_fn, options))
 

@@ -18,25 +18,24 @@ from stratagem.strategy.devices import check_groups, devices_of_all_workers
 class TPUStrategy(Strategy):
     """Synchronous training on TPU cores, one replica on each.
 
-    The mesh code is that of the other strategies. No TPU was at hand when this was written: its steps are compiled for
-    TPUs (docs/hardware.md), and have run on CPU devices.
-    Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/distribute/TPUStrategy
+    It uses the same code as the other strategies. Its steps are compiled for TPUs (docs/hardware.md), but have run only
+    on CPU devices. Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/distribute/TPUStrategy
 
     Args:
         tpu_cluster_resolver: Accepted as in TensorFlow. JAX finds the TPUs by itself.
         experimental_device_assignment: Accepted as in TensorFlow; must be None.
-        shard: What each device holds a part of only, between steps: "optimizer", its slots (stage 1 of ZeRO);
-            "gradients", accumulated ones too (stage 2); "parameters", the weights too (stage 3, FSDP). None keeps all
-            of a model on each device. See docs/sharding.md.
-        shard_min_size: Elements from which a variable is divided.
+        shard: State that is divided among the devices between steps. "optimizer": the optimizer's slots (stage 1 of
+            ZeRO). "gradients": accumulated gradients too (stage 2). "parameters": the weights too (stage 3, FSDP). None
+            keeps the whole model on each device. See docs/sharding.md.
+        shard_min_size: Least number of elements of a variable that is divided.
         layout_map: Which weights are divided among the devices of each replica, and along which axis: "auto", Keras's
             `keras.distribution.LayoutMap`, or a dict of patterns of paths and axes,
             `{".*dense/kernel": (None, "model")}`.
-        model_parallel: How many devices each replica has; None is one, or what a `LayoutMap` says.
+        model_parallel: Number of devices of each replica; None means one, or the number in a `LayoutMap`.
         devices: Function that lists all devices of all workers; for tests.
 
     Raises:
-        UsageError: There is no TPU, or a device assignment was given.
+        UsageError: JAX finds no TPU, or a device assignment was given.
     """
 
     def __init__(

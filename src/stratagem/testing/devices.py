@@ -12,12 +12,12 @@ from stratagem.core.errors import InputError, UsageError
 def virtual_devices(count: int) -> None:
     """Make JAX show `count` CPU devices, to try strategies without accelerators.
 
-    They share the cores of the machine: good for seeing that a program is right, not for speed.
-    Outside Python, `JAX_NUM_CPU_DEVICES=4` or `stratagem run --devices-per-worker 4` do the same. The
-    counterpart in TensorFlow is `tf.config.set_logical_device_configuration`.
+    The devices share the cores of the machine. Use them to check that a program is right; they are not faster. Outside
+    Python, `JAX_NUM_CPU_DEVICES=4` or `stratagem run --devices-per-worker 4` do the same. The counterpart in TensorFlow
+    is `tf.config.set_logical_device_configuration`.
 
     Args:
-        count: How many devices.
+        count: Number of devices.
 
     Raises:
         InputError: `count` is not positive.

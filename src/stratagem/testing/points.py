@@ -13,11 +13,10 @@ from stratagem.core import environment
 def block_point(name: str) -> None:
     """Wait here until the test calls `release(name)` on this worker; do nothing outside a test.
 
-    Says so in a line of output, for which the test can wait. So a test acts on a worker at a known place, without
-    sleeping.
+    It prints a line, for which the test can wait. So a test can act on a worker at a known place, without sleeping.
 
     Args:
-        name: The place, for instance "step 3". Each place is passed once.
+        name: The name of the place, for instance "step 3". Each name can be used once.
 
     Example:
         >>> block_point("step 3")  # not under `start_workers`: goes on at once
@@ -33,10 +32,10 @@ def block_point(name: str) -> None:
 
 
 def drop_connections() -> int:
-    """Cut every TCP connection of this process, as a network that fails does; those made later are whole (Linux).
+    """Cut every TCP connection of this process, as a network failure does (Linux). Later connections work.
 
     Returns:
-        How many were cut.
+        The number of connections that were cut.
 
     Example:
         >>> import socket

@@ -33,13 +33,13 @@ _LOOK_SECONDS = 0.01
 
 @dataclass(frozen=True)
 class WorkerResult:
-    """The end of one worker.
+    """The result of one worker.
 
     Args:
         index: Its index in the cluster.
-        returncode: Exit code; minus the number of the signal that ended it.
+        returncode: The exit code, or minus the number of the signal that ended it.
         output: Everything it wrote to standard output and standard error.
-        value: What the function returned; None for a script or a worker that failed.
+        value: The return value of the function; None for a script or a failed worker.
     """
 
     index: int
@@ -62,28 +62,28 @@ def run_workers(
 ) -> list[WorkerResult]:
     """Run a program on the workers of a new cluster on this machine, and wait for all of them.
 
-    Nothing of it survives the call: processes that the program leaves behind are killed. The workers
-    use CPU devices unless `env` sets JAX_PLATFORMS.
+    Processes that the program leaves behind are killed. The workers use CPU devices unless `env` sets JAX_PLATFORMS.
 
     Args:
-        program: A function at the top level of a file, or the path of a script. The function's arguments and
-            what it returns must pickle; of a JAX array return `np.asarray(array)`.
-        num_workers: How many workers.
+        program: A function at the top level of a file, or the path of a script. The function's arguments and its result
+            must be picklable; return `np.asarray(array)` for a JAX array.
+        num_workers: Number of workers.
         args: Arguments of the function, or of the script (as strings).
-        servers: How many parameter servers; with some there is also a chief. Its result comes first, theirs last.
-        devices_per_worker: Virtual CPU devices of each worker; None leaves JAX's one.
-        timeout_seconds: How long all of it may take, in seconds.
-        env: Variables to set on top of this process's environment and of a worker's own.
-        check: Whether a worker that fails is an error. Without it the results tell.
-        clock: Where time comes from.
+        servers: Number of parameter servers. If there are any, there is also a chief. Its result comes first, and
+            theirs come last.
+        devices_per_worker: Number of virtual CPU devices of each worker; None means one.
+        timeout_seconds: Time limit for all workers, in seconds.
+        env: Variables to add to the environment of the workers.
+        check: Whether a failed worker raises an error. Otherwise the results show it.
+        clock: The source of time, for tests.
 
     Returns:
         One result for each worker, in the order of their index.
 
     Raises:
-        InputError: `program` cannot be found by another process.
-        UsageError: This is a worker that has yet to load its function.
-        PeerError: A worker failed (its output is in the message), or some did not end in time.
+        InputError: Another process cannot find `program`.
+        UsageError: This process is itself a worker that is loading its function.
+        PeerError: A worker failed, or some did not end in time. The message contains the output.
 
     Example:
         >>> import string
@@ -131,26 +131,27 @@ def start_workers(
     env: Mapping[str, str] | None = None,
     clock: Clock | None = None,
 ) -> Iterator[list[Worker]]:
-    """Start a program on the workers of a new cluster on this machine, to see what faults do to it.
+    """Start a program on the workers of a new cluster on this machine, to test faults.
 
-    When the `with` block ends, all that still runs is killed. The arguments are those of `run_workers`.
+    When the `with` block ends, all remaining processes are killed. The arguments are those of `run_workers`.
 
     Args:
         program: A function at the top level of a file, or the path of a script.
-        num_workers: How many workers.
+        num_workers: Number of workers.
         args: Arguments of the function, or of the script (as strings).
-        servers: How many parameter servers; with some there is also a chief. It comes first, they come last.
-        devices_per_worker: Virtual CPU devices of each worker; None leaves JAX's one.
-        timeout_seconds: How long all waits together may take, in seconds.
-        env: Variables to set on top of this process's environment and of a worker's own.
-        clock: Where time comes from.
+        servers: Number of parameter servers. If there are any, there is also a chief. It comes first, and they come
+            last.
+        devices_per_worker: Number of virtual CPU devices of each worker; None means one.
+        timeout_seconds: Time limit for all waits together, in seconds.
+        env: Variables to add to the environment of the workers.
+        clock: The source of time, for tests.
 
     Yields:
         The workers, in the order of their index.
 
     Raises:
-        InputError: `program` cannot be found by another process.
-        UsageError: This is a worker that has yet to load its function.
+        InputError: Another process cannot find `program`.
+        UsageError: This process is itself a worker that is loading its function.
 
     Example:
         >>> from stratagem.testing import block_point
@@ -185,14 +186,14 @@ def start_workers(
 
 
 class Worker:
-    """A started worker. Killed, with all it started, when the `with` block of `start_workers` ends.
+    """A started worker. It is killed, with all its child processes, when the `with` block of `start_workers` ends.
 
     Args:
-        plan: How it is started.
-        variables: The environment below that of the plan.
-        folder: For its output.
-        deadline: When every wait for it gives up.
-        start: Starts another one of a plan.
+        plan: The command and environment of the worker.
+        variables: The environment to which the plan adds its own.
+        folder: The folder for its output.
+        deadline: The deadline of every wait for it.
+        start: Function that starts a process from a plan.
     """
 
     def __init__(
@@ -221,31 +222,31 @@ class Worker:
         self._process.end()
 
     def kill(self) -> None:
-        """End the worker as a crash of its machine would: SIGKILL, without a word."""
+        """Kill the worker without warning, as a crash of its machine would (SIGKILL)."""
         signal_group(self.pid, signal.SIGKILL)
 
     def start_again(self) -> Worker:
-        """Start another process in the place of this one, which has ended; its output follows."""
+        """Start another process in the place of this one, which has ended. Its output is appended."""
         self.wait()
         return self._start(self._plan)
 
     def terminate(self) -> None:
-        """Ask the worker to end, as a scheduler that wants the machine back: SIGTERM."""
+        """Ask the worker to end, as a scheduler does before it takes the machine (SIGTERM)."""
         self._process.terminate()
 
     def freeze(self) -> None:
-        """Stop the worker where it is: alive, and silent (SIGSTOP)."""
+        """Freeze the worker: it stays alive, but does nothing (SIGSTOP)."""
         signal_group(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let a frozen worker go on. A worker that is frozen and resumed in turn is a slow one."""
+        """Let a frozen worker continue. To make a worker slow, freeze and resume it in turn."""
         signal_group(self.pid, signal.SIGCONT)
 
     def wait_for(self, text: str) -> None:
         """Wait until the worker's output contains a text.
 
         Raises:
-            PeerError: It ended without, or did not write it in time; its output is in the message.
+            PeerError: The worker ended before, or did not write the text in time; its output is in the message.
         """
         while text not in self.output():
             is_over = self.returncode is not None
@@ -254,18 +255,18 @@ class Worker:
             self.deadline.clock.wait(_LOOK_SECONDS)
 
     def wait_for_point(self, name: str) -> None:
-        """Wait until the worker has come to `block_point(name)`.
+        """Wait until the worker has reached `block_point(name)`.
 
         Raises:
-            PeerError: It ended without, or did not come in time.
+            PeerError: The worker ended before, or did not reach the point in time.
         """
         self.wait_for(reached_line(name))
 
     def release(self, name: str) -> None:
-        """Let the worker go on from `block_point(name)`, once it has come there.
+        """Let the worker continue from `block_point(name)`, once it has reached that point.
 
         Raises:
-            PeerError: It ended without, or did not come in time.
+            PeerError: The worker ended before, or did not reach the point in time.
         """
         self.wait_for_point(name)
         while self.returncode is None and not self.deadline.expired:
@@ -277,10 +278,10 @@ class Worker:
         raise _silence(self, f"did not go on from block point {name!r}")
 
     def wait(self) -> WorkerResult:
-        """Wait for the end of the worker, and return what became of it.
+        """Wait for the end of the worker, and return its result.
 
         Raises:
-            PeerError: It did not end in time; its output is in the message.
+            PeerError: The worker did not end in time; its output is in the message.
         """
         if not _wait([self], self.deadline):
             raise _silence(self, "did not end")
@@ -290,15 +291,15 @@ class Worker:
 
     @property
     def returncode(self) -> int | None:
-        """The exit code once the worker has ended; what it left running is killed then."""
+        """The exit code, once the worker has ended. Its remaining child processes are killed then."""
         return self._process.returncode
 
     def output(self) -> str:
-        """Return what the worker has written so far, to standard output and standard error."""
+        """Return the output of the worker so far, from standard output and standard error."""
         return self._output.read_text(encoding="utf-8", errors="replace")
 
     def last_lines(self) -> str:
-        """Return the last of its output under a heading."""
+        """Return its last lines of output under a heading."""
         lines = self.output().splitlines()[-_SHOWN_LINES:]
         return "\n".join([f"Last output of {self.name}:", *lines]) if lines else f"{self.name} wrote nothing."
 

@@ -34,7 +34,7 @@ class ArrayRecordDataset(FileDataset):
         filenames: A name, a list of names, or a dataset of names; the records come file after file.
 
     Raises:
-        InputError: Something is no name. While reading: a file is missing, no ArrayRecord file, or damaged.
+        InputError: An argument is not a name. While reading: a file is missing, damaged, or not an ArrayRecord file.
 
     Example:
         >>> from stratagem.data.files.writers import write_array_record

@@ -29,16 +29,16 @@ _DECOMPRESSED: Recent[np.ndarray] = Recent(1 << 28)
 class NumpyDataset(FileDataset):
     """The rows of arrays in `.npy` and `.npz` files, along their first axis, one file after another.
 
-    Files are mapped into memory: a worker reads from disk the rows that it needs, so that they may be larger than
-    memory. An array that `numpy.savez_compressed` wrote is decompressed whole; a process keeps 256 MB of such.
+    Files are mapped into memory, and a worker reads only the rows that it needs. So files may be larger than memory. An
+    array that `numpy.savez_compressed` wrote is decompressed whole; a process keeps 256 MB of such arrays.
 
     Args:
-        filenames: One path or several; strings, bytes or `pathlib.Path`. Of an `.npy` file an element is a row, of
-            an `.npz` file a dict of the rows of its arrays. All files hold the same kind of rows.
+        filenames: One or several paths (strings, bytes or `pathlib.Path`). An element is a row of an `.npy` file, or a
+            dict with a row of each array of an `.npz` file. All files must contain the same kind of rows.
 
     Raises:
-        InputError: There is no file. When a file is first needed: it is damaged, holds Python objects (which are code),
-            or the arrays of an `.npz` file differ in their first dimension.
+        InputError: No file was given. When a file is first needed: it is damaged, contains Python objects (which are
+            code), or the arrays of an `.npz` file differ in their first dimension.
 
     Example:
         >>> import tempfile

@@ -57,21 +57,21 @@ class _Dialect(NamedTuple):
 class CsvDataset(Dataset):
     r"""The rows of files of comma-separated values, as tuples (`tf.data.experimental.CsvDataset`).
 
-    The files are read in order, as a quoted value may have newlines: every worker reads all of them, or its own
-    (`AutoShardPolicy.FILE`).
+    The files are read in order, because a quoted value may contain newlines. So every worker reads all of them, or its
+    own files (`AutoShardPolicy.FILE`).
 
     Args:
         filenames: A name, or a list of names; the rows come file after file.
-        record_defaults: For each column that is read the value where a row has none, whose dtype is the column's; or
-            a dtype alone, where every row must have a value.
+        record_defaults: For each column that is read, the default value, which also sets the dtype of the column; or
+            only a dtype, if every row must have a value.
         compression_type: "GZIP", "ZLIB", or None.
         buffer_size: Accepted as in tf.data, without effect.
-        header: Whether each file has a line to leave out at its beginning.
-        field_delim: What stands between values.
-        use_quote_delim: Whether a double quote keeps a value together.
-        na_value: What else stands for no value.
+        header: Whether to skip the first line of each file.
+        field_delim: The separator between values.
+        use_quote_delim: Whether double quotes enclose values.
+        na_value: Another text that means a missing value.
         select_cols: Numbers of the columns to read, increasing; None for all.
-        exclude_cols: Numbers of the columns to leave out, instead.
+        exclude_cols: Numbers of the columns to skip, in place of `select_cols`.
 
     Raises:
         InputError: An argument is wrong. While reading: a file is missing, or a row does not fit.
@@ -159,26 +159,26 @@ def make_csv_dataset(
 
     Args:
         file_pattern: A pattern, or a list of patterns (see `Dataset.list_files`).
-        batch_size: Rows of a batch. Without `num_epochs` a last batch that is not full is left out.
+        batch_size: Rows of a batch. Without `num_epochs`, a last batch that is not full is dropped.
         column_names: Names of all columns; None reads them from the header of the first file.
-        column_defaults: As `record_defaults` of `CsvDataset`, for the columns that are read. None finds their dtypes.
-        label_name: The column that is the label: elements are then pairs of a dict and the label.
+        column_defaults: As `record_defaults` of `CsvDataset`, for the columns that are read. None infers their dtypes.
+        label_name: The column that is the label. Elements are then pairs of a dict and the label.
         select_columns: Names or numbers of the columns to read; None for all.
-        field_delim: What stands between values.
-        use_quote_delim: Whether a double quote keeps a value together.
-        na_value: What else stands for no value.
-        header: Whether each file has a line of names.
-        num_epochs: How often the rows come; None for ever.
-        shuffle: Whether files and rows come in random order, each time another; other than TensorFlow's.
+        field_delim: The separator between values.
+        use_quote_delim: Whether double quotes enclose values.
+        na_value: Another text that means a missing value.
+        header: Whether the first line of each file contains names.
+        num_epochs: Number of passes over the rows; None repeats for ever.
+        shuffle: Whether files and rows come in random order, a new one each time. It is not TensorFlow's order.
         shuffle_buffer_size: See `Dataset.shuffle`.
         shuffle_seed: See `Dataset.shuffle`.
         prefetch_buffer_size: Accepted as in TensorFlow, without effect.
-        num_parallel_reads: Files that are read in turn; None for one.
+        num_parallel_reads: Number of files that are read in turn; None means one.
         sloppy: Accepted as in TensorFlow; the order never varies.
-        num_rows_for_inference: Rows that are read to find dtypes; None for all.
+        num_rows_for_inference: Number of rows that are read to infer dtypes; None means all.
         compression_type: "GZIP", "ZLIB", or None.
-        ignore_errors: Whether to leave out rows that do not fit.
-        encoding: Of the header.
+        ignore_errors: Whether to skip rows that do not fit.
+        encoding: Encoding of the header.
 
     Raises:
         InputError: No file matches, a name is not among the columns, or an argument is wrong.

@@ -28,7 +28,7 @@ def read_file(filename: Any) -> bytes:
         filename: A str, bytes, path, or an element of `Dataset.list_files`.
 
     Raises:
-        InputError: It cannot be read.
+        InputError: The file cannot be read.
 
     Example:
         >>> read_file("/dev/null")
@@ -42,12 +42,12 @@ def read_file(filename: Any) -> bytes:
 
 
 def decode_raw(input_bytes: Any, out_type: Any, little_endian: bool = True) -> np.ndarray:
-    r"""Return the numbers that bytes hold (`tf.io.decode_raw`).
+    r"""Return the numbers in bytes (`tf.io.decode_raw`).
 
     Args:
-        input_bytes: Bytes, or an array of equally long ones, of shape (...).
+        input_bytes: Bytes, or an array of shape (...) of bytes of equal length.
         out_type: The dtype of the numbers.
-        little_endian: The order of the bytes of a number.
+        little_endian: Whether the lowest byte of a number comes first.
 
     Returns:
         An array of shape (..., n).
@@ -75,19 +75,19 @@ def decode_raw(input_bytes: Any, out_type: Any, little_endian: bool = True) -> n
 def decode_image(
     contents: Any, channels: int | None = None, dtype: Any = np.uint8, expand_animations: bool = True
 ) -> np.ndarray:
-    r"""Return the pixels of an image of any format that Pillow reads: JPEG, PNG, GIF, BMP (`tf.io.decode_image`).
+    r"""Return the pixels of an image in any format of Pillow, such as JPEG, PNG, GIF, BMP (`tf.io.decode_image`).
 
     Args:
         contents: The bytes of the file.
-        channels: 1 for grey, 3 for colour, 4 for colour and opacity; None and 0 for what the image has.
+        channels: 1 for grey, 3 for colour, 4 for colour and opacity; None and 0 keep the channels of the image.
         dtype: uint8; or float32, from 0 to 1.
-        expand_animations: Whether a GIF has an axis for its frames, also where it has only one.
+        expand_animations: Whether a GIF has an axis for its frames, even if it has only one frame.
 
     Returns:
         An array of shape (height, width, channels), or (frames, height, width, channels).
 
     Raises:
-        InputError: The bytes are no image, the image is damaged, or an argument is none of these.
+        InputError: The bytes are not an image, the image is damaged, or an argument has another value.
 
     Example:
         >>> decode_image(b"P5 2 1 255 \x07\x09").tolist()
@@ -124,17 +124,17 @@ def _pixels(image: Any, channels: int | None, frame: int = 0) -> np.ndarray:
 
 
 def decode_jpeg(contents: Any, channels: int = 0) -> np.ndarray:
-    """Return the pixels of a JPEG image (`tf.io.decode_jpeg`; as there, other formats are read too).
+    """Return the pixels of a JPEG image (`tf.io.decode_jpeg`). As in TensorFlow, other formats are read too.
 
     Args:
         contents: The bytes of the file.
-        channels: 1 for grey, 3 for colour, 0 for what the image has.
+        channels: 1 for grey, 3 for colour, 0 keeps the channels of the image.
 
     Returns:
         A uint8 array of shape (height, width, channels).
 
     Raises:
-        InputError: The bytes are no image, the image is damaged, or `channels` is none of these.
+        InputError: The bytes are not an image, the image is damaged, or `channels` has another value.
     """
     return decode_image(contents, channels, expand_animations=False)
 
@@ -144,12 +144,12 @@ def decode_png(contents: Any, channels: int = 0) -> np.ndarray:
 
     Args:
         contents: The bytes of the file.
-        channels: 1 for grey, 3 for colour, 4 for colour and opacity, 0 for what the image has.
+        channels: 1 for grey, 3 for colour, 4 for colour and opacity, 0 keeps the channels of the image.
 
     Returns:
         A uint8 array of shape (height, width, channels).
 
     Raises:
-        InputError: The bytes are no image, the image is damaged, or `channels` is none of these.
+        InputError: The bytes are not an image, the image is damaged, or `channels` has another value.
     """
     return decode_image(contents, channels, expand_animations=False)

@@ -55,7 +55,7 @@ class FeatureConfiguration(ABC):
     """Conversion of one feature of an example to an array.
 
     Args:
-        dtype: "int64", "float32" or "string"; or such a dtype of NumPy or TensorFlow, or `bytes`.
+        dtype: "int64", "float32" or "string", the same dtypes of NumPy or TensorFlow, or `bytes`.
     """
 
     def __init__(self, dtype: Any) -> None:
@@ -86,12 +86,13 @@ class FeatureConfiguration(ABC):
 
 
 class FixedLenFeature(FeatureConfiguration):
-    """A feature that has as many values in every example (`tf.io.FixedLenFeature`).
+    """A feature with the same number of values in every example (`tf.io.FixedLenFeature`).
 
     Args:
-        shape: Of its array; () for one value, a number for a list of so many.
-        dtype: "int64", "float32" or "string"; or such a dtype of NumPy or TensorFlow, or `bytes`.
-        default_value: What it is where an example lacks it, of this shape or one value. None makes that an error.
+        shape: Shape of its array; () means one value, and a number means a list of that length.
+        dtype: "int64", "float32" or "string", the same dtypes of NumPy or TensorFlow, or `bytes`.
+        default_value: Value for examples that lack the feature, of this shape or a single value. None makes a missing
+            feature an error.
 
     Raises:
         InputError: The dtype is not one of these, or `default_value` does not have the shape.
@@ -135,10 +136,10 @@ class FixedLenFeature(FeatureConfiguration):
 
 
 class VarLenFeature(FeatureConfiguration):
-    """A feature whose number of values varies: an array of its own length (`tf.io.VarLenFeature`).
+    """A feature whose number of values varies (`tf.io.VarLenFeature`).
 
-    TensorFlow makes a sparse tensor of it. Here one example has a vector, empty where it lacks the feature, and a
-    batch has a vector of vectors, of dtype `object`. Both have `values`, `indices` and `dense_shape` as well.
+    TensorFlow makes a sparse tensor of it. Here one example has a vector, which is empty if the feature is missing. A
+    batch has a vector of vectors, with dtype `object`. Both also have `values`, `indices` and `dense_shape`.
 
     Args:
         dtype: As for `FixedLenFeature`.
@@ -152,11 +153,11 @@ class VarLenFeature(FeatureConfiguration):
 
 
 class RaggedFeature(VarLenFeature):
-    """A `VarLenFeature` under a name of its own (`tf.io.RaggedFeature` without partitions).
+    """A `VarLenFeature` that may have another name in the example (`tf.io.RaggedFeature` without partitions).
 
     Args:
         dtype: As for `FixedLenFeature`.
-        value_key: The name in the example; None for the key in `features`.
+        value_key: The name in the example; None means the key in `features`.
     """
 
     def __init__(self, dtype: Any, value_key: str | None = None) -> None:
@@ -173,10 +174,10 @@ class FixedLenSequenceFeature(FeatureConfiguration):
     One example has an array of shape (steps, *shape); in a batch the shorter ones are padded.
 
     Args:
-        shape: Of one step.
+        shape: Shape of one step.
         dtype: As for `FixedLenFeature`.
-        allow_missing: Whether an example that lacks the feature has no step; else that is an error.
-        default_value: What pads; None for 0 and b"".
+        allow_missing: Whether an example that lacks the feature has zero steps; otherwise that is an error.
+        default_value: The padding; None means 0 or b"".
     """
 
     def __init__(
@@ -220,16 +221,16 @@ def parse_single_example(
     """Read one `tf.train.Example` (`tf.io.parse_single_example`).
 
     Args:
-        serialized: What `SerializeToString` of an Example returned: bytes, or an array without axes that holds them.
-        features: For each key, how the feature is read. Features of the example that are not named are left out.
+        serialized: The result of `SerializeToString` of an Example: bytes, or an array without axes that contains them.
+        features: For each key, the kind of feature. Features of the example that are not named are left out.
         example_names: Accepted as in TensorFlow, without effect.
         name: Accepted as in TensorFlow, without effect.
 
     Returns:
-        For each key an array; in a function given to a dataset also a NumPy scalar or bytes.
+        An array for each key; in a function given to a dataset also a NumPy scalar or bytes.
 
     Raises:
-        InputError: The bytes are no Example, or a feature is missing, of another dtype or of another size.
+        InputError: The bytes are not an Example, or a feature is missing or has another dtype or size.
 
     Example:
         >>> from stratagem.train import Example, Feature, Features, Int64List
@@ -248,14 +249,14 @@ def parse_example(
     """Read a batch of `tf.train.Example` (`tf.io.parse_example`).
 
     Args:
-        serialized: At least one example, each as for `parse_single_example`: what a dataset of records gives after
-            `batch`.
-        features: For each key, how the feature is read.
+        serialized: At least one example, each as for `parse_single_example`; for example a batch of a dataset of
+            records.
+        features: For each key, the kind of feature.
         example_names: Accepted as in TensorFlow, without effect.
         name: Accepted as in TensorFlow, without effect.
 
     Returns:
-        For each key an array whose first axis counts the examples.
+        An array for each key, whose first axis counts the examples.
 
     Raises:
         InputError: As for `parse_single_example`.

@@ -288,19 +288,19 @@ def text_dataset_from_directory(
     """Make a dataset of the `.txt` files below a folder (`keras.utils.text_dataset_from_directory`).
 
     Args:
-        directory: Has a subfolder for each class with its `.txt` files, at any depth.
-        labels: "inferred" from the subfolders; None for no labels; or a list of integers, one for each file in
-            `directory`, sorted folder by folder.
+        directory: Folder with a subfolder for each class, which contains `.txt` files at any depth.
+        labels: "inferred" takes them from the subfolders; None means no labels; or a list of integers, one for each
+            file in `directory`, sorted folder by folder.
         label_mode: "int", "categorical" or "binary", as for `image_dataset_from_directory`; None for no labels.
-        class_names: The subfolders to read, in the order of their labels; None reads all, sorted.
+        class_names: The subfolders to read, in the order of their labels; None reads all in sorted order.
         batch_size: Texts in a global batch; None yields single texts.
-        max_length: Bytes of a text to keep, from its beginning; None keeps all.
+        max_length: Number of bytes of a text to keep, from its beginning; None keeps all.
         shuffle: Whether the texts come in random order. Otherwise they come sorted.
         seed: Makes the order, and the split of shuffled files, reproducible.
         validation_split: Part of the files to keep for validation, between 0 and 1.
         subset: Which part to return: "training", "validation", or "both".
-        follow_links: Whether to look into folders behind links.
-        verbose: Whether to say how many files were found.
+        follow_links: Whether to follow links to folders.
+        verbose: Whether to print the number of files.
 
     Returns:
         A dataset of texts, as bytes, or of pairs (texts, labels), with `class_names` and `file_paths`. Two of them,

@@ -44,18 +44,18 @@ def image_dataset_from_directory(
 ) -> Any:
     """Make a dataset of the images below a folder (`keras.utils.image_dataset_from_directory`).
 
-    Files, classes, labels, split and pixels are those of Keras, and so is the order in `file_paths` with a seed.
-    Unlike Keras, a shuffle moves names of files, so that it is always one over all files, and each iteration has an
-    order of its own. A worker reads and decodes the images of its rows only, on its cores.
+    Files, classes, labels, split and pixels are those of Keras. So is the order in `file_paths` if you give a seed.
+    Unlike in Keras, a shuffle moves the names of all files, and each iteration has a new order. A worker reads and
+    decodes only the images of its rows, on its cores.
 
     Args:
-        directory: Has a subfolder for each class with `.bmp`, `.gif` (the first frame), `.jpeg`, `.jpg` and `.png`
-            files, at any depth.
-        labels: "inferred" from the subfolders; None for no labels; or a list of integers, one for each file in
-            `directory`, sorted folder by folder.
+        directory: Folder with a subfolder for each class, which contains `.bmp`, `.gif` (the first frame), `.jpeg`,
+            `.jpg` and `.png` files at any depth.
+        labels: "inferred" takes them from the subfolders; None means no labels; or a list of integers, one for each
+            file in `directory`, sorted folder by folder.
         label_mode: "int": int32 of shape (batch,); "categorical": float32 of shape (batch, classes); "binary":
             float32 of shape (batch, 1); None for no labels.
-        class_names: The subfolders to read, in the order of their labels; None reads all, sorted.
+        class_names: The subfolders to read, in the order of their labels; None reads all in sorted order.
         color_mode: "grayscale", "rgb" or "rgba".
         batch_size: Images in a global batch; None yields single images.
         image_size: (height, width) of the images after resizing.
@@ -64,20 +64,20 @@ def image_dataset_from_directory(
         validation_split: Part of the files to keep for validation, between 0 and 1.
         subset: Which part to return: "training", "validation", or "both".
         interpolation: "bilinear", "nearest", "bicubic", "lanczos3" or "lanczos5".
-        follow_links: Whether to look into folders behind links.
+        follow_links: Whether to follow links to folders.
         crop_to_aspect_ratio: Whether to crop images, rather than distort them.
         pad_to_aspect_ratio: Whether to pad images with zeros, rather than distort them.
         data_format: "channels_last" or "channels_first"; None takes Keras's setting.
-        verbose: Whether to say how many files were found.
+        verbose: Whether to print the number of files.
 
     Returns:
         A dataset of images, float32 of shape (batch, height, width, channels) with values from 0 to 255, or of pairs
-        (images, labels). It has the attributes `class_names` and `file_paths`. Two of them, training and validation,
-        for `subset="both"`.
+        (images, labels). It has the attributes `class_names` and `file_paths`. With `subset="both"`, two datasets:
+        training and validation.
 
     Raises:
         InputError: An argument is wrong, there is no image, or pillow is not installed. While reading: an image is
-            damaged. It is not left out, since positions and labels are fixed before images are read; remove the file.
+            damaged. It is not skipped, because positions and labels are fixed before images are read; remove the file.
 
     Example:
         >>> import tempfile, pathlib, PIL.Image

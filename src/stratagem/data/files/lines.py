@@ -20,14 +20,15 @@ _NEWLINE = ord("\n")
 class TextLineDataset(FileDataset):
     r"""The lines of text files as bytes (`tf.data.TextLineDataset`).
 
-    A line has neither its newline nor carriage returns before that; the last needs no newline. Uncompressed files
-    are read by position: each is read once when its number of lines is first needed, and 8 bytes a line are kept.
+    A line does not include its newline, or carriage returns before it. The last line needs no newline. Uncompressed
+    files are read by position: each file is read once when its number of lines is first needed, and 8 bytes are kept
+    for each line.
 
     Args:
         filenames: A name, a list of names, or a dataset of names; the lines come file after file.
         compression_type: "GZIP", "ZLIB", or None. Compressed files are read in order.
         buffer_size: Accepted as in tf.data, without effect.
-        num_parallel_reads: Accepted as in tf.data, where it mixes the files. Here `Dataset.interleave` does.
+        num_parallel_reads: Accepted without effect. In tf.data it mixes the files; use `Dataset.interleave` for that.
         name: Accepted as in tf.data.
 
     Raises:
@@ -78,20 +79,21 @@ def _without_end(line: bytes) -> bytes:
 
 
 class FixedLengthRecordDataset(FileDataset):
-    """The records of files in which all have one length, as bytes (`tf.data.FixedLengthRecordDataset`).
+    """The records of files, as bytes, all of one length (`tf.data.FixedLengthRecordDataset`).
 
     Args:
         filenames: A name, a list of names, or a dataset of names; the records come file after file.
-        record_bytes: Bytes of a record.
-        header_bytes: Bytes to leave out at the beginning of each file.
-        footer_bytes: Bytes to leave out at the end of each file.
+        record_bytes: Number of bytes of a record.
+        header_bytes: Number of bytes to skip at the beginning of each file.
+        footer_bytes: Number of bytes to skip at the end of each file.
         buffer_size: Accepted as in tf.data, without effect.
-        compression_type: "GZIP", "ZLIB", or None, which alone can be read by position.
-        num_parallel_reads: Accepted as in tf.data, where it mixes the files. Here `Dataset.interleave` does.
+        compression_type: "GZIP", "ZLIB", or None. Only uncompressed files can be read by position.
+        num_parallel_reads: Accepted without effect. In tf.data it mixes the files; use `Dataset.interleave` for that.
         name: Accepted as in tf.data.
 
     Raises:
-        InputError: An argument is wrong. While reading: a file is missing, or does not divide into such records.
+        InputError: An argument is wrong. While reading: a file is missing, or does not divide into records of this
+            length.
 
     Example:
         >>> file = getfixture("tmp_path") / "pairs"

@@ -26,21 +26,23 @@ _ARROW_ERRORS = (OSError, ValueError, NotImplementedError)
 class ParquetDataset(FileDataset):
     """The rows of Parquet files as dicts from column to value, one file after another.
 
-    Numbers become NumPy scalars, text and binary data bytes, lists arrays, structs dicts, dictionaries what they stand
-    for. Lists of different lengths need `map` or `padded_batch` before they can be joined into a batch.
+    Numbers become NumPy scalars, text and binary data become bytes, lists become arrays, structs become dicts, and
+    dictionary-encoded values are decoded. Lists of different lengths need `map` or `padded_batch` before they can form
+    a batch.
 
-    Rows are found by position, but a row group is decoded whole; a process keeps 256 MB of them. A shuffle over many
-    more decodes the same ones again and again. Then read files in turn, as many as fit, and shuffle a window:
-    `Dataset.list_files(pattern).interleave(ParquetDataset, cycle_length=4).shuffle(10000)`; or write smaller row
-    groups, `pyarrow.parquet.write_table(table, path, row_group_size=256)` (docs/data.md has figures).
+    Rows are found by position, but a row group is decoded whole. A process keeps 256 MB of decoded row groups. A
+    shuffle over many more decodes the same groups again and again. To avoid this, read a few files in turn and shuffle
+    a window: `Dataset.list_files(pattern).interleave(ParquetDataset, cycle_length=4).shuffle(10000)`; or write smaller
+    row groups, `pyarrow.parquet.write_table(table, path, row_group_size=256)` (docs/data.md has figures).
 
     Args:
-        filenames: One path or several; strings, bytes or `pathlib.Path`. All have the same columns.
+        filenames: One or several paths (strings, bytes or `pathlib.Path`). All files must have the same columns.
         columns: Name or names of the columns to read, `"image.bytes"` for a part of a struct; None reads all.
 
     Raises:
-        InputError: There is no file, or pyarrow is not installed. When a file is first needed: it is damaged, has
-            other columns than the first, or a type that is no array. While reading: a value is missing (null).
+        InputError: No file was given, or pyarrow is not installed. When a file is first needed: it is damaged, has
+            other columns than the first file, or a type that cannot become an array. While reading: a value is missing
+            (null).
 
     Example:
         >>> import tempfile, pyarrow, pyarrow.parquet

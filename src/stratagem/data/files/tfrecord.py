@@ -97,22 +97,22 @@ _END = "the end is missing"
 class TFRecordDataset(FileDataset):
     """The records of TFRecord files as bytes (`tf.data.TFRecordDataset`).
 
-    Uncompressed files are read by position, so that a worker reads only its own records and a shuffle moves
-    positions: every length in a file is read once, when the number of records is first needed (2,000,000 a second).
-    Compressed files are read in order. Checksums are verified.
+    Uncompressed files are read by position. So a worker reads only its own records, and a shuffle moves only positions.
+    All lengths in a file are read once, when the number of records is first needed (2,000,000 a second). Compressed
+    files are read in order. Checksums are verified.
 
     Args:
         filenames: A name, a list of names, or a dataset of names; the records come file after file.
         compression_type: "GZIP", "ZLIB", or None.
         buffer_size: Accepted as in tf.data, without effect.
-        num_parallel_reads: Accepted as in tf.data, where it mixes the files. Here `Dataset.interleave` does.
+        num_parallel_reads: Accepted without effect. In tf.data it mixes the files; use `Dataset.interleave` for that.
         name: Accepted as in tf.data.
-        on_corrupt: What becomes of a damaged record: "error" raises where it is met; "skip" leaves it out. To skip,
-            uncompressed files are read whole before the first pass, so that all workers count the same records. A
-            file without any record is an error all the same.
+        on_corrupt: "error" raises an error at a damaged record; "skip" leaves the record out. To skip, uncompressed
+            files are read whole before the first pass, so that all workers count the same records. A file without any
+            record is still an error.
 
     Raises:
-        InputError: An argument is wrong. While reading: a file is missing, no TFRecord file, or damaged; the message
+        InputError: An argument is wrong. While reading: a file is missing, damaged, or not a TFRecord file; the message
             names the file, the record and the byte.
 
     Example:
@@ -141,9 +141,9 @@ class TFRecordDataset(FileDataset):
 
     @property
     def skipped_records(self) -> dict[str, int]:
-        """How many damaged records were left out of which file, in the files that were looked at so far.
+        """Number of skipped records in each file that was read so far.
 
-        Where the end of a damaged record cannot be told, it counts as one with all that lies before the next.
+        If the end of a damaged record is unknown, everything up to the next record counts as one.
         """
         return dict(self._format.skipped)
 

@@ -21,12 +21,12 @@ from stratagem.data.files.tfrecord import framed
 class TFRecordWriter:
     """Writes records to a TFRecord file (`tf.io.TFRecordWriter`).
 
-    Unlike TensorFlow's, it writes to a draft, which gets the name of the file in `close`: if the program fails or is
-    killed before that, an old file stays as it was.
+    Unlike TensorFlow's writer, it writes to a temporary file, which gets its name in `close`. If the program fails or
+    is killed before that, an old file is kept.
 
     Args:
-        path: The file. Folders are made.
-        options: "GZIP", "ZLIB", or None; or an object that has it as `compression_type` (`tf.io.TFRecordOptions`).
+        path: The file. Missing folders are created.
+        options: "GZIP", "ZLIB", or None; or an object with the attribute `compression_type` (`tf.io.TFRecordOptions`).
 
     Raises:
         InputError: The file cannot be written, or the compression is unknown.
@@ -63,7 +63,7 @@ class TFRecordWriter:
             self._file.write(frame if self._compressor is None else self._compressor.compress(frame))
 
     def flush(self) -> None:
-        """Hand what was written to the system. The file still has its name only after `close`."""
+        """Pass the written data to the system. The file still gets its name only in `close`."""
         with _explained(self._path):
             self._file.flush()
 
@@ -98,12 +98,12 @@ def _drop(path: Path, finish: ExitStack) -> None:
 
 
 def write_tfrecord(path: str | os.PathLike[str], records: Iterable[bytes], compression_type: str | None = None) -> None:
-    """Write a TFRecord file. It has its name when all records are in it.
+    """Write a TFRecord file. It gets its name when all records are written.
 
     Args:
-        path: The file. Folders are made.
-        records: The records; a `stratagem.train.Example` becomes one by `SerializeToString()`.
-        compression_type: "GZIP", "ZLIB", or None, which alone can be read by position.
+        path: The file. Missing folders are created.
+        records: The records, as bytes. `SerializeToString()` turns a `stratagem.train.Example` into one.
+        compression_type: "GZIP", "ZLIB", or None. Only uncompressed files can be read by position.
 
     Raises:
         InputError: The file cannot be written, the compression is unknown, or a record is not bytes.
@@ -117,14 +117,14 @@ def write_tfrecord(path: str | os.PathLike[str], records: Iterable[bytes], compr
 
 
 def write_array_record(path: str | os.PathLike[str], records: Iterable[bytes], options: str = "group_size:1") -> None:
-    """Write an ArrayRecord file. It has its name when all records are in it.
+    """Write an ArrayRecord file. It gets its name when all records are written.
 
     Args:
-        path: The file. Folders are made.
+        path: The file. Missing folders are created.
         records: The records.
-        options: What `ArrayRecordWriter` takes, separated by commas. Records are compressed in groups; to read one, its
-            whole group is decompressed, so that a group of 1 is best for a shuffle. "uncompressed" reads twice as fast
-            where records are small or do not get smaller, such as JPEG images.
+        options: Options of `ArrayRecordWriter`, separated by commas. Records are compressed in groups. Reading one
+            record decompresses its whole group, so a group of 1 is best for a shuffle. "uncompressed" reads twice as
+            fast if records are small or cannot be compressed, such as JPEG images.
 
     Raises:
         InputError: The file cannot be written, the options are unknown, or a record is not bytes.

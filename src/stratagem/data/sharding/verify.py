@@ -44,14 +44,14 @@ class ShardingReport:
     """Result of `verify_sharding`. `print(report)` shows it as a table.
 
     Args:
-        workers: As how many workers the dataset was read.
-        policy: How it is divided among them; None where it is no `Dataset`, or its function divides it.
-        batches: Global batches that one worker reads, as far as they were compared.
-        examples: Rows of these batches.
-        distinct: How many different ones these are.
-        complete: Whether that is all of the dataset.
-        findings: One for each check, in the order of the checks.
-        first_difference: Where the first of them that failed begins; None where that has no place.
+        workers: Number of workers that were simulated.
+        policy: How the dataset is divided among them; None if it is not a `Dataset`, or if its function divides it.
+        batches: Number of compared global batches.
+        examples: Number of rows in these batches.
+        distinct: Number of different rows.
+        complete: Whether the whole dataset was compared.
+        findings: The result of each check, in order.
+        first_difference: The place where the first failed check begins to differ; None if it has no place.
     """
 
     workers: int
@@ -88,26 +88,29 @@ class ShardingReport:
 
 
 def verify_sharding(dataset: Any, workers: int = 2, *, max_batches: int | None = MOST_BATCHES) -> ShardingReport:
-    """Read a dataset as each of several workers would, in this process, and check that together they read it correctly.
+    """Read a dataset in this process as several workers would, and check that they read it correctly.
 
-    That is: a second pass gives the same examples in the same order; at each step the workers' rows together are the
-    global batch that one worker would see, so that no example comes twice and none is left out; all workers have as
-    many steps; and in the middle of the pass another number of workers can go on. Where each worker reads a stream
-    of its own (policies OFF, HINT and FILE, and functions of an `InputContext`), it is: each stream is the same at a
-    second pass, and all of them together are the dataset, each example once.
+    It checks that a second pass gives the same examples in the same order, and that at each step the rows of all
+    workers together are the global batch that one worker would see. So no example comes twice, and none is missing. It
+    also checks that all workers have the same number of steps, and that another number of workers can resume in the
+    middle of the pass.
 
-    Passes that this reads do not count: the next pass over the dataset has the order that it would have had.
+    Each worker reads its own stream under the policies OFF, HINT and FILE, and with a function of an `InputContext`.
+    Then it checks that each stream is the same in a second pass, and that all streams together contain each example
+    once.
+
+    These passes do not count: the next pass over the dataset has the order that it would have had.
 
     Args:
-        dataset: What `fit` or a strategy is given: a batched `Dataset`, or anything else that yields batches. Better
-            a function that returns it, which is called anew for each worker, as each worker's program does: then it
-            is seen when two workers would make different datasets. A function with one argument gets an
+        dataset: The input of `fit` or a strategy: a batched `Dataset`, or another object that yields batches. Or,
+            better, a function that returns it. The function is called anew for each worker, as in a real cluster, so
+            the check finds a function that makes different datasets. A function with one argument gets an
             `InputContext`, as in `strategy.distribute_datasets_from_function`.
-        workers: As how many workers to read it.
-        max_batches: How many batches of each pass to compare; None for all.
+        workers: Number of workers to simulate.
+        max_batches: Number of batches of each pass to compare; None means all.
 
     Raises:
-        InputError: An argument is wrong, or the dataset cannot be read at all.
+        InputError: An argument is wrong, or the dataset cannot be read.
 
     Example:
         >>> report = verify_sharding(Dataset.range(40).shuffle(40, seed=1).batch(6), workers=2)

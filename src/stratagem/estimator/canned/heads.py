@@ -26,16 +26,16 @@ _SUMS = ("sum", "weighted_sum")
 
 
 class Head(ABC):
-    """Makes an `EstimatorSpec` of logits.
+    """Base of heads, which make an `EstimatorSpec` from logits.
 
     Args:
         weight_column: Key of the feature with the weights of examples, or a numeric column; None for equal weights.
         loss_reduction: "sum_over_batch_size" for the mean over the batch of a replica, or "sum".
-        name: Put behind the names of metrics.
-        loss_fn: Takes labels and logits, returns the losses of the examples in place of the head's own.
+        name: Suffix of the names of metrics.
+        loss_fn: Function of labels and logits that returns the losses of the examples, in place of the head's own.
 
     Raises:
-        InputError: There is no such reduction.
+        InputError: The reduction is unknown.
     """
 
     logits_dimension: int
@@ -56,29 +56,29 @@ class Head(ABC):
         """Return the loss of each example, of shape (rows, 1).
 
         Args:
-            labels: What `checked_labels` returned.
-            logits: Of shape (rows, logits_dimension).
+            labels: The result of `checked_labels`.
+            logits: Logits of shape (rows, logits_dimension).
         """
 
     @abstractmethod
     def predictions(self, logits: jax.Array) -> dict[str, Any]:
-        """Return what is predicted, by name.
+        """Return the predictions by name.
 
         Args:
-            logits: Of shape (rows, logits_dimension).
+            logits: Logits of shape (rows, logits_dimension).
         """
 
     def checked_labels(self, labels: Any) -> jax.Array:
         """Return labels as numbers with a row for each example.
 
         Raises:
-            InputError: There are none, or they have another shape.
+            InputError: There are no labels, or they have another shape.
         """
         return _column(labels, self.logits_dimension).astype("float32")
 
     @abstractmethod
     def metrics(self, labels: jax.Array, predictions: Mapping[str, Any], weights: Any) -> dict[str, keras.Metric]:
-        """Return metrics that have been updated, besides the average loss."""
+        """Return the updated metrics, except the average loss."""
 
     def create_estimator_spec(
         self,
@@ -92,18 +92,18 @@ class Head(ABC):
         update_ops: Any = None,
         regularization_losses: Sequence[Any] | None = None,
     ) -> EstimatorSpec:
-        """Return what a model_fn returns.
+        """Return the spec of a model_fn.
 
         Args:
-            features: For the weights of examples.
+            features: Features, for the weights of examples.
             mode: A `ModeKeys`.
-            logits: Of shape (rows, logits_dimension).
+            logits: Logits of shape (rows, logits_dimension).
             labels: The labels; None to predict.
-            optimizer: Makes the loss smaller.
-            trainable_variables: Those to change; None for all.
-            train_op_fn: Makes the `train_op` of the loss, in place of `optimizer`.
+            optimizer: The optimizer that minimizes the loss.
+            trainable_variables: The variables to train; None means all.
+            train_op_fn: Function of the loss that returns the `train_op`, in place of `optimizer`.
             update_ops: Accepted as in TensorFlow.
-            regularization_losses: Added to the loss.
+            regularization_losses: Losses to add.
 
         Raises:
             InputError: Labels or logits cannot be used, or there is no way to train.
@@ -200,14 +200,14 @@ class _ExclusiveClasses(Head):
 
 
 class BinaryClassHead(_ExclusiveClasses):
-    """Two classes, one logit (`tf.estimator.BinaryClassHead`).
+    """Head for two classes with one logit (`tf.estimator.BinaryClassHead`).
 
     Args:
         weight_column: As for `Head`.
-        thresholds: Probabilities for more metrics: `accuracy/positive_threshold_0.3` and so on.
-        label_vocabulary: Names of the classes, where labels are text.
+        thresholds: Probabilities for additional metrics, such as `accuracy/positive_threshold_0.3`.
+        label_vocabulary: Names of the classes, if labels are text.
         loss_reduction: As for `Head`.
-        loss_fn: Takes labels and logits of shape (rows, 1), returns losses of that shape.
+        loss_fn: Function of labels and logits of shape (rows, 1) that returns losses of that shape.
         name: As for `Head`.
     """
 
@@ -259,18 +259,18 @@ class BinaryClassHead(_ExclusiveClasses):
 
 
 class MultiClassHead(_ExclusiveClasses):
-    """Several classes that exclude each other (`tf.estimator.MultiClassHead`).
+    """Head for several exclusive classes (`tf.estimator.MultiClassHead`).
 
     Args:
-        n_classes: How many; more than two.
+        n_classes: Number of classes, more than two.
         weight_column: As for `Head`.
-        label_vocabulary: Names of the classes, where labels are text.
+        label_vocabulary: Names of the classes, if labels are text.
         loss_reduction: As for `Head`.
-        loss_fn: Takes labels of shape (rows, 1) and logits, returns losses of shape (rows, 1).
+        loss_fn: Function of labels of shape (rows, 1) and logits that returns losses of shape (rows, 1).
         name: As for `Head`.
 
     Raises:
-        InputError: There are not more than two classes, or not as many names.
+        InputError: There are not more than two classes, or the number of names differs.
     """
 
     def __init__(
@@ -303,15 +303,15 @@ class MultiClassHead(_ExclusiveClasses):
 
 
 class RegressionHead(Head):
-    """Numbers (`tf.estimator.RegressionHead`).
+    """Head for regression (`tf.estimator.RegressionHead`).
 
     Args:
-        label_dimension: How many for each example.
+        label_dimension: Number of labels for each example.
         weight_column: As for `Head`.
         loss_reduction: As for `Head`.
-        loss_fn: Takes labels and logits of shape (rows, label_dimension), returns losses of that shape; the squared
-            differences when None.
-        inverse_link_fn: Makes predictions of logits; None leaves them as they are.
+        loss_fn: Function of labels and logits of shape (rows, label_dimension) that returns losses of that shape; None
+            means the squared differences.
+        inverse_link_fn: Function from logits to predictions; None leaves logits unchanged.
         name: As for `Head`.
     """
 
@@ -344,10 +344,10 @@ class RegressionHead(Head):
 
 
 class MultiLabelHead(Head):
-    """Several classes that do not exclude each other (`tf.estimator.MultiLabelHead`).
+    """Head for several classes that do not exclude each other (`tf.estimator.MultiLabelHead`).
 
     Args:
-        n_classes: How many; labels are 0 and 1 of shape (rows, n_classes).
+        n_classes: Number of classes; labels are 0 and 1 of shape (rows, n_classes).
         weight_column: As for `Head`.
         loss_reduction: As for `Head`.
         name: As for `Head`.
@@ -393,7 +393,7 @@ def classification_head(
     Args:
         n_classes: How many classes.
         weight_column: As for `Head`.
-        label_vocabulary: Names of the classes, where labels are text.
+        label_vocabulary: Names of the classes, if labels are text.
         loss_reduction: As for `Head`.
     """
     if n_classes == 2:

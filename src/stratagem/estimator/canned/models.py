@@ -27,10 +27,10 @@ from stratagem.estimator.spec import ModeKeys
 
 
 class BaselineEstimator(Canned):
-    """A model that looks at no feature: one number for each logit, under any head (`tf.estimator.BaselineEstimator`).
+    """A baseline that uses no features: one number for each logit, under any head (`tf.estimator.BaselineEstimator`).
 
     Args:
-        head: Makes loss, predictions and metrics of logits.
+        head: Computes the loss, predictions and metrics from logits.
         model_dir: As for `Estimator`.
         optimizer: As for `LinearEstimator`.
         config: As for `Estimator`.
@@ -50,13 +50,13 @@ class BaselineEstimator(Canned):
 
 
 class BaselineClassifier(BaselineEstimator):
-    """A model of how often each class occurs (`tf.estimator.BaselineClassifier`).
+    """A baseline that predicts the frequency of each class (`tf.estimator.BaselineClassifier`).
 
     Args:
         model_dir: As for `Estimator`.
-        n_classes: How many classes; labels are numbers from 0 on.
+        n_classes: Number of classes; labels are numbers from 0.
         weight_column: Key of the feature with the weights of examples.
-        label_vocabulary: Names of the classes, where labels are text.
+        label_vocabulary: Names of the classes, if labels are text.
         loss_reduction: "sum_over_batch_size" or "sum".
         options: Other arguments of `BaselineEstimator`, by name.
     """
@@ -76,11 +76,11 @@ class BaselineClassifier(BaselineEstimator):
 
 
 class BaselineRegressor(BaselineEstimator):
-    """The mean of the labels (`tf.estimator.BaselineRegressor`).
+    """A baseline that predicts the mean of the labels (`tf.estimator.BaselineRegressor`).
 
     Args:
         model_dir: As for `Estimator`.
-        label_dimension: How many numbers for each example.
+        label_dimension: Number of labels for each example.
         weight_column: Key of the feature with the weights of examples.
         loss_reduction: "sum_over_batch_size" or "sum".
         options: Other arguments of `BaselineEstimator`, by name.
@@ -102,13 +102,13 @@ class LinearEstimator(Canned):
     """A linear model under any head (`tf.estimator.LinearEstimator`).
 
     Args:
-        head: Makes loss, predictions and metrics of logits.
+        head: Computes the loss, predictions and metrics from logits.
         feature_columns: Columns of any kind.
         model_dir: As for `Estimator`.
         optimizer: An optimizer, one of the names "Adagrad", "Adam", "Ftrl", "RMSProp", "SGD", or a function that makes
-            one in the model_fn.
+            an optimizer in the model_fn.
         config: As for `Estimator`.
-        sparse_combiner: How the weights of several values of a feature become one: "sum", "mean" or "sqrtn".
+        sparse_combiner: How the weights of several values of a feature are combined: "sum", "mean" or "sqrtn".
         warm_start_from: As for `Estimator`.
     """
 
@@ -129,14 +129,14 @@ class LinearEstimator(Canned):
 
 
 class LinearClassifier(LinearEstimator):
-    """A linear model that tells classes apart (`tf.estimator.LinearClassifier`).
+    """A linear model for classification (`tf.estimator.LinearClassifier`).
 
     Args:
         feature_columns: Columns of any kind.
         model_dir: As for `Estimator`.
-        n_classes: How many classes; labels are numbers from 0 on.
+        n_classes: Number of classes; labels are numbers from 0.
         weight_column: Key of the feature with the weights of examples.
-        label_vocabulary: Names of the classes, where labels are text.
+        label_vocabulary: Names of the classes, if labels are text.
         loss_reduction: "sum_over_batch_size" or "sum".
         options: Other arguments of `LinearEstimator`, by name.
 
@@ -165,12 +165,12 @@ class LinearClassifier(LinearEstimator):
 
 
 class LinearRegressor(LinearEstimator):
-    """A linear model that predicts numbers (`tf.estimator.LinearRegressor`).
+    """A linear model for regression (`tf.estimator.LinearRegressor`).
 
     Args:
         feature_columns: Columns of any kind.
         model_dir: As for `Estimator`.
-        label_dimension: How many numbers for each example.
+        label_dimension: Number of labels for each example.
         weight_column: Key of the feature with the weights of examples.
         loss_reduction: "sum_over_batch_size" or "sum".
         options: Other arguments of `LinearEstimator`, by name.
@@ -210,13 +210,13 @@ class DNNEstimator(Canned):
     """A network of dense layers under any head (`tf.estimator.DNNEstimator`).
 
     Args:
-        head: Makes loss, predictions and metrics of logits.
-        hidden_units: Units of each layer.
+        head: Computes the loss, predictions and metrics from logits.
+        hidden_units: Number of units of each layer.
         feature_columns: Numeric, bucketized, indicator and embedding columns.
         model_dir: As for `Estimator`.
         optimizer: As for `LinearEstimator`.
-        activation_fn: Of each layer.
-        dropout: Which part of the outputs of each layer is left out in training; None for none.
+        activation_fn: Activation function of each layer.
+        dropout: Fraction of the outputs of each layer that is dropped in training; None means none.
         config: As for `Estimator`.
         warm_start_from: As for `Estimator`.
         batch_norm: Whether batch normalization follows each layer.
@@ -242,15 +242,15 @@ class DNNEstimator(Canned):
 
 
 class DNNClassifier(DNNEstimator):
-    """A network of dense layers that tells classes apart (`tf.estimator.DNNClassifier`).
+    """A network of dense layers for classification (`tf.estimator.DNNClassifier`).
 
     Args:
-        hidden_units: Units of each layer.
+        hidden_units: Number of units of each layer.
         feature_columns: Numeric, bucketized, indicator and embedding columns.
         model_dir: As for `Estimator`.
-        n_classes: How many classes; labels are numbers from 0 on.
+        n_classes: Number of classes; labels are numbers from 0.
         weight_column: Key of the feature with the weights of examples.
-        label_vocabulary: Names of the classes, where labels are text.
+        label_vocabulary: Names of the classes, if labels are text.
         loss_reduction: "sum_over_batch_size" or "sum".
         options: Other arguments of `DNNEstimator`, by name.
     """
@@ -272,13 +272,13 @@ class DNNClassifier(DNNEstimator):
 
 
 class DNNRegressor(DNNEstimator):
-    """A network of dense layers that predicts numbers (`tf.estimator.DNNRegressor`).
+    """A network of dense layers for regression (`tf.estimator.DNNRegressor`).
 
     Args:
-        hidden_units: Units of each layer.
+        hidden_units: Number of units of each layer.
         feature_columns: Numeric, bucketized, indicator and embedding columns.
         model_dir: As for `Estimator`.
-        label_dimension: How many numbers for each example.
+        label_dimension: Number of labels for each example.
         weight_column: Key of the feature with the weights of examples.
         loss_reduction: "sum_over_batch_size" or "sum".
         options: Other arguments of `DNNEstimator`, by name.
@@ -303,13 +303,13 @@ class DNNLinearCombinedEstimator(Canned):
     """A linear model and a network of dense layers, summed, under any head (`tf.estimator.DNNLinearCombinedEstimator`).
 
     Args:
-        head: Makes loss, predictions and metrics of logits.
+        head: Computes the loss, predictions and metrics from logits.
         model_dir: As for `Estimator`.
-        linear_feature_columns: Columns of the linear model; None for no such model.
+        linear_feature_columns: Columns of the linear model; None means no linear model.
         linear_optimizer: As for `LinearEstimator`.
-        dnn_feature_columns: Columns of the network; None for none.
+        dnn_feature_columns: Columns of the network; None means no network.
         dnn_optimizer: As for `LinearEstimator`.
-        dnn_hidden_units: Units of each layer of the network.
+        dnn_hidden_units: Number of units of each layer of the network.
         dnn_activation_fn: As for `DNNEstimator`.
         dnn_dropout: As for `DNNEstimator`.
         config: As for `Estimator`.
@@ -318,7 +318,7 @@ class DNNLinearCombinedEstimator(Canned):
         linear_sparse_combiner: As for `LinearEstimator`.
 
     Raises:
-        InputError: There are no columns, or a network without units or columns.
+        InputError: There are no columns, or the network has no units or columns.
     """
 
     def __init__(
@@ -358,13 +358,13 @@ class DNNLinearCombinedEstimator(Canned):
 
 
 class DNNLinearCombinedClassifier(DNNLinearCombinedEstimator):
-    """A wide and deep model that tells classes apart (`tf.estimator.DNNLinearCombinedClassifier`).
+    """A wide and deep model for classification (`tf.estimator.DNNLinearCombinedClassifier`).
 
     Args:
         model_dir: As for `Estimator`.
-        n_classes: How many classes; labels are numbers from 0 on.
+        n_classes: Number of classes; labels are numbers from 0.
         weight_column: Key of the feature with the weights of examples.
-        label_vocabulary: Names of the classes, where labels are text.
+        label_vocabulary: Names of the classes, if labels are text.
         loss_reduction: "sum_over_batch_size" or "sum".
         options: Other arguments of `DNNLinearCombinedEstimator`, by name.
     """
@@ -384,11 +384,11 @@ class DNNLinearCombinedClassifier(DNNLinearCombinedEstimator):
 
 
 class DNNLinearCombinedRegressor(DNNLinearCombinedEstimator):
-    """A wide and deep model that predicts numbers (`tf.estimator.DNNLinearCombinedRegressor`).
+    """A wide and deep model for regression (`tf.estimator.DNNLinearCombinedRegressor`).
 
     Args:
         model_dir: As for `Estimator`.
-        label_dimension: How many numbers for each example.
+        label_dimension: Number of labels for each example.
         weight_column: Key of the feature with the weights of examples.
         loss_reduction: "sum_over_batch_size" or "sum".
         options: Other arguments of `DNNLinearCombinedEstimator`, by name.
@@ -413,11 +413,11 @@ def network_logits(
     """Return a function that computes the outputs of dense layers on columns.
 
     Args:
-        hidden_units: Units of each layer.
+        hidden_units: Number of units of each layer.
         columns: The columns, in order.
         units: How many outputs.
         activation: Of each layer.
-        dropout: Which part of the outputs of each layer is left out in training; None for none.
+        dropout: Fraction of the outputs of each layer that is dropped in training; None means none.
         batch_norm: Whether batch normalization follows each layer.
 
     Raises:

@@ -186,11 +186,11 @@ def categorical_column_with_vocabulary_list(
     """Return a column of words or integers of a list (`tf.feature_column.categorical_column_with_vocabulary_list`).
 
     Args:
-        key: Of the feature.
-        vocabulary_list: The values, each once; a value's number is its place. Words or integers.
+        key: Key of the feature.
+        vocabulary_list: The values (words or integers), each once. The number of a value is its position.
         dtype: Accepted as in TensorFlow; the values have it.
-        default_value: Number of values that are not in the list; -1 lets them count as missing.
-        num_oov_buckets: In how many more buckets such values are put, in place of `default_value`.
+        default_value: Number for values that are not in the list; -1 treats them as missing.
+        num_oov_buckets: Number of additional buckets for such values, in place of `default_value`.
 
     Raises:
         InputError: The list is empty, or has a value twice.
@@ -228,9 +228,9 @@ def categorical_column_with_vocabulary_file(
     """Return a column of the words in a file (`tf.feature_column.categorical_column_with_vocabulary_file`).
 
     Args:
-        key: Of the feature.
-        vocabulary_file: One word in each line.
-        vocabulary_size: How many lines count; None for all.
+        key: Key of the feature.
+        vocabulary_file: File with one word in each line.
+        vocabulary_size: Number of lines to read; None means all.
         num_oov_buckets: As for `categorical_column_with_vocabulary_list`.
         default_value: As for `categorical_column_with_vocabulary_list`.
         dtype: Integers are read as integers.
@@ -243,12 +243,12 @@ def categorical_column_with_vocabulary_file(
 
 
 def categorical_column_with_identity(key: str, num_buckets: int, default_value: int | None = None) -> Categorical:
-    """Return a column of integers from 0 on (`tf.feature_column.categorical_column_with_identity`).
+    """Return a column of integers from 0 (`tf.feature_column.categorical_column_with_identity`).
 
     Args:
-        key: Of the feature.
-        num_buckets: One more than the greatest number.
-        default_value: What numbers beyond count as; None lets them count as missing, where TensorFlow fails.
+        key: Key of the feature.
+        num_buckets: Number of buckets: one more than the greatest integer.
+        default_value: Value for integers out of range. None treats them as missing; TensorFlow raises an error.
     """
     return Identity(_key(key), _count("num_buckets", num_buckets), "int64", default_value)
 
@@ -256,12 +256,12 @@ def categorical_column_with_identity(key: str, num_buckets: int, default_value: 
 def categorical_column_with_hash_bucket(key: str, hash_bucket_size: int, dtype: Any = "string") -> Categorical:
     """Return a column of any words or integers (`tf.feature_column.categorical_column_with_hash_bucket`).
 
-    The hash function is another one than TensorFlow's, so values get other buckets.
+    The hash function differs from TensorFlow's, so values get other buckets.
 
     Args:
-        key: Of the feature.
-        hash_bucket_size: How many buckets there are; different values may share one.
-        dtype: What is in files of examples, words or integers.
+        key: Key of the feature.
+        hash_bucket_size: Number of buckets; different values may share one.
+        dtype: Dtype in files of examples: words or integers.
     """
     kind = "string" if _is_words(dtype) else "int64"
     return Hashed(_key(key), _count("hash_bucket_size", hash_bucket_size), kind)
@@ -272,8 +272,8 @@ def crossed_column(keys: Sequence[Any], hash_bucket_size: int, hash_key: int | N
 
     Args:
         keys: Two or more: keys of features of words or integers, and categorical or bucketized columns.
-        hash_bucket_size: How many buckets there are; different combinations may share one.
-        hash_key: Makes other combinations share a bucket.
+        hash_bucket_size: Number of buckets; different combinations may share one.
+        hash_key: Seed of the hash.
 
     Raises:
         InputError: There are fewer than two keys, or one that has no buckets.
@@ -295,11 +295,11 @@ def crossed_column(keys: Sequence[Any], hash_bucket_size: int, hash_key: int | N
 def weighted_categorical_column(
     categorical_column: Categorical, weight_feature_key: str, dtype: Any = None
 ) -> Categorical:
-    """Return a column whose values weigh differently (`tf.feature_column.weighted_categorical_column`).
+    """Return a column whose values have weights (`tf.feature_column.weighted_categorical_column`).
 
     Args:
         categorical_column: The values.
-        weight_feature_key: Key of a feature of the same shape, the weights.
+        weight_feature_key: Key of the feature with the weights, of the same shape.
         dtype: Accepted as in TensorFlow.
     """
     name = f"{categorical_column.name}_weighted_by_{weight_feature_key}"
@@ -307,7 +307,7 @@ def weighted_categorical_column(
 
 
 def make_parse_example_spec(feature_columns: Iterable[Column]) -> dict[str, Any]:
-    """Return how the features of columns are read by `stratagem.io.parse_example`.
+    """Return the kind of each feature of columns, for `stratagem.io.parse_example`.
 
     Args:
         feature_columns: Columns of any kind.
@@ -338,7 +338,7 @@ def feature_of(column: Column, key: str, features: Mapping[str, Any]) -> Any:
 
     Args:
         column: For which; for the error message.
-        key: Of the feature.
+        key: Key of the feature.
         features: All features.
 
     Raises:
@@ -359,7 +359,7 @@ def rows_of(column: Column, key: str, features: Mapping[str, Any], *, text: bool
 
     Args:
         column: For which; for the error message.
-        key: Of the feature.
+        key: Key of the feature.
         features: All features.
         text: Whether it must be text, or must not; None for either.
 

@@ -148,11 +148,11 @@ def numeric_column(
     """Return a column of numbers (`tf.feature_column.numeric_column`).
 
     Args:
-        key: Of the feature.
-        shape: Of one row.
-        default_value: What is read from a file of examples for one that lacks the feature.
-        dtype: What is in files of examples.
-        normalizer_fn: Takes the batch of numbers, returns others.
+        key: Key of the feature.
+        shape: Shape of one row.
+        default_value: Value for an example that lacks the feature.
+        dtype: Dtype in files of examples.
+        normalizer_fn: Function that is applied to the batch of numbers.
 
     Example:
         >>> column = numeric_column("age", normalizer_fn=lambda age: age / 100)
@@ -171,10 +171,10 @@ def bucketized_column(source_column: Numeric, boundaries: Sequence[float]) -> Bu
 
     Args:
         source_column: A numeric column.
-        boundaries: Rising numbers; each is the beginning of a range.
+        boundaries: Ascending numbers; each is the start of a range.
 
     Raises:
-        InputError: The column is not numeric, or the numbers do not rise.
+        InputError: The column is not numeric, or the numbers are not ascending.
 
     Example:
         >>> column = bucketized_column(numeric_column("age"), [18, 65])
@@ -190,7 +190,7 @@ def bucketized_column(source_column: Numeric, boundaries: Sequence[float]) -> Bu
 
 
 def indicator_column(categorical_column: Categorical) -> Indicator:
-    """Return a column that has a 1 for the value (`tf.feature_column.indicator_column`).
+    """Return a column with a 1 for each value, else 0 (`tf.feature_column.indicator_column`).
 
     Args:
         categorical_column: The values.
@@ -210,14 +210,14 @@ def embedding_column(
     trainable: bool = True,
     **options: Any,
 ) -> Embedding:
-    """Return a column that has a vector for each value (`tf.feature_column.embedding_column`).
+    """Return a column with a vector for each value (`tf.feature_column.embedding_column`).
 
     Args:
         categorical_column: The values.
         dimension: Length of the vectors.
-        combiner: How those of several values in a row become one: "mean", "sqrtn" or "sum".
-        initializer: Of the vectors; a truncated normal one with deviation `1 / sqrt(dimension)` when None.
-        ckpt_to_load_from: Not supported: `warm_start_from` gives an Estimator initial weights.
+        combiner: How the vectors of several values in a row are combined: "mean", "sqrtn" or "sum".
+        initializer: Initializer of the vectors; None means a truncated normal one with deviation `1 / sqrt(dimension)`.
+        ckpt_to_load_from: Not supported; use `warm_start_from` of an Estimator.
         tensor_name_in_ckpt: As `ckpt_to_load_from`.
         max_norm: Not supported.
         trainable: Whether the vectors are trained.
@@ -246,14 +246,14 @@ def shared_embeddings(
     shared_embedding_collection_name: str | None = None,
     **options: Any,
 ) -> list[Embedding]:
-    """Return columns that have the same vectors for the same values (`tf.feature_column.shared_embeddings`).
+    """Return columns that share the vectors of equal values (`tf.feature_column.shared_embeddings`).
 
     Args:
-        categorical_columns: Columns with as many buckets each.
+        categorical_columns: Columns with equal numbers of buckets.
         dimension: As for `embedding_column`.
         combiner: As for `embedding_column`.
         initializer: As for `embedding_column`.
-        shared_embedding_collection_name: What the vectors are called.
+        shared_embedding_collection_name: Name of the vectors.
         options: As for `embedding_column`.
 
     Raises:

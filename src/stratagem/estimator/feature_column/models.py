@@ -16,12 +16,12 @@ from stratagem.estimator.graph import opened
 
 
 class DenseFeatures(keras.layers.Layer):
-    """Joins the numbers of columns, in the order of their names (`tf.keras.layers.DenseFeatures`).
+    """Concatenate the numbers of columns in the order of their names (`tf.keras.layers.DenseFeatures`).
 
     Args:
         feature_columns: Numeric, bucketized, indicator and embedding columns.
-        trainable: Whether its variables are trained.
-        name: Of the layer.
+        trainable: Whether to train its variables.
+        name: Name of the layer.
 
     Raises:
         InputError: A column gives no numbers, or two have the same name.
@@ -42,7 +42,7 @@ class DenseFeatures(keras.layers.Layer):
         """Return the numbers of a batch, of shape (rows, sum of widths).
 
         Args:
-            features: By key.
+            features: Features by key.
             cols_to_output_tensors: A dictionary that gets the numbers of each column.
             training: Without effect.
         """
@@ -62,16 +62,16 @@ class DenseFeatures(keras.layers.Layer):
 
 
 class LinearModel(keras.layers.Layer):
-    """Weights for each column, summed (`tf.compat.v1.keras.experimental.LinearModel` by columns).
+    """Sum of the weights of columns (`tf.compat.v1.keras.experimental.LinearModel` for columns).
 
     Args:
         feature_columns: Numeric and categorical columns; embeddings and indicators as well.
-        units: Numbers for each row.
-        sparse_combiner: How weights of several values in a row become one: "sum", "mean" or "sqrtn".
-        name: Of the layer.
+        units: Number of outputs for each row.
+        sparse_combiner: How the weights of several values in a row are combined: "sum", "mean" or "sqrtn".
+        name: Name of the layer.
 
     Raises:
-        InputError: Two columns have one name.
+        InputError: Two columns have the same name.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ def input_layer(
     """Return the numbers of columns, for the first layer of a network (`tf.compat.v1.feature_column.input_layer`).
 
     Args:
-        features: By key.
+        features: Features by key.
         feature_columns: As for `DenseFeatures`.
         weight_collections: Accepted as in TensorFlow.
         trainable: Whether the vectors of embeddings are trained.
@@ -128,7 +128,7 @@ def input_layer(
         cols_to_output_tensors: A dictionary that gets the numbers of each column.
 
     Returns:
-        Of shape (rows, sum of the widths), columns in the order of their names.
+        An array of shape (rows, sum of the widths), with columns in the order of their names.
     """
     return DenseFeatures(feature_columns, trainable, name="input_layer")(features, cols_to_output_tensors)
 
@@ -139,11 +139,11 @@ def linear_model(
     """Return the sums of the weights of columns (`tf.compat.v1.feature_column.linear_model`).
 
     Args:
-        features: By key.
+        features: Features by key.
         feature_columns: As for `LinearModel`.
-        units: Numbers for each row.
+        units: Number of outputs for each row.
         sparse_combiner: As for `LinearModel`.
-        options: `weight_collections`, `trainable`, `cols_to_vars`: accepted, and without effect.
+        options: `weight_collections`, `trainable`, `cols_to_vars`: accepted without effect.
     """
     return LinearModel(feature_columns, units, sparse_combiner)(features)
 

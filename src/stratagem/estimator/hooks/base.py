@@ -26,7 +26,7 @@ class Session(Protocol):
 
 @dataclass(frozen=True)
 class SessionRunArgs:
-    """The values that a hook wants of the step that comes (`tf.estimator.SessionRunArgs`).
+    """The values that a hook requests from the next step (`tf.estimator.SessionRunArgs`).
 
     Args:
         fetches: A structure of tensors that model_fn made, variables, and the names "loss" and "global_step".
@@ -41,10 +41,10 @@ class SessionRunArgs:
 
 @dataclass(frozen=True)
 class SessionRunValues:
-    """The values that a hook has asked for (`tf.estimator.SessionRunValues`).
+    """The values that a hook has requested (`tf.estimator.SessionRunValues`).
 
     Args:
-        results: The structure of `SessionRunArgs.fetches` with NumPy arrays in it; None without.
+        results: The structure of `SessionRunArgs.fetches` with NumPy arrays; None if nothing was requested.
         options: None, as JAX has none.
         run_metadata: None, as JAX has none.
     """
@@ -56,32 +56,32 @@ class SessionRunValues:
 
 @dataclass(eq=False)
 class SessionRunContext:
-    """The step that is run, as a hook sees it (`tf.estimator.SessionRunContext`).
+    """The current step, as a hook sees it (`tf.estimator.SessionRunContext`).
 
     Args:
         session: The session.
-        stop_requested: Whether a hook has asked that this step be the last.
+        stop_requested: Whether a hook has requested to stop after this step.
     """
 
     session: Session
     stop_requested: bool = False
 
     def request_stop(self) -> None:
-        """Ask that this step be the last."""
+        """Request to stop after this step."""
         self.stop_requested = True
 
 
 class SessionRunHook:
-    """Something that is told of every step (`tf.estimator.SessionRunHook`).
+    """Base of hooks, which are called at every step (`tf.estimator.SessionRunHook`).
 
     Source of the semantics: https://www.tensorflow.org/versions/r2.15/api_docs/python/tf/estimator/SessionRunHook
     """
 
     def begin(self) -> None:
-        """Hear that a session is about to begin; `get_global_step()` works here."""
+        """Called when a session is about to start; `get_global_step()` works here."""
 
     def after_create_session(self, session: Session, coord: Any) -> None:
-        """Hear that the variables have their values.
+        """Called when the variables have their values.
 
         Args:
             session: Reads variables: `session.run(variable)`.
@@ -89,22 +89,22 @@ class SessionRunHook:
         """
 
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs | None:
-        """Say what to fetch in the step that comes.
+        """Return the values to fetch in the next step.
 
         Args:
             run_context: The step.
         """
 
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
-        """See what was fetched; may stop the session.
+        """Use the fetched values; may stop the session.
 
         Args:
             run_context: The step.
-            run_values: What was fetched.
+            run_values: The fetched values.
         """
 
     def end(self, session: Session) -> None:
-        """Hear that the session has ended well; it is not called after an exception.
+        """Called when the session has ended without an exception.
 
         Args:
             session: Reads variables.

@@ -19,7 +19,7 @@ def read_eval_metrics(eval_dir: str) -> dict[int, dict[str, float]]:
     """Return the metrics of each evaluated step (`tf.estimator.experimental.read_eval_metrics`).
 
     Args:
-        eval_dir: What `Estimator.eval_dir()` returns.
+        eval_dir: The result of `Estimator.eval_dir()`.
     """
     return read_scalars(eval_dir)
 
@@ -53,16 +53,16 @@ def make_early_stopping_hook(
     run_every_secs: float | None = 60,
     run_every_steps: int | None = None,
 ) -> EarlyStoppingHook:
-    """Return a hook that stops training when a function says so (`tf.estimator.experimental.make_early_stopping_hook`).
+    """Return a hook that stops training if a function returns True (`tf.estimator.experimental`).
 
     Args:
         estimator: Accepted as in TensorFlow.
-        should_stop_fn: Takes nothing, returns whether to stop.
-        run_every_secs: Seconds between two questions.
-        run_every_steps: Steps between two questions, in place of seconds.
+        should_stop_fn: Function without arguments that returns whether to stop.
+        run_every_secs: Seconds between two calls.
+        run_every_steps: Steps between two calls, in place of seconds.
 
     Raises:
-        InputError: The function cannot be called, or seconds and steps are both given.
+        InputError: The function is not callable, or seconds and steps are both given.
     """
     remedy = "Give a function without arguments that returns True or False."
     check_callable("make_early_stopping_hook was given should_stop_fn", should_stop_fn, remedy)

@@ -17,13 +17,13 @@ from stratagem.estimator.programs.checkpoints import BASENAME, ModelCheckpoints
 
 
 class CheckpointSaverListener:
-    """Something that is told of every checkpoint (`tf.estimator.CheckpointSaverListener`)."""
+    """Base of listeners that are called for every checkpoint (`tf.estimator.CheckpointSaverListener`)."""
 
     def begin(self) -> None:
-        """Hear that a session is about to begin."""
+        """Called when a session is about to start."""
 
     def before_save(self, session: Session, global_step_value: int) -> None:
-        """Hear that a checkpoint is about to be saved.
+        """Called when a checkpoint is about to be saved.
 
         Args:
             session: The session.
@@ -31,7 +31,7 @@ class CheckpointSaverListener:
         """
 
     def after_save(self, session: Session, global_step_value: int) -> bool | None:
-        """Hear that a checkpoint has been saved.
+        """Called when a checkpoint has been saved.
 
         Args:
             session: The session.
@@ -42,7 +42,7 @@ class CheckpointSaverListener:
         """
 
     def end(self, session: Session, global_step_value: int) -> None:
-        """Hear that the session has ended well.
+        """Called when the session has ended without an exception.
 
         Args:
             session: The session.
@@ -51,7 +51,7 @@ class CheckpointSaverListener:
 
 
 class CheckpointSaverHook(SessionRunHook):
-    """Save checkpoints at the beginning, in between, and at the end (`tf.estimator.CheckpointSaverHook`).
+    """Save checkpoints at the start, at intervals, and at the end (`tf.estimator.CheckpointSaverHook`).
 
     Args:
         checkpoint_dir: The folder.
@@ -60,11 +60,11 @@ class CheckpointSaverHook(SessionRunHook):
         saver: Accepted as in TensorFlow.
         checkpoint_basename: Beginning of the names.
         scaffold: Accepted as in TensorFlow.
-        listeners: Told of every checkpoint.
+        listeners: Listeners that are called for every checkpoint.
         save_graph_def: Accepted as in TensorFlow.
-        keep: How many checkpoints to keep; None or 0 keeps all.
-        keep_every_n_hours: Besides those, keep one for every period of this many hours.
-        clock: Where time comes from.
+        keep: Number of checkpoints to keep; None or 0 keeps all.
+        keep_every_n_hours: In addition, keep one checkpoint for each period of this many hours.
+        clock: The source of time, for tests.
 
     Raises:
         InputError: Not exactly one of seconds and steps is given.
@@ -134,13 +134,13 @@ class SummarySaverHook(SessionRunHook):
     """Write scalars for TensorBoard every so many steps or seconds (`tf.estimator.SummarySaverHook`).
 
     Args:
-        save_steps: Steps between two times.
-        save_secs: Seconds between two times.
+        save_steps: Steps between two summaries.
+        save_secs: Seconds between two summaries.
         output_dir: Folder for an event file.
-        summary_writer: Called with a step and scalars by name, in place of an event file.
+        summary_writer: Function of a step and scalars by name, in place of an event file.
         scaffold: Accepted as in TensorFlow.
         summary_op: Tensors by name.
-        clock: Where time comes from.
+        clock: The source of time, for tests.
     """
 
     def __init__(
@@ -180,20 +180,20 @@ class SummarySaverHook(SessionRunHook):
 
 
 class InMemoryEvaluatorHook(SessionRunHook):
-    """Evaluate the weights that are being trained (`tf.estimator.experimental.InMemoryEvaluatorHook`).
+    """Evaluate the weights during training (`tf.estimator.experimental.InMemoryEvaluatorHook`).
 
-    TensorFlow keeps them in memory; here they go through one small checkpoint below the folder of the evaluation.
+    TensorFlow keeps them in memory. Here they pass through one small checkpoint below the folder of the evaluation.
 
     Args:
         estimator: The Estimator that is trained.
         input_fn: Returns the data of the evaluation.
         steps: Batches of each evaluation; None for all of the data.
-        hooks: Told of every step of the evaluations.
-        name: Of the evaluation: its event files go to `eval_<name>`.
+        hooks: Hooks for every step of the evaluations.
+        name: Name of the evaluation; its event files go to `eval_<name>`.
         every_n_iter: Steps between two evaluations.
 
     Raises:
-        InputError: It is not an Estimator, or the number of steps is not positive.
+        InputError: `estimator` is not an Estimator, or the number of steps is not positive.
     """
 
     def __init__(

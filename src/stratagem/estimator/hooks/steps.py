@@ -23,18 +23,18 @@ class NanLossDuringTrainingError(StratagemError, RuntimeError):
 
 
 class LoggingTensorHook(base.SessionRunHook):
-    """Log tensors every so many steps or seconds (`tf.estimator.LoggingTensorHook`).
+    """Log tensors at intervals of steps or seconds (`tf.estimator.LoggingTensorHook`).
 
     Args:
         tensors: Tensors by name; or a list of tensors and names.
         every_n_iter: Steps between two lines.
         every_n_secs: Seconds between two lines.
-        at_end: Whether to log at the end as well; alone, only then.
-        formatter: Makes the line from a dictionary of values.
+        at_end: Whether to log at the end too. Without an interval, it logs only then.
+        formatter: Function from a dictionary of values to the line.
         clock: Where time comes from.
 
     Raises:
-        InputError: Neither or both of steps and seconds are given, and not `at_end` alone.
+        InputError: Steps and seconds are both given, or neither of them and not `at_end`.
     """
 
     def __init__(
@@ -83,13 +83,13 @@ class LoggingTensorHook(base.SessionRunHook):
 
 
 class StepCounterHook(base.SessionRunHook):
-    """Log how many steps are done in a second (`tf.estimator.StepCounterHook`).
+    """Log the number of steps per second (`tf.estimator.StepCounterHook`).
 
     Args:
-        every_n_steps: Steps between two lines; 100 where seconds are not given either.
+        every_n_steps: Steps between two lines; 100 if seconds are not given either.
         every_n_secs: Seconds between two lines.
-        output_dir: Accepted as in TensorFlow; the summaries have the number, too.
-        summary_writer: Called with the step and {"global_step/sec": number} for each line.
+        output_dir: Accepted as in TensorFlow; the summaries contain the number too.
+        summary_writer: Function of the step and {"global_step/sec": number}, called for each line.
         clock: Where time comes from.
     """
 
@@ -121,7 +121,7 @@ class StopAtStepHook(base.SessionRunHook):
     """Stop after a number of steps, or at a step (`tf.estimator.StopAtStepHook`).
 
     Args:
-        num_steps: Steps to do from here.
+        num_steps: Number of steps from now.
         last_step: The step to stop at.
 
     Raises:
@@ -166,14 +166,14 @@ class EvaluationProgressHook(base.SessionRunHook):
 
 
 class NanTensorHook(base.SessionRunHook):
-    """Stop when the loss has become NaN (`tf.estimator.NanTensorHook`).
+    """Stop training when the loss is NaN (`tf.estimator.NanTensorHook`).
 
-    A step's loss is checked when the next step has begun, so that no device waits for it. All losses have been checked
+    The loss of a step is checked when the next step has begun, so that no device waits for it. All losses are checked
     before anything is saved, and at the end.
 
     Args:
-        loss_tensor: The loss, or another tensor of the model function, which is checked in its own step.
-        fail_on_nan_loss: Whether that is an error; else training stops.
+        loss_tensor: The loss; or another tensor of the model function, which is checked in its own step.
+        fail_on_nan_loss: Whether NaN raises an error; otherwise training stops.
     """
 
     def __init__(self, loss_tensor: Any = base.LOSS, fail_on_nan_loss: bool = True) -> None:
@@ -199,13 +199,13 @@ class NanTensorHook(base.SessionRunHook):
             run_context.request_stop()
 
     def look(self, session: base.Session) -> bool:
-        """Check all losses, that of the last step too; return whether training is to stop.
+        """Check all losses, including that of the last step, and return whether to stop training.
 
         Args:
             session: The session.
 
         Raises:
-            NanLossDuringTrainingError: One is NaN, and that is an error.
+            NanLossDuringTrainingError: A loss is NaN, and `fail_on_nan_loss` is True.
         """
         return self._is_loss and any(map(self._is_nan_loss, (self._last, (session.last, session.global_step))))
 
@@ -231,7 +231,7 @@ class FinalOpsHook(base.SessionRunHook):
     """Read tensors and variables when the session ends (`tf.estimator.FinalOpsHook`).
 
     Args:
-        final_ops: A structure of them.
+        final_ops: A structure of tensors and variables.
         final_ops_feed_dict: Accepted as in TensorFlow.
     """
 
@@ -244,11 +244,11 @@ class FinalOpsHook(base.SessionRunHook):
 
 
 class ProfilerHook(base.SessionRunHook):
-    """Record one step every so many steps or seconds (`tf.estimator.ProfilerHook`).
+    """Profile one step at intervals of steps or seconds (`tf.estimator.ProfilerHook`).
 
-    Where TensorFlow wrote `timeline-<step>.json`, this writes a trace of JAX, `plugins/profile/<time>`, for TensorBoard
-    (`pip install xprof`). The first step, which is compiled, is not recorded. Under parameter servers the trace is of
-    the chief.
+    It writes a JAX trace for TensorBoard, `plugins/profile/<time>` (`pip install xprof`), where TensorFlow writes
+    `timeline-<step>.json`. The first step, which is compiled, is not recorded. With parameter servers it records the
+    chief.
 
     Args:
         save_steps: Steps between two records.

@@ -8,12 +8,12 @@ from stratagem.estimator.hooks.base import Session
 
 
 class SecondOrStepTimer:
-    """Tell when so many steps or seconds have passed (`tf.estimator.SecondOrStepTimer`).
+    """Tell when a number of steps or seconds has passed (`tf.estimator.SecondOrStepTimer`).
 
     Args:
-        every_secs: Seconds between two times, or None.
-        every_steps: Steps between two times, or None.
-        clock: Where time comes from.
+        every_secs: Seconds between two triggers, or None.
+        every_steps: Steps between two triggers, or None.
+        clock: The source of time, for tests.
 
     Raises:
         InputError: Not exactly one of the two is given.
@@ -40,12 +40,12 @@ class SecondOrStepTimer:
         self.reset()
 
     def reset(self) -> None:
-        """Forget when it was due: the next step is."""
+        """Reset the timer, so that the next step triggers it."""
         self._last_step: int | None = None
         self._last_time = 0.0
 
     def should_trigger_for_step(self, step: int) -> bool:
-        """Whether it is due at this step."""
+        """Return whether the timer triggers at this step."""
         if self._last_step is None:
             return True
         if self._last_step == step:
@@ -55,7 +55,7 @@ class SecondOrStepTimer:
         return step >= self._last_step + (self.every_steps or 0)
 
     def update_last_triggered_step(self, step: int) -> tuple[float | None, int | None]:
-        """Note that it was done at this step.
+        """Note that the timer was triggered at this step.
 
         Returns:
             (seconds, steps) since the last time; (None, None) the first time.
@@ -66,7 +66,7 @@ class SecondOrStepTimer:
         return passed
 
     def last_triggered_step(self) -> int | None:
-        """Return the step at which it was done last, None before the first."""
+        """Return the step of the last trigger; None before the first."""
         return self._last_step
 
 

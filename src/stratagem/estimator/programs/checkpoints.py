@@ -122,9 +122,9 @@ class WarmStartSettings:
     """Initial weights from a checkpoint (`tf.estimator.WarmStartSettings`).
 
     Args:
-        ckpt_to_initialize_from: A checkpoint, or a folder, whose newest is taken.
-        vars_to_warm_start: Pattern of the names of trainable variables, searched for in them; or a list of patterns.
-        var_name_to_prev_var_name: What variables are called in the checkpoint, where it is another name.
+        ckpt_to_initialize_from: A checkpoint, or a folder, whose newest checkpoint is used.
+        vars_to_warm_start: Pattern to search for in the names of trainable variables; or a list of patterns.
+        var_name_to_prev_var_name: Names of variables in the checkpoint, if they differ.
 
     Example:
         >>> WarmStartSettings("pretrained", vars_to_warm_start="conv").vars_to_warm_start
