@@ -12,6 +12,7 @@
 #   make test-floor       all tests on the oldest versions that pyproject.toml names
 #   make versions         a suite of its own on each Python, JAX and Keras, and the table in docs/versions.md
 #   make lint             ruff and types only
+#   make docs             the documentation as a site, in build/site
 #   make bench            the benchmarks, in one table (15 minutes at most, without peers)
 #   make clean            remove the virtual environments
 # Extra arguments: make test PYTEST_ARGS="-k cluster", make train TRAIN_ARGS="--epochs 1", make bench BENCH_ARGS="--write".
@@ -20,7 +21,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help train test test-all test-newest test-rest test-table test-tpu-compile test-gpu-compile gpu test-as-users test-floor versions lint bench clean
+.PHONY: help train test test-all test-newest test-rest test-table test-tpu-compile test-gpu-compile gpu test-as-users test-floor versions lint docs bench clean
 
 PYTHON ?=
 FOUND := $(if $(PYTHON),$(shell sh tools/pythons.sh $(PYTHON)))
@@ -30,6 +31,7 @@ INSTALL := PYTHON="$(or $(word 2,$(FOUND)),$(PYTHON))" sh tools/install.sh
 PYTEST_ARGS ?=
 TRAIN_ARGS ?=
 BENCH_ARGS ?=
+DOCS_ARGS ?=
 PART ?=
 ON ?=
 VERSIONS_ARGS ?=
@@ -42,7 +44,7 @@ NEWEST := tests/conformance tests/examples tests/multiprocess tests/programs tes
 PYTEST := -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 help:
-	@sed -n '2,16s/^# \{0,1\}//p' Makefile
+	@sed -n '2,17s/^# \{0,1\}//p' Makefile
 
 train:
 	@$(INSTALL) $(VENV) examples
@@ -117,6 +119,11 @@ lint:
 	@echo "== ruff check" && $(BIN)/ruff check --no-cache .
 	@echo "== ruff format" && $(BIN)/ruff format --check .
 	@echo "== types" && $(BIN)/basedpyright --pythonpath $(BIN)/python
+
+docs:
+	@$(INSTALL) $(VENV) dev
+	@echo "== sphinx"
+	@$(BIN)/python -m tools.site $(DOCS_ARGS)
 
 bench:
 	@$(INSTALL) $(VENV) bench
