@@ -25,8 +25,9 @@ class BackupAndRestore(Backup):
 
     With several workers, pass the callback to `fit` on all of them. The chief writes in the background, and all workers
     resume from the chief's backup. A model without a strategy trains under the default strategy. If `fit` runs on
-    several workers, this callback replaces `keras.callbacks.BackupAndRestore`. Source of the semantics:
-    https://keras.io/api/callbacks/backup_and_restore/ and, for `save_before_preemption`,
+    several workers, this callback replaces `keras.callbacks.BackupAndRestore`.
+
+    Source of the semantics: https://keras.io/api/callbacks/backup_and_restore/ and, for `save_before_preemption`,
     https://www.tensorflow.org/api_docs/python/tf/keras/callbacks/BackupAndRestore
 
     Args:

@@ -34,8 +34,9 @@ def checkpoints_iterator(
 ) -> Iterator[str]:
     """Yield the path of each new checkpoint of a folder.
 
-    If several checkpoints arrive while the caller is busy, only the newest is yielded. Source of the semantics:
-    https://www.tensorflow.org/api_docs/python/tf/train/checkpoints_iterator
+    If several checkpoints arrive while the caller is busy, only the newest is yielded.
+
+    Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/train/checkpoints_iterator
 
     Args:
         checkpoint_dir: The folder; it need not exist yet.

@@ -3,6 +3,7 @@
 A checkpoint saves a graph: objects, and parts of objects under names. The names come from the program's own
 structure (an attribute, a place in a list, the name a layer's author gave to a variable), never from the names that
 Keras counts up (`dense_1`, `dense_4`). Restoring walks the saved graph and the program's in step.
+
 Source of the semantics: https://www.tensorflow.org/guide/checkpoint#loading_mechanics
 """
 

@@ -195,7 +195,9 @@ class PreemptionCheckpointHandler:
     The constructor restores the newest checkpoint, so that a restarted program resumes: `total_run_calls` is the number
     of completed steps. When any worker is told to end, all workers stop after the same call of `run`, save, and exit
     with code 42, which means that the run can be resumed. With a grace period they save, continue to train, and save
-    again. A second SIGTERM ends the process without saving. Source of the semantics:
+    again. A second SIGTERM ends the process without saving.
+
+    Source of the semantics:
     https://www.tensorflow.org/api_docs/python/tf/distribute/experimental/PreemptionCheckpointHandler
 
     Args:

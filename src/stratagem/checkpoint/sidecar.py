@@ -31,8 +31,9 @@ class SidecarEvaluator:
 
     It follows the files of `stratagem.train.Checkpoint(model=model, optimizer=model.optimizer)`, of
     `CheckpointManager`, and of Keras's `ModelCheckpoint` (`.weights.h5`, `.keras`; under `stratagem.tf` also
-    checkpoints, `save_weights_only=True` with a name like "ckpt-{epoch}"). Source of the semantics:
-    https://www.tensorflow.org/api_docs/python/tf/keras/utils/SidecarEvaluator (2.15)
+    checkpoints, `save_weights_only=True` with a name like "ckpt-{epoch}").
+
+    Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/keras/utils/SidecarEvaluator (2.15)
 
     Args:
         model: A compiled model like the one that is trained.

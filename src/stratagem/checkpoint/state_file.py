@@ -3,6 +3,7 @@
 It is the file that TensorFlow keeps, a `CheckpointState` as text, so that people and scripts read it as they do there.
 Paths are relative to the folder, so that the folder can be moved. It is written after the checkpoint it names: what it
 names is whole.
+
 Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/train/latest_checkpoint
 """
 

@@ -4,6 +4,7 @@ Keras's `StringLookup`, `IntegerLookup` and `TextVectorization` compute through 
 the same arguments and give the same numbers, on NumPy arrays: call them in `Dataset.map`, or on arrays before
 `predict`. They are not layers: a model that JAX compiles cannot contain text. Those of `tf.keras.layers` are, and
 their models look up on the host (`stratagem.tf.keras.on_host`).
+
 Source of the semantics: https://keras.io/api/layers/preprocessing_layers/
 """
 

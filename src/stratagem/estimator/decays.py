@@ -1,6 +1,7 @@
 """Learning rates as functions of the step, by their old names (`tf.compat.v1.train.exponential_decay` and others).
 
 Each returns a tensor of the step that runs, for the learning rate of an optimizer, for a summary, or to compute with.
+
 Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/compat/v1/train
 """
 

@@ -65,7 +65,9 @@ def model_to_estimator(
 ) -> Estimator:
     """Return an Estimator that trains a compiled Keras model (`tf.keras.estimator.model_to_estimator`).
 
-    It starts with the model's weights and trains a copy. The model itself does not change. Source of the semantics:
+    It starts with the model's weights and trains a copy. The model itself does not change.
+
+    Source of the semantics:
     https://www.tensorflow.org/versions/r2.15/api_docs/python/tf/keras/estimator/model_to_estimator
 
     Args:

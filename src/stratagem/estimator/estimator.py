@@ -53,8 +53,9 @@ class Estimator:
     A model_fn makes the layers, the loss and the optimizer, and returns an `EstimatorSpec`. Each call of `train`,
     `evaluate` and `predict` calls it for its mode and compiles one step. Weights pass from one call to the next through
     the checkpoints in `model_dir`, by name. With several replicas, the batch of input_fn is that of one replica, and
-    the loss and gradients are averaged over the replicas. Source of the semantics:
-    https://www.tensorflow.org/versions/r2.15/api_docs/python/tf/estimator/Estimator
+    the loss and gradients are averaged over the replicas.
+
+    Source of the semantics: https://www.tensorflow.org/versions/r2.15/api_docs/python/tf/estimator/Estimator
 
     Args:
         model_fn: Function of some of (features, labels, mode, params, config) that returns an `EstimatorSpec`.
@@ -282,7 +283,7 @@ class Estimator:
         Args:
             export_dir_base: The folder in which a new folder is created, named by the time.
             serving_input_receiver_fn: Function that returns the inputs of the program: a `ServingInputReceiver`, or a
-                structure of `TensorSpec`s or arrays.
+                structure of `TensorSpec` or of arrays.
             assets_extra: Accepted as in TensorFlow.
             as_text: Accepted as in TensorFlow.
             checkpoint_path: The checkpoint; None means the newest in `model_dir`.

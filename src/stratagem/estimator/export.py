@@ -40,7 +40,7 @@ class ServingInputReceiver:
     """The input of an exported model (`tf.estimator.export.ServingInputReceiver`).
 
     Args:
-        features: A structure of `TensorSpec`s, whose first size is None, or of arrays with the shapes.
+        features: A structure of `TensorSpec`, whose first size is None, or of arrays with the shapes.
         receiver_tensors: Accepted as in TensorFlow.
         receiver_tensors_alternatives: Accepted as in TensorFlow.
     """
@@ -112,7 +112,7 @@ def build_raw_serving_input_receiver_fn(
     """Return a function that describes the inputs of an exported model (`tf.estimator.export`).
 
     Args:
-        features: Arrays or `TensorSpec`s by name.
+        features: Arrays or `TensorSpec` by name.
         default_batch_size: Accepted as in TensorFlow; the batch may have any size.
 
     Example:

@@ -1,6 +1,7 @@
 """Variables by name, their scopes, and collections, for model functions that were written for TensorFlow 1.
 
 A name stands for one variable within one call of the model function: with `reuse` it is found again.
+
 Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/compat/v1/get_variable
 """
 

@@ -2,6 +2,7 @@
 
 Each makes a Keras layer within the scopes that are open, and calls it. Variables are called as in TensorFlow 1:
 `conv2d/kernel`, `conv2d_1/kernel`, `scope/dense/bias`. The classes of these names are Keras's.
+
 Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/compat/v1/layers
 """
 

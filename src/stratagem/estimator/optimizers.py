@@ -1,7 +1,9 @@
 """Optimizers by their old names, with the formulas and defaults of `tf.compat.v1.train`.
 
 Each is a Keras optimizer. A learning rate may also be a tensor that the model function computes, say from the global
-step. Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/compat/v1/train
+step.
+
+Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/compat/v1/train
 """
 
 from __future__ import annotations

@@ -103,8 +103,9 @@ def train_and_evaluate(
     In one process, a checkpoint is evaluated when it has been saved, at most every `throttle_secs`. The last one is
     always evaluated. In a cluster of several workers, every task calls this function: chief and workers train, and an
     `evaluator` follows their checkpoints until it has evaluated the last one. With parameter servers, the chief hands
-    steps to the workers. Source of the semantics:
-    https://www.tensorflow.org/versions/r2.15/api_docs/python/tf/estimator/train_and_evaluate
+    steps to the workers.
+
+    Source of the semantics: https://www.tensorflow.org/versions/r2.15/api_docs/python/tf/estimator/train_and_evaluate
 
     Args:
         estimator: The Estimator.

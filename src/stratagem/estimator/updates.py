@@ -65,7 +65,7 @@ def running_first(operations: Iterable[Any]) -> Iterator[None]:
 
 
 def group(*operations: Any, name: str | None = None) -> TrainOp:
-    """Combine several `train_op`s into one (`tf.group`).
+    """Combine several operations into one `train_op` (`tf.group`).
 
     Args:
         *operations: Results of `minimize` and `apply_gradients`; other values are ignored.

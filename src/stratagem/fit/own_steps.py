@@ -5,6 +5,7 @@ have the other instead, with a `GradientTape`; also `test_step(self, data)` and 
 with values in the place of the variables, and what it leaves in them is the new state. Variables that are no part of
 Keras's state, those of a second optimizer say, are found by tracing it once before, as in `strategy.run`; layers,
 optimizers and metrics that are not built yet are built by that.
+
 Source of the semantics: https://keras.io/guides/custom_train_step_in_tensorflow/
 """
 

@@ -3,6 +3,7 @@
 A metric sums what it counts in its variables, of which each replica has its own part until the step ends. Its result
 is asked of the sums of these parts; the parts stay as they are. Inside `fit` each replica has the result of its rows,
 and the logs are made of the sums after the step.
+
 Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/keras/metrics/Metric
 """
 

@@ -51,8 +51,9 @@ def function(
     shape).
 
     Two kinds of functions run as Python. One iterates over a distributed dataset; the functions that it calls are
-    compiled. The other is given text; a line says so. Source of the semantics:
-    https://www.tensorflow.org/api_docs/python/tf/function
+    compiled. The other is given text; a message says so.
+
+    Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/function
 
     Args:
         func: The function.

@@ -2,6 +2,7 @@
 
 In a custom loop gradients are *summed* over replicas. Each replica's loss must therefore be its part of
 the mean: the sum over its examples, divided by the examples of all replicas.
+
 Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/nn/compute_average_loss
 """
 

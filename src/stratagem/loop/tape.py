@@ -41,7 +41,9 @@ class GradientTape:
     A compiled function must do the same each time it is traced, because `gradient` traces it again up to the call. So
     it must not use unseeded Python randomness, or counters that decide what it computes. Outside compiled functions,
     `watch` accepts JAX arrays, but not NumPy arrays. Loops of unknown length (`keras.ops.while_loop`) cannot be
-    differentiated. Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/GradientTape
+    differentiated.
+
+    Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/GradientTape
 
     Args:
         persistent: Whether `gradient` may be called more than once.

@@ -44,6 +44,7 @@ def gradients(
 
     In functions given to `stratagem.function` or `strategy.run`. It differentiates by tensors, not by variables, which
     it cannot have watched from the start.
+
     Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/gradients
 
     Args:

@@ -3,6 +3,7 @@
 The assertion is part of the program, wherever it stands: in a loop, in a branch, on one replica. It calls the host only
 where it fails. Whoever runs programs does so under `Assertions.watched`, which then waits for the step and raises.
 Where replicas meet in the step, the workers tell each other, so that all of them end alike.
+
 Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/debugging
 """
 

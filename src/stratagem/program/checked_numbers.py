@@ -2,6 +2,7 @@
 
 Where they are wanted, a program tells which of its equations was the first that computed one, also in loops and
 branches, and an assertion raises when it has run. Elsewhere a program stays as it is.
+
 Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/debugging/enable_check_numerics
 """
 

@@ -8,6 +8,7 @@ new code takes the place of the function's own only while something is traced (`
 
 `break`, `continue` and `return` in a loop become conditions (`program.jumps`). What a branch or a loop cannot be when
 its condition is computed is said by the error: assignments to attributes and items, `raise`.
+
 Source of the semantics: https://www.tensorflow.org/guide/function#autograph_transformations
 """
 

@@ -184,6 +184,7 @@ class ClusterCoordinator:
 
     A function is sent once, and the workers keep it. It is sent again when an object that it refers to has changed:
     another model under a global name, an attribute, a number. Variables are always those of the parameter servers.
+
     Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/distribute/coordinator/ClusterCoordinator
 
     Args:

@@ -18,6 +18,7 @@ class PerWorkerVariable:
 
     A function that a worker runs gets that worker's, and reads and assigns it like any other. All of them lie on the
     parameter servers, so that a worker that comes back goes on with its own.
+
     Source of the semantics: TensorFlow 2.21, `tensorflow/python/distribute/ps_values.py`
 
     Args:

@@ -3,6 +3,7 @@
 All workers, and the chief, draw from one stream. Who draws takes the next number from its server, which goes on at the
 same moment; so no two draw the same, and together they draw what one process would, whoever is quicker. A compiled
 program takes all that it draws when it reads its variables (`program.rules.streams`).
+
 Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/random/Generator
 """
 

@@ -289,7 +289,7 @@ class ReplicaContext:
         (https://www.tensorflow.org/api_docs/python/tf/distribute/ReplicaContext#merge_call)
 
         Args:
-            merge_fn: Function of (strategy, *args, **kwargs).
+            merge_fn: Function of `(strategy, *args, **kwargs)`.
             args: This replica's values.
             kwargs: The same, by name.
 

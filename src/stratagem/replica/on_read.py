@@ -2,6 +2,7 @@
 
 Between steps the replicas' values lie side by side in a second variable, the parts. A step gives each replica its own;
 outside steps the variable is what the parts make together. What a program assigns there is divided among the replicas.
+
 Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/VariableSynchronization
 """
 

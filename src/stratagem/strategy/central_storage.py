@@ -26,7 +26,9 @@ class CentralStorageStrategy(Strategy):
 
     `steps_per_execution` changes logs and callbacks, but fuses no steps here. A function decorated by
     `stratagem.function` runs as Python around its `run`, which is compiled. The strategy is tested on virtual CPU
-    devices, and has not run on GPUs. Source of the semantics:
+    devices, and has not run on GPUs.
+
+    Source of the semantics:
     https://www.tensorflow.org/api_docs/python/tf/distribute/experimental/CentralStorageStrategy
 
     Args:

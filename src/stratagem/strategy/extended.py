@@ -30,6 +30,7 @@ class StrategyExtended:
 
     A variable is one value, so there are no copies to choose between. All methods are
     called in cross-replica context: in a scope outside `run`, or in a function given to `merge_call`.
+
     Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/distribute/StrategyExtended
 
     Args:

@@ -4,6 +4,7 @@ TensorFlow sends the chief's value when a variable is made. Here the variables o
 ends, which is one program and one meeting of the workers. What the program has assigned in the scope stays until the
 first step, which begins with the chief's values in any case (`mesh.placing`). Weights that will rest in shards are
 divided while the scope is open, as soon as there are enough of them (`program.dividing`).
+
 Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/distribute/MultiWorkerMirroredStrategy
 """
 

@@ -31,8 +31,9 @@ class MultiWorkerMirroredStrategy(Strategy):
     """Synchronous training on all devices of all workers; every worker runs the same program.
 
     The constructor starts this worker's part of the cluster and waits for the others. Call it before any JAX or Keras
-    computation. Without a cluster the strategy trains on the devices of this machine. Source of the semantics:
-    https://www.tensorflow.org/api_docs/python/tf/distribute/MultiWorkerMirroredStrategy
+    computation. Without a cluster the strategy trains on the devices of this machine.
+
+    Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/distribute/MultiWorkerMirroredStrategy
 
     Args:
         cluster_resolver: Describes the cluster. None means TF_CONFIG, else the variables of the launcher (JAX, MPI,

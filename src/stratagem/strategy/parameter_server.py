@@ -72,7 +72,9 @@ class ParameterServerStrategy(Strategy, HasWorkers):
     ends the process with exit code 0 (43 if the chief was lost). Without a cluster, and in an evaluator task, two
     workers and one parameter server run in threads of this process.
 
-    Each worker is one replica, on its first device. Source of the semantics:
+    Each worker is one replica, on its first device.
+
+    Source of the semantics:
     https://www.tensorflow.org/api_docs/python/tf/distribute/experimental/ParameterServerStrategy
 
     Args:

@@ -19,7 +19,9 @@ class TPUStrategy(Strategy):
     """Synchronous training on TPU cores, one replica on each.
 
     It uses the same code as the other strategies. Its steps are compiled for TPUs (docs/hardware.md), but have run only
-    on CPU devices. Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/distribute/TPUStrategy
+    on CPU devices.
+
+    Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/distribute/TPUStrategy
 
     Args:
         tpu_cluster_resolver: Accepted as in TensorFlow. JAX finds the TPUs by itself.

@@ -171,7 +171,7 @@ class RaggedFeature(VarLenFeature):
 class FixedLenSequenceFeature(FeatureConfiguration):
     """A feature that is a sequence of arrays of one shape (`tf.io.FixedLenSequenceFeature`).
 
-    One example has an array of shape (steps, *shape); in a batch the shorter ones are padded.
+    One example has an array of shape `(steps, *shape)`. In a batch the shorter ones are padded.
 
     Args:
         shape: Shape of one step.

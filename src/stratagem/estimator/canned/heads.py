@@ -1,7 +1,8 @@
 """Heads: loss, predictions and metrics of classifiers and regressors, from logits (`tf.estimator.Head`).
 
-Keys and numbers are those of Estimator's heads in TensorFlow 2. Source of the semantics:
-https://www.tensorflow.org/versions/r2.15/api_docs/python/tf/estimator/Head
+Keys and numbers are those of Estimator's heads in TensorFlow 2.
+
+Source of the semantics: https://www.tensorflow.org/versions/r2.15/api_docs/python/tf/estimator/Head
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Linear models, networks of dense layers, both summed (wide and deep models), and models that look at no feature.
 
-Source of the semantics:
-https://www.tensorflow.org/versions/r2.15/api_docs/python/tf/estimator/LinearClassifier
+Source of the semantics: https://www.tensorflow.org/versions/r2.15/api_docs/python/tf/estimator/LinearClassifier
 https://www.tensorflow.org/versions/r2.15/api_docs/python/tf/estimator/BaselineClassifier
 https://www.tensorflow.org/versions/r2.15/api_docs/python/tf/estimator/DNNClassifier
 https://www.tensorflow.org/versions/r2.15/api_docs/python/tf/estimator/DNNLinearCombinedClassifier

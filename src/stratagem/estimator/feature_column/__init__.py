@@ -1,6 +1,7 @@
 """Feature columns, which turn features into the numbers of a model (`tf.feature_column`).
 
 Words are looked up and hashed on the devices, from the fingerprints that the input pipeline makes of them.
+
 Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/feature_column
 """
 
