@@ -1,4 +1,4 @@
-"""Workers train the network of TensorFlow's multi-worker tutorial on handwritten digits: the program of `stratagem demo`.
+"""Workers train the network of TensorFlow's tutorial on handwritten digits: the program of `stratagem demo`.
 
 Run a copy of it (`stratagem demo --copy train.py` writes one):
     stratagem run --workers 2 train.py
