@@ -55,7 +55,7 @@ CORE: tuple[dict[str, str], ...] = (
     {"inspection": "`Inspect`: do replicas agree, where a NaN began; `stratagem.callbacks` has the name"},
     {"strategy": "the public strategies: each chooses devices and says who is chief"},
     {
-        "demo": "`stratagem demo`: two workers train on digits inside the package; the command imports neither JAX nor Keras",
+        "demo": "`stratagem demo`: two workers train on digits inside the package; it starts without JAX and Keras",
         "doctor": "`stratagem doctor`: facts of all tasks side by side, sums timed, a dataset read together",
         "plan": "`stratagem plan`: what a step costs on more workers, and on devices that are not here",
         "replay": "`stratagem replay`: a step of a program that is run again from its last backup",

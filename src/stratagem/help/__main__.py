@@ -29,9 +29,8 @@ def _help(topic: str | None, section: tuple[str, ...]) -> int:
         stratagem help launching how a worker ends
     """  # noqa: D301 - click keeps the lines below a backspace as they are
     if topic is None:
-        print(
-            f"Guides, each shown by `stratagem help TOPIC`:\n\n{listing(shutil.get_terminal_size((110, 24)).columns)}"
-        )
+        columns = shutil.get_terminal_size((110, 24)).columns
+        print(f"Guides, each shown by `stratagem help TOPIC`:\n\n{listing(columns)}")
         return 0
     name, _, anchored = topic.partition("#")
     page = find_page(name)

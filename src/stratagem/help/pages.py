@@ -143,21 +143,20 @@ def listing(columns: int, package: Path = _PACKAGE) -> str:
     said = {name.lower(): f"{title}: {_without_marks(text)}" for title, name, text in _ENTRY.findall(index)}
     width = max(map(len, known), default=0)
     room = max(40, columns - width - 4)
-    lines = {
-        topic: textwrap.shorten(said.get(topic, page.title), room, placeholder=" ...") for topic, page in known.items()
-    }
+    whole = {topic: said.get(topic, page.title) for topic, page in known.items()}
+    lines = {topic: textwrap.shorten(line, room, placeholder=" ...") for topic, line in whole.items()}
     return "".join(f"  {topic:{width}}  {line}\n" for topic, line in lines.items())
 
 
 def plain(markdown: str, emphasize: Callable[[str], str] = str) -> str:
-    """Return Markdown as text for a terminal: links to other guides become commands, code stays as it is.
+    r"""Return Markdown as text for a terminal: links to other guides become commands, code stays as it is.
 
     Args:
         markdown: The Markdown.
         emphasize: What to make of a heading.
 
     Example:
-        >>> print(plain("# Data\\n\\nSee [the order](data.md#order) and [Keras](https://keras.io)."))
+        >>> print(plain("# Data\n\nSee [the order](data.md#order) and [Keras](https://keras.io)."))
         # Data
         <BLANKLINE>
         See the order (stratagem help data#order) and Keras (https://keras.io).

@@ -442,9 +442,7 @@ class _Module(click.Command):
         return _run_module(["-m", f"stratagem.{self._module}", *ctx.args])
 
 
-_stratagem.add_command(
-    _Module("demo", help="Train a small network on two workers of this machine, to see how it goes.")
-)
+_stratagem.add_command(_Module("demo", help="Train a small network on two workers of this machine."))
 _stratagem.add_command(_Module("help", help="Show a guide; without a topic, list the guides."))
 _stratagem.add_command(_Module("migrate", help="Take programs of TensorFlow to stratagem.tf, and say what is missing."))
 _stratagem.add_command(_Module("plan", help="Predict the step of a model on more workers."))

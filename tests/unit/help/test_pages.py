@@ -137,7 +137,7 @@ def named_in_sources() -> list[str]:
     """Return what follows `stratagem help` in the sources, in the notebooks and in README."""
     files = [*(ROOT / "src").rglob("*.py"), *(ROOT / "notebooks").glob("*.md"), ROOT / "README.md"]
     text = "\n".join(file.read_text("utf-8") for file in files)
-    return sorted({found for found in re.findall(r"stratagem help ([a-z_]+(?:#[\w-]+)?)", text)})
+    return sorted(set(re.findall(r"stratagem help ([a-z_]+(?:#[\w-]+)?)", text)))
 
 
 NAMED = named_in_sources()
