@@ -1,4 +1,4 @@
-"""Work that hatchling does before it builds Stratagem: files for type checkers are written, guides are put into the wheel."""
+"""Work before Stratagem is built: files for type checkers are written, guides are put into the wheel."""
 
 from __future__ import annotations
 

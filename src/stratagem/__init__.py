@@ -113,7 +113,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _version() -> str:
-    """Return the version that was installed: looking it up takes ten milliseconds, so it is done when it is asked for."""
+    """Return the version that was installed. Looking it up takes 20 ms, so it waits until somebody asks."""
     metadata = importlib.import_module("importlib.metadata")
     try:
         return metadata.version("stratagem")
