@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import shlex
 import shutil
 import sys
@@ -12,9 +13,11 @@ from typing import Final
 
 import click
 
+from stratagem.core import environment
 from stratagem.core.errors import InputError
 from stratagem.demo.preparing import counted_seconds
 from stratagem.launch.cli import main as stratagem
+from stratagem.launch.machine import this_machine
 
 PROGRAM: Final = Path(__file__).with_name("program.py")
 """What the workers run."""
@@ -30,7 +33,7 @@ _USAGE_ERROR: Final = 2
 def _demo(workers: int, epochs: int, copy: Path | None) -> int:
     """Train the network of TensorFlow's tutorial on two workers of this machine, with handwritten digits.
 
-    Program and digits come with Stratagem: nothing is downloaded, and no file is left behind.
+    Program and digits come with Stratagem: nothing is downloaded.
 
     \b
     See it train:
@@ -41,6 +44,10 @@ def _demo(workers: int, epochs: int, copy: Path | None) -> int:
     """  # noqa: D301 - click keeps the lines below a backspace as they are
     if copy is not None:
         return _write(copy)
+    num_gpus = len(this_machine().gpus)
+    if 0 < num_gpus < workers:
+        os.environ[environment.JAX_PLATFORMS] = "cpu"
+        print(f"{workers} workers are more than this machine has GPUs ({num_gpus}): they train on its CPU.\n")
     command = ["run", "--workers", str(workers), "-m", _MODULE, "--epochs", str(epochs)]
     print(_introduction(workers, command), flush=True)
     with counted_seconds(sys.stdout, "Preparing ..."):
@@ -97,13 +104,14 @@ def _write(file: Path) -> int:
     """Write the program to a file that is not there yet.
 
     Raises:
-        InputError: The file is there, or its folder is not.
+        InputError: The file is there, or cannot be written.
     """
     if file.exists():
         raise InputError(f"{file} is there already.", "It would be overwritten.", "Name another file.")
-    if not file.absolute().parent.is_dir():
-        raise InputError(f"There is no folder {file.absolute().parent}.", "Make it, or name another place.")
-    shutil.copyfile(PROGRAM, file)
+    try:
+        shutil.copyfile(PROGRAM, file)
+    except OSError as error:
+        raise InputError(f"{file} cannot be written: {error.strerror}.", "Name a file in another folder.") from error
     print(f"{file} is written. Run it:\n    stratagem run --workers 2 {shlex.quote(str(file))}")
     return 0
 

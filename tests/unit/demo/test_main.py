@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from stratagem.demo import __main__ as demo
+from stratagem.launch.machine import Machine
 
 Demo = Callable[..., int]
 
@@ -57,6 +59,21 @@ def test_numbers_of_workers(
     assert capsys.readouterr().out.startswith(begins)
 
 
+@pytest.mark.parametrize(("gpus", "platforms"), [((), ""), (("0",), "cpu"), (("0", "1"), "")])
+def test_with_fewer_gpus_than_workers_they_train_on_the_cpu(
+    gpus: tuple[str, ...],
+    platforms: str,
+    stratagem_demo: Demo,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("JAX_PLATFORMS", "")  # put back to what it was, also where the command sets it
+    monkeypatch.setattr(demo, "this_machine", lambda: Machine(cores=(0, 1), num_cores=2, gpus=gpus))
+    assert stratagem_demo() == 0
+    assert os.environ["JAX_PLATFORMS"] == platforms
+    assert ("more than this machine has GPUs (1)" in capsys.readouterr().out) is (platforms == "cpu")
+
+
 def test_a_failure_is_the_last_word(stratagem_demo: Demo, capsys: pytest.CaptureFixture[str]) -> None:
     assert stratagem_demo(code=43) == 43
     assert "What to try next" not in capsys.readouterr().out
@@ -78,6 +95,6 @@ def test_a_copy_of_the_program(
     assert stratagem_demo("--workers", "0") == 2
     errors = capsys.readouterr().err
     assert "stratagem: train.py is there already.\n  Why it matters: It would be overwritten." in errors
-    assert f"stratagem: There is no folder {tmp_path / 'no'}." in errors
+    assert "stratagem: no/train.py cannot be written: No such file or directory." in errors
     assert "Invalid value for '--workers'" in errors
     assert started == []
