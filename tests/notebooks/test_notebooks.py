@@ -102,9 +102,8 @@ def test_kill_a_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_larger_than_a_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said = output("larger_than_a_device", tmp_path, monkeypatch)
 
-    held = [float(each) for each in re.findall(r"a device holds (\d+\.\d) MB", said)]
-    assert held == [75.6, 18.9]
+    assert re.findall(r"a device holds (\d+\.\d) MB", said) == ["75.6", "19.0"]  # biases are not worth dividing
     ((share, difference),) = re.findall(r"(\S+) of the memory, losses differ by (\S+)", said)
-    assert (float(share), float(difference) < 1e-5) == (0.25, True)
+    assert (float(share), float(difference) < 1e-5) == (0.251, True)
     (predictions,) = re.findall(r"The predictions differ by (\S+)", said)
     assert float(predictions) < 1e-5
