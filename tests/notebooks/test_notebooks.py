@@ -93,7 +93,7 @@ def test_kill_a_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     (victim,) = re.findall(r"Killed: (\d+)", said)
     assert re.search(
-        rf"worker 1 \(host \S+, pid {victim}\) .*, last seen after step \d+\. World 2: 2 workers from", said
+        rf"worker \d \(host \S+, pid {victim}\) .*, last seen after step \d+\. World 2: 2 workers from", said
     )
     (disturbed,) = re.findall(r"^with a kill: +(\d\.\d+)$", said, re.MULTILINE)
     (undisturbed,) = re.findall(r"^without a kill: +(\d\.\d+)$", said, re.MULTILINE)
