@@ -23,6 +23,7 @@ _ROOT: Final = Path(__file__).parents[2]
 _LEFT: Final = """
 Left to the releaser:
 [ ] make test-rest, make test-table and make versions have passed on this commit
+[ ] the name `stratagem` belongs to this project on the package index: the first cell of each notebook installs it
 [ ] [project.urls] in pyproject.toml: no public address of the project is known so far, so there are none. Without one,
     README's links to docs/ and examples/ lead nowhere on the page of the package index"""
 
