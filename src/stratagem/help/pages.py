@@ -121,13 +121,9 @@ def find_page(topic: str, package: Path = _PACKAGE) -> Page:
     wanted = topic.lower().removesuffix(".md").rpartition("/")[2].replace("-", "_").replace(" ", "_")
     if wanted not in known:
         near = difflib.get_close_matches(wanted, known, n=3, cutoff=0.5)
-        raise InputError(
-            f"There is no topic {topic!r}.",
-            f"Did you mean {' or '.join(near)}? `stratagem help` lists all topics; `stratagem COMMAND --help` "
-            "explains a command."
-            if near
-            else "`stratagem help` lists all topics; `stratagem COMMAND --help` explains a command.",
-        )
+        hint = f"Did you mean {' or '.join(near)}? " if near else ""
+        all_topics = "`stratagem help` lists all topics; `stratagem COMMAND --help` explains a command."
+        raise InputError(f"There is no topic {topic!r}.", hint + all_topics)
     return known[wanted]
 
 
