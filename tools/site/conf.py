@@ -73,7 +73,7 @@ def as_rst(line: str) -> str:
 def mark_up(app: Any, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
     """Mark up a docstring before it is parsed, but for its examples."""
     if what == "property" and lines:
-        lines[0] = lines[0].replace(": ", " – ")  # napoleon takes words before a colon for a type
+        lines[0] = lines[0].replace(": ", " - ")  # napoleon takes words before a colon for a type
     is_example = False
     for place, line in enumerate(lines):
         is_example = bool(line.strip()) and (is_example or line.lstrip().startswith(">>>"))

@@ -441,6 +441,8 @@ class _Module(click.Command):
         return _run_module(["-m", f"stratagem.{self._module}", *ctx.args])
 
 
+_stratagem.add_command(_Module("demo", help="Train a small network on two workers of this machine."))
+_stratagem.add_command(_Module("help", help="Show a guide; without a topic, list the guides."))
 _stratagem.add_command(_Module("manifest", help="Print the file that starts a program on a cluster."))
 _stratagem.add_command(_Module("migrate", help="Rewrite TensorFlow programs for stratagem.tf."))
 _stratagem.add_command(_Module("plan", help="Predict the time and memory of a step on other hardware."))
