@@ -23,7 +23,7 @@ class SageMakerClusterResolver(ClusterResolver):
         port: Port of every worker.
         task_type: Overrides the type of this task; SageMaker knows only workers.
         task_id: Overrides the index of this host among the hosts; 0 counts as given.
-        rpc_layer: What `master` writes before "://"; nothing by default, as in TensorFlow.
+        rpc_layer: The part before "://" in the result of `master`; nothing by default, as in TensorFlow.
         environment: Value of the attribute `environment`.
         environ: Variables of the process; None means `os.environ`.
 
