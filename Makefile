@@ -12,7 +12,10 @@
 #   make test-floor       all tests on the oldest versions that pyproject.toml names
 #   make versions         a suite of its own on each Python, JAX and Keras, and the table in docs/versions.md
 #   make lint             ruff and types only
+#   make docs             the documentation as a site, in build/site
 #   make bench            the benchmarks, in one table (15 minutes at most, without peers)
+#   make package          the sdist and the wheel in dist, built and looked at
+#   make release          the same for a tagged commit, and the wheel tried on each Python; uploads nothing
 #   make clean            remove the virtual environments
 # Extra arguments: make test PYTEST_ARGS="-k cluster", make train TRAIN_ARGS="--epochs 1", make bench BENCH_ARGS="--write".
 # Another Python: make test PYTHON=python3.13 works in an environment of its own, .venv-3.13.
@@ -20,7 +23,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help train test test-all test-newest test-rest test-table test-tpu-compile test-gpu-compile gpu test-as-users test-floor versions lint bench clean
+.PHONY: help train test test-all test-newest test-rest test-table test-tpu-compile test-gpu-compile gpu test-as-users test-floor versions lint docs bench package release clean
 
 PYTHON ?=
 FOUND := $(if $(PYTHON),$(shell sh tools/pythons.sh $(PYTHON)))
@@ -30,9 +33,11 @@ INSTALL := PYTHON="$(or $(word 2,$(FOUND)),$(PYTHON))" sh tools/install.sh
 PYTEST_ARGS ?=
 TRAIN_ARGS ?=
 BENCH_ARGS ?=
+DOCS_ARGS ?=
 PART ?=
 ON ?=
 VERSIONS_ARGS ?=
+RELEASE_ARGS ?=
 # Files side by side; the tests of one share what is slow to make. One after another: make test PYTEST_ARGS="-n 0"
 # In their order, which has the slow folders first: sorted by number of tests, files of one slow test would come last.
 QUICK := quick or not (multiprocess or thorough or table)
@@ -42,7 +47,7 @@ NEWEST := tests/conformance tests/examples tests/multiprocess tests/programs tes
 PYTEST := -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 help:
-	@sed -n '2,16s/^# \{0,1\}//p' Makefile
+	@sed -n '2,19s/^# \{0,1\}//p' Makefile
 
 train:
 	@$(INSTALL) $(VENV) examples
@@ -118,9 +123,22 @@ lint:
 	@echo "== ruff format" && $(BIN)/ruff format --check .
 	@echo "== types" && $(BIN)/basedpyright --pythonpath $(BIN)/python
 
+docs:
+	@$(INSTALL) $(VENV) dev
+	@echo "== sphinx"
+	@$(BIN)/python -m tools.site $(DOCS_ARGS)
+
 bench:
 	@$(INSTALL) $(VENV) bench
 	@$(BIN)/python benchmarks/suite.py $(BENCH_ARGS)
+
+package:
+	@$(INSTALL) $(VENV) release
+	@$(BIN)/python -m tools.release --build-only $(RELEASE_ARGS)
+
+release:
+	@$(INSTALL) $(VENV) release
+	@$(BIN)/python -m tools.release $(RELEASE_ARGS)
 
 clean:
 	rm -rf .venv .venv-*

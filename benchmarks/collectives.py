@@ -159,7 +159,7 @@ def of_workers(numbers: Sequence[int], sizes: Sequence[int], calls: int) -> dict
 def figures(plots: Path) -> list[Figure]:
     """Measure what the suite shows, and draw it in a folder."""
     times = of_workers((2, 4), [size for size in SIZES if size <= 11264 << 10], calls=100)
-    draw(times, plots / "collectives.png")
+    draw(times, plots / "collectives.svg")
     return summary(times)
 
 

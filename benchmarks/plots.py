@@ -1,11 +1,12 @@
-"""The pictures of the suite: PNG, as wide as a page, in colours that colour-blind people can tell apart.
+"""Plots of the suite: SVG that follows a light or a dark page, in colours that colour-blind people can tell apart.
 
-Who draws loads matplotlib, not who imports this: Keras loads it wherever it is installed, so the tests do without.
+Drawing loads matplotlib, importing this module does not: Keras loads it wherever it is installed, so tests do without.
 """
 
 from __future__ import annotations
 
 import importlib
+import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +16,15 @@ BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#8C8C8C"
 """Of the palette by Okabe and Ito."""
 
 WIDTH = 8.0
-"""In inches; with `DPI` 1,200 pixels, which a README shows at about 850."""
+"""In inches of 72 points, so 576 of the SVG's units."""
 
-DPI = 150
+INK, FAINT = "#010203", "#040506"
+"""Stand-ins for the colours of text and of the grid, which `_finish` replaces: they depend on the page."""
+
+STYLE = (
+    "<style>:root{--ink:#1f2328;--faint:#d1d9e0}"
+    "@media(prefers-color-scheme:dark){:root{--ink:#e6edf3;--faint:#3d444d}}</style>"
+)
 
 
 @dataclass(frozen=True)
@@ -40,7 +47,13 @@ class Line:
 
 
 def bars(
-    file: Path, title: str, unit: str, heights: Mapping[str, tuple[float, float, float]], own: Sequence[str]
+    file: Path,
+    title: str,
+    unit: str,
+    heights: Mapping[str, tuple[float, float, float]],
+    own: Sequence[str],
+    *,
+    shown: str = "median and quartiles",
 ) -> None:
     """Draw a bar for each contender, the first at the top, with its value behind it.
 
@@ -50,6 +63,7 @@ def bars(
         unit: Of the values.
         heights: Of each contender the median and its two quartiles.
         own: Those that are Stratagem's; they have the colour, the others are grey.
+        shown: What the three values are.
     """
     names = list(heights)
     figure, axes = _canvas(1.1 + 0.55 * len(names))
@@ -60,12 +74,19 @@ def bars(
     ]
     colours = [BLUE if name in own else GREY for name in names]
     labels = [name.replace(", ", ",\n", 1) for name in names]
-    axes.barh(labels, medians, xerr=spread, color=colours, height=0.65, error_kw={"elinewidth": 1.2, "capsize": 3})
+    axes.barh(
+        labels,
+        medians,
+        xerr=spread,
+        color=colours,
+        height=0.65,
+        error_kw={"elinewidth": 1.2, "capsize": 3, "ecolor": INK},
+    )
     for place, (median, _, high) in enumerate(heights.values()):
         axes.annotate(f"{median:.1f}", (max(median, high), place), (6, 0), textcoords="offset points", va="center")
     axes.invert_yaxis()
     axes.set_xlim(0, 1.12 * max(high for _, _, high in heights.values()))
-    axes.set_xlabel(f"{unit}, median and quartiles; less is better")
+    axes.set_xlabel(f"{unit}, {shown}; less is better")
     axes.tick_params(axis="y", length=0)
     _finish(figure, axes, file, title, grid="x")
 
@@ -110,14 +131,29 @@ def lines(
 
 def _canvas(height: float) -> tuple[Any, Any]:
     """Return an empty figure, which nobody shows on a screen, and its axes."""
-    figure = importlib.import_module("matplotlib.figure").Figure(figsize=(WIDTH, height))
+    figure = importlib.import_module("matplotlib.figure").Figure(figsize=(WIDTH, height), facecolor="none")
     return figure, figure.subplots()
 
 
 def _finish(figure: Any, axes: Any, file: Path, title: str, *, grid: str) -> None:
-    figure.suptitle(title, x=0.01, horizontalalignment="left", fontweight="bold", fontsize="medium")
-    axes.grid(axis=grid, color="#DDDDDD", linewidth=0.8)
+    figure.suptitle(title, x=0.01, horizontalalignment="left", fontweight="bold", fontsize="medium", color=INK)
+    axes.grid(axis=grid, color=FAINT, linewidth=0.8)
     axes.set_axisbelow(True)
+    axes.set_facecolor("none")
     axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color(INK)
+    axes.tick_params(colors=INK)
+    for label in (axes.xaxis.label, axes.yaxis.label, *axes.texts, *_legend_of(axes)):
+        label.set_color(INK)
     figure.tight_layout()
-    figure.savefig(file, dpi=DPI)
+    drawn = io.StringIO()
+    with importlib.import_module("matplotlib").rc_context({"svg.fonttype": "none", "svg.hashsalt": file.name}):
+        figure.savefig(drawn, format="svg", metadata={"Date": None}, transparent=True)
+    head, end, rest = drawn.getvalue().partition("<defs>")
+    themed = f"{head}{STYLE}{end}{rest}".replace(INK, "var(--ink)").replace(FAINT, "var(--faint)")
+    file.write_text(themed, "utf-8")
+
+
+def _legend_of(axes: Any) -> list[Any]:
+    legend = axes.get_legend()
+    return legend.get_texts() if legend else []

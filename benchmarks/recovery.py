@@ -13,9 +13,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from typing import IO
+from pathlib import Path
+from typing import IO, NamedTuple
 
+from figures import Figure
 from pages import page, save
+from plots import bars
 
 from stratagem.core import environment
 
@@ -93,20 +96,78 @@ def measure(victim: int, restarts: int) -> tuple[float, float, float]:
     return started - start, again - killed, time.perf_counter() - killed
 
 
+class Recovery(NamedTuple):
+    """Medians of several rounds for one victim, in seconds.
+
+    Args:
+        name: Who was killed.
+        start_up: From the start of the launcher to the first step of all workers.
+        again: From the kill to the first step of all workers of the next generation.
+        end: From the kill to the end of the launcher, without a restart.
+    """
+
+    name: str
+    start_up: float
+    again: float
+    end: float
+
+
+def recovery(victim: int, name: str, rounds: int) -> Recovery:
+    """Measure one victim, in several rounds."""
+    restarted = [measure(victim, restarts=1) for _ in range(rounds)]
+    ended = [measure(victim, restarts=0) for _ in range(rounds)]
+    return Recovery(
+        name,
+        statistics.median(seconds[0] for seconds in restarted + ended),
+        statistics.median(seconds[1] for seconds in restarted),
+        statistics.median(seconds[2] for seconds in ended),
+    )
+
+
 def table(rounds: int) -> str:
     """Return the medians of several rounds, as a Markdown table."""
     lines = [
         "| killed | start-up, s | kill to first step again, s | beyond start-up, s | kill to end without restart, s |",
         "| --- | ---: | ---: | ---: | ---: |",
     ]
-    for victim, name in ((0, "worker 0 (chief)"), (1, "worker 1")):
-        restarted = [measure(victim, restarts=1) for _ in range(rounds)]
-        ended = [measure(victim, restarts=0) for _ in range(rounds)]
-        start_up = statistics.median(seconds[0] for seconds in restarted + ended)
-        again = statistics.median(seconds[1] for seconds in restarted)
-        end = statistics.median(seconds[2] for seconds in ended)
-        lines.append(f"| {name} | {start_up:.2f} | {again:.2f} | {again - start_up:+.2f} | {end:.2f} |")
+    for found in (recovery(0, "worker 0 (chief)", rounds), recovery(1, "worker 1", rounds)):
+        lines.append(
+            f"| {found.name} | {found.start_up:.2f} | {found.again:.2f} | {found.again - found.start_up:+.2f} | "
+            f"{found.end:.2f} |"
+        )
     return "\n".join(lines)
+
+
+def summary(found: Recovery) -> list[Figure]:
+    """Return what the suite shows: start-up is what a restart is compared with."""
+    heading, start = "a worker of two is killed", "from the command to the first step, before"
+    return [
+        Figure(heading, start, found.start_up, "s"),
+        Figure(
+            heading,
+            "from the kill to the next step, with a restart",
+            found.again,
+            "s",
+            found.again / found.start_up,
+            start,
+        ),
+        Figure(heading, "from the kill to the end of all, without", found.end, "s", found.end / found.start_up, start),
+    ]
+
+
+def figures(plots: Path) -> list[Figure]:
+    """Measure what the suite shows, and draw it in a folder."""
+    rows = summary(recovery(1, "worker 1", rounds=2))
+    heights = {row.what: (row.value, row.value, row.value) for row in rows}
+    bars(
+        plots / "recovery.svg",
+        "A worker of two is killed",
+        "s",
+        heights,
+        [row.what for row in rows[1:]],
+        shown="median",
+    )
+    return rows
 
 
 def main() -> None:

@@ -23,6 +23,7 @@ from pages import page, save
 from processes import Contender, ContenderError, Running, Turn
 
 from stratagem.core import environment
+from stratagem.demo import digits
 
 ROWS = 20_000
 """Images that contenders draw from; an epoch begins again where they end."""
@@ -135,7 +136,7 @@ def in_turns(
 
 
 def prepare_data(folder: Path) -> tuple[Path, str]:
-    """Write the images that all contenders train on: MNIST where STRATAGEM_DATA has it, else scikit-learn's digits.
+    """Write the images that all contenders train on: MNIST where STRATAGEM_DATA has it, else Stratagem's digits.
 
     Args:
         folder: Where to.
@@ -149,12 +150,10 @@ def prepare_data(folder: Path) -> tuple[Path, str]:
             x, y = data["x_train"][:ROWS] / np.float32(255), data["y_train"][:ROWS]
         title = "MNIST"
     else:
-        from sklearn.datasets import load_digits
-
-        pixels, y = load_digits(return_X_y=True)
+        pixels, y = digits.read()
         # 8x8 pixels, each repeated 3 times in both directions, in a frame of 2.
-        x = np.pad(np.kron(pixels.reshape(-1, 8, 8) / 16, np.ones((1, 3, 3))), ((0, 0), (2, 2), (2, 2)))
-        title = "scikit-learn's digits, resized"
+        x = np.pad(np.kron(pixels / 16, np.ones((1, 3, 3))), ((0, 0), (2, 2), (2, 2)))
+        title = "Stratagem's digits, resized"
     file = folder / "data.npz"
     np.savez(file, x=x.astype(np.float32), y=y.astype(np.int64))
     return file, title

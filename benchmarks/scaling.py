@@ -153,7 +153,7 @@ def measure(rounds: int, steps: int) -> tuple[dict[Run, Result], int, str]:
 def figures(plots: Path) -> list[Figure]:
     """Measure what the suite shows, and draw it in a folder."""
     results, cores, _ = measure(rounds=3, steps=20)
-    draw(results, cores, plots / "scaling.png")
+    draw(results, cores, plots / "scaling.svg")
     return summary(results, cores)
 
 

@@ -84,7 +84,9 @@ def figures(plots: Path) -> list[Figure]:
     heights = {result.contender.described: (result.ms, *result.quartiles) for result in results}
     own = [title for title in heights if title.startswith("Stratagem")]
     title = "One step of the tutorials' MNIST network, 64 rows for each worker"
-    bars(plots / "step_time.png", title, "ms", heights, own)
+    bars(plots / "step_time.svg", title, "ms", heights, own)
+    peaks = {result.contender.described: (result.peak_mib, result.peak_mib, result.peak_mib) for result in results}
+    bars(plots / "memory.svg", "Memory of a process that trains it", "MiB", peaks, own, shown="the most of all turns")
     return summary(results)
 
 

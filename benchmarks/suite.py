@@ -44,6 +44,7 @@ BUDGETS = {
     "input_cost": 50,
     "record_rate": 30,
     "start_up": 60,
+    "recovery": 30,
     "checkpoint": 15,
     "parameter_servers": 100,
 }
@@ -138,8 +139,8 @@ def peers() -> list[str]:
 def keep(text: str, plots: Path) -> Path:
     """Save a page with its plots in benchmarks/results, and return where."""
     pictures = []
-    for drawn in sorted(plots.glob("*.png")):
-        kept = shutil.copy(drawn, place(drawn.stem, ".png"))
+    for drawn in sorted(plots.glob("*.svg")):
+        kept = shutil.copy(drawn, place(drawn.stem, ".svg"))
         pictures.append(f"![{drawn.stem.replace('_', ' ')}]({kept.name})\n")
     return save("suite", "\n".join([text, *pictures]))
 
@@ -200,7 +201,7 @@ def main() -> int:
         print(text)
         if arguments.plots:
             arguments.plots.mkdir(parents=True, exist_ok=True)
-            for drawn in plots.glob("*.png"):
+            for drawn in plots.glob("*.svg"):
                 shutil.copy(drawn, arguments.plots)
         if arguments.write or arguments.readme:
             details = keep(text, plots)

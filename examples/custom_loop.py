@@ -5,7 +5,7 @@ Run it:
     python examples/custom_loop.py --devices 2    # two virtual CPU devices, to try it without GPUs
     stratagem run --workers 2 examples/custom_loop.py --strategy multi_worker
 
-It trains on Fashion-MNIST where --data or STRATAGEM_DATA has `fashion_mnist.npz`, else on scikit-learn's digits.
+It trains on Fashion-MNIST where --data or STRATAGEM_DATA has `fashion_mnist.npz`, else on the digits inside Stratagem.
 docs/custom_loops.md explains each part.
 """
 

@@ -107,15 +107,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 @pytest.fixture
-def loads_as_users_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the processes that a test starts load all that they do by default, scikit-learn and its digits among it."""
+def as_users_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the processes that a test starts load and compile all that they do by default."""
     paths = os.environ["PYTHONPATH"].split(os.pathsep)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path for path in paths if path != _LIGHT_START))
-
-
-@pytest.fixture
-def as_users_do(loads_as_users_do: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the processes that a test starts load and compile all that they do by default."""
     # Not a lone space: XLA takes it for the name of a file, and aborts.
     monkeypatch.setenv("XLA_FLAGS", " ".join(quick_xla.flags_of_user(os.environ)))
     monkeypatch.delenv("JAX_DISABLE_MOST_OPTIMIZATIONS", raising=False)

@@ -18,11 +18,12 @@ import struct
 import subprocess
 import tempfile
 import threading
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, Protocol
 
 from stratagem.core import environment
 from stratagem.core.clock import Deadline
-from stratagem.testing import Worker, block_point
+from stratagem.testing import block_point
 
 CLONE_NEWNS: Final = 0x20000
 CLONE_NEWUTS: Final = 0x4000000
@@ -53,13 +54,20 @@ def _check(result: int) -> None:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
-def separate(name: str, address: str) -> None:
-    """Give the calling thread, and all that it starts, a network and a host name of its own; /etc/hosts knows it."""
+def separate(name: str, address: str, others: Mapping[str, str] | None = None) -> None:
+    """Give the calling thread, and all that it starts, a network and a host name of its own; /etc/hosts knows it.
+
+    Args:
+        name: The host name.
+        address: The address it will have.
+        others: Addresses of further names.
+    """
     _check(_libc.unshare(CLONE_NEWNET | CLONE_NEWUTS | CLONE_NEWNS))
     _check(_libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None))
     socket.sethostname(name)
     with tempfile.NamedTemporaryFile("w") as hosts:  # without a name it lives as long as it is mounted
         hosts.write(f"127.0.0.1 localhost\n{address} {name}\n")
+        hosts.writelines(f"{there} {other}\n" for other, there in (others or {}).items())
         hosts.flush()
         _check(_libc.mount(hosts.name.encode(), b"/etc/hosts", None, MS_BIND, None))
 
@@ -95,6 +103,26 @@ def _open_tun(name: str) -> int:
     return device
 
 
+class Host(Protocol):
+    """A process with a network of its own: a `Worker` that has called `be_a_host`, or what behaves like one."""
+
+    @property
+    def index(self) -> int:
+        """Its number, from which its address follows."""
+        ...
+
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        ...
+
+    def wait_for_point(self, name: str) -> None:
+        """Wait until it has come to a point."""
+
+    def release(self, name: str) -> None:
+        """Let it go on from there."""
+
+
 class Network:
     """Carries packets from host to host in a thread, until the `with` block ends.
 
@@ -120,8 +148,8 @@ class Network:
         for descriptor in (self._over, *self._devices.values()):
             os.close(descriptor)
 
-    def connect(self, *workers: Worker) -> None:
-        """Connect workers that have called `be_a_host`, and let them go on."""
+    def connect(self, *workers: Host) -> None:
+        """Connect hosts that have come to the point `SEPARATED`, and let them go on."""
         for worker in workers:
             worker.wait_for_point(SEPARATED)
             name, address = f"sg{os.getpid()}-{worker.index}", address_of(worker.index)

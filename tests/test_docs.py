@@ -162,6 +162,39 @@ def test_every_page_and_example_is_in_the_index() -> None:
     assert [name for name in [*names, *examples] if f"({name})" not in index] == []
 
 
+OTHERS_MESSAGES = (
+    "No module named 'tensorflow'",
+    "Terminating process because the JAX distributed service detected fatal errors",
+)
+"""Messages of Python and JAX on the page of troubleshooting."""
+
+
+def texts_in_sources() -> str:
+    """Return all pieces of text that stand in the sources, one on a line."""
+    found = []
+    for file in (ROOT / "src").rglob("*.py"):
+        nodes = ast.walk(ast.parse(file.read_text("utf-8")))
+        found += [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    return "\n".join(found)
+
+
+def test_messages_of_troubleshooting_are_those_of_the_sources() -> None:
+    """What stands in the first column, without numbers and names of tasks, is a text of the sources."""
+    page = (ROOT / "docs" / "troubleshooting.md").read_text("utf-8")
+    quoted = re.findall(r"^\| `([^`]+ [^`]+)` \|", page, re.MULTILINE)
+    assert len(quoted) > 12
+    texts = texts_in_sources()
+    pieces = [
+        piece.strip()
+        for message in quoted
+        if message not in OTHERS_MESSAGES
+        for piece in re.split(
+            r"\.\.\.|worker \d(?: \(\S+\))?|[\d.]+|MirroredStrategy|GPU|computes|'distribute'", message
+        )
+    ]
+    assert [piece for piece in pieces if piece not in texts] == []
+
+
 def test_files_named_in_the_architecture_exist() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
     named = re.findall(r"`(?!benchmarks/|tests/)((?:\w+/)+\w+\.py)`", text)

@@ -32,7 +32,9 @@ CORE: tuple[dict[str, str], ...] = (
         "insight": "what tasks spend time on, sampled from outside; `stratagem top`; imports neither JAX nor Keras",
     },
     {
+        "help": "`stratagem help`: the guides, in the terminal; imports neither JAX nor Keras",
         "launch": "`stratagem run`; imports neither JAX nor Keras",
+        "manifest": "`stratagem manifest`: files that start a program on a cluster; imports neither JAX nor Keras",
         "mesh": "the mesh, shares of a batch, placing of values, policies of variables, packed sums",
     },
     {
@@ -54,6 +56,7 @@ CORE: tuple[dict[str, str], ...] = (
     {"inspection": "`Inspect`: do replicas agree, where a NaN began; `stratagem.callbacks` has the name"},
     {"strategy": "the public strategies: each chooses devices and says who is chief"},
     {
+        "demo": "`stratagem demo`: two workers train on digits inside the package; it starts without JAX and Keras",
         "doctor": "`stratagem doctor`: facts of all tasks side by side, sums timed, a dataset read together",
         "plan": "`stratagem plan`: what a step costs on more workers, and on devices that are not here",
         "replay": "`stratagem replay`: a step of a program that is run again from its last backup",
@@ -72,6 +75,8 @@ LAYERS = (*CORE, *RING)
 
 RANK = {folder: rank for rank, folders in enumerate(LAYERS) for folder in folders}
 TOP = len(LAYERS)
+USERS = ("stratagem.demo.program",)
+"""Programs as users write them: they import what users import, and nothing imports them."""
 PRIVATE_APIS = ("keras.src", "jax._src", "jax.interpreters", "jaxlib")
 
 
@@ -109,7 +114,7 @@ def folder_of(module: str) -> str | None:
 
 def rank_of(module: str) -> int:
     folder = folder_of(module)
-    return TOP if folder is None else RANK[folder]
+    return TOP if folder is None or module in USERS else RANK[folder]
 
 
 def violations(source: str, module: str, file_name: str) -> list[str]:
@@ -187,6 +192,8 @@ def test_every_folder_has_a_layer() -> None:
         ("from ..fit import bind", "stratagem.data.dataset", ["1: data must not import stratagem.fit.bind"]),
         ("from . import plan", "stratagem.launch.cli", []),
         ("import stratagem", "stratagem.fit.bind", ["1: fit must not import stratagem"]),
+        ("import stratagem", "stratagem.demo.program", []),
+        ("import stratagem.demo.program", "stratagem.launch.cli", ["1: launch must not import stratagem.demo.program"]),
         ("from stratagem.estimator import Estimator", "stratagem.__init__", []),
         ("import jax._src.core", "stratagem.replica.run", ["1: jax._src.core is private; use it in a compat.py only"]),
         (
@@ -245,9 +252,12 @@ def in_fresh_process(program: str) -> object:
         "stratagem",
         "stratagem.core.log",
         "stratagem.launch.cli",
+        "stratagem.manifest.__main__",
         "stratagem.elastic.server",
         "stratagem.elastic.world_store",
         "stratagem.__main__",
+        "stratagem.help.__main__",
+        "stratagem.demo.__main__",
     ],
 )
 def test_light_modules_load_nothing_heavy(module: str) -> None:

@@ -19,14 +19,14 @@ from typing import Any, Final
 import keras
 import numpy as np
 
+from stratagem.demo import digits
+
 ROWS: Final = "TRANSLATED_ROWS"
 """Environment variable: how many rows of each data set to give, where a test needs fewer than all."""
 
 _DATA: Final = os.environ.get("STRATAGEM_DATA") or None
 HAS_MNIST: Final = _DATA is not None
-"""Whether the data are MNIST; else they are 1,797 digits of scikit-learn, too few for numbers of whole epochs."""
-_DIGITS: Any = None if _DATA else importlib.import_module("sklearn.datasets").load_digits
-"""Loaded here, not when a test asks for it: it sets environment variables."""
+"""Whether the data are MNIST; else they are the 1,797 digits inside Stratagem, too few for numbers of whole epochs."""
 
 Split = tuple[np.ndarray, np.ndarray]
 """Images of shape (rows, 28, 28) and labels of shape (rows,), both uint8."""
@@ -59,7 +59,7 @@ def lay(program: Path, folder: Path, changes: Mapping[str, str] | None = None) -
 
 
 def data_at_hand(replace: Callable[[Any, str, Any], None]) -> None:
-    """Give MNIST and Fashion-MNIST from STRATAGEM_DATA, or scikit-learn's digits in their place; also as `tfds`.
+    """Give MNIST and Fashion-MNIST from STRATAGEM_DATA, or the digits inside Stratagem in their place; also as `tfds`.
 
     Args:
         replace: `setattr`, or a test's `monkeypatch.setattr`.
@@ -91,9 +91,9 @@ def tensorflow_datasets() -> ModuleType:
 def _load(name: str) -> tuple[Split, Split]:
     rows = int(os.environ.get(ROWS, 60000))
     if _DATA is None:
-        pixels, labels = map(np.asarray, _DIGITS(return_X_y=True))
-        large = np.kron(pixels.reshape(-1, 8, 8) / 16 * 255, np.ones((3, 3))).astype("uint8")
-        images, labels = np.pad(large, [(0, 0), (2, 2), (2, 2)]), labels.astype("uint8")
+        pixels, labels = digits.read()
+        large = np.kron(pixels / 16 * 255, np.ones((3, 3))).astype("uint8")
+        images = np.pad(large, [(0, 0), (2, 2), (2, 2)])
         order = np.random.default_rng(0).permutation(len(images))
         train, test = order[360:], order[:360]
         return (images[train][:rows], labels[train][:rows]), (images[test][:rows], labels[test][:rows])

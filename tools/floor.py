@@ -1,6 +1,6 @@
 """Print the lower bounds of pyproject.toml as pip constraints, one a line.
 
-Only what users install counts: the tools of the extras `dev`, `test` and `bench` stay at their newest.
+Only what users install counts: the tools of the extras `dev`, `test`, `bench` and `release` stay at their newest.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-_TOOLS = ("bench", "dev", "test")
+_TOOLS = ("bench", "dev", "release", "test")
 
 _LOWER_BOUND = re.compile(r"^(?P<name>[A-Za-z0-9._-]+)(?:\[[^\]]*\])?\s*>=\s*(?P<version>[0-9][^,;\s]*)")
 

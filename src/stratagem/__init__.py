@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from stratagem.strategy.parameter_server import ParameterServerStrategy as ParameterServerStrategy
     from stratagem.strategy.tpu import TPUStrategy as TPUStrategy
 
-__version__ = "0.1.0"
+    __version__: str
 
 _NAMES = {
     "core.types": (
@@ -102,12 +102,23 @@ def __getattr__(name: str) -> Any:
         if not _HOMES[name].startswith("stratagem.core"):
             require_jax_backend()
         value = getattr(importlib.import_module(_HOMES[name]), name)
+    elif name == "__version__":
+        value = _version()
     elif name in _MODULES:
         value = importlib.import_module(f"stratagem.{name}")
     else:
         raise AttributeError(f"module 'stratagem' has no attribute {name!r}.{_hint(name)}", name=name)
     globals()[name] = value
     return value
+
+
+def _version() -> str:
+    """Return the version that was installed. Looking it up takes 20 ms, so it waits until somebody asks."""
+    metadata = importlib.import_module("importlib.metadata")
+    try:
+        return metadata.version("stratagem")
+    except metadata.PackageNotFoundError:  # sources on the PYTHONPATH
+        return "0+unknown"
 
 
 def _hint(name: str) -> str:

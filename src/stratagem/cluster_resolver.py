@@ -7,6 +7,7 @@ from stratagem.cluster.ranks import (
     MPICHClusterResolver,
     OpenMPIClusterResolver,
     TorchrunClusterResolver,
+    TrainerClusterResolver,
 )
 from stratagem.cluster.resolver import ClusterResolver, SimpleClusterResolver, UnionResolver
 from stratagem.cluster.sagemaker import SageMakerClusterResolver
@@ -26,5 +27,6 @@ __all__ = [
     "SlurmClusterResolver",
     "TFConfigClusterResolver",
     "TorchrunClusterResolver",
+    "TrainerClusterResolver",
     "UnionResolver",
 ]

@@ -28,12 +28,12 @@ def test_examples_of_the_table(script: Script) -> None:
 
 
 def test_part_returns_its_figures_and_draws_where_it_is_told(script: Script, tmp_path: Path) -> None:
-    file = write_script(tmp_path, "(plots / 'a.png').touch(); return [Figure('a step', 'two', 2.5, 'ms', 1.25, 'one')]")
+    file = write_script(tmp_path, "(plots / 'a.svg').touch(); return [Figure('a step', 'two', 2.5, 'ms', 1.25, 'one')]")
 
     found = script("suite").measured(file, 60, tmp_path)
 
     assert found == [script("figures").Figure("a step", "two", 2.5, "ms", 1.25, "one")]
-    assert (tmp_path / "a.png").exists()
+    assert (tmp_path / "a.svg").exists()
 
 
 def test_part_that_fails_is_told_with_its_last_line(script: Script, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
@@ -125,16 +126,27 @@ def test_sums_are_shown_by_the_smallest_the_largest_and_the_slowest(script: Scri
     ]
 
 
-def test_plots_are_as_wide_as_a_page(script: Script, tmp_path: Path) -> None:
+def test_a_restart_is_compared_with_the_start(script: Script) -> None:
+    recovery = script("recovery")
+
+    found = [(each.value, each.ratio) for each in recovery.summary(recovery.Recovery("worker 1", 4.0, 6.0, 1.0))]
+
+    assert found == [(4.0, None), (6.0, 1.5), (1.0, 0.25)]
+
+
+def test_plots_follow_a_light_and_a_dark_page(script: Script, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     plots, scaling = script("plots"), script("scaling")
-    plots.bars(tmp_path / "a.png", "a step", "ms", {"one": (10, 9, 11), "two": (15, 15, 16)}, ["two"])
-    scaling.draw(scaled(script, TIMES), 2, tmp_path / "b.png")
+    plots.bars(tmp_path / "a.svg", "a step", "ms", {"one": (10, 9, 11), "two": (15, 15, 16)}, ["two"])
+    scaling.draw(scaled(script, TIMES), 2, tmp_path / "b.svg")
 
-    for name in ("a.png", "b.png"):
-        head = (tmp_path / name).read_bytes()[:20]
-        assert head[:8] == b"\x89PNG\r\n\x1a\n"
-        assert int.from_bytes(head[16:20]) == 1200
+    for name in ("a.svg", "b.svg"):
+        text = (tmp_path / name).read_text()
+        assert ElementTree.fromstring(text).attrib["width"] == "576pt"
+        assert text.count("prefers-color-scheme:dark") == 1
+        assert "fill: var(--ink)" in text
+        assert plots.INK not in text
+        assert "#ffffff" not in text.replace("fill: #ffffff; stroke", "")  # open markers
 
 
 def test_networks_are_compared_with_the_best_of_the_others_on_as_many_workers(script: Script) -> None:

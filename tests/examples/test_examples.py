@@ -11,19 +11,18 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-import sklearn.datasets  # noqa: F401  sets environment variables when imported: not inside a test, which would leak them
 
 import stratagem
 from stratagem.core.errors import InputError
 from stratagem.testing import run_workers
 
-pytestmark = [pytest.mark.multiprocess, pytest.mark.usefixtures("loads_as_users_do")]
+pytestmark = pytest.mark.multiprocess
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SEEDED = Path(__file__).parents[1] / "seeded.py"
 
 ON_DIGITS = {"STRATAGEM_DATA": ""}
-"""The digits inside scikit-learn, whether or not MNIST is at hand."""
+"""The digits inside Stratagem, whether or not MNIST is at hand."""
 
 
 class Line(NamedTuple):

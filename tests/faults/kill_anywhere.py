@@ -2,7 +2,7 @@
 
     python tests/faults/kill_anywhere.py --trials 50
 
-Each trial trains the tutorials' network on MNIST (the digits of scikit-learn without STRATAGEM_DATA) with two workers,
+Each trial trains the tutorials' network on MNIST (the digits inside Stratagem without STRATAGEM_DATA) with two workers,
 shuffled data and a backup every 7 steps, under `stratagem run --max-restarts 3`. It is killed once, anywhere between
 its start and the time that an undisturbed run takes. All trials must end with the very weights of that run, and
 without a backup left.

@@ -1,8 +1,7 @@
 """Python runs this first in each process that tests start: Keras finds no scikit-learn and no Matplotlib there.
 
 `import keras` loads both where they are installed, for a wrapper and for plots: half of its time, in hundreds of
-processes, none of which uses them. Programs that read the digits of scikit-learn ask for
-`loads_as_users_do` in tests/conftest.py.
+processes, none of which uses them. A test that asks for `as_users_do` (tests/conftest.py) leaves them there.
 """
 
 import sys

@@ -253,7 +253,7 @@ def test_command_that_needs_an_extra_names_it(tmp_path: Path) -> None:
 def test_example_runs_after_make_train(arguments: tuple[str, ...], tmp_path: Path) -> None:
     """These packages are those of the extra `examples`."""
     program = Path(__file__).parents[2] / "examples" / arguments[0]
-    packages = "PIL google google_crc32c sklearn zmq"
+    packages = "PIL google google_crc32c zmq"
     done = start_without_extras(str(program), *arguments[1:], home=tmp_path, but=packages)
     assert done.returncode == 0, done.stderr
     assert "accuracy" in done.stdout

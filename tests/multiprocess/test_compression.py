@@ -9,6 +9,7 @@ import pytest
 from tests.hosts import be_on_hosts
 
 from stratagem.core.errors import PeerError
+from stratagem.demo import digits
 from stratagem.testing import run_workers
 
 pytestmark = pytest.mark.multiprocess
@@ -58,12 +59,10 @@ def trained(
 def test_workers_learn_as_well(hosts: str, ways: list[str]) -> None:
     """Two workers send each other all codes, of three each adds up a part for all."""
     names = ["bf16", "int8", "powersgd"]
-    from sklearn.datasets import load_digits  # not in the workers, which import this file and load less
-
-    pixels, labels = load_digits(return_X_y=True)
+    images, labels = digits.read()
     rows = TRAINED + EVALUATED
-    digits = (pixels[:rows] / 16).astype("float32"), labels[:rows].astype("int32")
-    first, *others = [result.value for result in run_workers(trained, len(hosts), args=[hosts, *digits, ways, names])]
+    given = (images[:rows].reshape(rows, 64) / 16).astype("float32"), labels[:rows].astype("int32")
+    first, *others = [result.value for result in run_workers(trained, len(hosts), args=[hosts, *given, ways, names])]
     plain = first.pop((ways[0], None))
     assert plain["accuracy"] > 0.85
     assert len(first) == len(names) * len(ways)

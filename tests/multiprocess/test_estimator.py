@@ -22,7 +22,6 @@ TESTS = Path(__file__).parents[1]
 EXAMPLE = TESTS.parent / "examples" / "estimator.py"
 
 
-@pytest.mark.usefixtures("loads_as_users_do")
 def test_an_evaluator_follows_two_workers_and_ends(tmp_path: Path) -> None:
     arguments = ["--max-steps", "8", "--learning-rate", "0.05", "--model-dir", tmp_path]
     done = subprocess.run(

@@ -13,7 +13,7 @@ import pytest
 
 from stratagem.train import Checkpoint, latest_checkpoint
 
-pytestmark = [pytest.mark.multiprocess, pytest.mark.usefixtures("loads_as_users_do")]
+pytestmark = pytest.mark.multiprocess
 
 TESTS = Path(__file__).parents[1]
 EXAMPLE = TESTS.parent / "examples" / "evaluator.py"

@@ -260,7 +260,6 @@ def test_a_lost_server_is_named_and_all_end() -> None:
     assert "ps 1 at" in value
 
 
-@pytest.mark.usefixtures("loads_as_users_do")
 def test_the_resnet_of_all_strategies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program, saved = ROOT / "examples" / "resnet.py", tmp_path / "resnet.keras"
     # A batch size that divides the digits to evaluate on: each shape is compiled by each worker.

@@ -14,7 +14,7 @@ import pytest
 from tests import translated
 from tests.programs.conftest import PROGRAMS
 
-pytestmark = [pytest.mark.multiprocess, pytest.mark.usefixtures("loads_as_users_do")]
+pytestmark = pytest.mark.multiprocess
 
 
 def launch(name: str, folder: Path, *options: str, **variables: str) -> str:

@@ -10,13 +10,13 @@ import pytest
 from tests import translated
 from tests.tutorials.conftest import run_alone
 
-pytestmark = [pytest.mark.multiprocess, pytest.mark.usefixtures("loads_as_users_do")]
+pytestmark = pytest.mark.multiprocess
 
 PROGRAM = Path(__file__).parent / "multi_worker_with_estimator" / "estimator.py"
 
 
 @pytest.mark.skipif(
-    not translated.HAS_MNIST, reason="needs more rows than the digits of scikit-learn: set STRATAGEM_DATA"
+    not translated.HAS_MNIST, reason="needs more rows than the digits inside Stratagem: set STRATAGEM_DATA"
 )
 def test_the_tutorial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sixteenth of the batch and of the rows: 60,000 / (64 * 4) = 3,750 / (4 * 4) = 234 steps."""

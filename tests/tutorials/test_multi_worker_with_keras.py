@@ -41,7 +41,7 @@ def test_the_tutorial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Three epochs of 70 steps, 64 rows for each worker, SGD at 0.001: the numbers of one device, on both workers.
 
     The tutorials print 2.28/0.19, 2.21/0.42 and 2.13/0.54; over twelve starts plain Keras ends at losses from 2.05 to
-    2.20 on MNIST and from 2.06 to 2.21 on the digits of scikit-learn.
+    2.20 on MNIST and from 2.06 to 2.21 on the digits inside Stratagem.
     """
     addresses, variables = two_workers()
     program = translated.lay(TUTORIAL / "main.py", tmp_path)

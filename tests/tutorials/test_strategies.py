@@ -11,7 +11,7 @@ from tests.tutorials.conftest import run_alone, run_by_hand
 
 from stratagem.launch.machine import free_ports
 
-pytestmark = [pytest.mark.multiprocess, pytest.mark.usefixtures("loads_as_users_do")]
+pytestmark = pytest.mark.multiprocess
 
 PROGRAMS = Path(__file__).parent / "strategies"
 SMALLER = {

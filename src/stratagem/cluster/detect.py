@@ -12,6 +12,7 @@ from stratagem.cluster.ranks import (
     MPICHClusterResolver,
     OpenMPIClusterResolver,
     TorchrunClusterResolver,
+    TrainerClusterResolver,
 )
 from stratagem.cluster.resolver import ClusterResolver, SimpleClusterResolver, checked_resolver, started_several
 from stratagem.cluster.sagemaker import SageMakerClusterResolver
@@ -31,6 +32,7 @@ SCHEDULERS: Final = (
     MPICHClusterResolver,
     HorovodClusterResolver,
     TorchrunClusterResolver,
+    TrainerClusterResolver,  # after torchrun, whose processes inherit its variables
     SlurmClusterResolver,
     SageMakerClusterResolver,
 )
@@ -41,8 +43,8 @@ def detect(resolver: ClusterResolver | None = None, environ: MutableMapping[str,
     """Return the resolver of this process.
 
     The program's own resolver comes before TF_CONFIG, TF_CONFIG before the variables of JAX, MPI, Horovod, torchrun,
-    Slurm and SageMaker. A scheduler counts only if it started more than one task. Without any of them the cluster is
-    empty; a warning says so where the process looks like one of several all the same.
+    a TrainJob, Slurm and SageMaker. A scheduler counts only if it started more than one task. Without any of them the
+    cluster is empty; a warning says so where the process looks like one of several all the same.
 
     Args:
         resolver: The program's own, or None.
@@ -100,7 +102,8 @@ def _doubt_that_it_is_alone(environ: Mapping[str, str]) -> None:
         consequence = "Each pod trains alone, as a chief, and all write the same files."
         remedy = (
             f"Write {env.JAX_NUM_PROCESSES} (how many pods) and {JAXClusterResolver.ADDRESS} (host:port of pod 0) "
-            f"into the manifest, or TF_CONFIG. Pods that are to train alone have {env.JAX_NUM_PROCESSES}=1."
+            f"into the manifest, or TF_CONFIG, as `stratagem manifest --for indexed-job` does. Pods that are to train "
+            f"alone have {env.JAX_NUM_PROCESSES}=1."
         )
         if index != "0":
             raise ClusterError(found, consequence, remedy)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, MutableMapping
 from typing import ClassVar, Final
 
-from stratagem.cluster.resolver import ClusterResolver, read_count, share_gpus, started_several
+from stratagem.cluster.resolver import ClusterResolver, port_in, read_count, share_gpus, started_several
 from stratagem.cluster.spec import DEFAULT_PORT, ClusterSpec, Task, join_address, split_address
 from stratagem.core import environment as env
 from stratagem.core.errors import ClusterError
@@ -23,7 +23,8 @@ class RankClusterResolver(ClusterResolver):
     on one machine, they share its GPUs equally through CUDA_VISIBLE_DEVICES, set when `cluster_spec` is called.
 
     Args:
-        port: Port of worker 0; the next workers count on from it. None takes the launcher's, or the default.
+        port: Port of worker 0; the next workers count on from it. None takes the launcher's, STRATAGEM_PORT, or the
+            default.
         coordinator: Host of rank 0; what the launcher says when None.
         environ: Variables of the process; `os.environ` when None.
 
@@ -71,8 +72,8 @@ class RankClusterResolver(ClusterResolver):
         size = read_count(self._environ, self.SIZE)
         self._take_gpus()
         said = None if self._coordinator else self._first_address()
-        host, port = said or (self._coordinator, DEFAULT_PORT)
-        port = self._port or port
+        host, port = said or (self._coordinator, None)
+        port = self._port or port or port_in(self._environ, DEFAULT_PORT)
         on_this_machine = self.LOCAL_SIZE in self._environ and read_count(self._environ, self.LOCAL_SIZE) == size
         if (on_this_machine and self._coordinator is None) or host in LOOPBACK:
             return ClusterSpec({"worker": [f"localhost:{port + rank}" for rank in range(size)]})
@@ -121,7 +122,7 @@ class OpenMPIClusterResolver(RankClusterResolver):
         uri = self._environ.get("OMPI_MCA_orte_hnp_uri", "")
         hosts = re.search(r"tcp6?://\[?([^\]/;]+?)\]?:\d+(?:;|$)", uri)
         usable = [host for host in hosts[1].split(",") if not host.startswith(("127.", "fe80:"))] if hosts else []
-        return (usable[0], DEFAULT_PORT) if usable else None
+        return (usable[0], port_in(self._environ, DEFAULT_PORT)) if usable else None
 
 
 class MPICHClusterResolver(RankClusterResolver):
@@ -195,6 +196,33 @@ class TorchrunClusterResolver(RankClusterResolver):
         port = read_count(self._environ, "MASTER_PORT")
         # torchrun itself listens on that port, for a store of its own.
         return host, port + 1 if "TORCHELASTIC_RUN_ID" in self._environ else port
+
+
+class TrainerClusterResolver(RankClusterResolver):
+    """Read the cluster of a TrainJob of Kubeflow whose runtime is the one of PyTorch: one worker for each pod.
+
+    The runtime sets the variables of torchrun (PET_NNODES, PET_NODE_RANK, PET_MASTER_ADDR, PET_MASTER_PORT). A program
+    that is started without torchrun trains on all GPUs of its pod.
+
+    Example:
+        >>> resolver = TrainerClusterResolver(environ={"PET_NNODES": "2", "PET_NODE_RANK": "1",
+        ...     "PET_MASTER_ADDR": "train-node-0-0.train", "PET_MASTER_PORT": "29500"})
+        >>> resolver.cluster_spec(), resolver.task_id
+        (ClusterSpec({'worker': ['train-node-0-0.train:29500', 'rank-1:29500']}), 1)
+    """
+
+    LAUNCHER = "A TrainJob with the runtime of PyTorch"
+    SIZE = "PET_NNODES"
+    RANK = "PET_NODE_RANK"
+
+    @classmethod
+    def is_here(cls, environ: Mapping[str, str]) -> bool:
+        """Return whether there are several pods. "1:4" is torchrun's own: as many as come."""
+        return environ.get(cls.SIZE, "").isdigit() and cls.RANK in environ and started_several(environ, cls.SIZE)
+
+    def _first_address(self) -> tuple[str, int] | None:
+        host = self._environ.get("PET_MASTER_ADDR")
+        return (host, read_count(self._environ, "PET_MASTER_PORT")) if host else None
 
 
 class JAXClusterResolver(RankClusterResolver):

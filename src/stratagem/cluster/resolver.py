@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from stratagem.cluster.spec import ClusterSpec, Task
-from stratagem.core.environment import CUDA_VISIBLE_DEVICES, SHARED_GPUS
+from stratagem.core.environment import CUDA_VISIBLE_DEVICES, PORT, SHARED_GPUS
 from stratagem.core.errors import ClusterError, InputError, explain
 from stratagem.core.gpus import chosen_gpus
 
@@ -361,4 +361,26 @@ def read_count(environ: Mapping[str, str], name: str) -> int:
             f"{name} is {environ.get(name)!r}.",
             f"Start the program by the scheduler that sets {name}, or describe the cluster in TF_CONFIG.",
         )
+    return int(text)
+
+
+def port_in(environ: Mapping[str, str], default: int) -> int:
+    """Return the port that STRATAGEM_PORT says, for resolvers whose scheduler says none.
+
+    Args:
+        environ: Environment of the process.
+        default: The port where the variable is not set.
+
+    Raises:
+        ClusterError: It is not a port.
+
+    Example:
+        >>> port_in({"STRATAGEM_PORT": "20001"}, 8888), port_in({}, 8888)
+        (20001, 8888)
+    """
+    text = environ.get(PORT, "")
+    if not text:
+        return default
+    if not (text.isascii() and text.isdigit() and 0 < int(text) < 65536):
+        raise ClusterError(f"{PORT} is {text!r}.", f"Write a port, for instance {PORT}=20001.")
     return int(text)

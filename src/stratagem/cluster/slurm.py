@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, MutableMapping
 from typing import Final
 
-from stratagem.cluster.resolver import ClusterResolver, read_count, started_several, visible_gpus
+from stratagem.cluster.resolver import ClusterResolver, port_in, read_count, started_several, visible_gpus
 from stratagem.cluster.spec import ClusterSpec, Task, join_address
 from stratagem.core.environment import CUDA_VISIBLE_DEVICES, SLURM_PROCID
 from stratagem.core.errors import ClusterError
@@ -33,6 +33,9 @@ SLURM_DISTRIBUTION: Final = "SLURM_DISTRIBUTION"
 SLURM_GPUS_ON_NODE: Final = "SLURM_GPUS_ON_NODE"
 """How many GPUs of this node the job may use."""
 
+DEFAULT_PORT: Final = 8888
+"""Port of the first task on each node, as in TensorFlow."""
+
 MAX_NODES: Final = 100_000
 """More nodes than any machine has: a mistyped range must not fill the memory."""
 
@@ -46,7 +49,8 @@ class SlurmClusterResolver(ClusterResolver):
     Args:
         jobs: Number of tasks of each job in order of rank, for instance {"chief": 1, "worker": 3}; None means that all
             tasks are workers.
-        port_base: Port of the first task on each node; the next tasks use the next ports.
+        port_base: Port of the first task on each node; the next tasks use the next ports. None
+            takes STRATAGEM_PORT, or 8888 as TensorFlow does.
         gpus_per_node: GPUs on each node; None means the number that Slurm or the machine reports.
         gpus_per_task: GPUs for each task; None means an equal share of the node's GPUs.
         tasks_per_node: Tasks on each node, or a dict by host; None means the number that Slurm reports.
@@ -68,7 +72,7 @@ class SlurmClusterResolver(ClusterResolver):
     def __init__(
         self,
         jobs: Mapping[str, int] | None = None,
-        port_base: int = 8888,
+        port_base: int | None = None,
         gpus_per_node: int | None = None,
         gpus_per_task: int | None = None,
         tasks_per_node: int | Mapping[str, int] | None = None,
@@ -94,7 +98,8 @@ class SlurmClusterResolver(ClusterResolver):
     def cluster_spec(self) -> ClusterSpec:
         """Return the tasks of the job step; also give this task its GPUs."""
         places = self._places()
-        addresses = [join_address(host, self._port_base + local) for host, local in places]
+        port = self._port_base or port_in(self._environ, DEFAULT_PORT)
+        addresses = [join_address(host, port + local) for host, local in places]
         jobs: dict[str, dict[int, str]] = {}
         for task, address in zip(self._tasks(len(places)), addresses, strict=True):
             jobs.setdefault(task.type, {})[task.index] = address

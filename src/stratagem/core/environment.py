@@ -21,6 +21,9 @@ LAUNCHED: Final = "STRATAGEM_LAUNCHED"
 LAUNCHER_PIPE: Final = "STRATAGEM_LAUNCHER_PIPE"
 """Descriptor and inode of a pipe that closes when the launcher and its guard are gone. Set by `stratagem run`."""
 
+PORT: Final = "STRATAGEM_PORT"
+"""Port of the first task on each host, where the scheduler says none (Slurm, SageMaker, MPI)."""
+
 STARTUP_TIMEOUT: Final = "STRATAGEM_STARTUP_TIMEOUT"
 """Seconds to wait for every peer at start-up. Default 300."""
 

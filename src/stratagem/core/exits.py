@@ -9,6 +9,9 @@ from typing import Final
 FAILED: Final = 1
 """An uncaught exception, as Python's own code: an error of the program. Another try would end in the same way."""
 
+USAGE: Final = 2
+"""A wrong command line, as argparse and click have it. Another try would end in the same way."""
+
 PREEMPTED: Final = 42
 """The machine was wanted back (SIGTERM); the state is saved. Another try goes on, and this end is no failure."""
 

@@ -41,9 +41,6 @@ _ELSEWHERE = ("-n", "-np", "--np", "--nproc_per_node", "--nproc-per-node", "--nu
 _COUNTS = ("--workers", "--nodes", "--node-rank", "--coordinator", "--ps", "--evaluator", "--devices-per-worker")
 """Options of `stratagem run` that say how many tasks there are; after the script they go to the script."""
 
-_USAGE_ERROR = 2
-"""Exit code of a wrong command line, as click and most commands have it."""
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line.
@@ -65,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 128 + signal.SIGINT
     except StratagemError as error:
         print(f"stratagem: {error}", file=sys.stderr)
-        return _USAGE_ERROR if isinstance(error, ClusterError) else 1
+        return exits.USAGE if isinstance(error, ClusterError) else 1
 
 
 @click.group(name="stratagem", context_settings={"help_option_names": ["-h", "--help"]})
@@ -444,6 +441,9 @@ class _Module(click.Command):
         return _run_module(["-m", f"stratagem.{self._module}", *ctx.args])
 
 
+_stratagem.add_command(_Module("demo", help="Train a small network on two workers of this machine."))
+_stratagem.add_command(_Module("help", help="Show a guide; without a topic, list the guides."))
+_stratagem.add_command(_Module("manifest", help="Print the file that starts a program on a cluster."))
 _stratagem.add_command(_Module("migrate", help="Rewrite TensorFlow programs for stratagem.tf."))
 _stratagem.add_command(_Module("plan", help="Predict the time and memory of a step on other hardware."))
 _stratagem.add_command(_Module("top", help="Show where the tasks of a run spend their time.", module="insight"))

@@ -10,6 +10,7 @@ import click
 
 from stratagem.core import optional
 from stratagem.core.errors import InputError
+from stratagem.migrate import jobs
 from stratagem.migrate.findings import Kind
 from stratagem.migrate.report import difference, report
 
@@ -20,8 +21,12 @@ _FAILED = 2
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--write", is_flag=True, help="Rewrite the files. [default: show what would change]")
 @click.option("--check", is_flag=True, help="Exit with 1 if something is missing or must be rewritten.")
+@click.option("--manifest", "are_manifests", is_flag=True, help="PATHS are files with TFJobs of Kubeflow.")
+@click.option(
+    "--for", "kind", type=click.Choice(list(jobs.KINDS)), help="What TFJobs become. [default: jobset]", metavar="KIND"
+)
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
-def main(paths: tuple[Path, ...], write: bool, check: bool) -> None:
+def main(paths: tuple[Path, ...], write: bool, check: bool, are_manifests: bool, kind: str | None) -> None:
     """Rewrite TensorFlow programs for stratagem.tf. Report which names work, mean something else, or are missing.
 
     PATHS are Python files, notebooks, or folders of them.
@@ -31,12 +36,20 @@ def main(paths: tuple[Path, ...], write: bool, check: bool) -> None:
         stratagem migrate train.py
     Change the files:
         stratagem migrate --write train.py models/
+    Make a JobSet, a TrainJob or an indexed-job of a TFJob:
+        stratagem migrate --manifest tfjob.yaml --for jobset > job.yaml
     """  # noqa: D301 - click keeps the lines below a backspace as they are
+    if kind and not are_manifests:
+        raise click.UsageError("--for needs --manifest.")
+    if check and are_manifests:
+        raise click.UsageError("--check is for programs; leave it out with --manifest.")
     try:
-        optional.load("libcst", "migrate", "stratagem migrate")
+        optional.load("yaml" if are_manifests else "libcst", "migrate", "stratagem migrate")
     except InputError as error:
         print(f"stratagem: {error}", file=sys.stderr)
         sys.exit(_FAILED)
+    if are_manifests:
+        sys.exit(_convert(paths, kind or "jobset", write))
     files = importlib.import_module("stratagem.migrate.files")  # with libcst
     located, failed, pending = [], False, False
     for path in files.programs_in(paths):
@@ -56,6 +69,26 @@ def main(paths: tuple[Path, ...], write: bool, check: bool) -> None:
     click.echo(report(located, is_written=write))
     is_missing = any(entry.finding.kind is Kind.MISSING for entry in located)
     sys.exit(_FAILED if failed else int(check and (is_missing or pending)))
+
+
+def _convert(paths: tuple[Path, ...], kind: str, write: bool) -> int:
+    """Convert TFJobs; say what is not taken over, a line for each; return the exit code."""
+    manifests = importlib.import_module("stratagem.migrate.manifests")  # with yaml
+    code = 0
+    for number, path in enumerate(paths):
+        try:
+            converted = manifests.convert_file(path, kind)
+            if write:
+                path.write_text(converted.text, "utf-8")
+        except (InputError, OSError) as error:
+            print(f"stratagem: {path}: {error}\n", file=sys.stderr)
+            code = _FAILED
+            continue
+        if not write:
+            click.echo(("---\n" if number else "") + converted.text, nl=False)
+        for note in converted.notes:
+            print(f"{path}: {note}", file=sys.stderr)
+    return code
 
 
 if __name__ == "__main__":

@@ -21,7 +21,10 @@ def note_out_of_memory(error: BaseException, strategy: StrategyLike) -> None:
     stage = None if strategy.sharding is None else strategy.sharding.stage
     if stage is None and replicas > 1:
         held = f"Each of {replicas} replicas holds the whole of weights, gradients and the optimizer's slots."
-        remedy = 'Divide them among the replicas: shard="parameters" when the strategy is made (docs/sharding.md).'
+        remedy = (
+            'Divide them among the replicas: shard="parameters" when the strategy is made '
+            "(see `stratagem help sharding`)."
+        )
     elif stage is not None and stage is not Stage.PARAMETERS:
         held = f'With shard="{stage.value}" each of {replicas} replicas holds all weights.'
         remedy = 'Divide them too: shard="parameters".'

@@ -10,7 +10,7 @@ from typing import Final
 from stratagem.core.errors import explain
 from stratagem.tf.repairs import INSTEAD
 
-DEFAULT: Final = "See docs/tensorflow.md for what there is."
+DEFAULT: Final = "See `stratagem help tensorflow` for what there is."
 """The repair where none is known."""
 
 _SURELY: Final = 0.91

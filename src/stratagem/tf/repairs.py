@@ -9,28 +9,32 @@ from typing import Final
 
 _NO_GRAPH: Final = (
     "Call the function: there is no graph to build and run. Values are there at once (`.numpy()`), `tf.function` "
-    "compiles. For a program of TensorFlow 1 with a model_fn see docs/estimator.md."
+    "compiles. For a program of TensorFlow 1 with a model_fn see `stratagem help estimator`."
 )
-_READ_DATASET: Final = "Read with tf.data: Dataset.from_tensor_slices, TFRecordDataset, TextLineDataset (docs/data.md)."
+_READ_DATASET: Final = (
+    "Read with tf.data: Dataset.from_tensor_slices, TFRecordDataset, TextLineDataset (see `stratagem help data`)."
+)
 _QUANTIZE: Final = "Use Keras: model.quantize('int8'), keras.quantizers."
 _PROTO: Final = "TensorFlow's protocol messages are not here; tf.train.Example and its parts are."
 _CONTRIB: Final = (
     "tf.contrib ended with TensorFlow 1: its layers are tf.keras.layers, its estimators tf.estimator, its "
     "distribute tf.distribute, its training hooks tf.compat.v1.train."
 )
-_SESSION_HOOKS: Final = "Use tf.estimator, which runs hooks, saves checkpoints and stops (docs/estimator.md)."
+_SESSION_HOOKS: Final = (
+    "Use tf.estimator, which runs hooks, saves checkpoints and stops (see `stratagem help estimator`)."
+)
 _VARIABLES: Final = (
     "Make variables by tf.Variable or keras layers; a model_fn of an Estimator finds them again by name "
-    "(docs/estimator.md)."
+    "(see `stratagem help estimator`)."
 )
 _DENSE: Final = (
-    "Use what docs/tensorflow.md names under 'Ragged and sparse tensors', or a dense tensor: "
+    "Use what `stratagem help tensorflow#ragged-and-sparse-tensors` names, or a dense tensor: "
     "Dataset.padded_batch pads rows to one length, tf.one_hot and tf.gather work by index, and "
     "tf.io.FixedLenFeature reads a feature of a known shape. XLA compiles for known shapes."
 )
 _IN_DATASET: Final = (
     "Look values up where the data is read: tf.keras.layers.StringLookup or IntegerLookup in a function given to "
-    "Dataset.map. See docs/keras.md, 'Words'."
+    "Dataset.map. See `stratagem help keras#words`."
 )
 _DTENSOR: Final = (
     "Use a strategy for data parallelism; for tensors cut over devices use JAX itself: jax.sharding.NamedSharding, "
@@ -157,7 +161,7 @@ _TABLE: Final = {
     "tf.autodiff": "Write jax.jvp for tangents forward, tf.GradientTape for gradients.",
     "tf.autograph": (
         "Functions are not rewritten. A loop or condition on values of tensors is written with tf.while_loop, tf.cond "
-        "(docs/tensorflow.md)."
+        "(see `stratagem help tensorflow`)."
     ),
     "tf.tpu": (
         "Write tf.distribute.TPUStrategy(); each core is a replica, and JAX finds the TPUs by itself. Embeddings: "
@@ -166,7 +170,7 @@ _TABLE: Final = {
     "tf.audio": "Read sounds with Python's wave module or scipy.io.wavfile in a function given to Dataset.map.",
     "tf.feature_column": (
         "Write Keras's preprocessing layers (Normalization, Discretization, CategoryEncoding, HashedCrossing), or see "
-        "docs/estimator.md for feature columns of Estimators."
+        "`stratagem help estimator` for feature columns of Estimators."
     ),
     # Names of Keras 2 that Keras 3 dropped.
     "tf.keras.applications": (
@@ -183,7 +187,8 @@ _TABLE: Final = {
         "Write a model with keras.Input and Dense layers, or tf.estimator.DNNLinearCombinedClassifier."
     ),
     "tf.keras.experimental.SequenceFeatures tf.keras.layers.DenseFeatures": (
-        "Write keras.utils.FeatureSpace, or preprocessing layers (docs/estimator.md has feature columns of Estimators)."
+        "Write keras.utils.FeatureSpace, or preprocessing layers (`stratagem help estimator` has feature columns of "
+        "Estimators)."
     ),
     "tf.keras.layers.AbstractRNNCell": "Write a keras.layers.Layer with state_size and call(inputs, states).",
     "tf.keras.layers.LocallyConnected1D tf.keras.layers.LocallyConnected2D": (
@@ -242,7 +247,7 @@ _TABLE: Final = {
     "tf.data.experimental.distributed_save": "Write dataset.save(path), or dataset.snapshot(path).",
     "tf.data.experimental.service tf.data.experimental.ServiceOptions": (
         "Leave it out: each worker reads its own rows, in processes of its own with "
-        "tf.data.Options().reader_processes (docs/data.md)."
+        "tf.data.Options().reader_processes (see `stratagem help data`)."
     ),
     "tf.data.experimental.make_saveable_from_iterator": (
         "Write tf.train.Checkpoint(iterator=iterator): iterators tell their state."

@@ -11,6 +11,7 @@ from stratagem.cluster.ranks import (
     OpenMPIClusterResolver,
     RankClusterResolver,
     TorchrunClusterResolver,
+    TrainerClusterResolver,
 )
 from stratagem.core.errors import ClusterError
 
@@ -140,3 +141,38 @@ def test_gpus_that_are_too_few_to_share_stay_as_they_are(gpus: str) -> None:
     environ = {**MPI, "CUDA_VISIBLE_DEVICES": gpus, "OMPI_COMM_WORLD_LOCAL_RANK": "1"}
     OpenMPIClusterResolver(environ=environ).cluster_spec()
     assert environ["CUDA_VISIBLE_DEVICES"] == gpus
+
+
+TRAIN_JOB = {"PET_NNODES": "2", "PET_NODE_RANK": "1", "PET_NPROC_PER_NODE": "auto", "JOB_COMPLETION_INDEX": "1"}
+
+
+def test_a_train_job_with_the_runtime_of_pytorch() -> None:
+    environ = TRAIN_JOB | {"PET_MASTER_ADDR": "train-node-0-0.train", "PET_MASTER_PORT": "29500"}
+    resolver = TrainerClusterResolver(environ=environ)
+    assert resolver.cluster_spec().job_tasks("worker") == ["train-node-0-0.train:29500", "rank-1:29500"]
+    assert (resolver.task_type, resolver.task_id) == ("worker", 1)
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        (TRAIN_JOB, True),
+        (TRAIN_JOB | {"PET_NNODES": "1"}, False),
+        (TRAIN_JOB | {"PET_NNODES": "1:4"}, False),
+        ({"PET_NNODES": "2"}, False),
+        ({}, False),
+    ],
+)
+def test_which_pods_are_of_a_train_job(environ: dict[str, str], expected: bool) -> None:
+    assert TrainerClusterResolver.is_here(environ) is expected
+
+
+def test_the_port_of_a_job_counts_where_its_launcher_says_none() -> None:
+    environ = MPI | {"STRATAGEM_PORT": "20007"}
+    assert OpenMPIClusterResolver(environ=environ).cluster_spec().job_tasks("worker") == [
+        "localhost:20007",
+        "localhost:20008",
+    ]
+    assert OpenMPIClusterResolver(port=5, environ=environ).cluster_spec().job_tasks("worker")[0] == "localhost:5"
+    told = TRAIN_JOB | {"PET_MASTER_ADDR": "a", "PET_MASTER_PORT": "29500", "STRATAGEM_PORT": "20007"}
+    assert TrainerClusterResolver(environ=told).cluster_spec().job_tasks("worker")[0] == "a:29500"

@@ -154,3 +154,11 @@ def test_too_few_gpus_are_named() -> None:
     environ = step(1, 2, "n1", "2") | {"CUDA_VISIBLE_DEVICES": "0,1,2"}
     with pytest.raises(ClusterError, match="should take 2 GPUs; CUDA_VISIBLE_DEVICES has 3"):
         SlurmClusterResolver(gpus_per_task=2, environ=environ).cluster_spec()
+
+
+def test_the_port_of_a_job_counts_where_the_program_says_none() -> None:
+    environ = step(1, 2, "n[1-2]", "1(x2)", 1, 0) | {"STRATAGEM_PORT": "20007"}
+    assert SlurmClusterResolver(environ=environ).cluster_spec().job_tasks("worker") == ["n1:20007", "n2:20007"]
+    assert SlurmClusterResolver(port_base=5, environ=environ).cluster_spec().job_tasks("worker") == ["n1:5", "n2:5"]
+    with pytest.raises(ClusterError, match="STRATAGEM_PORT is '0'"):
+        SlurmClusterResolver(environ=environ | {"STRATAGEM_PORT": "0"}).cluster_spec()

@@ -1,0 +1,1 @@
+"""`stratagem help`: the guides, in the terminal. Never imports jax or keras."""

@@ -1,0 +1,44 @@
+"""`stratagem migrate --manifest`, as one types it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+from click.testing import CliRunner
+from tests.unit.migrate import tfjobs
+
+from stratagem.migrate.__main__ import main
+
+
+def test_a_job_set_goes_to_stdout_and_what_is_different_to_stderr(tmp_path: Path) -> None:
+    file = tmp_path / "tfjob.yaml"
+    file.write_text(tfjobs.WORKERS)
+    done = CliRunner().invoke(main, ["--manifest", str(file)])
+    assert (done.exit_code, [document["kind"] for document in yaml.safe_load_all(done.stdout)]) == (0, ["JobSet"])
+    assert f"{file}: Secret multi-worker-secret: make it before the start" in done.stderr
+    assert file.read_text() == tfjobs.WORKERS
+
+
+def test_a_file_is_rewritten(tmp_path: Path) -> None:
+    file = tmp_path / "tfjob.yaml"
+    file.write_text(tfjobs.WORKERS)
+    done = CliRunner().invoke(main, ["--manifest", "--write", "--for", "trainjob", str(file)])
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert [document["kind"] for document in yaml.safe_load_all(file.read_text())] == ["TrainingRuntime", "TrainJob"]
+
+
+def test_one_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
+    good, bad = tmp_path / "good.yaml", tmp_path / "bad.yaml"
+    good.write_text(tfjobs.OLDEST)
+    bad.write_text("a: b: c")
+    done = CliRunner().invoke(main, ["--manifest", str(bad), str(tmp_path / "none.yaml"), str(good)])
+    assert done.exit_code == 2
+    assert f"stratagem: {bad}: The file is no YAML: line 1, column 5" in done.stderr
+    assert "No such file" in done.stderr
+    assert [document["kind"] for document in yaml.safe_load_all(done.stdout)] == ["JobSet"]
+
+
+def test_options_that_do_not_go_together() -> None:
+    for options in (["--for", "jobset", "a"], ["--manifest", "--check", "a"]):
+        assert CliRunner().invoke(main, options).exit_code == 2
