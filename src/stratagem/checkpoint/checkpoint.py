@@ -203,7 +203,7 @@ class Checkpoint(objects.Holder):
             prefix: Folder and beginning of the name.
             number: The number.
             options: Options for saving.
-            list_it: What the worker that writes does once the file is complete, given its path.
+            list_it: Function of the path that the writing worker calls when the file is complete.
         """
         before = int(self.save_counter)
         # The file says its own number, so that a restored program goes on with the next one.

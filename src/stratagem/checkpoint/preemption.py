@@ -278,7 +278,7 @@ class PreemptionCheckpointHandler:
     def save_checkpoint_if_preempted(self, *args: Any, **kwargs: Any) -> None:
         """Save and exit, if all workers stop here. Call it before each step that `run` does not make.
 
-        It counts as a run (`total_run_calls`), as in TensorFlow, where it does not exit.
+        It counts as a run (`total_run_calls`), as in TensorFlow. Unlike there, it exits.
 
         Args:
             *args: Arguments of `save_fn`, or of the manager's `save`.

@@ -34,7 +34,7 @@ class KubernetesClusterResolver(ClusterResolver):
         job_to_label_mapping: For each job the label selectors of its pods; None means {"worker":
             ["job-name=tensorflow"]}.
         tf_server_port: Port of every task.
-        rpc_layer: What `master` writes before "://".
+        rpc_layer: The part before "://" in the result of `master`.
         override_client: A `kubernetes.client.CoreV1Api` to use instead of a new one.
         executable_location: WITHIN_CLUSTER uses the pod's service account, OFF_CLUSTER the kubeconfig.
         hostname: Name of this pod; None means the variable HOSTNAME.

@@ -121,7 +121,7 @@ class ClusterResolver(abc.ABC):
 
     @property
     def rpc_layer(self) -> str | None:
-        """What `master` writes before "://"."""
+        """The part before "://" in the result of `master`."""
         return self._rpc_layer
 
     @rpc_layer.setter
@@ -139,7 +139,7 @@ class SimpleClusterResolver(ClusterResolver):
         task_id: The index of this task.
         environment: Value of the attribute `environment`.
         num_accelerators: The result of `num_accelerators()`; None means the visible GPUs.
-        rpc_layer: What `master` writes before "://".
+        rpc_layer: The part before "://" in the result of `master`.
 
     Raises:
         TypeError: `cluster_spec` is not a `ClusterSpec`.

@@ -34,7 +34,7 @@ class SageMakerClusterResolver(ClusterResolver):
         port: Port of every worker. None takes STRATAGEM_PORT, or 2223 as TensorFlow does.
         task_type: Overrides the type of this task; SageMaker knows only workers.
         task_id: Overrides the index of this host among the hosts; 0 counts as given.
-        rpc_layer: What `master` writes before "://"; nothing by default, as in TensorFlow.
+        rpc_layer: The part before "://" in the result of `master`; nothing by default, as in TensorFlow.
         environment: Value of the attribute `environment`.
         environ: Variables of the process; None means `os.environ`.
         resources: The file of SageMaker that is read if SM_HOSTS is not set.

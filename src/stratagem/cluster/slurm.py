@@ -55,7 +55,7 @@ class SlurmClusterResolver(ClusterResolver):
         gpus_per_task: GPUs for each task; None means an equal share of the node's GPUs.
         tasks_per_node: Tasks on each node, or a dict by host; None means the number that Slurm reports.
         auto_set_gpu: Whether to set CUDA_VISIBLE_DEVICES.
-        rpc_layer: What `master` writes before "://".
+        rpc_layer: The part before "://" in the result of `master`.
         environ: Variables of the job step; None means `os.environ`.
 
     Raises:

@@ -72,7 +72,7 @@ class TFConfigClusterResolver(ClusterResolver):
 
     @property
     def rpc_layer(self) -> str | None:
-        """What `master` writes before "://"."""
+        """The part before "://" in the result of `master`."""
         return self._rpc_layer or self._read().rpc_layer
 
     @rpc_layer.setter

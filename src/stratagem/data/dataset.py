@@ -366,7 +366,7 @@ class Dataset(Storing, Composite):
             rerandomize_each_iteration: Whether each iteration and each repetition has new draws.
 
         Raises:
-            InputError: Something is not a dataset, or `weights` are no weights of them.
+            InputError: An argument is not a dataset, or `weights` do not fit.
 
         Example:
             >>> mixed = Dataset.sample_from_datasets([Dataset.range(3), Dataset.range(7, 9)], [0.9, 0.1], seed=1)
@@ -934,7 +934,7 @@ class Dataset(Storing, Composite):
 
     @property
     def in_memory(self) -> bool:
-        """Whether a batch is no more than a gather from arrays, too cheap to read ahead."""
+        """Whether a batch is only a gather from arrays, which is too cheap to read ahead."""
         return all(step.in_memory for step in walk(self._node))
 
     def faster(self) -> str:
@@ -995,8 +995,8 @@ class Dataset(Storing, Composite):
         """Return the dataset of every `num_shards`-th file, from number `index` on (`AutoShardPolicy.FILE`).
 
         Args:
-            num_shards: How many workers there are.
-            index: Which of them reads.
+            num_shards: Number of workers.
+            index: Index of the worker that reads.
             divide_batches: Whether a batch is to be the worker's part of one, rather than as large as before.
         """
         check.shard(num_shards, index)

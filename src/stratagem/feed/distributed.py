@@ -191,7 +191,7 @@ class DistributedIterator(AdvancedByPython):
         """Go to a position. All workers must call it. Later passes over the dataset continue from that pass.
 
         Args:
-            state: What `get_state` returned, here or in an earlier run of the program.
+            state: The result of `get_state`, in this or an earlier run of the program.
 
         Raises:
             InputError: The state is not one of such a dataset.

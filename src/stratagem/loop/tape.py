@@ -143,7 +143,7 @@ class GradientTape:
             sources: A structure of variables, watched tensors, and tensors that were computed from these inside
                 the tape.
             output_gradients: Weights of the targets, with their shapes; None means ones.
-            unconnected_gradients: What to return for a source that no target depends on: "none" or "zero".
+            unconnected_gradients: "none" or "zero": the result for a source that no target depends on.
 
         Returns:
             A structure like `sources`.
@@ -169,7 +169,7 @@ class GradientTape:
         Args:
             target: A tensor.
             sources: As for `gradient`.
-            unconnected_gradients: What to return for a source that the target does not depend on: "none" or "zero".
+            unconnected_gradients: "none" or "zero": the result for a source that the target does not depend on.
             parallel: TensorFlow's `parallel_iterations`, `experimental_use_pfor`: no effect.
 
         Returns:
@@ -197,7 +197,7 @@ class GradientTape:
         Args:
             target: A tensor whose rows each depend on one row of the source.
             source: A tensor with as many rows, watched or computed inside the tape.
-            unconnected_gradients: What to return if the target does not depend on the source: "none" or "zero".
+            unconnected_gradients: "none" or "zero": the result if the target does not depend on the source.
             parallel: TensorFlow's `parallel_iterations`, `experimental_use_pfor`: no effect.
 
         Returns:

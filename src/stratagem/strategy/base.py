@@ -61,15 +61,15 @@ class Strategy:
     Args:
         mesh: The devices, one for each replica.
         communication_options: How values travel between replicas.
-        cluster_resolver: Who is in the cluster; None for strategies of one process.
-        sharding: What rests in shards between steps; None for nothing.
+        cluster_resolver: Describes the cluster; None for strategies of one process.
+        sharding: The state that rests in shards between steps; None means none.
         peers: The other workers; None without any.
         worker_count: Number of workers.
-        worker_index: Which of them this process is.
+        worker_index: Index of this worker.
 
     Attributes:
-        hands_out_steps: Whether a chief lets workers do the steps, as with parameter servers.
-        is_default: Whether it is the strategy that holds outside every scope.
+        hands_out_steps: Whether a chief sends the steps to workers, as with parameter servers.
+        is_default: Whether it is the default strategy, outside every scope.
     """
 
     hands_out_steps: bool = False
@@ -395,8 +395,8 @@ class Strategy:
         """Return the chief's value on every worker. All workers must call it at the same point.
 
         Args:
-            name: What the value is, for error messages.
-            value: Something JSON can hold.
+            name: Name of the value, for error messages.
+            value: A value that JSON can represent.
         """
         if self._peers is None:
             return value
@@ -406,20 +406,20 @@ class Strategy:
         """Return every worker's value, in order. All workers must call it at the same point.
 
         Args:
-            name: What the values are, for error messages.
-            value: Something JSON can hold.
+            name: Name of the values, for error messages.
+            value: A value that JSON can represent.
         """
         return [value] if self._peers is None else self._peers.from_all(name, value, self._wait_seconds)
 
     def check_agreement(self, name: str, fields: Mapping[str, str | int]) -> None:
-        """Make sure that all workers stand at the same point with the same facts.
+        """Check that all workers are at the same point with the same facts.
 
         Args:
-            name: What is compared, for error messages.
+            name: Name of the comparison, for error messages.
             fields: The facts.
 
         Raises:
-            PeerError: Workers differ, or one did not come; the message names them.
+            PeerError: Workers differ, or one did not arrive; the message names them.
         """
         if self._peers is not None:
             self._peers.agree(name, fields, self._wait_seconds)
@@ -429,14 +429,14 @@ class Strategy:
         return self.communication_options.timeout_seconds
 
     def require_cross_replica(self, method: str, instead: str) -> None:
-        """Make sure that a method is not called inside a replica function.
+        """Check that a method is not called inside a replica function.
 
         Args:
-            method: What is called, for the error message.
-            instead: What to call there.
+            method: Name of the method, for the error message.
+            instead: The method to call instead.
 
         Raises:
-            UsageError: It is.
+            UsageError: It is called inside a replica function.
         """
         if current_replica_context() is not None:
             raise UsageError(
@@ -446,10 +446,10 @@ class Strategy:
             )
 
     def take_variable(self, variable: Any) -> None:
-        """Take in a variable of the program's own (`tf.Variable`) that was made in the scope; servers have it then."""
+        """Register a `tf.Variable` that was made in the scope; parameter servers store it from then on."""
 
     def make_adapter(self, arguments: dict[str, Any], *, in_order: bool) -> ShareAdapter:
-        """Return how the input of `fit`, `evaluate` or `predict` is read.
+        """Return the adapter that reads the input of `fit`, `evaluate` or `predict`.
 
         Args:
             arguments: x, y, sample_weight, batch_size, steps_per_epoch, shuffle, class_weight, as Keras hands them
@@ -467,26 +467,26 @@ class Strategy:
 
         Args:
             model: A compiled model.
-            kind: Which step.
+            kind: The kind of step.
             batch: Structure of arrays (x, y, sample_weight), as `fit` gets it.
         """
         bind.build(model, self, kind, batch)
 
     def make_step(self, model: Any, kind: StepKind) -> Any:
-        """Return what Keras calls for each step of `fit`, `evaluate` or `predict` of a model.
+        """Return the function that Keras calls for each step of `fit`, `evaluate` or `predict`.
 
         Args:
             model: A built and compiled model.
-            kind: Which of them.
+            kind: The kind of step.
         """
         return StepFunction(model, self, kind)
 
     def finish_steps(self, model: Any) -> bool:
-        """Wait for a model's steps that were begun; return whether they leave their results outside this process."""
+        """Wait for the running steps of a model; return whether their results are outside this process."""
         return False
 
     def follow_workers(self) -> None:
-        """Take the workers as they are now, where these may change: programs are compiled anew for another number."""
+        """Adapt to the current workers, if these may change. Programs are compiled again for another number."""
         world = self.mesh.world
         self._replicas_at_start = None
         if world is not None and world.layout != (self.worker_count, self.worker_index):
@@ -497,7 +497,7 @@ class Strategy:
             self._runner = ReplicaRunner(self)
 
     def status(self) -> str:
-        """Return what a progress bar shows of the cluster beside the steps; nothing where all run as one."""
+        """Return the state of the cluster for the progress bar; nothing if all workers run together."""
         return ""
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Strategy:

@@ -30,9 +30,9 @@ class MirroredStrategy(Strategy):
             ZeRO). "gradients": accumulated gradients too (stage 2). "parameters": the weights too (stage 3, FSDP). None
             keeps the whole model on each device. See docs/sharding.md.
         shard_min_size: Least number of elements of a variable that is divided.
-        layout_map: Which weights are divided among the devices of each replica, and along which axis: "auto", Keras's
-            `keras.distribution.LayoutMap`, or a dict of patterns of paths and axes,
-            `{".*dense/kernel": (None, "model")}`.
+        layout_map: How weights are divided among the devices of each replica: "auto", Keras's
+            `keras.distribution.LayoutMap`, or a dict of patterns of paths and axes, `{".*dense/kernel": (None,
+            "model")}`.
         model_parallel: Number of devices of each replica; None means one, or the number in a `LayoutMap`.
 
     Raises:

@@ -261,7 +261,7 @@ class ParameterServerStrategy(Strategy, HasWorkers):
         return DatasetOfWorkers(made, self, "distribute_datasets_from_function", (dataset_fn, options))
 
     def take_variable(self, variable: Any) -> None:
-        """Put a variable on the servers at once, as in TensorFlow; those of layers move when they are first needed."""
+        """Store a variable on the servers at once; variables of layers move when they are first needed."""
         if current_tracing() is None:
             self.placement.place([variable])
 
@@ -269,21 +269,21 @@ class ParameterServerStrategy(Strategy, HasWorkers):
         """Return a variable for each worker (`tf.Variable(..., per_worker_variable=True)`).
 
         Args:
-            make: Makes a variable; called for each worker.
+            make: Function that makes a variable; called for each worker.
         """
         return PerWorkerVariable([make() for _ in range(self.workers.worker_count)])
 
     def build(self, model: Any, kind: StepKind, batch: Tree) -> None:
-        """Create all variables of a model here, from where they go to the servers."""
+        """Create all variables of a model here, before they move to the servers."""
         with self.mesh.making_variables():
             build_from_batch(model, batch, inputs_only=kind is PREDICT)
 
     def make_step(self, model: Any, kind: StepKind) -> Any:
-        """Return what runs the steps of `fit` and `evaluate`: on the workers. `predict` runs on the chief."""
+        """Return the function that runs steps: on the workers for `fit` and `evaluate`, on the chief for `predict`."""
         return super().make_step(model, kind) if kind is PREDICT else RemoteStep(ClusterCoordinator(self), model, kind)
 
     def make_adapter(self, arguments: dict[str, Any], *, in_order: bool) -> ShareAdapter:
-        """Return how the input of `fit` or `evaluate` is read: on the workers, if it is made there."""
+        """Return the adapter that reads the input of `fit` or `evaluate`, on the workers if it is made there."""
         creator = None if in_order else creator_among(arguments)
         if creator is None:
             return super().make_adapter(arguments, in_order=in_order)
@@ -291,7 +291,7 @@ class ParameterServerStrategy(Strategy, HasWorkers):
         return ShareAdapter(source, self, steps_per_epoch=arguments["steps_per_epoch"], feed=WorkerPass)
 
     def finish_steps(self, model: Any) -> bool:
-        """Wait for all scheduled functions; the variables live on the servers."""
+        """Wait for all scheduled functions; the servers hold the variables."""
         self.placement.make_ready()  # a checkpoint that is restored after a loss
         for step in (model.train_function, model.test_function):
             if isinstance(step, RemoteStep):
@@ -300,7 +300,7 @@ class ParameterServerStrategy(Strategy, HasWorkers):
         return True
 
     def status(self) -> str:
-        """Return how many workers there are, how fast they are and how old what they compute with; once a second."""
+        """Return the number of workers, their speed and their staleness, updated once a second."""
         return self._progress_line.line()
 
     def __reduce__(self) -> Any:

@@ -24,15 +24,15 @@ class TPUStrategy(Strategy):
     Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/distribute/TPUStrategy
 
     Args:
-        tpu_cluster_resolver: Accepted as in TensorFlow. JAX finds the TPUs by itself.
+        tpu_cluster_resolver: Accepted as in TensorFlow. JAX finds the TPUs.
         experimental_device_assignment: Accepted as in TensorFlow; must be None.
         shard: State that is divided among the devices between steps. "optimizer": the optimizer's slots (stage 1 of
             ZeRO). "gradients": accumulated gradients too (stage 2). "parameters": the weights too (stage 3, FSDP). None
             keeps the whole model on each device. See docs/sharding.md.
         shard_min_size: Least number of elements of a variable that is divided.
-        layout_map: Which weights are divided among the devices of each replica, and along which axis: "auto", Keras's
-            `keras.distribution.LayoutMap`, or a dict of patterns of paths and axes,
-            `{".*dense/kernel": (None, "model")}`.
+        layout_map: How weights are divided among the devices of each replica: "auto", Keras's
+            `keras.distribution.LayoutMap`, or a dict of patterns of paths and axes, `{".*dense/kernel": (None,
+            "model")}`.
         model_parallel: Number of devices of each replica; None means one, or the number in a `LayoutMap`.
         devices: Function that lists all devices of all workers; for tests.
 

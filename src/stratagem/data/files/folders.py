@@ -298,7 +298,7 @@ def text_dataset_from_directory(
         shuffle: Whether the texts come in random order. Otherwise they come sorted.
         seed: Makes the order, and the split of shuffled files, reproducible.
         validation_split: Part of the files to keep for validation, between 0 and 1.
-        subset: Which part to return: "training", "validation", or "both".
+        subset: The part to return: "training", "validation", or "both".
         follow_links: Whether to follow links to folders.
         verbose: Whether to print the number of files.
 

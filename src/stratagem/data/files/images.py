@@ -62,7 +62,7 @@ def image_dataset_from_directory(
         shuffle: Whether the images come in random order. Otherwise they come sorted.
         seed: Makes the order, and the split of shuffled files, reproducible.
         validation_split: Part of the files to keep for validation, between 0 and 1.
-        subset: Which part to return: "training", "validation", or "both".
+        subset: The part to return: "training", "validation", or "both".
         interpolation: "bilinear", "nearest", "bicubic", "lanczos3" or "lanczos5".
         follow_links: Whether to follow links to folders.
         crop_to_aspect_ratio: Whether to crop images, rather than distort them.

@@ -110,7 +110,7 @@ def stop_if_no_increase_hook(
     Args:
         estimator: As for `stop_if_higher_hook`.
         metric_name: One of the metrics that `evaluate` returns.
-        max_steps_without_increase: How many.
+        max_steps_without_increase: The number of steps.
         args: As for `stop_if_higher_hook`.
         options: As for `stop_if_higher_hook`.
     """
@@ -125,7 +125,7 @@ def stop_if_no_decrease_hook(
     Args:
         estimator: As for `stop_if_higher_hook`.
         metric_name: One of the metrics that `evaluate` returns.
-        max_steps_without_decrease: How many.
+        max_steps_without_decrease: The number of steps.
         args: As for `stop_if_higher_hook`.
         options: As for `stop_if_higher_hook`.
     """

@@ -31,7 +31,7 @@ class LoggingTensorHook(base.SessionRunHook):
         every_n_secs: Seconds between two lines.
         at_end: Whether to log at the end too. Without an interval, it logs only then.
         formatter: Function from a dictionary of values to the line.
-        clock: Where time comes from.
+        clock: The source of time, for tests.
 
     Raises:
         InputError: Steps and seconds are both given, or neither of them and not `at_end`.
@@ -90,7 +90,7 @@ class StepCounterHook(base.SessionRunHook):
         every_n_secs: Seconds between two lines.
         output_dir: Accepted as in TensorFlow; the summaries contain the number too.
         summary_writer: Function of the step and {"global_step/sec": number}, called for each line.
-        clock: Where time comes from.
+        clock: The source of time, for tests.
     """
 
     def __init__(
@@ -256,7 +256,7 @@ class ProfilerHook(base.SessionRunHook):
         output_dir: Folder for the traces, such as `model_dir`.
         show_dataflow: Accepted as in TensorFlow.
         show_memory: Accepted as in TensorFlow.
-        clock: Where time comes from.
+        clock: The source of time, for tests.
 
     Raises:
         InputError: Not exactly one of steps and seconds is given.
