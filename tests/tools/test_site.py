@@ -66,7 +66,7 @@ def test_code_keeps_what_looks_like_a_link(tmp_path: Path) -> None:
         (tmp_path / file).write_text(
             "# A page\n\n```python\nf[0](data.md)\n```\n\n[data](docs/data.md)\n[other](README.md)\n"
         )
-    for pattern in ("notebooks/a.md", "examples/a.py", "benchmarks/results/a.md"):
+    for pattern in ("examples/a.py", "benchmarks/results/a.md"):
         (tmp_path / pattern).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / pattern).write_text('"""An example."""\n')
     for folder in {Path(page).parent for section in SECTIONS for page in section.pages}:

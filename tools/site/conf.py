@@ -13,7 +13,7 @@ HERE = Path(__file__).parent
 project = "Stratagem"
 author = "The Stratagem authors"
 copyright = author
-release = stratagem.__version__
+release = stratagem.__version__.partition("+")[0]
 extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",

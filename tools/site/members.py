@@ -50,7 +50,7 @@ def options_of(value: type, described: set[type]) -> str:
     options = {
         "members": "",
         "inherited-members": ", ".join(base.__name__ for base in elsewhere),
-        "show-inheritance": "",
+        **({"show-inheritance": ""} if set(value.__bases__) <= described else {}),
         **({"exclude-members": ", ".join(hidden)} if hidden else {}),
         **({"undoc-members": ""} if issubclass(value, enum.Enum) else {}),
     }

@@ -21,7 +21,16 @@ class Section(NamedTuple):
 
 
 SECTIONS: Final = (
-    Section("First steps", ("docs/first_steps.md", "docs/imports.md", "docs/limits.md", "notebooks/*.md")),
+    Section("First steps", ("docs/first_steps.md", "docs/imports.md", "docs/limits.md")),
+    Section(
+        "Notebooks",
+        (
+            "notebooks/one_line_changed.md",
+            "notebooks/custom_loop.md",
+            "notebooks/kill_a_worker.md",
+            "notebooks/larger_than_a_device.md",
+        ),
+    ),
     Section(
         "Coming from",
         (
