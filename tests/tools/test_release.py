@@ -137,7 +137,7 @@ def test_a_repository_that_is_not_ready_and_one_that_is(tmp_path: Path) -> None:
 
 def test_the_block_that_is_pasted_is_the_first_of_readme_that_runs() -> None:
     block = installed.first_block((ROOT / "README.md").read_text("utf-8"))
-    assert "import stratagem" in block
+    assert "from stratagem import" in block
     assert "has no block" in installed.first_block("# Title\n")
 
 

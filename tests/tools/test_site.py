@@ -79,6 +79,12 @@ def test_code_keeps_what_looks_like_a_link(tmp_path: Path) -> None:
     assert "[data](data.md)" in text
 
 
+def test_cells_with_commands_of_the_notebook_are_no_python(sources: Path) -> None:
+    text = (sources / "notebooks" / "one_line_changed.md").read_text()
+    assert "```text\n%env JAX_PLATFORMS=cpu\n" in text
+    assert text.count("```python\n") > 0
+
+
 def test_page_of_a_program_begins_with_its_docstring() -> None:
     text = code_page(Path("examples/a.py"), '"""Train a network."""\nimport keras\n')
     assert text == '# a.py\n\nTrain a network.\n\n````python\n"""Train a network."""\nimport keras\n````\n'

@@ -63,7 +63,7 @@ def test_the_extra_of_the_rows_has_what_the_tests_import() -> None:
     names = {requirement.partition(">=")[0] for requirement in extras["test"]}
     assert {"pytest", "pytest-timeout", "pytest-xdist", "grain"} <= names
     assert {requirement.partition(">=")[0] for requirement in extras["dev"]} == {
-        "stratagem[test]",
+        "stratagem[docs,test]",
         "basedpyright",
         "ruff",
     }

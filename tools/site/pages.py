@@ -13,6 +13,9 @@ from tools.site.sections import HOME, SECTIONS, Section
 
 _FENCE: Final = re.compile(r"^(?:`{3,}|~{3,})", re.MULTILINE)
 _LINK: Final = re.compile(r"\]\((?!\w+:)([^)\s#]*)(#[^)\s]*)?\)")
+_MAGIC: Final = re.compile(r"\A```python(?=\n(?:.*\n)*?[ ]*[%!])")
+"""The opening of a cell with commands for the notebook itself, which are no Python."""
+
 _PICTURES: Final = (".png", ".svg")
 _LANGUAGES: Final = {".py": "python", ".sh": "sh", ".yaml": "yaml", ".yml": "yaml", ".toml": "toml", ".json": "json"}
 
@@ -97,7 +100,8 @@ class Pages:
             place = os.path.relpath(self.place_of(linked), self.place_of(file).parent)
             return f"]({place}{link[2] or ''})"
 
-        return "".join(part if is_code else _LINK.sub(replaced, part) for part, is_code in _parts(text))
+        parts = _parts(text)
+        return "".join(_MAGIC.sub("```text", part) if is_code else _LINK.sub(replaced, part) for part, is_code in parts)
 
     def _list_of(self, section: Section) -> str:
         return _toctree(

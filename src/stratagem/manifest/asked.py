@@ -1,4 +1,4 @@
-"""What a manifest is asked for: a program, how many tasks of which type, and what each of them needs."""
+"""Request for a manifest: a program, how many tasks of which type, and what each of them needs."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ _DENSE: Final = (
 )
 _IN_DATASET: Final = (
     "Look values up where the data is read: tf.keras.layers.StringLookup or IntegerLookup in a function given to "
-    "Dataset.map. See `stratagem help keras#words`."
+    "Dataset.map. See `stratagem help keras#text-and-lookups`."
 )
 _DTENSOR: Final = (
     "Use a strategy for data parallelism; for tensors cut over devices use JAX itself: jax.sharding.NamedSharding, "

@@ -144,7 +144,7 @@ NAMED = named_in_sources()
 
 
 def test_messages_name_guides() -> None:
-    assert {"data", "estimator", "sharding", "tensorflow", "keras#words"} <= set(NAMED)
+    assert {"data", "estimator", "sharding", "tensorflow", "keras#text-and-lookups"} <= set(NAMED)
 
 
 @pytest.mark.parametrize("named", NAMED)
