@@ -19,53 +19,53 @@ PACKAGE = Path(stratagem.__file__).parent
 ARCHITECTURE = Path(__file__).parents[1] / "docs" / "architecture.md"
 
 CORE: tuple[dict[str, str], ...] = (
-    {"core": "words and values of all layers: errors in three parts, options, findings, deadlines, names of variables"},
+    {"core": "terms and values of all layers: errors, options, findings, deadlines, names of environment variables"},
     {
-        "cluster": "who is in the cluster, which task this one is; how tasks meet, agree and end",
-        "data": "`Dataset`: a global order, of which a worker reads its rows; the proof of it",
-        "host_memory": "sums over the processes of a host, through memory they share; knows neither traces nor a mesh",
-        "keras": "the module `keras` as `stratagem.keras`, which takes JAX whatever was imported before",
+        "cluster": "the tasks of the cluster, and which one this is; how tasks meet, agree and end",
+        "data": "`Dataset`: a global order, of which each worker reads its rows; the check of a dataset",
+        "host_memory": "sums over the processes of a host through shared memory; independent of traces and meshes",
+        "keras": "the module `keras` as `stratagem.keras`, which always uses JAX",
         "transport": "messages with arrays between tasks: bounded, versioned, authenticated (ZeroMQ)",
     },
     {
-        "elastic": "who trains together, and what becomes of it when a member dies; imports neither JAX nor Keras",
-        "insight": "what tasks spend time on, sampled from outside; `stratagem top`; imports neither JAX nor Keras",
+        "elastic": "the members that train together, and changes when one dies; imports neither JAX nor Keras",
+        "insight": "how tasks spend their time, sampled from outside; `stratagem top`; imports neither JAX nor Keras",
     },
     {
         "help": "`stratagem help`: the guides, in the terminal; imports neither JAX nor Keras",
         "launch": "`stratagem run`; imports neither JAX nor Keras",
         "manifest": "`stratagem manifest`: files that start a program on a cluster; imports neither JAX nor Keras",
-        "mesh": "the mesh, shares of a batch, placing of values, policies of variables, packed sums",
+        "mesh": "the mesh, shares of a batch, placement of values, policies of variables, packed sums",
     },
     {
-        "compression": "what replicas send in place of gradients, and what they keep for the next step",
-        "program": "how a step is compiled, which variables it touches, which program belongs to a call",
+        "compression": "compressed gradients, and the residuals for the next step",
+        "program": "compiling a step, finding the variables it touches and the program of a call",
         "testing": "real workers and virtual devices for tests",
     },
     {
-        "ps": "parameter servers: remote variables, updates where they live, the coordinator and its state machine",
+        "ps": "parameter servers: remote variables, their updates, the coordinator and its state machine",
         "replica": "the context of a replica, `run`, `reduce`, merging, uneven batches",
     },
     {
         "checkpoint": "checkpoints, their manager, preemption; `stratagem.train` has the public names",
-        "feed": "the way of a batch: from what the user gave to rows on devices",
-        "loop": "`stratagem.function`, `GradientTape`, a step's own loss",
+        "feed": "the path of a batch from the user's data to rows on devices",
+        "loop": "`stratagem.function`, `GradientTape`, losses of custom loops",
     },
     {"fit": "`fit`, `evaluate` and `predict` of a model under a strategy: steps, gradients, resuming"},
-    {"backup": "`BackupAndRestore`: what a backup holds, when it is made; `stratagem.callbacks` has the name"},
-    {"inspection": "`Inspect`: do replicas agree, where a NaN began; `stratagem.callbacks` has the name"},
-    {"strategy": "the public strategies: each chooses devices and says who is chief"},
+    {"backup": "`BackupAndRestore`: the contents and times of backups; `stratagem.callbacks` has the name"},
+    {"inspection": "`Inspect`: whether replicas agree, and the origin of NaN; `stratagem.callbacks` has the name"},
+    {"strategy": "the public strategies: each chooses devices and the chief"},
     {
         "demo": "`stratagem demo`: two workers train on digits inside the package; it starts without JAX and Keras",
-        "doctor": "`stratagem doctor`: facts of all tasks side by side, sums timed, a dataset read together",
-        "plan": "`stratagem plan`: what a step costs on more workers, and on devices that are not here",
-        "replay": "`stratagem replay`: a step of a program that is run again from its last backup",
+        "doctor": "`stratagem doctor`: compares facts of all tasks, times sums, and checks a dataset",
+        "plan": "`stratagem plan`: predicts a step on more workers and on other devices",
+        "replay": "`stratagem replay`: runs a step of a program again from its last backup",
     },
 )
 """The core: a folder imports from itself and from the layers before its own."""
 
 RING: tuple[dict[str, str], ...] = (
-    {"tf": "TensorFlow's names, in tables that are read when a name is first used"},
+    {"tf": "TensorFlow's names, in tables that are loaded when a name is first used"},
     {"estimator": "`model_fn` as a compiled step for each mode, its checkpoints, hooks, `train_and_evaluate`"},
     {"migrate": "`stratagem migrate`: a program's syntax tree, its names, and whether `tf` has them"},
 )

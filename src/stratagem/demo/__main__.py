@@ -119,7 +119,7 @@ def _write(file: Path) -> int:
 def main() -> int:
     """Run the command line; return the exit code."""
     try:
-        return _demo.main(standalone_mode=False) or 0
+        return _demo.main(prog_name="stratagem demo", standalone_mode=False) or 0
     except click.ClickException as error:
         error.show()
         return error.exit_code

@@ -49,7 +49,7 @@ def _help(topic: str | None, section: tuple[str, ...]) -> int:
 def main() -> int:
     """Run the command line; return the exit code."""
     try:
-        code = _help.main(standalone_mode=False) or 0
+        code = _help.main(prog_name="stratagem help", standalone_mode=False) or 0
         sys.stdout.flush()
         return code
     except click.ClickException as error:

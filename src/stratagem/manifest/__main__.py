@@ -15,12 +15,21 @@ from stratagem.manifest.kinds import KINDS, manifest
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "allow_interspersed_args": False})
-@click.option("--for", "kind", type=click.Choice(list(KINDS)), required=True, help="What starts the tasks.")
-@click.option("--workers", type=int, default=2, show_default=True, metavar="N", help="Workers in all.")
 @click.option(
-    "--workers-per-node", type=click.IntRange(min=1), default=1, show_default=True, metavar="K", help="With Slurm."
+    "--for", "kind", type=click.Choice(list(KINDS)), required=True, help="The platform that starts the tasks."
 )
-@click.option("--gpus", type=click.IntRange(min=0), default=0, show_default=True, metavar="G", help="Of each worker.")
+@click.option("--workers", type=int, default=2, show_default=True, metavar="N", help="Total number of workers.")
+@click.option(
+    "--workers-per-node",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    metavar="K",
+    help="Workers on each node, with Slurm.",
+)
+@click.option(
+    "--gpus", type=click.IntRange(min=0), default=0, show_default=True, metavar="G", help="GPUs of each worker."
+)
 @click.option(
     "--ps",
     "--parameter-servers",
@@ -28,24 +37,29 @@ from stratagem.manifest.kinds import KINDS, manifest
     type=click.IntRange(min=0),
     default=0,
     metavar="P",
-    help="Also P parameter servers and a chief, for ParameterServerStrategy.",
+    help="Also start P parameter servers and a chief, for ParameterServerStrategy.",
 )
-@click.option("--evaluator", is_flag=True, help="Also a task that evaluates beside training.")
-@click.option("--image", help="Image of containers with the program, Keras and Stratagem.")
-@click.option("--name", help="Name of the job. [default: that of the program]")
-@click.option("--port", type=click.IntRange(1, 65535), help="Where tasks listen.")
-@click.option("--namespace", help="Namespace of Kubernetes.")
+@click.option("--evaluator", is_flag=True, help="Also start a task that evaluates checkpoints during training.")
+@click.option("--image", help="Container image with the program, Keras and Stratagem.")
+@click.option("--name", help="Name of the job. [default: the name of the program]")
+@click.option("--port", type=click.IntRange(1, 65535), help="Port on which tasks listen.")
+@click.option("--namespace", help="Kubernetes namespace.")
 @click.option(
     "--storage",
-    help="Files that all tasks share, for backups and compiled programs: a volume claim (ReadWriteMany), a folder of "
-    "all nodes (Slurm), a folder or volume (compose), an address in S3 (SageMaker).",
+    help="Storage that all tasks share, for backups and compiled programs: a volume claim (ReadWriteMany), a folder of "
+    "all nodes (Slurm), a folder or volume (compose), or an S3 address (SageMaker).",
 )
-@click.option("--cpus", type=click.IntRange(min=1), help="Processors of each task.")
+@click.option("--cpus", type=click.IntRange(min=1), help="CPUs of each task.")
 @click.option("--memory", metavar="16Gi", help="Memory of each task.")
 @click.option(
-    "--max-restarts", type=click.IntRange(min=0), default=3, show_default=True, metavar="N", help="After failures."
+    "--max-restarts",
+    type=click.IntRange(min=0),
+    default=3,
+    show_default=True,
+    metavar="N",
+    help="Restarts after failures.",
 )
-@click.option("--module", "-m", "is_module", is_flag=True, help="PROGRAM is the name of a module, as in python -m.")
+@click.option("--module", "-m", "is_module", is_flag=True, help="PROGRAM is a module name, as in python -m.")
 @click.argument("program")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def main(
@@ -53,7 +67,7 @@ def main(
 ) -> None:
     """Print the file that starts PROGRAM on a cluster, with comments.
 
-    PROGRAM is what the image, or the folder on the nodes, has; its own arguments follow it.
+    PROGRAM is a path in the image, or in the folder on the nodes. Its own arguments follow it.
 
     \b
     Four pods with a GPU each:
