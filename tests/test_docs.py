@@ -58,6 +58,16 @@ def test_block_runs(block: Block, tmp_path: Path) -> None:
 
 
 @pytest.mark.multiprocess
+@pytest.mark.parametrize("page", ["README.md", "docs/first_steps.md"])
+def test_program_that_readers_save_trains_on_two_workers(page: str, tmp_path: Path) -> None:
+    program = next(block.code for block in BLOCKS if block.is_run and block.page == ROOT / page)
+    (tmp_path / "train.py").write_text(program)
+    done = run_python("-m", "stratagem", "run", "--workers", "2", "train.py", home=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"Epoch {2 if page == 'README.md' else 3}/" in done.stdout
+
+
+@pytest.mark.multiprocess
 @pytest.mark.quick
 def test_first_diff_of_readme_makes_a_program_that_runs(tmp_path: Path) -> None:
     diff = re.findall(r"^```diff\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)[0]
