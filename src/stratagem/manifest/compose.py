@@ -43,7 +43,7 @@ def write(asked: Asked) -> str:
             services[f"{task}-{index}"] = _service(asked, addresses, task, index)
     document: dict[str, Any] = {
         "name": asked.name,
-        "x-variables": Note(Anchor("variables", _variables()), "What all tasks have alike."),
+        "x-variables": Note(Anchor("variables", _variables()), "Variables of all tasks."),
         "x-task": Anchor("task", _task(asked)),
         "services": services,
         "secrets": {"stratagem": {"file": "./secret"}},
@@ -70,10 +70,10 @@ def _task(asked: Asked) -> dict[str, Any]:
         **({"volumes": [f"{asked.storage}:{cluster.STORAGE}"]} if asked.storage else {}),
         "restart": Note(
             f"on-failure:{asked.max_restarts}" if asked.max_restarts else "no",
-            "Compose does not look at exit codes: an exception of the program is tried again too.",
+            "Compose does not look at exit codes: it also restarts after an exception of the program.",
         ),
         "stop_grace_period": Note(
-            f"{cluster.SAVING_SECONDS}s", "SIGTERM lets all workers end the same step, save, and exit with 42."
+            f"{cluster.SAVING_SECONDS}s", "After SIGTERM all workers stop after the same step, save, and exit with 42."
         ),
     }
 

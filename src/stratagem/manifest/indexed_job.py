@@ -60,8 +60,8 @@ def network(name: str, namespace: str | None) -> list[Any]:
         "kind": "Service",
         "metadata": {"name": name, **pods.namespace_of(namespace)},
         "spec": {
-            "clusterIP": Note("None", "It has no address of its own, and gives each pod a name: POD.SERVICE."),
-            "publishNotReadyAddresses": Note(True, "Pods look each other up while they start."),
+            "clusterIP": Note("None", "A headless service: each pod gets the name POD.SERVICE."),
+            "publishNotReadyAddresses": Note(True, "Pods look up each other while they start."),
             "selector": {LABEL: name},
         },
     }

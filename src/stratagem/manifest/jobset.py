@@ -107,7 +107,7 @@ def spec(jobs: list[Any], more: pods.Yaml | None = None) -> pods.Yaml:
         ),
         "failurePolicy": Note(
             {"maxRestarts": 0},
-            "The jobs below start pods again by exit code; a job that may do so no more ends the JobSet.",
+            "The jobs below replace pods by exit code. A job that has used up its restarts ends the JobSet.",
         ),
         **(more or {}),
         "replicatedJobs": jobs,

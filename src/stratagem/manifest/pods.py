@@ -50,11 +50,11 @@ def pod_of(asked: Asked, container: str, variables: list[Yaml], *, is_server: bo
     if asked.storage is not None:
         mounts.append({"name": _STORAGE, "mountPath": cluster.STORAGE})
         claim = {"name": _STORAGE, "persistentVolumeClaim": {"claimName": asked.storage}}
-        volumes.append(Note(claim, "It has to allow ReadWriteMany: every pod writes there."))
+        volumes.append(Note(claim, "The claim must allow ReadWriteMany, because every pod writes to it."))
     if gpus > 1:
         mounts.append({"name": _SHARED_MEMORY, "mountPath": "/dev/shm"})
         memory = {"name": _SHARED_MEMORY, "emptyDir": {"medium": "Memory"}}
-        volumes.append(Note(memory, "NCCL takes more of it for several GPUs than the 64 MiB that a container has."))
+        volumes.append(Note(memory, "Several GPUs need more shared memory than the 64 MiB of a container."))
     task: Yaml = {
         "name": container,
         "image": asked.image,
@@ -65,11 +65,11 @@ def pod_of(asked: Asked, container: str, variables: list[Yaml], *, is_server: bo
     if resources := _resources(asked, gpus):
         task["resources"] = resources
     return {
-        "restartPolicy": Note("Never", "The rules for exit codes above need it: the job makes a new pod instead."),
+        "restartPolicy": Note("Never", "The exit-code rules above need this. The job makes a new pod instead."),
         "terminationGracePeriodSeconds": Note(
-            cluster.SAVING_SECONDS, "SIGTERM lets all workers end the same step, save, and exit with 42."
+            cluster.SAVING_SECONDS, "After SIGTERM all workers stop after the same step, save, and exit with 42."
         ),
-        "automountServiceAccountToken": Note(False, "Training asks nothing of Kubernetes."),
+        "automountServiceAccountToken": Note(False, "Training does not use the Kubernetes API."),
         "containers": [task | {"volumeMounts": mounts}],
         "volumes": volumes,
     }
@@ -108,7 +108,7 @@ def job_of(pods: int, template: Yaml, container: str, failures: int, *, more: Ya
         more: Further entries of the job.
     """
     return {
-        "completionMode": Note("Indexed", "Each pod has a number, which is in its host name too."),
+        "completionMode": Note("Indexed", "Each pod has an index, which is also part of its host name."),
         "completions": pods,
         "parallelism": pods,
         "backoffLimit": Note(failures, "A failure ends all pods of the job, and each of them counts."),
@@ -132,16 +132,21 @@ def failure_rules(container: str) -> list[Any]:
     return [
         Note(
             {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
-            "The cluster took the pod back: it does not count.",
+            "The cluster took the pod back. This does not count as a failure.",
         ),
         Note(
             rule("FailJob", exits.FAILED, exits.USAGE),
-            f"{exits.FAILED}: an exception of the program, {exits.USAGE}: a wrong command line. Both would come again.",
+            f"{exits.FAILED}: an exception of the program, {exits.USAGE}: a wrong command line. "
+            "A restart would not help.",
         ),
-        Note(rule("Ignore", exits.PREEMPTED), f"{exits.PREEMPTED}: asked to end, and the state is saved. It goes on."),
+        Note(
+            rule("Ignore", exits.PREEMPTED),
+            f"{exits.PREEMPTED}: preempted, and the state is saved. A new pod continues.",
+        ),
         Note(
             rule("Count", exits.PEER_LOST, exits.HUNG),
-            f"{exits.PEER_LOST}: another task failed or was not reached, {exits.HUNG}: no progress. Start again.",
+            f"{exits.PEER_LOST}: another task failed or was not reached, {exits.HUNG}: no progress. "
+            "A new pod starts, and it counts.",
         ),
     ]
 
@@ -179,7 +184,7 @@ def head_of(asked: Asked, kind: str, first: str, logs: str) -> str:
     backups = (
         f"Backups: {cluster.STORAGE} is the same folder for all tasks; let BackupAndRestore write there."
         if asked.storage
-        else "Backups: nothing is shared, so who starts again begins anew. --storage CLAIM mounts a volume for them."
+        else "Backups: without shared storage, a restart begins from scratch. --storage CLAIM mounts a volume."
     )
     return "\n".join(
         [
@@ -207,10 +212,10 @@ def how_to_start(name: str, namespace: str | None, logs: str) -> list[str]:
     """
     where = f" --namespace {namespace}" if namespace else ""
     return [
-        "The secret, which keeps strangers out of the cluster, once:",
+        "Create the secret once. It keeps strangers out of the cluster:",
         f"    openssl rand -hex 32 | kubectl create secret generic {secret_of(name)}{where} \\",
         "        --from-file=secret=/dev/stdin",
-        "Start, and see what the tasks print:",
+        "Start the job, and follow its output:",
         "    kubectl apply -f FILE",
         f"    kubectl logs{where} --selector {logs} --follow",
     ]
@@ -232,7 +237,7 @@ def with_task(template: Yaml, container: Yaml, variables: list[Yaml], secret: st
     spec: Yaml = dict(template.get("spec") or {})
     spec["containers"] = [task if each is container else each for each in spec["containers"]]
     spec["volumes"] = [*(spec.get("volumes") or []), _secret_volume(secret)]
-    spec["restartPolicy"] = Note("Never", "The rules for exit codes above need it: the job makes a new pod instead.")
+    spec["restartPolicy"] = Note("Never", "The exit-code rules above need this. The job makes a new pod instead.")
     spec.setdefault("terminationGracePeriodSeconds", cluster.SAVING_SECONDS)
     return {**template, "spec": spec}
 

@@ -75,7 +75,7 @@ def write(asked: Asked) -> str:
 def _request(asked: Asked) -> dict[str, Any]:
     """Return what `create_training_job` takes. A key that begins with "#" is a comment."""
     variables: dict[str, Any] = {
-        "# The secret, which keeps strangers out of the cluster. Who may describe the job can read it.": None,
+        "# The secret keeps strangers out of the cluster. Anybody who may describe the job can read it.": None,
         environment.SECRET: _Code("secrets.token_hex(32)"),
         **cluster.settings(None, ""),
     }
@@ -96,15 +96,15 @@ def _request(asked: Asked) -> dict[str, Any]:
             "VolumeSizeInGB": 50,
         },
         "Environment": variables,
-        "# SageMaker encrypts what travels between the instances, which JAX and Gloo do not.": None,
+        "# SageMaker encrypts the traffic between instances. JAX and Gloo do not.": None,
         "EnableInterContainerTrafficEncryption": True,
         "StoppingCondition": {"MaxRuntimeInSeconds": 86400},
-        f"# True takes spot instances. Wanted back, all workers save and exit with {exits.PREEMPTED}, and": None,
-        "# SageMaker starts them again, for as long as MaxWaitTimeInSeconds in StoppingCondition says.": None,
+        f"# True uses spot instances. If one is taken back, all workers save and exit with {exits.PREEMPTED}.": None,
+        "# SageMaker restarts them within MaxWaitTimeInSeconds of StoppingCondition.": None,
         "EnableManagedSpotTraining": False,
-        "# After errors of SageMaker's own. For no exit code does it start a job again.": None,
+        "# Only after errors of SageMaker itself. It does not restart a job because of an exit code.": None,
         "RetryStrategy": {"MaximumRetryAttempts": asked.max_restarts or 1},
-        f"# Let BackupAndRestore write to {CHECKPOINTS}: SageMaker copies it to S3, and back.": None,
+        f"# Let BackupAndRestore write to {CHECKPOINTS}: SageMaker copies it to S3 and back.": None,
         "CheckpointConfig": {"S3Uri": f"{bucket}/checkpoints", "LocalPath": CHECKPOINTS},
         "OutputDataConfig": {"S3OutputPath": f"{bucket}/output"},
     }

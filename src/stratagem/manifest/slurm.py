@@ -21,7 +21,7 @@ _HEAD: Final = """\
 # namespaces, with a srun of the test's own. The folder of the program and the one below have to be the same on all
 # nodes.
 #
-# Start, and see what the tasks print:
+# Start the job, and follow its output:
 #     sbatch FILE
 #     tail -f {name}-JOB.log
 """
@@ -33,19 +33,19 @@ set -u
 folder={storage}
 mkdir -p "$folder"
 
-# The secret, which keeps strangers out of the cluster: one for each job, readable by you alone.
+# The secret keeps strangers out of the cluster. Each job has its own, and only you can read it.
 export {secret_file}="$folder/secret-$SLURM_JOB_ID"
 if [ ! -s "${secret_file}" ]; then
     (umask 077 && od -An -tx1 -N32 /dev/urandom | tr -d ' \\n' > "${secret_file}")
 fi
 
-# The first task of each node listens here, the next ones on the next ports; jobs on one node must not meet.
+# The port of the first task on each node; the others use the next ports. Jobs on one node need different ports.
 export {port_variable}={port}
 
 {settings}
 
-# A task of the job. It notes an exception of the program ({failed}) or a wrong command line ({usage}), which would come
-# again: srun returns the highest code of all tasks, which is that of those who lost this one.
+# A task of the job. It records an exception of the program ({failed}) or a wrong command line ({usage}): a restart
+# would not help. srun itself returns the highest code of all tasks: that of the tasks that lost this one.
 task() {{
     export {cache}="$folder/compiled/task-$SLURM_PROCID"
     export {own}="${cache}"
@@ -60,16 +60,16 @@ rm -f "$raised"
 export -f task
 export folder raised
 
-# Tasks end by themselves when one fails, with codes that say who did: srun must not be quicker.
+# If one task fails, the others end by themselves, and their codes say which one failed. So srun must not kill them.
 srun --kill-on-bad-exit=0 --wait=0{container} \\
     bash -c 'task "$@"' task {command}
 code=$?
 [ ! -e "$raised" ] || code={failed}
 
-if [ "$code" -eq {preempted} ]; then  # asked to end, and the state is saved
+if [ "$code" -eq {preempted} ]; then  # preempted, and the state is saved
     scontrol requeue "$SLURM_JOB_ID"
 elif [ "$code" -gt {usage} ] && [ "${{SLURM_RESTART_COUNT:-0}}" -lt {restarts} ]; then
-    scontrol requeue "$SLURM_JOB_ID"  # {peer_lost}: a task was lost, {hung}: no progress, from 128 on: killed
+    scontrol requeue "$SLURM_JOB_ID"  # {peer_lost}: a task was lost, {hung}: no progress, 128 and more: killed
 else
     rm -f "${secret_file}" "$raised"
 fi
@@ -131,9 +131,9 @@ def _options(asked: Asked) -> str:
         options.append(f"--mem={int(number) * asked.workers_per_node}{_UNITS[unit]}")
     lines = [f"#SBATCH {option}\n" for option in options]
     again = [
-        "# The job may start again, by itself (below) and by Slurm, and writes on in the same log.\n",
+        "# The job may restart, by itself (below) or by Slurm. It appends to the same log.\n",
         "#SBATCH --requeue\n#SBATCH --open-mode=append\n",
-        f"# Before the time is over, all tasks end the same step, save, and exit with {exits.PREEMPTED}.\n",
+        f"# Before the time limit, all tasks stop after the same step, save, and exit with {exits.PREEMPTED}.\n",
         f"#SBATCH --signal=TERM@{cluster.SAVING_SECONDS}\n",
     ]
     return "".join([*lines, *again, "\n"])
