@@ -16,7 +16,7 @@ Tasks as containers of one machine, for Docker Compose or Podman, written by
 Not run with a daemon: the file was checked against the published schema, and its commands, variables and host names
 trained in network namespaces.
 
-The secret, which keeps strangers out of the cluster, once, beside this file:
+Create the secret once, beside this file. It keeps strangers out of the cluster:
     openssl rand -hex 32 > secret
     chmod 644 secret  # a container's user reads it; keep its folder to yourself (chmod 700)
 Start, see what all tasks print, and end with Ctrl-C:
