@@ -109,15 +109,16 @@ def noted(folder: Path) -> dict[int, dict[int, float]]:
     return found
 
 
-def run(options: argparse.Namespace, epochs: int, *, disturbed: bool) -> Outcome:
+def run(options: argparse.Namespace, epochs: int, *, faults: int | None = None, frozen: float = FROZEN) -> Outcome:
     """Run once.
 
     Args:
         options: Those of the command.
         epochs: How long.
-        disturbed: Whether workers are killed.
+        faults: How many there are at most; None for one after another.
+        frozen: Share of the faults that freeze a worker instead.
     """
-    choose, faults = random.Random(options.seed), []
+    choose, moments = random.Random(options.seed), []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         size = ["--elastic", options.elastic] if options.elastic else ["--workers", str(options.workers)]
@@ -136,19 +137,20 @@ def run(options: argparse.Namespace, epochs: int, *, disturbed: bool) -> Outcome
                 raise SystemExit(f"no step for {LONGEST_SECONDS:g} s: the run hangs")
             alive = [pid for pid, moment in last.items() if now - moment < 1.0]
             next_fault = next_fault or (now + options.every if alive else 0.0)
-            if disturbed and next_fault and now >= next_fault and len(alive) > 1:
+            is_over = faults is not None and len(moments) >= faults
+            if not is_over and next_fault and now >= next_fault and len(alive) > 1:
                 done = max(step for steps in noted(folder).values() for step in steps)
                 if done < (epochs - 1) * STEPS_PER_EPOCH:  # the last ones have their time to come back
                     victim = choose.choice(sorted(alive))
-                    os.kill(victim, signal.SIGSTOP if choose.random() < FROZEN else signal.SIGKILL)
-                    faults.append(time.time())
+                    os.kill(victim, signal.SIGSTOP if choose.random() < frozen else signal.SIGKILL)
+                    moments.append(time.time())
                 next_fault = now + options.every
         steps: dict[int, float] = {}
         for each in noted(folder).values():
             for step, moment in each.items():
                 steps[step] = min(moment, steps.get(step, moment))
         ends = [json.loads(file.read_text()) for file in folder.glob("end-*.json")]
-        return Outcome(faults, steps, ends, process.returncode)
+        return Outcome(moments, steps, ends, process.returncode)
 
 
 def main() -> None:
@@ -161,10 +163,10 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--write", action="store_true", help="save the page in benchmarks/results")
     options = parser.parse_args()
-    trial = run(options, 4, disturbed=False)
+    trial = run(options, 4, faults=0)
     step = (max(trial.steps.values()) - min(trial.steps.values())) / (len(trial.steps) - 1)
     epochs = max(4, round(options.seconds / step / STEPS_PER_EPOCH))
-    quiet, disturbed = run(options, epochs, disturbed=False), run(options, epochs, disturbed=True)
+    quiet, disturbed = run(options, epochs, faults=0), run(options, epochs)
     wanted = set(range(epochs * STEPS_PER_EPOCH))
     pauses = sorted(disturbed.pauses())
     took = {

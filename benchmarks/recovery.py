@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, NamedTuple
 
+import elastic
 from figures import Figure
 from pages import page, save
 from plots import bars
@@ -138,26 +139,29 @@ def table(rounds: int) -> str:
     return "\n".join(lines)
 
 
-def summary(found: Recovery) -> list[Figure]:
+def pause(seed: int = 0) -> float:
+    """Return how long no step is completed when a worker of two is killed and a spare takes its place, in seconds."""
+    options = argparse.Namespace(workers=2, spares=1, elastic=None, every=3.0, seed=seed)
+    return statistics.median(elastic.run(options, 6, faults=2, frozen=0.0).pauses())
+
+
+def summary(found: Recovery, paused: float) -> list[Figure]:
     """Return what the suite shows: start-up is what a restart is compared with."""
     heading, start = "a worker of two is killed", "from the command to the first step, before"
+    again = "from the kill to the next step, with a restart"
+    spare = "from the last step to the next, with a spare"
+    end = "from the kill to the end of all, without"
     return [
         Figure(heading, start, found.start_up, "s"),
-        Figure(
-            heading,
-            "from the kill to the next step, with a restart",
-            found.again,
-            "s",
-            found.again / found.start_up,
-            start,
-        ),
-        Figure(heading, "from the kill to the end of all, without", found.end, "s", found.end / found.start_up, start),
+        Figure(heading, again, found.again, "s", found.again / found.start_up, start),
+        Figure(heading, spare, paused, "s", paused / found.start_up, start),
+        Figure(heading, end, found.end, "s", found.end / found.start_up, start),
     ]
 
 
 def figures(plots: Path) -> list[Figure]:
     """Measure what the suite shows, and draw it in a folder."""
-    rows = summary(recovery(1, "worker 1", rounds=2))
+    rows = summary(recovery(1, "worker 1", rounds=1), pause())
     heights = {row.what: (row.value, row.value, row.value) for row in rows}
     bars(
         plots / "recovery.svg",

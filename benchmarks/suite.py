@@ -35,16 +35,16 @@ HERE = Path(__file__).parent
 README = HERE.parent / "README.md"
 
 BUDGETS = {
-    "step_time": 165,
+    "step_time": 160,
     "fit_overhead": 55,
-    "scaling": 180,
+    "scaling": 175,
     "resnet_time": 120,
     "collectives": 65,
     "custom_loop": 30,
     "input_cost": 50,
     "record_rate": 30,
     "start_up": 60,
-    "recovery": 30,
+    "recovery": 40,
     "checkpoint": 15,
     "parameter_servers": 100,
 }
