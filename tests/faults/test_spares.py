@@ -81,6 +81,8 @@ def test_the_end_is_that_of_a_run_without_faults(tmp_path: Path, workers: int, f
             assert each["history"][name] == (pytest.approx(values, rel=1e-6) if "val_" in name else values), name
         # Who came later has not taken the first steps; nobody took one twice or left one out.
         assert each["steps"] == expected["steps"][-len(each["steps"]) :]
+    named = sorted(re.findall(r"at last: (\w+ \d+ of \d+)", done.stdout))
+    assert named == [f"worker {rank} of {workers}" for rank in range(workers)]
     if "scope" not in faults[0]:
         assert max(len(each["steps"]) for each in found) <= EPOCHS * STEPS
         assert len(re.findall(r"World \d+: \d workers from step \d+, \d+\.\d s later", done.stderr + done.stdout)) >= 1

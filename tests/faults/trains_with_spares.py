@@ -60,9 +60,16 @@ class Faults(keras.callbacks.Callback):
         fault(self.folder, f"{self.rank}:test{self.num_tested}", self.faults)
 
 
+def show_task(when: str, strategy: stratagem.MultiWorkerMirroredStrategy) -> None:
+    """Print what programs ask the resolver for when they look for the chief."""
+    task = strategy.cluster_resolver
+    print(f"{when}: {task.task_type} {task.task_id} of {task.cluster_spec().num_tasks('worker')}", flush=True)
+
+
 def main(folder: Path, faults: list[str]) -> None:
     strategy = stratagem.MultiWorkerMirroredStrategy()
     rank = strategy.worker_index
+    show_task("first", strategy)
     keras.utils.set_random_seed(1)
     x = np.random.default_rng(0).normal(size=(STEPS * ROWS - 3, 6)).astype("float32")
     y = (x.sum(axis=1) > 0).astype("int32")
@@ -86,6 +93,7 @@ def main(folder: Path, faults: list[str]) -> None:
     history = model.fit(
         dataset, epochs=EPOCHS, verbose=0, callbacks=callbacks, validation_data=held, validation_batch_size=ROWS
     ).history
+    show_task("at last", strategy)
     digest = hashlib.sha256(b"".join(np.asarray(each).tobytes() for each in model.variables)).hexdigest()
     slots = hashlib.sha256(b"".join(np.asarray(each).tobytes() for each in model.optimizer.variables)).hexdigest()
     found = {"history": history, "weights": digest, "slots": slots, "steps": told.steps}

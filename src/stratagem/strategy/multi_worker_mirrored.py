@@ -9,12 +9,14 @@ import jax
 
 from stratagem.cluster.bootstrap import Membership, join
 from stratagem.cluster.detect import detect
-from stratagem.cluster.resolver import ClusterResolver
+from stratagem.cluster.resolver import ClusterResolver, SimpleClusterResolver
+from stratagem.cluster.spec import DEFAULT_PORT, ClusterSpec
 from stratagem.core import environment
 from stratagem.core.described import described_devices
 from stratagem.core.errors import UnsupportedError
 from stratagem.core.log import announce
 from stratagem.core.types import CommunicationImplementation, CommunicationOptions, checked_options
+from stratagem.mesh.changing import Layout
 from stratagem.mesh.described import mesh_on
 from stratagem.mesh.layouts import LayoutMap, layouts_of
 from stratagem.mesh.mesh import ReplicaMesh
@@ -121,8 +123,18 @@ class MultiWorkerMirroredStrategy(Strategy):
 
     @property
     def cluster_resolver(self) -> ClusterResolver:
-        """The resolver of this worker's cluster, given or detected."""
-        return self._resolver
+        """The resolver of this worker's cluster, given or detected; of the current workers, if these may change."""
+        world = self.mesh.world
+        return self._resolver if world is None else _resolver_in(world.layout)
+
+
+def _resolver_in(layout: Layout) -> ClusterResolver:
+    """Return a description of the current workers for programs that ask whether they are the chief.
+
+    Their addresses stand for them only: the workers exchange through memory, and the launcher brings them together.
+    """
+    addresses = [f"localhost:{DEFAULT_PORT + rank}" for rank in range(layout.size)]
+    return SimpleClusterResolver(ClusterSpec({"worker": addresses}), task_type="worker", task_id=layout.rank)
 
 
 def _check_replaceable(options: CommunicationOptions, sharding: Sharding | None) -> None:
