@@ -94,7 +94,7 @@ def test_one_command_proves_a_dataset_of_a_file(tmp_path: Path) -> None:
     assert found["determinism"][0] == "FAIL"
     assert found["determinism"][1].startswith("a second pass gives the same examples in another order, from step ")
     assert found["examples"] == ("ok", "40 in 7 batches")
-    assert "-> Seed what shuffles where a pass begins, rng = numpy.random.default_rng(7)" in done.stdout
+    assert "-> Make the random generator again for each pass, with the same seed:" in done.stdout
 
 
 @pytest.mark.parametrize(

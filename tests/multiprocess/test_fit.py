@@ -51,7 +51,7 @@ def one_generator_is_shorter() -> tuple[int, list[str], list[float]]:
 def test_workers_end_together_when_one_runs_dry() -> None:
     first, second = (result.value for result in run_workers(one_generator_is_shorter, 2))
     assert first[0] == second[0] == 3
-    assert first[1] == second[1] == ["The data of worker 1 ended first; all workers end here."]
+    assert first[1] == second[1] == ["The data of worker 1 ended first, so all workers end the pass here."]
     assert first[2] == second[2]
 
 

@@ -66,11 +66,11 @@ def _as_it_comes() -> Any:
     return dataset.with_options(options)
 
 
-APART = "is not the same on all workers. Those that read alike: worker 0; worker 1(.|\n)*"
+APART = "is not the same on all workers. Workers that read the same batch: worker 0; worker 1(.|\n)*"
 DIFFERING = {
     "generator": (_own_order, APART + "same seed"),
-    "PyDataset": (_Augmented, APART + "seed what it draws by the index"),
-    "grain": (_sharded_grain, APART + "Shard nothing"),
+    "PyDataset": (_Augmented, APART + "use the index as their seed"),
+    "grain": (_sharded_grain, APART + "Do not shard"),
     "torch": (_sharded_torch, "2 workers has a DistributedSampler(.|\n)*shuffle=True"),
     "tf.data": (lambda: tensorflow(seed=None), "without a seed(.|\n)*seed=1"),
     "tf.data as it comes": (_as_it_comes, "deterministic = False"),

@@ -147,5 +147,5 @@ def test_replay_on_two_workers(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     wrong = run_python(*command, "--step", "1", str(script), "elsewhere", home=tmp_path)
     assert wrong.returncode == 2
-    assert "those that are there were made behind step 2 and 4" in wrong.stdout + wrong.stderr
+    assert "its backups were made after step 2 and 4" in wrong.stdout + wrong.stderr
     assert not (tmp_path / "elsewhere").exists()

@@ -245,7 +245,7 @@ def test_a_file_that_the_chief_alone_reads_is_an_error_and_no_wait(tmp_path: Pat
 
 def test_reading_what_others_hold_says_what_to_write(tmp_path: Path) -> None:
     for result in run_workers(differs, 2, args=["numpy", str(tmp_path)], timeout_seconds=60):
-        assert "kernel, of shape [64, 64], was read on one worker; it rests in shards" in result.value
+        assert "kernel, of shape [64, 64], was read on one worker, but it is kept in shards" in result.value
         assert "process_allgather" in result.value
 
 

@@ -167,7 +167,7 @@ def test_without_a_common_disk_the_chief_writes_all(tmp_path: Path) -> None:
     chief, other = run_workers(saves, 2, args=["parameters", str(tmp_path), True], timeout_seconds=170)
     assert (chief.value["files"], other.value["files"]) == (0, 0)
     assert chief.value["wholes"] == other.value["wholes"] > 0
-    assert "Give all workers the same path" in chief.output
+    assert "With the same path on all workers" in chief.output
     contents = storage.decode(storage.read(str(tmp_path / "0" / "ckpt-3")), "a checkpoint")
     assert contents.shards is None
 

@@ -203,7 +203,7 @@ def saves_between_steps(folder: str) -> str:
 
 def test_saving_between_steps_says_what_to_write(tmp_path: Path) -> None:
     results = run_workers(saves_between_steps, 2, args=[str(tmp_path)], timeout_seconds=60, check=False)
-    assert "rest in shards" in str(results[0].value or results[0].output)
+    assert "are kept in shards" in str(results[0].value or results[0].output)
 
 
 def trains_in(megabytes: int, stage: str | None) -> list[float]:

@@ -122,14 +122,14 @@ DATA: Final = (
     Wrong(
         "a generator function instead of a generator",
         _GENERATOR + "compiled().fit(batches, steps_per_epoch=1)",
-        "no function of one argument",
+        "is not a function of one argument",
         "fit(batches())",
     ),
     Wrong(
         "an exhausted generator",
         _GENERATOR + "data = batches(); list(data)\ncompiled().fit(data, shuffle=False)",
         "yields no batch",
-        "Make a generator that was used up anew",
+        "If a generator was used up, make it again",
     ),
     Wrong(
         "a policy as text",
@@ -151,7 +151,7 @@ DATA: Final = (
     Wrong(
         "a dataset instead of its function",
         "strategy.distribute_datasets_from_function(Dataset.range(4).batch(2))",
-        "no function of one argument",
+        "is not a function of one argument",
         "def dataset_fn(context)",
     ),
     Wrong(
@@ -266,7 +266,7 @@ STEPS: Final = (
         "`train_step(self, state, data)` that calls the model itself",
         "class Mine(Own):\n    def train_step(self, state, data):\n"
         '        return {"loss": keras.ops.mean(self(data[0]))}, state\nown(Mine).fit(x, y, verbose=0)',
-        "a layer whose variables have no value",
+        "A layer does the same if its variables have no value",
         "self.stateless_call",
     ),
     Wrong(

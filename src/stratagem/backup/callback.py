@@ -108,8 +108,8 @@ class Backup(keras.callbacks.Callback):
     def on_train_begin(self, logs: Any = None) -> None:
         if "_progress" not in vars(self):
             raise UsageError(
-                "BackupAndRestore was made within the very call of fit, and nothing of Stratagem before.",
-                "That call is Keras's own, which knows nothing of backups.",
+                "BackupAndRestore was made inside the call of fit, and nothing of Stratagem was made before.",
+                "That call is Keras's own fit, which does not know about backups.",
                 "Write backup = BackupAndRestore(...) on a line before model.fit(..., callbacks=[backup]).",
             )
         self._states = CallbackStates(self._others)

@@ -57,7 +57,7 @@ class PlaceInFit(keras.callbacks.Callback):
         if said["fit"] != self._call:
             raise UnsupportedError(
                 f"A new worker came to the call {self._call} of `fit`; the others are in call {said['fit']}.",
-                "It would train on as if it were theirs, and meet nobody afterwards.",
+                "It would continue as if the call were theirs, and would wait alone afterwards.",
                 "Let the program call `fit` once; or leave --spares and --elastic out, and use --max-restarts.",
             )
         self._taken = Snapshot(

@@ -43,23 +43,24 @@ def _path_before(folder: str, step: int) -> str:
         raise InputError(
             f"The folder {folder!r} has no backups.",
             "A step is run again from the state of the last backup before it.",
-            "Name the folder that the program gives to BackupAndRestore, with delete_checkpoint=False, as backups are "
-            "deleted when fit has ended.",
+            "Name the folder that the program gives to BackupAndRestore. Give it delete_checkpoint=False too, or the "
+            "backups are deleted when fit has ended.",
         )
     steps = {path: _steps_of(path) for path in saved if is_loadable(path)}
     if not steps:
         raise CheckpointError(
             f"All {len(saved)} backups in {folder!r} are damaged or missing.",
-            "No step can be run again from them.",
-            "Put a whole copy back.",
+            "No step can be run again without a backup.",
+            "Put an undamaged copy back.",
         )
     before = [path for path, done in steps.items() if done is not None and done < step]
     if not before:
         listed = " and ".join("an unknown one" if done is None else str(done) for done in steps.values())
         raise InputError(
-            f"No backup in {folder!r} is from before step {step}: those that are there were made behind step {listed}.",
+            f"No backup in {folder!r} is from before step {step}: its backups were made after step {listed}.",
             "A step is run again from the state of the last backup before it.",
-            "Name a later step; or copy the folder while the program trains, as the newest two backups are kept.",
+            "Name a later step. Or copy the folder while the program trains, because only the newest two backups are "
+            "kept.",
         )
     return before[-1]
 

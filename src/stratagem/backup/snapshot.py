@@ -77,8 +77,8 @@ class Snapshot:
     def __init__(self, contents: Contents, path: str) -> None:
         if not isinstance(contents.metadata, dict) or "backup" not in contents.metadata:
             raise CheckpointError(
-                f"{path!r} is a checkpoint, but no backup of `fit`.",
-                "It does not say how far training was.",
+                f"{path!r} is a checkpoint, but not a backup of `fit`.",
+                "It does not hold the position of training.",
                 "Give BackupAndRestore a folder of its own, or restore it with stratagem.train.Checkpoint.",
             )
         said, self._arrays, self._path = contents.metadata, contents.arrays, path
@@ -94,9 +94,9 @@ class Snapshot:
             self._steps_per_execution = int(said["steps_per_execution"])
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise CheckpointError(
-                f"The backup {path!r} is whole, but cannot be understood ({type(error).__name__}: {error}).",
-                "Training would go on elsewhere than where it was. Nothing was restored.",
-                "Put a copy back, or move the file away: the backup before it is used then.",
+                f"The backup {path!r} is not damaged, but cannot be understood ({type(error).__name__}: {error}).",
+                "Training would continue from a wrong position. Nothing was restored.",
+                "Put a copy back, or move the file away. Then the backup before it is used.",
             ) from error
 
     def check_steps(self, steps_per_execution: int) -> None:
@@ -109,7 +109,7 @@ class Snapshot:
             raise InputError(
                 f"The backup was made after batch {self.progress.batch} of an epoch, with steps_per_execution="
                 f"{self._steps_per_execution}; now it is {steps_per_execution}.",
-                "Steps are taken in groups of that many, and none begins there.",
+                "Steps run in groups of that size, and no group begins after this batch.",
                 "Compile the model with the same steps_per_execution as before.",
             )
 
@@ -126,9 +126,9 @@ class Snapshot:
             raise InputError(
                 f"The backup {self._path!r} was made after batch {self.progress.batch} of an epoch; now an epoch has "
                 f"{batches}.",
-                "No batch of that epoch is left to go on with.",
-                "Give fit the data, batch_size and steps_per_epoch of then; or delete the folder, if training is to "
-                "begin anew.",
+                "No batch of that epoch is left to continue with.",
+                "Give fit the same data, batch_size and steps_per_epoch as before. Or delete the folder, to start "
+                "training from the beginning.",
             )
 
     def restore(self, session: Session, states: CallbackStates) -> None:
@@ -148,8 +148,8 @@ class Snapshot:
         if faults:
             raise InputError(
                 f"The backup {self._path!r} is of another model or optimizer: {name_some(faults, _SHOWN, '; ')}.",
-                "Training cannot go on from it. Nothing was changed; the backup is untouched.",
-                "Make and compile the model as when it was made, or choose another folder for backups.",
+                "Training cannot continue from it. Nothing was changed, neither in the model nor in the backup.",
+                "Make and compile the model as in the run that made the backup, or choose another folder for backups.",
             )
         mesh = session.strategy.mesh
         for name, variable in kept.items():

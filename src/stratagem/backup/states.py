@@ -77,7 +77,9 @@ class CallbackStates:
         """Say which callbacks a backup knows that are not there now."""
         missing = sorted(name for name, state in said.items() if name not in self._named and any(state.values()))
         if missing:
-            logger.warning("The backup holds the state of callbacks that are not there: %s", ", ".join(missing))
+            logger.warning(
+                "The backup holds the state of callbacks that this fit does not have: %s", ", ".join(missing)
+            )
 
     def _saved(self, name: str, callback: Any, arrays: Arrays) -> dict[str, Any]:
         if has_state(callback):
@@ -86,7 +88,8 @@ class CallbackStates:
             except NotPlainError as error:
                 raise InputError(
                     f"get_state() of the callback {type(callback).__name__} returned {error}.",
-                    "Return numbers, strings, bytes, None, arrays, and lists, tuples, sets, dictionaries of these.",
+                    "Return numbers, strings, bytes, None and arrays, or lists, tuples, sets and dictionaries of "
+                    "these.",
                 ) from None
         changed = {
             attribute: encode(value, f"callbacks/{name}/{attribute}", arrays)

@@ -67,13 +67,13 @@ class Backups:
         """
         saved = list(self.saved())
         if saved and not read_state(self.folder).saved:
-            logger.warning("%s has backups and no list of them; the newest that is whole is used.", self.folder)
+            logger.warning("%s has backups but no list of them. The newest complete backup is used.", self.folder)
         found = next(filter(is_loadable, reversed(saved)), None)
         if saved and found is None:
             raise CheckpointError(
                 f"All {len(saved)} backups in {self.folder!r} are damaged or missing.",
                 "Training would begin from the start, and replace them.",
-                "Put a whole copy back; or delete the folder, if training is to begin anew.",
+                "Put an undamaged copy back. Or delete the folder, to start training from the beginning.",
             )
         return found
 
@@ -85,8 +85,8 @@ class Backups:
         if foreign:
             raise CheckpointError(
                 f"The folder for backups, {self.folder!r}, holds something else: {', '.join(foreign[:5])}.",
-                "Backups delete what is old, and are deleted when training has ended.",
-                "Choose a folder of its own for each run's backups, or move the other files.",
+                "BackupAndRestore deletes old files in it, and the backups when training has ended.",
+                "Use a separate folder for the backups of each run, or move the other files.",
             )
         with storage.replacing(folder / NAME) as file:  # the list again, as it was
             file.write((folder / NAME).read_bytes() if (folder / NAME).exists() else EMPTY)
@@ -139,8 +139,8 @@ class Backups:
                     file.unlink(missing_ok=True)
         except OSError as error:
             logger.warning(
-                "Training has ended, and its backups in %s stay, from which another `fit` would go on: give the next "
-                "one another folder. %s",
+                "Training has ended, but its backups in %s could not be deleted. Give the next `fit` another folder, "
+                "or it would continue from them. %s",
                 *(self.folder, error),
             )
         self.close()

@@ -250,7 +250,7 @@ class Checkpoint(objects.Holder):
         if name.startswith("_") or hasattr(type(self), name) or name == restoration.COUNTER:
             raise InputError(
                 f"Checkpoint was given an object under the name {name!r}.",
-                "Names with an underscore are its own, and its methods could no longer be called.",
+                "The name is reserved: it begins with an underscore, or is the name of a method of Checkpoint.",
                 "Choose another name.",
             )
 
@@ -331,7 +331,7 @@ def _check_root(root: Any) -> None:
     if not objects.can_be_saved(root) or objects.is_leaf(root):
         raise InputError(
             f"Checkpoint was given {str(root)[:80]!r} of type {type(root).__name__} as root.",
-            "Name what is to be saved: Checkpoint(model=model, optimizer=optimizer).",
+            "Name the objects to save: Checkpoint(model=model, optimizer=optimizer).",
         )
 
 

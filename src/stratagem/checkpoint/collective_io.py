@@ -117,8 +117,8 @@ def _give_up(attempt: Attempt, apart: bool) -> None:
         Path(attempt.probe).unlink(missing_ok=True)
     if apart:
         announce_once(
-            "Workers save to places of their own: variables in shards are put together one by one, and each worker "
-            "writes all. Give all workers the same path, and each writes its own shards."
+            "Workers save to different places, so variables in shards are put together one by one, and each worker "
+            "writes all of them. With the same path on all workers, each writes only its own shards."
         )
 
 
@@ -140,8 +140,9 @@ def all_see(attempt: Attempt, divided: Any) -> bool:
     others = [str(peer) for peer, note in zip(peers.peers, notes, strict=True) if note["divided"] != divided]
     if others:
         raise PeerError(
-            f"{peers.own} has other variables in shards than {name_some(others)}, and they save a checkpoint.",
-            "Each would write a part of something else.",
+            f"{peers.own} does not have the same variables in shards as {name_some(others)}, and they save a "
+            "checkpoint together.",
+            "Each would write parts of different variables.",
             "Look for a callback or another piece of the program that assigns variables on one worker only.",
         )
     blind = [str(peer) for peer, note in zip(peers.peers, notes, strict=True) if not note["sees"]]
@@ -314,7 +315,7 @@ def _raise_first(peers: Peers | None, said: list[str | None], own: Exception | N
             raise own
         if failure is not None:
             raise CheckpointError(
-                f"{peer} has no checkpoint, so that {peers.own} goes no further: {failure}",
-                "All workers have to stand at the same point.",
-                "Mend what that worker says.",
+                f"{peer} has no checkpoint, so {peers.own} cannot continue: {failure}",
+                "All workers must continue from the same point.",
+                "Fix the problem that this worker reports.",
             ).of_peer()

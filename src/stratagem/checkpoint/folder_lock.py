@@ -100,21 +100,21 @@ class FolderLock:
         said = os.read(descriptor, 200).decode(errors="replace").strip()
         if said and not said.startswith(_HOLDER):
             raise CheckpointError(
-                f"{self._file} is no lock of a run: it says {said!r}.",
-                "It would be overwritten.",
-                "Choose a folder of its own for each run's backups, or move the file.",
+                f"{self._file} is not the lock of a run: it contains {said!r}.",
+                "The file would be overwritten.",
+                "Use a separate folder for the backups of each run, or move the file.",
             )
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except (BlockingIOError, PermissionError):
             raise self._taken(said or "its process") from None
         except OSError as error:
-            logger.warning("%s cannot be locked (%s): see that no other run has this folder.", self._file, error)
+            logger.warning("%s cannot be locked (%s). Check that no other run uses this folder.", self._file, error)
 
     def _taken(self, holder: str) -> CheckpointError:
         return CheckpointError(
             f"The backups in {os.fspath(self._folder)!r} are another run's: {holder} has {self._file} locked.",
-            "Two runs would go on from each other's backups, and delete them.",
+            "Two runs would continue from each other's backups, and delete them.",
             "Give each run a folder of its own, or end the other one.",
         )
 

@@ -175,7 +175,7 @@ class CheckpointManager:
                 explain(
                     f"{self.directory!r} lists checkpoints that another CheckpointManager saved since this one was "
                     f"made: {name_some(sorted(path for path, _ in others), 3)}.",
-                    "Each leaves the checkpoints of the other out of the list, and may write over their files.",
+                    "Each manager removes the other's checkpoints from the list, and may overwrite their files.",
                     "Give each manager a folder of its own.",
                 )
             )

@@ -186,10 +186,10 @@ def _entry(owner: Any, key: Any, value: Any, where: str) -> Any:
     if not can_be_saved(value):
         raise InputError(
             f"{f'{where}/{key}'.lstrip('/')} is {str(value)[:80]!r} of type {type(value).__name__}.",
-            "A checkpoint cannot save it, and a restored program would go on with another value.",
-            "Give Keras models, layers, optimizers, metrics, variables, seed generators, objects with get_state "
-            "and set_state, dictionaries and lists of those, and numbers or strings in dictionaries and lists. "
-            "An array goes into a keras.Variable(array, trainable=False).",
+            "A checkpoint cannot save it, and a restored program would continue with another value.",
+            "Give Keras models, layers, optimizers, metrics, variables, seed generators, or objects with get_state "
+            "and set_state. Dictionaries and lists may hold these, numbers and strings. Put an array into a "
+            "keras.Variable(array, trainable=False).",
         )
     return value
 

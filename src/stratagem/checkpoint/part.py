@@ -162,7 +162,7 @@ def _await_all(peers: Peers, attempt: Attempt) -> None:
             raise CheckpointError(
                 f"{peers.peers[number]} could not write its part of {attempt.path!r}: {note['failure']}",
                 "Without it the checkpoint is not whole, and it is not made. Those before stay.",
-                "Mend what that worker says.",
+                "Fix the problem that this worker reports.",
             )
         file = file_names.shard_file(attempt.path, attempt.name, number, count)
         size = file.stat().st_size if file.exists() else None

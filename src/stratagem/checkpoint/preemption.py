@@ -155,10 +155,10 @@ class PreemptionWatch:
 
     def _notice(self, what: str) -> None:
         if self._grace <= 0:
-            self._last.request(f"{what}: all workers save behind the same step, and leave")
+            self._last.request(f"{what}: all workers save after the same step, and end")
         elif self._first is not None:  # else the grace period of another worker has begun, and ends this one too
             self._end = Deadline(self._grace, self._clock)
-            self._first.request(f"{what}: all workers save behind the same step, and go on for the grace period")
+            self._first.request(f"{what}: all workers save after the same step, and continue for the grace period")
 
     def _seconds_to_train(self) -> float:
         """Return for how long steps may still begin."""
@@ -168,7 +168,7 @@ class PreemptionWatch:
         assert self._watcher is not None, "there is something to ask"
         while not self._closed.is_set():
             if self._watcher():
-                self._notice("A preemption was told of")
+                self._notice("A preemption was announced")
                 return
             self._clock.wait(_POLL_SECONDS)
 
@@ -176,9 +176,9 @@ class PreemptionWatch:
 def _take_sigterm(handler: Callable[[int, Any], None]) -> Any:
     if threading.current_thread() is not threading.main_thread():
         raise UsageError(
-            "Preemption is watched for outside the main thread.",
-            "Python lets only the main thread listen to signals: SIGTERM would end the program unsaved.",
-            "Call it in the main thread, or give a TerminationConfig with a termination_watcher_fn.",
+            "A preemption handler was made outside the main thread.",
+            "In Python only the main thread can handle signals. SIGTERM would end the program before it has saved.",
+            "Make it in the main thread, or give a TerminationConfig with a termination_watcher_fn.",
         )
     return signal.signal(signal.SIGTERM, handler)
 
@@ -329,7 +329,7 @@ def _manager(given: Checkpoint | CheckpointManager, folder: str | os.PathLike[st
     if not isinstance(given, Checkpoint) or folder is None:
         raise InputError(
             f"PreemptionCheckpointHandler was given {type(given).__name__} and checkpoint_dir={folder!r}.",
-            "What to save, or where to, is not said.",
+            "The object to save, or the folder, is missing.",
             "Give it a CheckpointManager, or a Checkpoint and the folder to save to.",
         )
     return CheckpointManager(given, folder, max_to_keep=1)

@@ -40,7 +40,8 @@ def _describe(node: objects.Node) -> dict[str, Any]:
         json.dumps(description)
     except (TypeError, ValueError) as error:
         raise InputError(
-            f"get_state() of {node.name}, a {type(node.value).__name__}, returned what JSON cannot hold: {error}.",
+            f"get_state() of {node.name}, a {type(node.value).__name__}, returned a value that JSON cannot hold: "
+            f"{error}.",
             "Return dictionaries, lists, strings, numbers, or bytes.",
         ) from error
     return description
@@ -193,7 +194,7 @@ class Restoration:
         if faults:
             raise InputError(
                 f"{self.path!r} does not fit the program: {name_some(faults, _SHOWN)}.",
-                "The program is not the one that was saved. None of these objects was changed.",
+                "The objects are not those that were saved. None of them was changed.",
                 "Make the objects as they were made when the checkpoint was saved, or leave those that "
                 "differ out of the Checkpoint.",
             )
@@ -240,7 +241,7 @@ class Restoration:
             return
         self.quiet = True
         logger.warning(
-            "%r: no object of the program took %s. status.expect_partial() says that this is meant.",
+            "%r: no object of the program took %s. Call status.expect_partial() if this is intended.",
             self.path,
             name_some(unused, _SHOWN),
         )
@@ -284,7 +285,7 @@ class CheckpointLoadStatus:
         if missing:
             raise UnmatchedError(
                 f"{self._checked().path!r} has nothing for {name_some(missing, _SHOWN)}.",
-                "They keep the values they had, and training does not go on from where it was saved.",
+                "They keep their present values, so training does not continue from the saved state.",
                 "Restore a checkpoint of the same objects, or leave these out of the Checkpoint.",
             )
         return self
@@ -308,7 +309,7 @@ class CheckpointLoadStatus:
         if self._restoration is None:
             raise UnmatchedError(
                 "There was no checkpoint to restore: the path was None.",
-                "The program goes on with the values it made itself.",
+                "The program continues with its initial values.",
                 "Check that latest_checkpoint(folder) returned a path before asserting.",
             )
         return self._restoration

@@ -56,7 +56,7 @@ class ShardFile:
         if (fault := self._fault()) is not None:
             raise CheckpointError(
                 f"{self.file}, one worker's part of a checkpoint, {fault}.",
-                "A part of the values is lost with it. Nothing was restored.",
+                "A part of the values is lost with this file. Nothing was restored.",
                 "Put a copy of the file back, or restore an earlier checkpoint; latest_checkpoint(folder) finds the "
                 "newest that is whole.",
             )
@@ -94,8 +94,8 @@ class ShardFile:
         except OSError as error:
             raise CheckpointError(
                 f"{self.file}, one worker's part of a checkpoint, cannot be read: {error}.",
-                "A part of the values is lost with it.",
-                "See that nobody deletes checkpoints that are being restored, and restore it again.",
+                "A part of the values is lost with this file.",
+                "Make sure that no process deletes checkpoints during a restore, and restore the checkpoint again.",
             ) from error
         except (ValueError, LookupError, TypeError) as error:
             raise _not_one(self.file, error) from error
@@ -257,7 +257,7 @@ def _shape_of(box: Sequence[slice]) -> tuple[int, ...]:
 
 def _not_one(file: Path, error: Exception) -> CheckpointError:
     return CheckpointError(
-        f"{file} is no part of this checkpoint of Stratagem ({type(error).__name__}: {error}).",
+        f"{file} is not a part of this checkpoint of Stratagem ({type(error).__name__}: {error}).",
         "Values would be put together that were not saved together.",
         "Restore a checkpoint whose files were all written by one Checkpoint.save.",
     )

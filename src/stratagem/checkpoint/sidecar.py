@@ -125,8 +125,8 @@ class SidecarEvaluator:
             warnings.warn(
                 explain(
                     f"{path!r} cannot be read: {error}",
-                    "This checkpoint is not evaluated; the next one will be.",
-                    "Nothing, if training was just writing it. CheckpointManager writes files that are whole.",
+                    "This checkpoint is not evaluated. The next one will be.",
+                    "Nothing, if training was writing it at that moment. CheckpointManager shows only complete files.",
                 ),
                 stacklevel=2,
             )

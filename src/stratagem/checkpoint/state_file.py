@@ -116,7 +116,7 @@ def is_loadable(path: str) -> bool:
         explain(
             f"The checkpoint {path!r} {fault}.",
             "Work since the checkpoint before it is lost.",
-            "Look at the disk; the newest checkpoint that is whole is used instead.",
+            "Check the disk. The newest checkpoint that is not damaged is used instead.",
         ),
         stacklevel=3,
     )
@@ -148,8 +148,8 @@ def _check_inside(folder: str, path: str) -> None:
     if os.path.commonpath([top, os.path.abspath(path)]) != top:
         raise CheckpointError(
             f"{Path(folder, NAME)} names {os.path.relpath(path, folder)!r}, which lies outside the folder.",
-            "Training would go on from it, and delete it when it is old.",
-            "Correct the file, or delete it, if the folder's own checkpoints are to be used.",
+            "Training would continue from it, and delete it when it is old.",
+            "Correct the file. Or delete it, to use the checkpoints in the folder.",
         )
 
 
@@ -157,8 +157,8 @@ def _found(folder: str, fault: str) -> FolderState:
     warnings.warn(
         explain(
             f"{Path(folder, NAME)} {fault}.",
-            "It says which checkpoint is the newest.",
-            "The checkpoints that lie in the folder are used, the one with the highest number as the newest.",
+            "This file names the newest checkpoint.",
+            "Nothing: the checkpoint with the highest number in the folder counts as the newest.",
         ),
         stacklevel=4,
     )

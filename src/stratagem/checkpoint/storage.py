@@ -176,7 +176,9 @@ def read(path: str) -> bytes:
         hint = "Give the path that save() returned, or latest_checkpoint(folder)."
         index = _index_of(path)
         if index.exists() and index.read_bytes() != _words_of(path):
-            hint = "It is one of TensorFlow: load it there, and save the model as .weights.h5 for Keras."
+            hint = (
+                "It is a checkpoint of TensorFlow. Load it in TensorFlow, and save the model as .weights.h5 for Keras."
+            )
         raise CheckpointError(f"There is no checkpoint {path!r} to read: {error}.", hint) from error
 
 
@@ -206,7 +208,7 @@ def decode(blob: bytes, path: str) -> Contents:
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         raise CheckpointError(
             f"{file_of(path)} is not a checkpoint of Stratagem ({type(error).__name__}: {error}).",
-            "It does not say which value belongs to which object.",
+            "The file does not say which value belongs to which object.",
             "Restore a file that Checkpoint.save wrote.",
         ) from error
 

@@ -150,7 +150,7 @@ class Peers:
         value: Mapping[str, Field],
         timeout_seconds: float | None = None,
         *,
-        consequence: str = "They would compute different things, or wait for each other for ever.",
+        consequence: str = "They would compute different things, or wait for each other forever.",
         remedy: str = "Run the same program with the same arguments and data on every task.",
     ) -> None:
         """Check that every process has the same values.
@@ -284,7 +284,8 @@ class Peers:
             abandon()
             raise PeerError(
                 f"{self.own} waited {seconds:g} s; missing: {self._late(name)}, with {name}.",
-                "It runs what it ran before, or another part of the program, and waits for this task there.",
+                "That task is still in an earlier call, or in another part of the program, and waits there for this "
+                "task.",
                 "Look at its output, and run the same program on every task. If it is only slow, allow more time "
                 "(timeout_seconds).",
             ) from None
@@ -326,7 +327,7 @@ class Peers:
                 raise TimeoutError(f"nobody posted {name!r}") from None
             raise PeerError(
                 f"{self.own} could not wait for {name!r}: {str(error).splitlines()[0]}",
-                "The first task, which holds such notes, has ended or cannot be reached.",
+                "The first task, through which tasks exchange such values, has ended or cannot be reached.",
                 "Look at its output, and start all tasks again.",
             ) from None
         return json.loads(note)

@@ -161,8 +161,8 @@ def _enter(task: Task, cluster: ClusterSpec, timeouts: _Timeouts) -> Membership:
     if task.type == "ps":
         raise UsageError(
             f"This process is {task}, a parameter server.",
-            "Parameter servers take no part in training where all workers step together.",
-            "Use ParameterServerStrategy, or leave the ps tasks out of the cluster.",
+            "Parameter servers take no part in training in which all workers step together.",
+            "Use ParameterServerStrategy, or leave out the ps tasks in the cluster.",
         )
     together = cluster.training_tasks
     if task.type == "evaluator" or len(together) < 2:
@@ -209,7 +209,7 @@ def _start(own: Peer, cluster: ClusterSpec, timeouts: _Timeouts) -> Peers:
     except RuntimeError as error:
         raise StartupError(
             f"{own.task} could not start JAX's distributed runtime at {coordinator}: {error}",
-            f"See that no other program takes port {port}, and start all tasks again.",
+            f"Check that no other program uses port {port}, and start all tasks again.",
         ) from error
     # A forked child that ends in Python's way would take part in JAX's barrier in the name of this task.
     os.register_at_fork(after_in_child=compat.abandon)
@@ -317,7 +317,7 @@ def _check_not_importing() -> None:
         raise UsageError(
             f"A strategy is made while process {os.getpid()} imports the program, to run a part of it for process "
             f"{os.getppid()}, such as reading data.",
-            "It would join the cluster as the same task once more.",
+            "It would join the cluster a second time as the same task.",
             'Make the strategy, and train, under `if __name__ == "__main__":`.',
         )
 
@@ -327,7 +327,7 @@ def _check_jax_unused(task: Task, cluster: ClusterSpec) -> None:
         raise UsageError(
             f"jax.distributed.initialize was called before {task} joined {cluster}.",
             "A process joins one cluster only.",
-            "Leave the call out: the strategy joins the cluster.",
+            "Leave out the call: the strategy joins the cluster by itself.",
         )
     if compat.backends_started():
         raise UsageError(

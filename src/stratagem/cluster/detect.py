@@ -97,13 +97,14 @@ def _doubt_that_it_is_alone(environ: Mapping[str, str]) -> None:
     index = environ.get(env.JOB_COMPLETION_INDEX)
     if index is not None and env.JAX_NUM_PROCESSES not in environ:
         found = (
-            f"{env.JOB_COMPLETION_INDEX}={index}: this is a pod of an Indexed Job, and nothing describes the others."
+            f"{env.JOB_COMPLETION_INDEX}={index}: this is a pod of an Indexed Job, but no variable describes the "
+            "other pods."
         )
         consequence = "Each pod trains alone, as a chief, and all write the same files."
         remedy = (
             f"Write {env.JAX_NUM_PROCESSES} (how many pods) and {JAXClusterResolver.ADDRESS} (host:port of pod 0) "
-            f"into the manifest, or TF_CONFIG, as `stratagem manifest --for indexed-job` does. Pods that are to train "
-            f"alone have {env.JAX_NUM_PROCESSES}=1."
+            "into the manifest, or TF_CONFIG, as `stratagem manifest --for indexed-job` does. If each pod is to "
+            f"train alone, set {env.JAX_NUM_PROCESSES}=1."
         )
         if index != "0":
             raise ClusterError(found, consequence, remedy)
@@ -111,7 +112,8 @@ def _doubt_that_it_is_alone(environ: Mapping[str, str]) -> None:
     if started_several(environ, env.SLURM_NTASKS) and SLURM_STEP_NUM_TASKS not in environ:
         logger.warning(
             explain(
-                f"{env.SLURM_NTASKS}={environ[env.SLURM_NTASKS]}, but this is the batch script itself.",
+                f"{env.SLURM_NTASKS}={environ[env.SLURM_NTASKS]}, but this program was started by the batch script "
+                "itself.",
                 "It trains alone, on one node of the job.",
                 "Write srun before the command, which starts all tasks: srun python train.py",
             )

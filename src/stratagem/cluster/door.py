@@ -133,7 +133,7 @@ class Door(ABC, Generic[H]):
             handle: Callable[[socket.socket], None] = key.data
             handle(cast(socket.socket, key.fileobj))
         while (silent := self._longest_silent()) is not None and silent.until.expired:
-            self._turn_away(silent, f"said no hello within {silent.until.seconds:g} s")
+            self._turn_away(silent, f"sent no hello within {silent.until.seconds:g} s")
 
     def _accept(self, listener: socket.socket) -> None:
         try:
@@ -157,10 +157,10 @@ class Door(ABC, Generic[H]):
         """Turn away who has been silent longest; where nobody is silent, let nobody in for a while."""
         silent = self._longest_silent()
         if silent is not None:
-            self._turn_away(silent, "had said no hello when many others came")
+            self._turn_away(silent, "had sent no hello when many others connected")
             return
         if self._pause is None:
-            logger.warning("%s has no descriptor left for a connection; it tries again.", self._name)
+            logger.warning("%s has no file descriptor left for a connection; it tries again.", self._name)
             self._pause = Deadline(PAUSE_SECONDS)
             for listener in self._listeners:
                 self._selector.unregister(listener)
@@ -192,7 +192,7 @@ class Door(ABC, Generic[H]):
     def _take(self, guest: Guest[H], line: bytes) -> None:
         """Take the next line of a guest; `ValueError` when it is none of ours."""
         if guest.hello is not None:
-            raise ValueError("said more than its hello")
+            raise ValueError("sent more than its hello")
         if guest.handshake is not None:
             guest.hello = self._decode(guest.handshake.open("hello", line))
             return

@@ -110,7 +110,7 @@ def show_end(own: Peer, position: int, end: End) -> None:
     guard.start()
     has_ended = position in end.stuck and end.code == exits.PEER_LOST
     look = (
-        "Mend the error that those tasks show; if they show none, let all of them make the same calls (is fit, "
+        "Fix the error that those tasks show. If they show none, let all of them make the same calls (is fit, "
         "evaluate, predict, reduce or save under `if strategy.is_chief`?)"
         if end.code == exits.PEER_LOST
         else "See what those tasks do"

@@ -101,7 +101,7 @@ def double_error(first: Peer, second: Peer) -> ClusterError:
     """Return the error of two processes that are the same task."""
     return ClusterError(
         f"Two processes say that they are {second.task}: {first} and {second}.",
-        "Another task would be missing, and data would be read twice.",
+        "One task would be missing, and data would be read twice.",
         'Give every process its own "index" in TF_CONFIG.',
     )
 
@@ -120,5 +120,5 @@ def read_peer(fields: Any) -> Peer:
     """Return the peer that `write_peer` wrote; `ValueError` or `TypeError` when it is none."""
     task_type, index, host, pid = fields
     if type(pid) is not int or not isinstance(host, str):
-        raise ValueError(f"{host!r} is no host, or {pid!r} no number of a process")
+        raise ValueError(f"{host!r} is not a host, or {pid!r} is not the number of a process")
     return Peer(Task(task_type, index), host, pid)

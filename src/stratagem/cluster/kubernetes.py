@@ -97,8 +97,8 @@ class KubernetesClusterResolver(ClusterResolver):
             if pod.status.phase != "Running" or not _address(pod):
                 raise StartupError(
                     f'Pod "{pod.metadata.name}" is not running; phase: "{pod.status.phase}". It is of job {job!r}.',
-                    "It has no address that the others could use.",
-                    "Start the program when all pods run, for instance with one gang-scheduled Job.",
+                    "It has no address that other pods could use.",
+                    "Start the program only when all pods are running, for instance with a gang-scheduled Job.",
                 )
         if not pods:
             raise ClusterError(

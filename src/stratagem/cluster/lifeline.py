@@ -238,7 +238,7 @@ class Lifeline:
                     self._take_lines(index, b"")
                 self._follow(selector)
         except Exception:
-            logger.exception("%s no longer sees what becomes of the other tasks.", self.own)
+            logger.exception("%s no longer sees whether the other tasks are alive.", self.own)
 
     def _follow(self, selector: selectors.BaseSelector) -> None:
         beat = Deadline(0.0, self.clock)

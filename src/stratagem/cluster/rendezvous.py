@@ -172,10 +172,10 @@ def _prove_each_other(own: Hello, connection: socket.socket, secret: bytes) -> t
     except UnprovenError:
         task = own.cluster.training_tasks[0]
         raise ClusterError(
-            f"{own.peer} reached {own.cluster.address_of(task)}, and who listens there does not know the secret that "
+            f"{own.peer} reached {own.cluster.address_of(task)}, but the process there does not know the secret that "
             f"{'this task has' if secret else 'a task without one expects'}.",
-            f"It is another program, or {task} has another secret or none.",
-            f"Set {env.SECRET}, or {env.SECRET_FILE}, to the same in every task.",
+            f"The process is another program, or {task} has another secret or none.",
+            f"Set {env.SECRET}, or {env.SECRET_FILE}, to the same value in every task.",
         ) from None
 
 

@@ -60,8 +60,8 @@ def read_secret(environ: Mapping[str, str] = os.environ) -> bytes:
     if (secret or file) and len(secret) < LEAST_LENGTH:
         raise ClusterError(
             f"The secret of the cluster has {len(secret)} characters.",
-            f"Who records one start of the cluster could guess it; {LEAST_LENGTH} are the least.",
-            "Make another one for all tasks: openssl rand -hex 32",
+            f"A person who records one start of the cluster could guess it. At least {LEAST_LENGTH} are needed.",
+            "Make a longer one for all tasks: openssl rand -hex 32",
         )
     return secret.encode()
 

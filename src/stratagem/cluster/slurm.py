@@ -123,7 +123,7 @@ class SlurmClusterResolver(ClusterResolver):
         tasks = [Task(job, index) for job, number in jobs.items() for index in range(number)]
         if len(tasks) != count:
             raise ClusterError(
-                f"jobs={dict(jobs)} has {len(tasks)} tasks, the job step has {count}.",
+                f"jobs={dict(jobs)} has {len(tasks)} tasks, but the job step has {count}.",
                 f"Start as many tasks as jobs has: srun --ntasks={len(tasks)}.",
             )
         return tasks
@@ -150,7 +150,8 @@ class SlurmClusterResolver(ClusterResolver):
         counts = expand_tasks_per_node(self._environ.get(SLURM_STEP_TASKS_PER_NODE, ""))
         if len(counts) != len(hosts):
             raise ClusterError(
-                f"{SLURM_STEP_TASKS_PER_NODE} speaks of {len(counts)} nodes, {SLURM_STEP_NODELIST} of {len(hosts)}.",
+                f"{SLURM_STEP_TASKS_PER_NODE} describes {len(counts)} nodes, but {SLURM_STEP_NODELIST} lists "
+                f"{len(hosts)}.",
                 "Pass tasks_per_node= to SlurmClusterResolver.",
             )
         return counts
@@ -161,7 +162,7 @@ class SlurmClusterResolver(ClusterResolver):
         told = {name: self._environ[name] for name in computed if name in self._environ}
         if any(value != str(computed[name]) for name, value in told.items()):
             raise ClusterError(
-                f"Slurm says {told} of this task; its rank and the node list make it {computed}.",
+                f"Slurm reports {told} for this task, but its rank and the node list give {computed}.",
                 "Start the tasks with srun --distribution=block.",
             )
 

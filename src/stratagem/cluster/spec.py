@@ -118,9 +118,9 @@ def split_address(address: str) -> tuple[str, int]:
 
 def _host_and_port(address: str) -> tuple[str, str | None]:
     if not isinstance(address, str) or not address:
-        raise ValueError("an address is a text that is not empty")
+        raise ValueError("an address must be text that is not empty")
     if "/" in address or any(character.isspace() for character in address):
-        raise ValueError("it has a character that host names lack (no grpc://, no blanks)")
+        raise ValueError("it has a character that host names cannot have (no grpc://, no blanks)")
     if address.startswith("["):
         host, bracket, rest = address[1:].partition("]")
         if not bracket or (rest and not rest.startswith(":")):
@@ -352,7 +352,7 @@ def _check_unique(jobs: Mapping[str, Mapping[int, str]]) -> None:
         if first is not task:
             raise SpecError(
                 f"{first} and {task} have the same address, {address}.",
-                "Two processes cannot listen on one port, and neither would know which one is meant.",
+                "Two processes cannot listen on the same port.",
                 f"Give every task an address of its own (an address without a port means port {DEFAULT_PORT}).",
                 path=(task.type, task.index),
             )

@@ -90,7 +90,7 @@ class CommonStop:
                 self._tell(self._peers)
                 self._peers.post(self._request_to(self._peers.own_index), _CLOSED)
             except Exception as error:  # the service is gone: then nobody waits any more
-                logger.debug("The end of %s could not be told: %s", self._name, error)
+                logger.debug("The end of %s could not be reported: %s", self._name, error)
         for thread in self._threads:
             thread.join(1.0)
 
@@ -124,9 +124,9 @@ class CommonStop:
         except PeerError as error:
             self._stop.set_exception(error)
         except TimeoutError:
-            found = f"{self._peers.peers[index]} did not tell which step it is at."
+            found = f"{self._peers.peers[index]} did not report its step."
             remedy = "Look at the output of that task; every task must make the same calls."
-            failure = PeerError(found, "The tasks could not stop behind the same step.", remedy)
+            failure = PeerError(found, "The tasks could not stop after the same step.", remedy)
             self._stop.set_exception(failure)
 
     def _heard(self, peers: Peers) -> str | None:

@@ -294,15 +294,15 @@ def require_foundations() -> None:
         found = "; ".join(f"{', '.join(names)}, for {purpose}" for purpose, names in missing.items())
         raise VersionError(
             f"JAX {_version('jax')} with Keras {_version('keras')} has no {found}.",
-            f"Without these it would fail in the midst of a program. Stratagem was tested with {_tested()}.",
+            f"Without these, Stratagem would fail in the middle of a program. It was tested with {_tested()}.",
             f"pip install {_wanted()}, or install a newer Stratagem.",
         )
     newer = [package for package, tested in TESTED.items() if _release(_version(package)) > _release(tested.newest)]
     if newer:
         names = " and ".join(f"{_TITLES[package]} {_version(package)}" for package in newer)
         warnings.warn(
-            f"{names} is newer than what this Stratagem was tested with: {_tested()}. All that it looks up there is in "
-            f"place. If something fails: pip install {_wanted()}, or install a newer Stratagem.",
+            f"{names} is newer than what this Stratagem was tested with: {_tested()}. Everything that Stratagem needs "
+            f"there is present. If something fails: pip install {_wanted()}, or install a newer Stratagem.",
             stacklevel=2,
         )
 

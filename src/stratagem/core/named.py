@@ -44,7 +44,7 @@ def load(place: str, argument: str, remedy: str) -> Callable[..., Any]:
     if callable(function):
         return function
     if function is not None:
-        raise refusal(f"{name} is no function but {type(function).__name__}")
+        raise refusal(f"{name} is not a function but {type(function).__name__}")
     functions = [other for other, value in vars(module).items() if callable(value)]
     alike = difflib.get_close_matches(name, functions)
     raise refusal(f"{where} has no {name}" + (f"; it has {', '.join(alike)}" if alike else ""))

@@ -119,13 +119,13 @@ class CommunicationOptions:
         if self.compression != "powersgd":
             raise InputError(
                 f"compression_rank is {self.compression_rank!r} and compression is {self.compression!r}.",
-                'Only "powersgd" has a rank: nothing would come of it.',
+                'Only "powersgd" has a rank, so compression_rank would have no effect.',
                 'Write compression="powersgd", or leave the rank out.',
             )
         if not isinstance(self.compression_rank, int) or self.compression_rank < 1:
             raise InputError(
                 f"compression_rank is {self.compression_rank!r}.",
-                "Write a small whole number; the paper trains with 1 to 4.",
+                "Write a small whole number. The paper on PowerSGD trains with 1 to 4.",
             )
 
 
@@ -237,8 +237,8 @@ class InputOptions:
         if self.experimental_per_replica_buffer_size < 0:
             raise InputError(
                 f"experimental_per_replica_buffer_size is {self.experimental_per_replica_buffer_size}.",
-                "No number of batches below 0 can be read ahead.",
-                "Write a number of batches, or 0 to read each when it is asked for.",
+                "The number of batches to read ahead cannot be below 0.",
+                "Write a number of batches, or 0 to read each batch only when it is needed.",
             )
 
 

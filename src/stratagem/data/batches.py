@@ -51,7 +51,7 @@ def with_random_seeds(node: Node, seeds: list[int]) -> Node:
     if len(seeds) != len(present):
         raise InputError(
             f"There are {len(seeds)} seeds for a dataset with {len(present)} shuffles.",
-            "Build the same dataset on every worker, and when resuming the one that the state was taken from.",
+            "Build the same dataset on every worker. To resume, build the dataset that the state came from.",
         )
     if seeds == present:
         return node

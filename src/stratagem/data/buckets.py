@@ -30,8 +30,8 @@ class Buckets(NamedTuple):
         if len(sizes) != len(boundaries) + 1 or boundaries != sorted(set(boundaries)):
             raise InputError(
                 f"bucket_boundaries is {boundaries}, bucket_batch_sizes is {sizes}.",
-                "Write increasing boundaries, and one size more than there are boundaries: for lengths below the "
-                "first, between two, and from the last on.",
+                "Write increasing boundaries, and one more size than boundaries. The last size is for elements as "
+                "long as the last boundary, or longer.",
             )
 
     def number(self, *element: Tree) -> np.int64:
@@ -55,7 +55,7 @@ class Buckets(NamedTuple):
         if number == len(self.boundaries):
             raise InputError(
                 f"An element is as long as the last of bucket_boundaries, {self.boundaries[-1]}, or longer.",
-                "With pad_to_bucket_boundary=True there is nothing to fill it up to.",
+                "With pad_to_bucket_boundary=True there is no length to pad it to.",
                 "Write a larger last boundary, or filter such elements out.",
             )
         specs, structure = flatten(elements.element_spec)
@@ -64,8 +64,8 @@ class Buckets(NamedTuple):
             shapes = structure.flatten_up_to(self.padded_shapes)
         if not any(size in (None, -1) for shape in shapes for size in shape or ()):
             raise InputError(
-                f"pad_to_bucket_boundary=True was written, and no size of {shapes} is None.",
-                "Which axis is the length of an element is known from padded_shapes, or from a generator's signature.",
+                f"pad_to_bucket_boundary=True was given, but none of the sizes in {shapes} is None.",
+                "The axis that varies in length follows from padded_shapes, or from a generator's signature.",
                 "Write padded_shapes, nested like an element, with None for the axis that varies.",
             )
         full = int(self.boundaries[int(number)]) - 1

@@ -159,7 +159,7 @@ class Dataset(Storing, Composite):
         if not callable(generator):
             raise InputError(
                 f"generator is {type(generator).__name__}, which cannot be called.",
-                "The second pass over the data would find it used up.",
+                "It would be used up before the second pass over the data.",
                 "Give the function that makes the generator, without calling it: from_generator(make_examples).",
             )
         if output_signature is not None and (output_types is not None or output_shapes is not None):
@@ -794,7 +794,7 @@ class Dataset(Storing, Composite):
         if length < 0:
             raise LengthError(
                 explain(
-                    f"The dataset has {'no end' if length == -1 else 'a length that only reading can tell'}.",
+                    f"The dataset has {'no end' if length == -1 else 'a length that is known only after reading'}.",
                     "len() cannot answer.",
                     "Use dataset.cardinality(), which returns -1 for no end and -2 for unknown; for fit, write "
                     "steps_per_epoch.",

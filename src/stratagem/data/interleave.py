@@ -118,7 +118,7 @@ class Interleave(Seeded):
         for part in self.parts():
             return part.spec
         raise InputError(
-            "The dataset is empty before interleave or flat_map.",
+            "The dataset given to interleave or flat_map is empty.",
             "Give it a dataset with at least one element, such as a file name.",
         )
 

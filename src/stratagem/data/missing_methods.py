@@ -21,5 +21,7 @@ def absent(name: str) -> AttributeError:
         ...
     """
     return AttributeError(
-        explain(f"A dataset has no {name!r}.", _INSTEAD.get(name, "`stratagem help data` says what a dataset can do."))
+        explain(
+            f"A dataset has no {name!r}.", _INSTEAD.get(name, "See `stratagem help data` for what a dataset can do.")
+        )
     )

@@ -81,8 +81,8 @@ class Upcoming:
 
     def _no_value(self, *args: Any, **kwargs: Any) -> Any:
         raise UsageError(
-            f"input_fn computed with what get_next() gave, of shape {self.shape} and dtype {self.dtype}.",
-            "It stands for the elements of all steps, and has no value.",
+            f"input_fn computed with the result of get_next(), of shape {self.shape} and dtype {self.dtype}.",
+            "The result stands for the elements of all steps, and has no value.",
             "Compute in dataset.map(function) before make_one_shot_iterator, or return the dataset itself.",
         )
 
@@ -111,9 +111,9 @@ def dataset_of_upcoming(tree: Tree) -> Any:
     dataset = next(leaf.dataset for leaf in leaves if isinstance(leaf, Upcoming))
     if not all(isinstance(leaf, Upcoming) and leaf.dataset is dataset for leaf in leaves):
         raise UsageError(
-            "input_fn returned what get_next() gave, and other things with it.",
-            "They would stay the same at each step.",
-            "Return the dataset itself; put what belongs together into it with Dataset.zip and map.",
+            "input_fn returned the result of get_next() together with other values.",
+            "The other values would stay the same at each step.",
+            "Return the dataset itself, and add the other values to it with Dataset.zip and map.",
         )
     places = [leaf.place for leaf in leaves]
 

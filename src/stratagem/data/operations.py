@@ -121,9 +121,9 @@ class Operations(ABC):
         found = self._node.cardinality()
         if found not in (expected, -2):
             raise InputError(
-                f"The dataset has {found} elements; assert_cardinality({expected}) was written.",
-                "Epochs would have another length than the program counts on.",
-                "Correct the number, or leave the line out: sizes of files are found without it.",
+                f"The dataset has {found} elements, but assert_cardinality({expected}) was called.",
+                "Epochs would not have the length that the program expects.",
+                "Correct the number, or leave the line out. Stratagem finds the sizes of files without it.",
             )
         return self._then(Counted(self._node, expected))
 
@@ -161,7 +161,7 @@ class Operations(ABC):
         if initial is not None and (len(initial) != len(target) or (target[initial == 0] > 0).any()):
             raise InputError(
                 f"target_dist is {target.tolist()}, initial_dist {initial.tolist()}.",
-                "A class that the data lack cannot come, however many elements are left out.",
+                "Resampling leaves elements out, so it cannot produce a class that the data does not have.",
                 "Write one share for each class in both, and target_dist 0 where initial_dist is 0.",
             )
         seed = None if seed is None else check.integer("seed", seed, None, "Write an integer, or None.")
@@ -196,8 +196,10 @@ class Operations(ABC):
             [[0, 1, 2], [1, 2, 3], [2, 3, 4]]
         """
         elements = check.integer("size", size, 1, "Write the number of elements of a window.")
-        further = check.integer("shift", size if shift is None else shift, 1, "Write how far windows lie apart.")
-        apart = check.integer("stride", stride, 1, "Write how far the elements of a window lie apart, such as 1.")
+        further = check.integer(
+            "shift", size if shift is None else shift, 1, "Write the distance between the beginnings of two windows."
+        )
+        apart = check.integer("stride", stride, 1, "Write the distance between two elements of a window, such as 1.")
         return self._then(Window(self._node, elements, further, apart, bool(drop_remainder), self._then))
 
     def group_by_window(

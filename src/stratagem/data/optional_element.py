@@ -38,6 +38,6 @@ class OptionalElement:
         if not self._elements:
             raise NoValueError(
                 "The dataset has no more elements in this pass.",
-                "Iterate with `for`, ask get_next_as_optional().has_value(), or begin anew with iter(dataset).",
+                "Iterate with `for`, ask get_next_as_optional().has_value(), or begin again with iter(dataset).",
             )
         return self._elements[0]

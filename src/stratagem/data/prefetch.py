@@ -89,7 +89,7 @@ class Prefetcher(Generic[T]):
         for thread in self._threads:
             thread.join(deadline.remaining)
         if any(thread.is_alive() for thread in self._threads):
-            logger.warning("The prefetch thread is still inside the input function; it ends when that returns.")
+            logger.warning("The prefetch thread is still inside the input function. It ends when the function returns.")
 
 
 def _close(channel: _Channel[Any], then: Callable[[], None] | None) -> None:
@@ -191,7 +191,7 @@ class _Channel(Generic[T]):
                 self._changed.wait(_CHECK_SECONDS)
                 if not self._has_news() and not any(thread.is_alive() for thread in threads):
                     raise UsageError(
-                        "The thread that reads the dataset ahead is gone.",
+                        "The thread that reads ahead in the dataset does not exist in this process.",
                         "The next batch would never come. Threads do not survive os.fork().",
                         "Make the iterator in the process that uses it, or use prefetch=0.",
                     )

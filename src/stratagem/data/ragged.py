@@ -70,7 +70,8 @@ class RaggedTensor(MadeOfRows):
             raise InputError(
                 f"Rows of shapes {' and '.join(sorted({str(value.shape) for value in values}))} were to make a ragged "
                 "batch.",
-                "Here rows may differ in their first size only: pad the others with map, or write padded_batch.",
+                "In a ragged batch, rows may differ only in their first size. Pad the other sizes with map, or write "
+                "padded_batch.",
             )
         return cls.from_row_lengths(joined(values), lengths, validate=False)
 
@@ -211,8 +212,8 @@ class RaggedTensor(MadeOfRows):
         if not whole:
             raise InputError(
                 f"RaggedTensor.from_sparse was given a sparse tensor of shape {st_input.shape} that has gaps.",
-                "Where in its row a value was would be lost.",
-                "Give one of two axes whose rows begin at 0 and have no gaps; or write tf.sparse.to_dense.",
+                "The places of values in their rows would be lost.",
+                "Give a tensor of two axes whose rows begin at 0 and have no gaps, or write tf.sparse.to_dense.",
             )
         return rows
 
@@ -262,7 +263,7 @@ class RaggedTensor(MadeOfRows):
             are_known = isinstance(own, np.ndarray) and isinstance(its, np.ndarray)
             if own.shape != its.shape or (are_known and not np.array_equal(own, its)):
                 raise InputError(
-                    f"Ragged tensors of shapes {self.shape} and {other.shape} have rows of other lengths.",
+                    f"Ragged tensors of shapes {self.shape} and {other.shape} have rows of different lengths.",
                     "Their values cannot be paired.",
                     "Compute with ragged tensors that have the same row_splits.",
                 )
@@ -313,10 +314,10 @@ class RaggedTensor(MadeOfRows):
 
     def refused_in_batch(self) -> InputError:
         return InputError(
-            f"Rows of unlike lengths, a ragged tensor of shape {self.shape}, were used as one array.",
-            "A dense tensor, and a batch of fit, has rows of one length.",
-            "Write ragged.to_tensor(), in a dataset dataset.map(lambda batch: batch.to_tensor()); or padded_batch in "
-            "place of ragged_batch.",
+            f"A ragged tensor of shape {self.shape}, with rows of different lengths, was used as one array.",
+            "The rows of a dense tensor, or of a batch for fit, must have one length.",
+            "Write ragged.to_tensor(); in a dataset, write dataset.map(lambda batch: batch.to_tensor()), or "
+            "padded_batch in place of ragged_batch.",
         )
 
 
@@ -346,7 +347,7 @@ def _of_each_row(rows: RaggedTensor, key: tuple[Any, ...]) -> RaggedTensor:
     if not isinstance(key[0], slice):
         raise InputError(
             f"The element {key[0]!r} of each row of a ragged tensor was asked for.",
-            "Some rows may be too short; TensorFlow refuses it too.",
+            "Some rows may be too short for it. TensorFlow refuses it too.",
             "Write a slice, ragged[:, :1], or ragged.to_tensor()[:, 0].",
         )
     parts = [row[key] for row in rows]

@@ -44,8 +44,8 @@ def known(array: Any, what: str) -> np.ndarray:
     except Exception as error:  # of JAX, which this layer does not know
         raise InputError(
             f"{what} was asked for in a function that is being compiled.",
-            "The lengths of the rows are not known there, and a compiled program has arrays of known shapes.",
-            "Do it where the data is read, in dataset.map(...); or write to_tensor(shape=[None, width]).",
+            "A compiled program has arrays of known shapes, but the lengths of the rows are not known there.",
+            "Do it in dataset.map(...), before the data gets to the function; or write to_tensor(shape=[None, width]).",
         ) from error
 
 
@@ -92,9 +92,9 @@ class MadeOfRows(Composite):
             ends = splits.tolist()
             if not ends or ends[0] != 0 or min(np.diff(splits), default=0) < 0 or ends[-1] != len(values):
                 raise InputError(
-                    f"A ragged tensor was asked for with row_splits {ends[:9]}, of {len(values)} values.",
+                    f"A ragged tensor of {len(values)} values was asked for with row_splits {ends[:9]}.",
                     "Some values would be in no row, or in two.",
-                    "Begin with 0, end with the number of values, and let no place lie before the one in front of it.",
+                    "Give splits that begin with 0, never decrease, and end with the number of values.",
                 )
         return cls(values, splits)
 
@@ -133,7 +133,7 @@ class MadeOfRows(Composite):
         if validate and len(ids) and (min(np.diff(ids), default=0) < 0 or ids[0] < 0 or ids[-1] >= rows):
             raise InputError(
                 f"A ragged tensor of {rows} rows was asked for with value_rowids {ids.tolist()[:9]}.",
-                "Sort the values by their rows, and number these from 0 to nrows - 1.",
+                "Sort the values by their rows, and number the rows from 0 to nrows - 1.",
             )
         return cls.from_row_lengths(values, np.bincount(ids, minlength=rows).astype(ids.dtype), name, validate)
 
@@ -201,7 +201,7 @@ class MadeOfRows(Composite):
         if dense.ndim <= ragged_rank:
             raise InputError(
                 f"from_tensor was given a tensor of shape {tuple(dense.shape)} and ragged_rank={ragged_rank}.",
-                "The rows have no axis that could differ. Give a tensor of more axes.",
+                "Give a tensor with more axes than ragged_rank: rows need an axis in which they can differ.",
             )
         kind = np.dtype(getattr(row_splits_dtype, "as_numpy_dtype", row_splits_dtype))
         whole = dense.reshape(-1, *dense.shape[2:])

@@ -123,7 +123,7 @@ class Shard(Every):
         if self.is_hint:
             raise UsageError(
                 "A dataset with shard(SHARD_HINT, SHARD_HINT) was read outside a strategy.",
-                "Nobody filled in the number of workers and the index of this one.",
+                "Only a strategy can fill in the number of workers and the index of this one.",
                 "Give it to strategy.experimental_distribute_dataset with AutoShardPolicy.HINT.",
             )
         return super().stream(key)
@@ -231,7 +231,7 @@ class Concatenate(Node):
             names = " and ".join(", ".join(component_names(node.spec)) for node in self.inputs)
             raise InputError(
                 f"concatenate got datasets whose elements are built differently: {names}.",
-                "Bring them to the same tuples and dicts first, with dataset.map(...).",
+                "First convert them to the same tuples and dicts with dataset.map(...).",
             )
         return structure.unflatten([spec.merged(later) for spec, later in zip(first, second, strict=True)])
 
@@ -409,9 +409,9 @@ class _ChooseStream(Stream):
         if self._ended:
             return None
         raise InputError(
-            f"{in_vain} choices in a row named datasets that have ended; number {min(self._live)} has not.",
-            "The dataset would go on for ever without another element.",
-            "Write stop_on_empty_dataset=True, or choose each of the datasets now and then.",
+            f"{in_vain} choices in a row named datasets that have ended, but dataset {min(self._live)} has not ended.",
+            "The dataset would continue forever without another element.",
+            "Write stop_on_empty_dataset=True, or let the choices name every dataset again and again.",
         )
 
     def _numbers(self, chosen: Block) -> np.ndarray:

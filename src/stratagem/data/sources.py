@@ -76,7 +76,7 @@ class ArraySource:
         self._length = common_length(
             self._structure.unflatten(self._leaves),
             "The arrays differ in their first dimension, or have none",
-            "Give arrays whose first dimension counts the same examples; one element as it is goes to "
+            "Give arrays whose first dimension counts the same examples. For a single element, use "
             "Dataset.from_tensors.",
         )
         arrays = [leaf for leaf in self._leaves if isinstance(leaf, np.ndarray)]
@@ -153,8 +153,8 @@ class ObjectSource:
         if not hasattr(value, "__len__") or not hasattr(value, "__getitem__"):
             raise InputError(
                 f"from_source got a {type(value).__module__}.{type(value).__qualname__}.",
-                "It has no length, or no elements by position, so that workers could not read some rows only.",
-                "Give an object with __len__ and __getitem__; what can only be iterated over goes to "
+                "It has no length, or no access by position, so workers could not read only their rows.",
+                "Give an object with __len__ and __getitem__. For an object that can only be iterated over, use "
                 "Dataset.from_generator(lambda: iterable).",
             )
         self._value = value
@@ -330,13 +330,14 @@ class _Check:
             array = np.array(encoded(value) if spec.dtype.hasobject else value, spec.dtype)
         except (TypeError, ValueError) as error:
             raise InputError(
-                f"The generator yielded, as component {self._names[k]}, what is no {spec.dtype} array: {error}.",
-                "Correct the dtype in output_signature, or what the generator yields.",
+                f"The generator yielded a component {self._names[k]} that is not an array of {spec.dtype}: {error}.",
+                "Correct the dtype in output_signature, or the values that the generator yields.",
             ) from None
         if not spec.admits(array.shape):
             raise InputError(
                 f"The generator yielded component {self._names[k]} of shape {array.shape}; "
                 f"its output_signature says {spec.shape}.",
-                "Correct output_signature (None stands for a size that varies), or what the generator yields.",
+                "Correct output_signature (None stands for a size that varies), or the values that the generator "
+                "yields.",
             )
         return array[()]

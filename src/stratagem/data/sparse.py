@@ -182,8 +182,8 @@ class SparseTensor(Composite):
         if isinstance(other, Composite):
             raise InputError(
                 f"An operator was given {other!r:.200} beside a SparseTensor of shape {self.shape}.",
-                "Products of two sparse tensors are not there, in TensorFlow neither.",
-                "Make one of them dense by tf.sparse.to_dense; tf.sparse.add adds two sparse ones.",
+                "Products of two sparse tensors are not supported, nor does TensorFlow have them.",
+                "Make one of them dense with tf.sparse.to_dense. To add two sparse tensors, use tf.sparse.add.",
             )
         dense, sizes = eager(other), self.sizes("An operator")
         fits = dense.ndim <= len(sizes) and all(
@@ -192,14 +192,14 @@ class SparseTensor(Composite):
         if not fits:
             raise InputError(
                 f"An operator was given a tensor of shape {tuple(dense.shape)} beside a SparseTensor of shape {sizes}.",
-                "A dense tensor is broadcast to a sparse one, and not the other way round.",
-                "Give a tensor whose sizes are 1 or those of the sparse one, of as many axes or fewer.",
+                "A dense tensor can be broadcast to a sparse one, but not the other way round.",
+                "Give a tensor that has no more axes than the sparse one, and whose sizes are 1 or equal to its sizes.",
             )
         from_python = isinstance(other, int) and not isinstance(other, bool)
         if dense.dtype.kind != self.dtype.kind and not (from_python and self.dtype.kind in "iufcV"):
             raise InputError(
                 f"An operator was given a tensor of {dense.dtype} beside a SparseTensor of {self.dtype}.",
-                "Their dtypes must be one, as in TensorFlow.",
+                "Both must have the same dtype, as in TensorFlow.",
                 "Write tf.cast(tensor, sparse.dtype), or cast the values: sparse.with_values(...).",
             )
         indices = places_of(self, "An operator")
@@ -233,8 +233,8 @@ class SparseTensor(Composite):
     def refused_in_batch(self) -> InputError:
         return InputError(
             f"A SparseTensor of shape {self.shape} was used as one array.",
-            "A dense tensor, and a batch of fit, has all its elements.",
-            "Write tf.sparse.to_dense(sparse), in a dataset dataset.map(tf.sparse.to_dense).",
+            "A dense tensor, or a batch for fit, has all its elements.",
+            "Write tf.sparse.to_dense(sparse); in a dataset, write dataset.map(tf.sparse.to_dense).",
         )
 
 
@@ -264,8 +264,7 @@ def known_part(numbers: Any, what: str, part: str) -> np.ndarray:
         raise InputError(
             f"{what} was called in a function that is being compiled, and {part} exist only when it runs.",
             "A compiled program has arrays of known shapes, and the result's shape depends on them.",
-            "Make the sparse tensor outside and let the function use it from there; or compute this where the data is "
-            "read, in dataset.map(...).",
+            "Make the sparse tensor outside, and let the function use it. Or compute this in dataset.map(...).",
         ) from error
 
 
@@ -298,8 +297,8 @@ def flat_places(indices: Any, sizes: Sequence[int]) -> Any:
     if not isinstance(indices, np.ndarray) and math.prod(sizes) > np.iinfo(np.int32).max:
         raise InputError(
             f"Places in an array of shape {tuple(sizes)} were to be computed in a function that is being compiled.",
-            "JAX counts with int32, which does not reach so far.",
-            "Make the sparse tensor outside and let the function use it from there.",
+            "JAX counts with int32, which is too small for such an array.",
+            "Make the sparse tensor outside, and let the function use it.",
         )
     return (indices * np.asarray(steps, indices.dtype)).sum(axis=1)
 

@@ -88,7 +88,8 @@ class Scan(OneByOne):
             raise InputError(
                 f"The function {name_of(self._function)} given to scan was called with a state of "
                 f"{_dtypes(before)}, and returned one of {_dtypes(after)}.",
-                "The state must stay alike, as in TensorFlow: convert it with astype, or correct initial_state.",
+                "The dtypes of the state must not change, as in TensorFlow. Convert it with astype, or correct "
+                "initial_state.",
             )
         return structure.unflatten([leaf[()] for leaf in after]), as_arrays(result[1])
 
@@ -98,7 +99,7 @@ class Scan(OneByOne):
     def _make_spec(self) -> Tree:
         for element in elements_of(self.inputs[0].stream((0,))):
             return spec_of(self._after(self._initial, element)[1])
-        raise InputError("The dataset is empty before scan().", "Give scan a dataset with at least one element.")
+        raise InputError("The dataset given to scan() is empty.", "Give scan a dataset with at least one element.")
 
 
 def _dtypes(leaves: Sequence[Any]) -> str:
@@ -179,8 +180,8 @@ class IgnoreErrors(OneByOne):
                     raise InputError(
                         f"ignore_errors() met {failed} errors in a row without an element; the last was "
                         f"{type(error).__name__}: {error}",
-                        "The dataset would go on for ever without another element.",
-                        "Mend what the error says.",
+                        "The dataset would continue forever without another element.",
+                        "Fix the cause of this error.",
                     ) from error
                 if self._log_warning:
                     logger.warning("ignore_errors() left out an element: %s: %s", type(error).__name__, error)
@@ -233,7 +234,7 @@ class Resample(OneByOne, Seeded):
         if number.shape != () or number.dtype.kind not in "iu" or not 0 <= number < len(self._target):
             raise InputError(
                 f"The function {name_of(self._class_of)} given to rejection_resample returned {number!r}.",
-                f"Return one whole number from 0 to {len(self._target) - 1}: target_dist has so many classes.",
+                f"Return one whole number from 0 to {len(self._target) - 1}, the number of a class in target_dist.",
             )
         return int(number)
 
@@ -263,8 +264,8 @@ class Counted(Node):
             if found > self._count >= 0 or (block is None and found != self._count):
                 more = "more" if block else f"{found}"
                 raise InputError(
-                    f"assert_cardinality({self._count}) was written, and a pass over the dataset has {more} elements.",
-                    "Epochs have another length than the program counts on.",
+                    f"assert_cardinality({self._count}) was called, but a pass over the dataset has {more} elements.",
+                    "Epochs do not have the length that the program expects.",
                     "Correct the number, or leave the line out.",
                 )
             return block
@@ -283,5 +284,7 @@ def shares(name: str, values: Any) -> np.ndarray:
     """
     found = np.asarray(as_array(values), np.float64)
     if found.ndim != 1 or not len(found) or not (found >= 0).all() or not np.isclose(found.sum(), 1, atol=1e-3):
-        raise InputError(f"{name} is {values!r}.", "Write a list with the share of each class, which sum to 1.")
+        raise InputError(
+            f"{name} is {values!r}.", "Write a list with the share of each class. The shares must sum to 1."
+        )
     return found

@@ -110,7 +110,7 @@ def as_array(value: Any) -> Any:
         array = np.asarray(value)
     except ValueError as error:
         raise InputError(
-            f"A list could not become an array: {error}.",
+            f"A list could not be converted to an array: {error}.",
             "Make all rows of the list equally long, or use Dataset.from_generator.",
         ) from None
     if not _holds_python_numbers(value):

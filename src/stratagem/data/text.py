@@ -143,7 +143,7 @@ class Lookup:
             what = f"{twice[0]!r} twice" if twice else f"{found} entries, and max_tokens={self.max_tokens}"
             raise InputError(
                 f"The vocabulary of {type(self).__name__} has {what}.",
-                "Give each token once, and no more than max_tokens with the special ones.",
+                "Give each token once. Together with the special tokens, there may be at most max_tokens.",
             )
         if self.output_mode == "tf_idf":
             self._weights = self._with_weights(tokens, idf_weights)
@@ -243,7 +243,7 @@ class Lookup:
             return 0 if self.output_mode == "int" else -1
         if self._unknown == 0:
             raise InputError(
-                f"{type(self).__name__} was given {token!r}, which its vocabulary of {len(self._numbers)} lacks.",
+                f"{type(self).__name__} was given {token!r}, which is not in its vocabulary of {len(self._numbers)}.",
                 "Add it to the vocabulary, or write num_oov_indices=1.",
             )
         begin = self._first - self._unknown
@@ -353,8 +353,8 @@ def _check_values(lookup: Any, inputs: Any) -> None:
     ):
         raise UsageError(
             f"{type(lookup).__name__} was called inside a model or a compiled function.",
-            "It looks up tokens in Python, and these have no values there.",
-            "Call it in the dataset: dataset.map(lambda x, y: (lookup(x), y)). The model begins with numbers.",
+            "It looks up tokens in Python, but tokens have no values in a compiled function.",
+            "Call it in the dataset: dataset.map(lambda x, y: (lookup(x), y)). The model then gets numbers.",
         )
 
 
@@ -451,7 +451,7 @@ class TextVectorization(Lookup):
         self._length = output_sequence_length
         if ragged or output_mode == "one_hot":
             what = "ragged=True" if ragged else 'output_mode="one_hot"'
-            raise InputError(f"TextVectorization was given {what}.", "Leave it out: rows are filled up with zeros.")
+            raise InputError(f"TextVectorization was given {what}.", "Leave it out: rows are padded with zeros.")
         super().__init__(
             max_tokens,
             mask_token="",

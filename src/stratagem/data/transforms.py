@@ -110,7 +110,7 @@ class Map(Node):
         first = self.stream((0,)).pull(1)
         if first is None:
             raise InputError(
-                f"The dataset is empty before {self.row_function}.", "Give map a dataset with at least one element."
+                f"The dataset given to {self.row_function} is empty.", "Give map a dataset with at least one element."
             )
         return spec_of(first.elements()[0])
 
@@ -286,8 +286,8 @@ class Padding:
             rows = [structure.flatten_up_to(element) for element in elements]
         except ValueError as error:
             raise InputError(
-                f"padded_batch met elements, padded_shapes or padding_values that nest differently: {error}.",
-                f"Nest all of them alike; an element here has the components {', '.join(names)}.",
+                f"padded_batch got elements, padded_shapes or padding_values that are nested differently: {error}.",
+                f"Nest all of them in the same way. An element here has the components {', '.join(names)}.",
             ) from None
         leaves = zip(names, zip(*rows, strict=True), shapes, values, strict=True)
         return structure.unflatten([_padded(*leaf) for leaf in leaves])
@@ -336,8 +336,9 @@ def _padded(name: str, arrays: Sequence[Any], shape: Any, value: Any) -> np.ndar
     full = [most if size is None else size for most, size in zip(largest, sizes, strict=True)]
     if any(most > size for most, size in zip(largest, full, strict=True)):
         raise InputError(
-            f"Component {name} has an element of a size of {largest}, padded_shapes says {full}.",
-            "Write larger padded_shapes, None for the largest of a batch, or cut the elements with map.",
+            f"Component {name} has an element of size {largest}, but padded_shapes says {full}.",
+            "Write larger padded_shapes, or None to pad to the largest element of a batch, or cut the elements with "
+            "map.",
         )
     dtype = arrays[0].dtype
     fill = value if value is not None else b"" if dtype.hasobject else np.zeros((), dtype)

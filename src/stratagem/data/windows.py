@@ -200,7 +200,7 @@ class GroupByWindow(Seeded):
         for window in self._windows(self.inputs[0].stream((0,))):
             return window.spec
         raise InputError(
-            "The dataset is empty before group_by_window or bucket_by_sequence_length.",
+            "The dataset given to group_by_window or bucket_by_sequence_length is empty.",
             "Give it a dataset with at least one element.",
         )
 

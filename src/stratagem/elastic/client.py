@@ -103,8 +103,8 @@ def join(
     raise StartupError(
         f"Process {hello.pid} of host {hello.host} did not reach the coordinator of elastic training at {address} "
         f"within {deadline.seconds:g} s: {state}.",
-        "The launcher that was given --elastic is the coordinator; without it nobody knows who trains.",
-        f"See that it runs, and that {environment.ELASTIC} names its host and port as this host reaches them.",
+        "The launcher that was given --elastic is the coordinator. Without it, the workers cannot find each other.",
+        f"Check that the launcher runs, and that this host can reach the host and port in {environment.ELASTIC}.",
     )
 
 
@@ -114,10 +114,11 @@ def _say_hello(connection: socket.socket, hello: JoinHello, secret: bytes, addre
         handshake, unread = shake_hands(connection, secret)
     except UnprovenError:
         raise ClusterError(
-            f"Process {hello.pid} of host {hello.host} reached {address}, and who listens there does not know the "
+            f"Process {hello.pid} of host {hello.host} reached {address}, but the process there does not know the "
             f"secret that {'it has' if secret else 'a process without one expects'}.",
-            "It is another program, or the coordinator has another secret or none.",
-            f"Set {environment.SECRET}, or {environment.SECRET_FILE}, to the same in every process and the launcher.",
+            "The process is another program, or the coordinator has another secret or none.",
+            f"Set {environment.SECRET}, or {environment.SECRET_FILE}, to the same value in every process and the "
+            "launcher.",
         ) from None
     connection.sendall(handshake.seal("hello", hello.encode()))
     line, unread = read_line(connection, unread, Deadline(FAREWELL_SECONDS))

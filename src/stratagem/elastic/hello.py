@@ -68,7 +68,7 @@ def check_joins(hello: JoinHello, versions: Mapping[str, str] | None) -> None:
     if hello.protocol != VERSION:
         raise PeerError(
             f"A process would join with messages of version {hello.protocol}; the coordinator has version {VERSION}.",
-            "They would not understand each other.",
+            "The process and the coordinator would not understand each other.",
             "Install the same version of Stratagem on every machine, and where the launcher runs.",
         )
     if versions is not None and dict(hello.versions) != dict(versions):

@@ -46,13 +46,13 @@ class ElasticOptions:
             raise InputError(
                 f"min_workers is {self.min_workers!r}.",
                 "Training needs a worker, and waits as long as there are fewer than min_workers.",
-                "Write a whole number from 1 on, for instance min_workers=2.",
+                "Write a whole number, 1 or more, for instance min_workers=2.",
             )
         if self.max_workers is not None and (type(self.max_workers) is not int or self.max_workers < self.min_workers):
             raise InputError(
                 f"max_workers is {self.max_workers!r}, min_workers is {self.min_workers}.",
-                "No number of workers would be right.",
-                f"Write a whole number from {self.min_workers} on, or leave max_workers out: then the number at the "
+                "No number of workers would be allowed.",
+                f"Write a whole number, {self.min_workers} or more. Or leave max_workers out: then the number at the "
                 "start is the largest.",
             )
         if self.batch not in get_args(Batch):
@@ -65,7 +65,7 @@ class ElasticOptions:
         if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:
             raise InputError(
                 f"below_min_seconds is {seconds!r}.",
-                "A run with too few workers would wait for others for ever, or for no time that can be told.",
+                "A run with too few workers would wait for others forever, or for an undefined time.",
                 f"Write a number of seconds, for instance below_min_seconds={BELOW_MIN_SECONDS:g}.",
             )
 

@@ -17,9 +17,9 @@ class WorldChangedError(PeerError):
     def __init__(self, world: int, reason: str) -> None:
         super().__init__(
             f"World {world} has ended: {reason}.",
-            "What was waited for in it will not come.",
-            "See what has ended the other process. In a step of `fit` this one goes on in the next world; elsewhere it "
-            "ends, and the run begins anew.",
+            "This process waited for a value that will not come.",
+            "Find out why the other process has ended. In a step of `fit` this process continues in the next world. "
+            "Elsewhere it ends, and the run begins again.",
         )
         self.world = world
         self.reason = reason

@@ -387,8 +387,8 @@ class Estimator:
             first = next(batches, None)
             if first is None:
                 raise InputError(
-                    f"input_fn gave no batch for mode {mode!r} that leaves each of {strategy.num_replicas_in_sync} "
-                    "replica(s) some rows.",
+                    f"input_fn gave no batch for mode {mode!r} with rows for each of {strategy.num_replicas_in_sync} "
+                    "replica(s).",
                     "Look at the dataset: every replica takes a batch of its own at each step.",
                 )
             program.prepare(*first)
@@ -431,7 +431,7 @@ def _check_steps(**steps: int | None) -> None:
     if len(given) > 1:
         raise InputError(
             "train was given both steps and max_steps.",
-            "Which of them counts is not clear: steps are counted from here, max_steps from the first training.",
+            "They contradict each other: steps counts from here, max_steps counts from the first training.",
             "Give one of them.",
         )
     for name, value in given.items():

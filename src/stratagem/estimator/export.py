@@ -142,8 +142,8 @@ def shapes_of(receiver_fn: Callable[[], Any]) -> Tree:
         if is_text(spec.dtype):
             raise InputError(
                 f"export_saved_model was given features with text among them, {spec}.",
-                "The exported program is JAX's, which takes numbers.",
-                "Make numbers of the words in input_fn, and use columns of numbers; or serve with predict().",
+                "The exported program is a program of JAX, which takes only numbers.",
+                "Convert the words to numbers in input_fn, and use columns of numbers; or serve with predict().",
             )
         sizes: Any = (spec.shape or ())[1:]
         return np.zeros((1, *sizes), spec.dtype)

@@ -101,7 +101,7 @@ class LatestExporter(FinalExporter):
             raise unusable(
                 type(self).__name__,
                 "The export that was just written could be deleted.",
-                "Write how many to keep, 1 or more, or None for all.",
+                "Write the number of exports to keep, 1 or more, or None for all.",
                 exports_to_keep=exports_to_keep,
             )
         super().__init__(name, serving_input_receiver_fn)

@@ -107,7 +107,7 @@ def numpy_input_fn(
     if not isinstance(shuffle, bool):
         raise unusable(
             "numpy_input_fn",
-            "Training wants another order in each epoch, prediction the order of the arrays.",
+            "Training needs a different order in each epoch, and prediction needs the order of the arrays.",
             "Write shuffle=True to train, shuffle=False to evaluate and to predict.",
             shuffle=shuffle,
         )
@@ -161,7 +161,7 @@ def _arguments_of(input_fn: InputFn) -> list[str]:
     if not callable(input_fn):
         raise InputError(
             f"input_fn is a {type(input_fn).__name__}.",
-            "The data is read anew for each training and evaluation, so a function must make it.",
+            "The data is read again for each training and evaluation, so a function must make it.",
             "Write input_fn=lambda: dataset, or a function that returns the dataset.",
         )
     parameters = inspect.signature(input_fn).parameters.values()

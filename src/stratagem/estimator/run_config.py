@@ -107,7 +107,7 @@ class RunConfig:
         if unknown:
             raise InputError(
                 f"RunConfig.replace was given {', '.join(unknown)}.",
-                "RunConfig has no such argument; what the cluster says (task_type and others) is not replaced.",
+                "RunConfig has no such argument, and values of the cluster (task_type and others) cannot be replaced.",
                 f"Write some of {', '.join(names)}.",
             )
         for one, other in (("steps", "secs"), ("secs", "steps")):
@@ -144,7 +144,7 @@ class RunConfig:
         for name in _POSITIVE:
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or value <= 0):
-                remedy = f"Write a positive number, or {name}=None to do it never."
+                remedy = f"Write a positive number, or {name}=None for never."
                 raise unusable("RunConfig", remedy, **{name: value})
         for name in ("train_distribute", "eval_distribute"):
             strategy = getattr(self, name)

@@ -79,8 +79,8 @@ class Scaffold:
     ) -> None:
         for name, value in {"init_op": init_op, "init_feed_dict": init_feed_dict, **operations}.items():
             if value is not None or name not in _REPAIRS:
-                why = "There is no graph that it could be an operation of; it would never run."
-                repair = _REPAIRS.get(name, "Scaffold(init_fn=...) is all that is used.")
+                why = "There is no graph for this operation, so it would never run."
+                repair = _REPAIRS.get(name, "Only Scaffold(init_fn=...) is used.")
                 raise unusable("Scaffold", why, repair, **{name: value})
         if init_fn is not None:
             check_callable("Scaffold was given init_fn", init_fn, "Write a function init_fn(scaffold, session).")
@@ -141,7 +141,7 @@ class EstimatorSpec:
         if self.mode != ModeKeys.PREDICT and any(size != 1 for size in shape):
             raise InputError(
                 f"EstimatorSpec was given a loss of shape {shape}.",
-                "Training needs one number to make smaller.",
+                "Training needs a single number as the loss.",
                 "Reduce it: loss=keras.ops.mean(loss), or keras.ops.sum(loss) * (1.0 / BATCH_SIZE).",
             )
         self._check_metrics()

@@ -73,7 +73,7 @@ class Text:
         raise InputError(
             f"A tensor of text, of shape {self.shape}, was used in a computation.",
             "Devices compute with numbers.",
-            'Compare it, features["sex"] == "male", or make numbers of it with a categorical column of '
+            'Compare it, features["sex"] == "male", or convert it to numbers with a categorical column of '
             "stratagem.estimator.feature_column, or in input_fn.",
         )
 
@@ -230,7 +230,7 @@ class Vocabulary:
         if same.any():
             raise InputError(
                 f"A vocabulary has {words[int(self._order[same.argmax()])]!r} twice.",
-                "Which of its places counts is not clear.",
+                "The number of this word is not defined.",
                 "Write each word once.",
             )
         firsts = np.unique(self._table[:, 0], return_counts=True)[1]

@@ -127,7 +127,7 @@ def train_and_evaluate(
         "train_and_evaluate was given eval_spec",
         eval_spec,
         EvalSpec,
-        "Each evaluation needs data, and a name that its results go under.",
+        "Each evaluation needs data, and a name for its results.",
         'Write EvalSpec(input_fn=...); or a list, EvalSpec(..., name="test"), EvalSpec(..., name="train").',
         least=1,
     )

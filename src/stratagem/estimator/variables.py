@@ -269,7 +269,7 @@ def _released(shape: Any, dtype: Any = None) -> Any:
     raise UsageError(
         f"A variable of model_fn, of shape {tuple(shape)}, was read after train, evaluate or predict had ended.",
         "Its value has been freed.",
-        "Read it from the checkpoint, estimator.get_variable_value(name); or in a hook, in `end` at the latest.",
+        "Read it from the checkpoint, estimator.get_variable_value(name); or in a hook, not later than in `end`.",
     )
 
 
@@ -289,7 +289,7 @@ def _initializer_of(initializer: Any, shape: Any) -> tuple[Any, Any]:
     if isinstance(initializer, Tracer):
         raise UsageError(
             f"model_fn made a variable of a value that it computes, a tensor of shape {initializer.shape}.",
-            "It has no value yet when the variable gets its first one.",
+            "The tensor has no value yet when the variable gets its first value.",
             'Give the variable an initializer and a shape: keras.Variable("zeros", shape=(3,)); or a NumPy array.',
         )
     value = np.asarray(initializer)
@@ -310,8 +310,8 @@ def _check_alike(variable: Any, initializer: Any, shape: Any, name: str | None) 
 def _unlike_before(what: str) -> UsageError:
     return UsageError(
         f"model_fn {what}.",
-        "It is called again to compile, to differentiate and for batches of another size; its layers would get "
-        "each other's variables.",
+        "It is called again to compile, to differentiate and for batches of another size; its layers would get the "
+        "variables of other layers.",
         "Let it do the same at each call: no counters or files that decide which layers it makes.",
     )
 

@@ -209,11 +209,11 @@ def _lent(
     if dataset.mesh is not strategy.mesh:
         found = "The dataset was distributed by another strategy than the model's."
     elif class_weight is not None:
-        found = "class_weight was given with a distributed dataset, whose batches are on their way to the devices."
+        found = "class_weight was given with a distributed dataset, whose batches already go to the devices."
     elif on_host is not None:
-        found = "A model that looks up text was given a dataset that is distributed: its batches are divided already."
+        found = "A model that looks up text was given a distributed dataset, whose batches are already divided."
     elif in_order and strategy.worker_count > 1:
-        found = "predict was given a dataset that is distributed: the rows of its batches need not keep their order."
+        found = "predict was given a distributed dataset, whose batches may not keep the order of their rows."
     if found:
         raise InputError(found, "Give fit, evaluate or predict the dataset itself: they distribute it.")
     return dataset.source

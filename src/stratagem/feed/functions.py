@@ -32,7 +32,7 @@ def _check_placing(options: InputOptions) -> None:
             f"experimental_place_dataset_on_device=True was given with "
             f"{options.experimental_replication_mode.name} and experimental_fetch_to_device="
             f"{options.experimental_fetch_to_device}.",
-            "TensorFlow places a dataset of each replica only, and then fetches nothing.",
+            "TensorFlow places a dataset on a device only with PER_REPLICA and without fetching to the device.",
             "Leave it out: elements lie on the devices in any case.",
         )
 
@@ -79,7 +79,7 @@ class FunctionSource(Source):
             if mesh.multi_process:
                 raise InputError(
                     f"InputReplicationMode.PER_REPLICA was used with {strategy.worker_count} workers.",
-                    "It is made for the replicas of one worker.",
+                    "This mode is for the replicas of one worker.",
                     "Leave the option out: the function is called once on each worker.",
                 )
             pipelines = [(replicas, replica) for replica in range(replicas)]
@@ -274,8 +274,8 @@ def _check_function(caller: str, dataset_fn: Any) -> None:
         return
     generator = inspect.isgeneratorfunction(dataset_fn)
     raise InputError(
-        f"{caller} was given {dataset_fn!r}, which is no function of one argument.",
-        "Each worker calls it with an InputContext, which says which of the workers it is.",
+        f"{caller} was given {dataset_fn!r}, which is not a function of one argument.",
+        "Each worker calls the function with an InputContext, which holds the number of the worker.",
         "Write def dataset_fn(context): ... and return a dataset in it."
         + (f" A generator function is called: fit({dataset_fn.__name__}())." if generator else ""),
     )

@@ -33,7 +33,7 @@ _ENDED: Final = -1
 """Stands for the row count of a replica whose stream has ended; 0 is an empty batch."""
 
 _PAD: Final = (
-    "One compiled step runs on all replicas, so arrays have one shape but for the rows.",
+    "One compiled step runs on all replicas, so their arrays may differ only in the number of rows.",
     "Pad the examples to one length before they are batched.",
 )
 
@@ -168,7 +168,7 @@ def _has_ended(strategy: StrategyLike, rows: int) -> bool:
     if 0 in told:
         if any(told):
             ended = ", ".join(f"worker {i}" for i, count in enumerate(told) if count == 0)
-            warnings.warn(f"The data of {ended} ended first; all workers end here.", stacklevel=2)
+            warnings.warn(f"The data of {ended} ended first, so all workers end the pass here.", stacklevel=2)
         return True
     if len(set(told)) > 1:
         raise PeerError(
@@ -347,7 +347,7 @@ def _checked_part(state: State, parts: int) -> int:
     part, of = state.get("part", (0, 1))
     if of != parts:
         raise InputError(
-            f"The state was taken where a batch lasts for {of} step(s); here it lasts for {parts}.",
+            f"The state is from a run in which a batch lasts for {of} step(s); here it lasts for {parts}.",
             "Under AutoShardPolicy.OFF, HINT and FILE each worker reads a stream of its own.",
             "Resume on the same number of workers, or use AutoShardPolicy.DATA, whose state fits any number.",
         )

@@ -221,9 +221,9 @@ def check_alike(strategy: StrategyLike, batch: Tree, remedy: str) -> None:
     if len(groups) > 1:
         named = "; ".join(f"worker{'s' * (len(group) > 1)} {', '.join(map(str, group))}" for group in groups)
         raise PeerError(
-            f"The first batch of this pass is not the same on all workers. Those that read alike: {named}.",
-            "Each worker takes its rows of the batch that it reads: examples would be trained on twice, and others "
-            "never.",
+            f"The first batch of this pass is not the same on all workers. Workers that read the same batch: {named}.",
+            "Each worker takes its rows of the batch that it reads. Some examples would be trained on twice, and "
+            "others never.",
             remedy,
         )
 

@@ -42,7 +42,7 @@ def check_outside_step(model: Any, method: str) -> None:
     if inside_step():
         raise UsageError(
             f"model.{method} of {model.name!r} was called inside a function that strategy.run or a step runs.",
-            f"{method} has a loop over batches, which shares them among the replicas itself.",
+            f"{method} runs a loop over batches, and this loop already shares them among the replicas.",
             f"Call {method} outside; inside, call the model: model(x, training=True).",
         )
 
@@ -71,13 +71,13 @@ def check_arguments(model: Any, method: str, arguments: dict[str, Any]) -> None:
     if together != "auto" and int(together) < 1:
         raise InputError(
             f"Model {model.name!r} was compiled with steps_per_execution={together}.",
-            "Write how many steps one program makes, 1 or more.",
+            "Write the number of steps that one program runs, 1 or more.",
         )
     if isinstance(arguments["x"], Dataset) and arguments.get("batch_size") is not None and "_on_batch" not in method:
         logger.warning(
             explain(
                 f"{method} was given batch_size={arguments['batch_size']} beside a dataset.",
-                "The dataset is batched already, and batch_size is passed over.",
+                "The dataset is batched already, and batch_size is ignored.",
                 "Write dataset.batch(GLOBAL_BATCH_SIZE), and leave batch_size out.",
             )
         )
@@ -101,7 +101,8 @@ def _check_count(name: str, value: Any) -> None:
 def _check_split(split: Any) -> None:
     if split is not None and not (isinstance(split, int | float) and 0 <= split < 1):
         raise InputError(
-            f"validation_split is {split!r}.", "Write the share of the rows to validate on, such as 0.2, below 1."
+            f"validation_split is {split!r}.",
+            "Write the share of the rows for validation as a number below 1, such as 0.2.",
         )
 
 
@@ -118,7 +119,7 @@ def _check_class_weight(class_weight: Any) -> None:
         raise InputError(
             f"class_weight has the key {strange[0]!r}.",
             "No label is equal to it, so its class would count as if it had no weight.",
-            "Write classes as the labels have them, as numbers: {0: 1.0, 1: 5.0}.",
+            "Write the classes as numbers, as in the labels: {0: 1.0, 1: 5.0}.",
         )
 
 
@@ -127,7 +128,7 @@ def _check_callbacks(method: str, callbacks: Any) -> None:
         if inspect.isclass(callback):
             raise InputError(
                 f"{method} was given the class {callback.__name__} as a callback.",
-                f"Make one: callbacks=[{callback.__name__}(...)].",
+                f"Give an object of the class: callbacks=[{callback.__name__}(...)].",
             )
         if not hasattr(callback, "set_model"):
             raise InputError(
@@ -171,7 +172,7 @@ def _check_optimizer(model: Any, known: Sequence[Any]) -> None:
     raise UsageError(
         f"The optimizer of model {model.name!r} was built for {len(known)} variables, and the model trains "
         f"{len(trained)} now; they differ in {name_some(others, 4)}.",
-        "What the optimizer remembers of each variable, such as its momentum, would go to another, or be lost.",
+        "The optimizer's state of a variable, such as its momentum, would be used for another variable, or be lost.",
         "After layers are added or `trainable` is changed, compile again: model.compile(keras.optimizers.Adam(), ...). "
         "Give each model an optimizer of its own.",
     )

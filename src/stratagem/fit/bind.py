@@ -95,7 +95,7 @@ def attach(model: Any, strategy: StrategyLike) -> None:
         raise UsageError(
             f"A {type(model).__name__} joins {type(strategy).__name__} while keras.distribution.set_distribution set "
             f"a {type(other).__name__}.",
-            "Both say on which devices variables lie and how a batch is shared; one would be passed over.",
+            "Both decide where variables are stored and how a batch is divided, so one of them would be ignored.",
             "Use one of the two: keras.distribution.set_distribution(None), or no strategy.",
         )
     record.strategy = strategy

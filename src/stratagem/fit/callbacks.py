@@ -63,7 +63,7 @@ def with_backups_of_workers(arguments: dict[str, Any], backup_like: Callable[[An
     if own_kinds or isinstance(arguments["callbacks"], keras.callbacks.CallbackList):
         raise UsageError(
             f"`fit` on several workers was given keras.callbacks.BackupAndRestore {_as_what(own_kinds)}.",
-            "All of them would write the same files at once, and each would read what it finds.",
+            "All workers would write the same files at the same time, and each would read whatever it finds there.",
             "Use stratagem.callbacks.BackupAndRestore, which takes the same arguments.",
         )
     announce_once("`fit` on several workers uses stratagem.callbacks.BackupAndRestore in place of Keras's own.")

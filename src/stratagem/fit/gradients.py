@@ -190,9 +190,11 @@ class OptimizerOfStrategy:
             return keras_optimizer.apply_gradients(grads_and_vars)
         if context.strategy.mesh.central:
             raise UnsupportedError(
-                "apply_gradients was told under CentralStorageStrategy that the gradients need no sum over replicas.",
-                "The variable has one value, at the centre, which the gradient of one replica alone would change.",
-                "Leave experimental_aggregate_gradients and skip_gradients_aggregation out, and all_reduce too.",
+                "apply_gradients was called under CentralStorageStrategy with an option that skips the sum of "
+                "gradients over replicas.",
+                "The variable has one value, on the centre. The gradient of a single replica would change it.",
+                "Leave out experimental_aggregate_gradients and skip_gradients_aggregation, and do not call "
+                "all_reduce.",
             )
         context.gradients_are_combined = True
         try:

@@ -39,9 +39,9 @@ def warn_of_own_rows(traced: ClosedJaxpr, variables: Sequence[Any], policies: Se
         needed = _needed(jaxpr, changing)
         if needed & rows and not (policy is Policy.MEAN and old in needed):
             announce_once(
-                f"Variable {variable.path!r} changes in a step by what the rows of a replica hold, and {kept} value is "
-                'kept. Write add_weight(..., aggregation="sum") for a count or a sum over rows, "mean" for a mean over '
-                'rows, "only_first_replica" if one replica\'s will do.'
+                f"Each replica changes variable {variable.path!r} according to its own rows, and {kept} value is "
+                'kept. Write add_weight(..., aggregation="sum") for a count or a sum over rows, "mean" for a mean '
+                'over rows, "only_first_replica" if one replica\'s will do.'
             )
 
 

@@ -101,7 +101,8 @@ class OwnStep:
         new = [variable.path for key, variable in tracing.scope.assigned.items() if key not in known]
         if new:
             raise UsageError(
-                f"{type(self._model()).__name__}.{self._kind.method} assigns {new[0]}, which it did not at first.",
+                f"{type(self._model()).__name__}.{self._kind.method} assigns {new[0]}, but did not assign it in the "
+                "first step.",
                 "Its value would be lost when the step ends.",
                 "Do the same in each step: make layers, metrics and optimizers in __init__ or compile.",
             )

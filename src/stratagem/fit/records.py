@@ -61,8 +61,8 @@ def note_used(strategy: StrategyLike) -> None:
     if made_in != os.getpid():
         raise UsageError(
             f"A {type(strategy).__name__} made by process {made_in} was used in process {os.getpid()}, a fork of it.",
-            "The threads of JAX are not in the fork: it would wait for them for ever.",
-            'Start processes by multiprocessing.get_context("spawn"), and make the strategy in each; for several '
+            "A fork does not have the threads of JAX, and would wait for them forever.",
+            'Start processes with multiprocessing.get_context("spawn"), and make the strategy in each; for several '
             "workers, use `stratagem run`.",
         )
     _unused.discard(strategy)
@@ -106,8 +106,9 @@ def running_alone(model: Any, method: str) -> Iterator[None]:
     other = record.running
     if other is not None and other[0] != thread and not (method.startswith("predict") and other[1] == method):
         raise UsageError(
-            f"model.{method} of {model.name!r} was called while model.{other[1]} of it runs in another thread.",
-            "While a loop runs, the values of the variables are taken out of the model.",
+            f"model.{method} of {model.name!r} was called while model.{other[1]} of the same model runs in another "
+            "thread.",
+            "While a loop runs, the loop holds the values of the variables, and the model does not.",
             "Call them one after another, or give each thread a model of its own.",
         )
     if other is None:

@@ -92,9 +92,9 @@ def check_input(session: Session, adapter: ShareAdapter) -> None:
     may_begin_again = world is not None and (session.begins_again or world.bounds.may_change)
     if may_begin_again and not (type(adapter) is ShareAdapter and isinstance(adapter.source, DatasetSource)):
         raise UnsupportedError(
-            f"`{session.method}` was given a generator, a PyDataset, data of another library or a distributed dataset, "
-            "and its workers may become more or fewer.",
-            "It begins again then in the same process, where such an input has been read in part, for another number "
-            "of workers.",
+            f"`{session.method}` was given a generator, a PyDataset, data of another library or a distributed "
+            "dataset, and the number of its workers may change.",
+            "After such a change the call begins again in the same process. By then such an input has been partly "
+            "read, for another number of workers.",
             "Give it arrays or a stratagem.data.Dataset.",
         )

@@ -224,7 +224,7 @@ def resumer_among(callbacks: Any) -> ResumesFit | None:
     if len(found) > 1:
         raise UsageError(
             f"`fit` was given {len(found)} BackupAndRestore callbacks.",
-            "Each would begin training where its own backup stands.",
+            "Each would start training at the position of its own backup.",
             "Give it one.",
         )
     return found[0] if found else None

@@ -93,7 +93,8 @@ def _write_divided(
         raise failure
     if said[0] is not None:
         raise CheckpointError(
-            f"{peers.peers[0]} could not save {os.fspath(filepath)!r}: {said[0]}", "Mend what that worker says."
+            f"{peers.peers[0]} could not save {os.fspath(filepath)!r}: {said[0]}",
+            "Fix the problem that this worker reports.",
         ).of_peer()
     return result
 
@@ -101,8 +102,8 @@ def _write_divided(
 def _cannot_be_read(model: Any, filepath: str | os.PathLike[str], count: int) -> UsageError:
     return UsageError(
         f"Model {model.name!r} was to be saved to {os.fspath(filepath)!r} between two steps of `fit`; {count} of its "
-        "variables rest in shards.",
-        "Each worker holds a part of them, and the others do not come to put them together.",
+        "variables are kept in shards.",
+        "Each worker holds a part of them, and the other workers take no part in this save.",
         "Save at the end of an epoch, ModelCheckpoint(save_freq='epoch'); or use stratagem.callbacks.BackupAndRestore, "
         "which all workers take part in.",
     )
@@ -141,7 +142,7 @@ def _chief_wrote(peers: Peers, name: str, filepath: str | os.PathLike[str]) -> b
     if note["failure"] is not None:
         raise CheckpointError(
             f"{peers.peers[0]} could not save {os.fspath(filepath)!r}: {note['failure']}",
-            "Mend what that worker says.",
+            "Fix the problem that this worker reports.",
         ).of_peer()
     return os.path.exists(filepath)  # not where the same path means another disk
 

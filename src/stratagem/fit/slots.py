@@ -107,7 +107,7 @@ def warn_without_slots(strategy: StrategyLike, optimizer: Any) -> None:
     warnings.warn(
         explain(
             f"stateless_apply of optimizer {optimizer.name!r}, which is not the one that the model was compiled with.",
-            "Its gradients travel uncompressed: there is no place for what compression would leave out of them.",
+            "Its gradients travel uncompressed, because it cannot store what compression would leave out of them.",
             "Call optimizer.apply_gradients in a train_step(self, data) with a stratagem.GradientTape, where every "
             "optimizer is compressed.",
         ),

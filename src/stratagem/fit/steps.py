@@ -108,8 +108,8 @@ class Step:
             what = "run_eagerly" if self._eager else "gradient_accumulation_steps"
             raise UnsupportedError(
                 f"Model {model.name!r} has {what} set, and its workers run under stratagem run --spares.",
-                "Gradients that a worker has accumulated would be lost with it; steps that are not compiled exchange "
-                "by XLA's collectives, which do not survive a worker.",
+                "The gradients that a worker has accumulated would be lost with it. Steps that are not compiled use "
+                "XLA's collectives, which fail when a worker dies.",
                 f"Leave {what} out; or leave --spares out, and use --max-restarts.",
             )
 
@@ -151,8 +151,9 @@ class Step:
         if len(self._programs) == _MANY_SHAPES and self.strategy.is_chief:
             announce_once(
                 f"{self.kind.method} of model {self.model.name!r} was compiled for {_MANY_SHAPES} shapes of batches, "
-                "and will be for others. Give rows few lengths: TextVectorization(output_sequence_length=...), "
-                "dataset.padded_batch(..., padded_shapes=...), dataset.bucket_by_sequence_length(...)."
+                "and is compiled again for each new shape. Use few lengths of rows: "
+                "TextVectorization(output_sequence_length=...), dataset.padded_batch(..., padded_shapes=...), "
+                "dataset.bucket_by_sequence_length(...)."
             )
 
     @property
@@ -397,9 +398,9 @@ def _tell_of_unmatched(strategy: StrategyLike, model: Any) -> None:
         announce_once(
             explain(
                 f"Model {model.name!r} has no weight that the layout map calls {name_some(map(repr, unmatched))}.",
-                "What they were meant for is whole on each device.",
-                "See variable.path, or stratagem doctor --layout module:function --model-parallel 2. A pattern matches "
-                "all of a path.",
+                "The weights that you meant are kept whole on each device.",
+                "Look at variable.path, or run stratagem doctor --layout module:function --model-parallel 2. A "
+                "pattern must match a whole path.",
             )
         )
 
@@ -430,9 +431,10 @@ def _explaining_missing_values(model: Any, kind: StepKind) -> Iterator[None]:
         if "'NoneType' object is not callable" not in str(error):
             raise
         raise UsageError(
-            f"{type(model).__name__}.{kind.method}(state, data) called None; so does a layer whose variables have no "
-            "value.",
-            "While fit runs, the values of all variables are in `state`, and none in the layers: self(x) cannot work.",
+            f"{type(model).__name__}.{kind.method}(state, data) called None. A layer does the same if its variables "
+            "have no value.",
+            "While fit runs, `state` holds the values of all variables, and the layers hold none. So self(x) cannot "
+            "work.",
             "Write self.stateless_call(trainable_variables, non_trainable_variables, x), with values of `state`; or "
             f"{kind.method}(self, data) with a stratagem.GradientTape, as in TensorFlow.",
         ) from error

@@ -34,8 +34,9 @@ that is found where it has a value at the next look, as weights do.
 """
 
 _NO_DIFFERENCE = (
-    "Run again from the state before, these steps compute finite numbers.",
-    "The machine, or a function of the program that is not the same each time, computed something else.",
+    "These steps compute finite numbers when they run again from the state before them.",
+    "The first run computed something else, because of a fault in the machine or a function that changes from call "
+    "to call.",
     "The model has the weights from before these steps. Start the program again from its last backup; if that "
     "happens again, test the memory of the machine (stratagem replay --until-differs runs one step again and again).",
 )
@@ -76,7 +77,7 @@ class StepInspector(keras.callbacks.Callback):
         if session.strategy.mesh.world is not None:
             raise UnsupportedError(
                 "`fit` was given Inspect, and its workers run under stratagem run --spares or --elastic.",
-                "Its steps cannot be run again there: workers may change between them.",
+                "Its steps cannot be run again there, because workers may change between them.",
                 "Leave Inspect out; or leave --spares and --elastic out, and use --max-restarts.",
             )
         if session.strategy.worker_count == 1 and current_peers() is not None:
@@ -109,15 +110,15 @@ class StepInspector(keras.callbacks.Callback):
     def on_train_begin(self, logs: Any = None) -> None:
         if self._looking is None:
             raise UsageError(
-                "Inspect was made within the very call of fit, and nothing of Stratagem before.",
-                "That call is Keras's own, which shows nobody its steps.",
+                "Inspect was made inside the call of fit, and nothing of Stratagem was made before.",
+                "That call is Keras's own fit, which does not show its steps.",
                 "Write inspect = Inspect(...) on a line before model.fit(..., callbacks=[inspect]).",
             )
         if not isinstance(getattr(self.model, "train_function", None), StepFunction):
             raise UnsupportedError(
                 "`fit` was given Inspect under ParameterServerStrategy.",
-                "Its steps run on workers one beside the other, each from weights of its own moment: none can be "
-                "compared, or run again.",
+                "Its workers run steps at the same time, each with the weights of a different moment. So no step can "
+                "be compared, or run again.",
                 "Leave Inspect out; or train under MultiWorkerMirroredStrategy.",
             )
         if self.folder is not None and self._looking.is_chief and self._looking.steps == 0:
@@ -324,13 +325,13 @@ def _check(every: object, nonfinite: object, folder: object) -> None:
     if not isinstance(every, int) or isinstance(every, bool) or every < 1:
         raise InputError(
             f"Inspect was given every={every!r}.",
-            "It says how many steps are looked at together.",
-            "Write a whole number from 1 on, for example Inspect(every=50).",
+            "It is the number of steps that are checked together.",
+            "Write a whole number, 1 or more, for example Inspect(every=50).",
         )
     if nonfinite not in ("locate", "stop", None):
         raise InputError(
             f"Inspect was given nonfinite={nonfinite!r}.",
-            "It says what happens where a step computes NaN or infinity.",
+            "It says what happens if a step computes NaN or infinity.",
             'Write "locate" (say where it began), "stop" (say at which step) or None (do not look).',
         )
     if folder is not None and (not isinstance(folder, str | os.PathLike) or not os.fspath(folder)):

@@ -80,14 +80,14 @@ class Finding:
     def _what(self) -> str:
         if self.is_assigned:
             return (
-                f"{name_some(map(repr, self.variables), _SHOWN)} held NaN before step {self.step}, which no step had "
-                "computed: it was assigned, or was there from the first."
+                f"{name_some(map(repr, self.variables), _SHOWN)} held NaN before step {self.step}. No step computed "
+                "it: it was assigned, or was there from the beginning."
             )
         if self.inputs:
             listed = "; ".join(f"{name} in {_rows(rows)}" for name, rows in self.inputs.items())
             return f"{self._name} was given NaN or infinity in its input: {listed} of {self.batch_rows}."
         if self.operation is None:
-            return f"{self._name} left NaN or infinity behind."
+            return f"{self._name} produced NaN or infinity."
         return f"{self._name} computed NaN or infinity: `{self.operation}` did first, in {self.result}."
 
     def _where(self) -> list[str]:
@@ -115,16 +115,16 @@ class Finding:
         if self.is_assigned:
             return "Look for a callback or another piece of the program that assigns these variables."
         if self.inputs:
-            return "Leave these rows out, or fill in what they lack: numpy.nan_to_num(x), dataset.filter(...)."
+            return "Leave these rows out, or replace their NaN and infinity: numpy.nan_to_num(x), dataset.filter(...)."
         if self.rows is not None:
             return (
-                "Look at these rows, and keep what the operation is given away from zero, and small: "
+                "Look at these rows. Keep the inputs of the operation small, and away from zero: "
                 "keras.ops.maximum(x, 1e-7), a division by the standard deviation of each feature."
             )
         if self.operation is not None:
             return (
-                "No rows were found that alone lead to it, so look at the weights: a smaller learning rate, "
-                "clipnorm=1.0, an operation that is given zero."
+                "No rows lead to it by themselves, so look at the weights. Try a smaller learning rate or "
+                "clipnorm=1.0, and look for an operation that gets zero."
             )
         return 'Inspect(nonfinite="locate") says which layer computed it, and from which rows.'
 

@@ -227,8 +227,8 @@ def _run(
     _note_surroundings(variables)
     if request.nodes > 1 and not has_secret(variables):
         print(
-            f"stratagem: {request.nodes} nodes have no secret: whoever reaches {request.coordinator} can take part. "
-            f"Set {environment.SECRET_FILE} to a file that is the same on all of them: openssl rand -hex 32",
+            f"stratagem: {request.nodes} nodes have no secret: anyone who can reach {request.coordinator} can take "
+            f"part. Set {environment.SECRET_FILE} to a file that is the same on all of them: openssl rand -hex 32",
             file=sys.stderr,
         )
     if named_backend() != NEEDED:
@@ -294,7 +294,8 @@ def _numbers(elastic: str | None, workers: int) -> tuple[int, int]:
     if not 1 <= least <= most:
         raise ClusterError(
             f"--elastic is {elastic!r}.",
-            "It says with how few workers training goes on, and with how many it starts: two whole numbers from 1 on.",
+            "It takes two whole numbers, 1 or more: the smallest number of workers that continue training, and the "
+            "number at the start.",
             "Write for instance --elastic 2:4.",
         )
     if _is_given("workers") and workers != most:
@@ -322,7 +323,8 @@ def _check_used() -> None:
     if given:
         raise ClusterError(
             f"{name_some(given)} was given with --spares or --elastic.",
-            "It says when and how all tasks are started again; here the workers that live train on.",
+            "This option controls how all tasks are started again, but here the workers that are still alive "
+            "continue training.",
             f"Leave it out{'; --elastic MIN:MAX says how few may train' if '--min-workers' in given else ''}.",
         )
 
@@ -336,7 +338,7 @@ def _run_elastic(make: Callable[..., ElasticRun], restarts: int, log_dir: Path |
         if restarts == 0 or run.interrupt is not None or not exits.is_retryable(code):
             break
         restarts -= 1
-        tell("stratagem: The run begins anew.")
+        tell("stratagem: The run begins again.")
     if run.interrupt is not None:
         tell(f"\nstratagem: interrupted; every process has ended. Their output: {folder}")
     elif code == 0 and log_dir is None:
@@ -464,8 +466,8 @@ def _note_surroundings(variables: Mapping[str, str]) -> None:
     """Say what the environment has that the tasks will not heed: a cluster of its own, a misspelt name."""
     if variables.get(environment.TF_CONFIG, "").strip():
         print(
-            f"stratagem: {environment.TF_CONFIG} is set in this shell; the tasks get one of their own, so this is a "
-            "cluster apart. To be one task of that cluster, start the program by python, without stratagem run.",
+            f"stratagem: {environment.TF_CONFIG} is set in this shell; the tasks get one of their own, so they form a "
+            "separate cluster. To be one task of that cluster, start the program with python, without stratagem run.",
             file=sys.stderr,
         )
     for line in environment.misspelt(variables):

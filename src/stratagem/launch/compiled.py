@@ -147,8 +147,8 @@ class CompiledPrograms:
 
     def _report(self, error: OSError) -> None:
         tell(
-            f"stratagem: compiled programs cannot be kept in {self.folder}: {error}. "
-            "--no-compilation-cache does not try."
+            f"stratagem: compiled programs cannot be kept in {self.folder}: {error}. With --no-compilation-cache the "
+            "launcher does not try."
         )
 
 

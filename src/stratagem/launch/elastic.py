@@ -82,8 +82,9 @@ class ElasticRun:
         if request.nodes > 1 or request.ps or request.evaluator or (request.devices_per_worker or 1) > 1:
             raise ClusterError(
                 "--spares or --elastic was given with --nodes, --ps, --evaluator or --devices-per-worker.",
-                "Workers that may change are those of this machine with one CPU device, who meet in its memory.",
-                "Leave the others out; or leave --spares and --elastic out, and use --max-restarts.",
+                "The number of workers can change only on one machine: each has one CPU device, and they exchange "
+                "data in its memory.",
+                "Leave out the other options; or leave out --spares and --elastic, and use --max-restarts.",
             )
         plans = make_plan(request, self.machine, self.variables)
         every = [*plans, *(plans[number % len(plans)] for number in range(self.spares))]

@@ -140,7 +140,7 @@ class Screen:
             tell(
                 explain(
                     f"stratagem: standard output cannot be written any more: {error}.",
-                    "What the tasks say from now on is in their logs alone; they go on.",
+                    "From now on the output of the tasks is only in their logs. The tasks continue.",
                     "Make room on the disk, and keep logs with --log-dir.",
                 )
             )
@@ -207,7 +207,7 @@ class TaskLog:
             tell(
                 explain(
                     f"stratagem: the log {self.path} cannot be written any more: {error}.",
-                    "What the task says from now on is shown here alone; the tasks go on.",
+                    "From now on the output of the task is only shown here. The tasks continue.",
                     "Make room on the disk, or name another folder with --log-dir.",
                 )
             )

@@ -59,7 +59,9 @@ class Request:
         _require_positive("--workers", self.workers, "No task could be started.")
         _require_positive("--nodes", self.nodes, "No task could be started.")
         if self.devices_per_worker is not None:
-            _require_positive("--devices-per-worker", self.devices_per_worker, "A worker would have nothing to run on.")
+            _require_positive(
+                "--devices-per-worker", self.devices_per_worker, "A worker would have no device to run on."
+            )
         if self.ps < 0 or (self.ps and self.nodes > 1):
             raise ClusterError(
                 f"--ps is {self.ps}, --nodes is {self.nodes}.",
@@ -100,7 +102,7 @@ class Request:
         if self.node_hosts[0] != host:
             raise ClusterError(
                 f"--node-hosts begins with {self.node_hosts[0]!r}, --coordinator is {self.coordinator!r}.",
-                "Worker 0 coordinates and runs on node 0; it would have two addresses.",
+                "Worker 0 is the coordinator and runs on node 0, so it would have two addresses.",
                 f"Begin --node-hosts with {host}.",
             )
 
@@ -296,7 +298,7 @@ def _host_and_port(coordinator: str, num_workers: int) -> tuple[str, int]:
     if not 1 <= port <= _MAX_PORT - num_workers + 1:
         raise ClusterError(
             f"--coordinator is {coordinator!r}, and the cluster has {num_workers} workers.",
-            f"Worker i listens on port {port} + i; ports go from 1 to {_MAX_PORT}.",
+            f"Worker i listens on port {port} + i, and ports go from 1 to {_MAX_PORT}.",
             f"Choose a port up to {_MAX_PORT - num_workers + 1}.",
         )
     return match["host"], port

@@ -45,19 +45,21 @@ class Restarts:
             return
         if not 1 <= self.min_workers <= workers:
             raise ClusterError(
-                f"--min-workers is {self.min_workers}, --workers is {workers}.", f"Write a number from 1 to {workers}."
+                f"--min-workers is {self.min_workers}, --workers is {workers}.",
+                f"Write a number from 1 to {workers}.",
             )
         if not self.at_most:
             raise ClusterError(
                 f"--min-workers is {self.min_workers}, and there is no --max-restarts.",
-                "The first failure ends the run, whatever the number of workers.",
+                "The first failure ends the run, with any number of workers.",
                 "Add --max-restarts N.",
             )
         if nodes > 1:
             raise ClusterError(
                 f"--min-workers is {self.min_workers}, --nodes is {nodes}.",
-                "Each launcher counts the workers of its own machine; the clusters they describe would differ.",
-                "Leave --min-workers out. With --max-restarts a machine that comes back is waited for.",
+                "Each launcher knows only the workers of its own machine, so the launchers would describe different "
+                "clusters.",
+                "Leave --min-workers out. With --max-restarts the launchers wait for a machine that comes back.",
             )
 
 

@@ -73,9 +73,12 @@ class Failure:
         if self.returncode >= 0:
             return ""
         if -self.returncode == signal.SIGKILL:
-            return "See whether the memory was full (`dmesg`, the scheduler's log); then use less, or fewer workers."
+            return (
+                "See whether the memory was full (`dmesg`, the scheduler's log). If it was, use less memory, or "
+                "fewer workers."
+            )
         if -self.returncode in _CRASHES:
-            return "It crashed in native code: see its last lines, and which call its stacks end with."
+            return "It crashed in native code. Look at its last lines, and at the last call in its stacks."
         return "Ask who sent it: a person, a scheduler, a terminal that was closed."
 
 

@@ -113,8 +113,8 @@ def _program(fn: Callable[..., Any], arguments: Arguments) -> ProgramForFile:
         f"{getattr(fn, '__qualname__', fn)} cannot be written to a file for {_said(arguments)}: "
         f"{type(failures[-1]).__name__}: {failures[-1]}",
         "It would not run in another process.",
-        "Let it compute from its arguments and variables alone, without strategy.run, and with shapes that follow from "
-        "its arguments'; or give their sizes: tf.TensorSpec([32, 3]).",
+        "Let it compute from its arguments and variables only, without strategy.run. All shapes must follow from "
+        "those of its arguments; or give the sizes: tf.TensorSpec([32, 3]).",
     ) from failures[-1]
 
 

@@ -167,8 +167,8 @@ class Function:
         except TextArgument:
             name = getattr(self._fn, "__qualname__", type(self._fn).__name__)
             announce_once(
-                f"{name} was given text, which no device holds: it runs as Python, operation by operation. Compute "
-                "with text outside, or in dataset.map, and the rest is compiled."
+                f"{name} was given text, and devices cannot hold text. So it runs as Python, operation by operation. "
+                "Use text outside, or in dataset.map, and the function is compiled."
             )
             return self._as_python(args, kwargs)
         if any(isinstance(leaf, AdvancedByPython) for leaf in call.plain):

@@ -56,7 +56,7 @@ def compute_average_loss(per_example_loss: Any, sample_weight: Any = None, globa
     if losses.ndim == 0:
         raise InputError(
             "compute_average_loss was given a scalar.",
-            "It cannot tell how many examples it stands for; the gradients would be scaled wrongly.",
+            "A scalar does not show how many examples it stands for, so the gradients would be scaled wrongly.",
             'Make the loss with reduction="none", so that there is one number for each example.',
         )
     context = current_replica_context()
@@ -108,7 +108,7 @@ def _require_replica(function: str, otherwise: str) -> None:
     if has_strategy():
         raise UsageError(
             f"{function} was called inside the scope of {type(current_strategy()).__name__}, outside strategy.run.",
-            "How many examples this replica holds is known only inside the function that runs on the replicas.",
+            "The number of examples of a replica is known only inside the function that runs on the replicas.",
             f"Call it in the function given to strategy.run; or {otherwise}.",
         )
 

@@ -73,7 +73,7 @@ class Recorded(keras.StatelessScope):
         elif isinstance(leaf, np.ndarray):
             raise InputError(
                 f"tape.watch was given an array of NumPy, of shape {leaf.shape}.",
-                "What NumPy computes leaves no trace, so there would be no gradient.",
+                "A tape cannot record what NumPy computes, so there would be no gradient.",
                 "Make it a tensor first: x = keras.ops.convert_to_tensor(x), then tape.watch(x).",
             )
         else:

@@ -210,9 +210,9 @@ class Retraced:
                 targets, tensors, watched = end.reached
                 return targets, [jnp.asarray(leaf) for leaf in tensors], [jnp.asarray(leaf) for leaf in watched]
             raise UsageError(
-                "The function did not come to tape.gradient when it was traced again.",
+                "The function did not reach tape.gradient when it was traced again.",
                 "It does something else each time it runs, so its gradient is not defined.",
-                "Keep Python randomness and counters that change what it computes out of the function.",
+                "Move random numbers and counters of Python out of the function if they change what it computes.",
             )
 
         tensors = _tensors(sources)
@@ -222,7 +222,7 @@ class Retraced:
                 "In a compiled function a tape was asked for the gradient by a tensor that was computed inside it, "
                 "of a target that another tape's gradient went into.",
                 "The part of the gradient that goes through the other tape's would be missing.",
-                "Let the inner tape begin after the tensor is computed, and watch it: inner.watch(tensor).",
+                "Start the inner tape after the tensor is computed, and let it watch the tensor: inner.watch(tensor).",
             )
         variables = [variable for variable, _ in read if id(variable) in wanted]
         actual = [*tensors, *self._watched]

@@ -75,7 +75,7 @@ class InputSignature:
         name = getattr(self._fn, "__name__", "The function")
         return InputError(
             f"{name} was given {found}; its input_signature says {wanted}.",
-            "Give what it says (keras.ops.cast changes a dtype), or correct input_signature, or leave it out.",
+            "Give arguments that match it (keras.ops.cast changes a dtype), correct input_signature, or leave it out.",
         )
 
 

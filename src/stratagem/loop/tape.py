@@ -211,7 +211,7 @@ class GradientTape:
         if not target.ndim or not source.ndim or target.shape[0] != source.shape[0]:
             raise InputError(
                 f"batch_jacobian was given a target of shape {target.shape} and a source of shape {source.shape}.",
-                "Each row of the target belongs to one row of the source, so there must be as many.",
+                "Each row of the target belongs to one row of the source, so both must have the same number of rows.",
                 "Give tensors of the same batch, or write tape.jacobian(target, source).",
             )
         rows, row = target.shape[0], target.shape[1:]

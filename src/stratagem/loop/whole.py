@@ -23,7 +23,7 @@ class _WholeTape(GradientTape):
         if tracing is None:
             raise UsageError(
                 "tf.gradients was called outside functions that are compiled.",
-                "There operations run at once, and are forgotten unless a tape records them.",
+                "Outside them, operations run at once and are not recorded, except by a tape.",
                 "Write `with tf.GradientTape() as tape:` around the computation, then tape.gradient(ys, xs); or "
                 "decorate the function with tf.function.",
             )
@@ -77,7 +77,7 @@ def gradients(
     if any(isinstance(source, keras.Variable) for source in sources):
         raise InputError(
             "tf.gradients was given a variable to differentiate by.",
-            "Nobody watched it while the function was computed.",
+            "No tape watched the variable while the function was computed.",
             "Write `with tf.GradientTape() as tape:` around the computation, then tape.gradient(ys, variables).",
         )
     if stop_gradients is not None:

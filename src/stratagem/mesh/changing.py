@@ -175,9 +175,9 @@ class ChangingWorld:
         while True:
             if self._are_apart:
                 raise PeerError(
-                    "A worker was lost when some of the others had come to the end of an evaluation, or of training, "
-                    "and some had not.",
-                    "Those could not go on from the same place.",
+                    "A worker was lost when only some of the others had reached the end of an evaluation or of "
+                    "training.",
+                    "The workers could not continue from the same place.",
                     "Start the run again; stratagem run --max-restarts does.",
                 ).of_peer()
             try:
@@ -429,8 +429,8 @@ class ChangingWorld:
 
 def _another_step() -> UnsupportedError:
     return UnsupportedError(
-        "A new worker came to a step that is none of the `fit` in which the others are.",
-        "It would go on with weights of its own.",
+        "A new worker came to a step that does not belong to the `fit` of the other workers.",
+        "It would continue with weights of its own.",
         "Let `fit` be the first thing that the program computes on all workers; or leave --spares and --elastic out.",
     )
 

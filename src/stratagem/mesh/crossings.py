@@ -96,8 +96,9 @@ def as_operand(caller: str, value: Any) -> jax.Array:
     except InputError:
         raise UnsupportedError(
             f"{caller} does not support {type(value).__name__}: it was given {value!r}.",
-            "What crosses replicas is numbers and arrays only.",
-            "Give numbers or arrays, of tf.IndexedSlices the values and the indices; keep other objects outside.",
+            "Replicas can exchange only numbers and arrays.",
+            "Give numbers or arrays, and keep other objects outside. For tf.IndexedSlices, give the values and the "
+            "indices.",
         ) from None
 
 

@@ -44,7 +44,8 @@ def mesh_on(
     if centre is not None:
         raise UsageError(
             "CentralStorageStrategy was made for devices that are only described.",
-            "Its step is cut into several programs, between which variables cross; they are not planned.",
+            "Its step consists of several programs, with transfers of variables between them, and these cannot be "
+            "planned.",
             "Plan the program with MirroredStrategy: it computes the same, and keeps a copy of the variables on each "
             "device.",
         )

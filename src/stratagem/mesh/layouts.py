@@ -121,7 +121,7 @@ class Layouts:
         if set(axes) & set(self._other_names):
             raise InputError(
                 f"{said}; {name_some(map(repr, self._other_names))} is the axis of batches.",
-                "Replicas divide weights by themselves, each optimizer's slots with them.",
+                "Replicas divide weights without a map, together with the optimizer's slots.",
                 f'Write shard="parameters" when the strategy is made, and only {self._name!r} in the map.',
             )
         places = [place for place, name in enumerate(axes) if name == self._name]
@@ -144,7 +144,7 @@ class Layouts:
             layout = self._map[path]
         except ValueError as error:  # Keras's, of several patterns
             raise InputError(
-                f"The layout map has several patterns for {path}: {error}", "Write patterns of which one matches."
+                f"The layout map has several patterns for {path}: {error}", "Write patterns of which only one matches."
             ) from error
         return None if layout is None else tuple(layout.axes)
 
@@ -228,7 +228,7 @@ def layouts_of(layout_map: LayoutMap | None, model_parallel: int | None) -> Layo
     if devices is None:
         raise InputError(
             f"layout_map={layout_map!r} was given without model_parallel.",
-            "How many devices a replica has is not known.",
+            "The number of devices of a replica is not known.",
             "Write model_parallel=2, say.",
         )
     if isinstance(devices, bool) or not isinstance(devices, int) or devices < 1:
@@ -247,7 +247,7 @@ def _check_outputs(layout_map: keras.distribution.LayoutMap | None) -> None:
     if outputs and jax.__version_info__ < _JAX_WITH_OUTPUTS:
         raise UnsupportedError(
             f"The map has {name_some(map(repr, outputs))}, for outputs of layers; this is JAX {jax.__version__}.",
-            "That JAX lays out only weights on the devices of a replica; XLA chooses for outputs.",
+            "This JAX lays out only weights on the devices of a replica. XLA chooses the layout of outputs.",
             "Leave it out of the map, or install JAX 0.8 or newer.",
         )
 

@@ -34,10 +34,13 @@ _FACTOR: Final = 2654435761
 
 _MASK: Final = (1 << 64) - 1
 
-_CONSEQUENCE: Final = "The replicas train different models from there on, and each reports a loss of its own mixture."
+_CONSEQUENCE: Final = (
+    "From this point on, the replicas train different models, and each reports a loss that mixes them."
+)
 _REMEDY: Final = (
-    "Look for a callback or another piece of the program that assigns on one worker only. If there is none, the memory "
-    "of a machine may be faulty. Go on from the last backup or checkpoint, made when they were still alike."
+    "Look for a callback or another piece of the program that assigns on one worker only. If there is none, the "
+    "memory of a machine may be faulty. Continue from the last backup or checkpoint that was made when the values "
+    "were still equal."
 )
 
 

@@ -147,7 +147,7 @@ def sharding_of(
     if min_size is not None and (isinstance(min_size, bool) or not isinstance(min_size, int) or min_size < 1):
         raise InputError(
             f"shard_min_size is {min_size!r}.",
-            "It is the number of elements from which a variable is divided, 1 or more.",
+            "Variables with at least this number of elements are divided. The number must be 1 or more.",
             f"Write shard_min_size={MIN_SIZE}, say, or leave it out.",
         )
     stage = None if shard is None or replicas == 1 else Stage(shard)

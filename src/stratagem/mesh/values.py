@@ -83,7 +83,7 @@ class DistributedValues:
             raise UsageError(
                 "The components of a per-replica value were asked for in a function that is being compiled, "
                 "with several workers.",
-                "All workers run one program, and each has other components.",
+                "All workers run the same program, but each has different components.",
                 "Return the value and ask outside the function; or combine it there: strategy.reduce, strategy.gather.",
             )
         if self.shapes is None:
@@ -153,8 +153,8 @@ class PerReplica(DistributedValues):
             raise SingleValueError(
                 f"{what} was asked of a per-replica value, not inside a replica context: this worker has "
                 f"{len(self.mesh.local_replicas)} replicas, and each has a component.",
-                "They may differ, and none of them is the value of all.",
-                'Combine them, strategy.reduce("MEAN", value, axis=None); or take them one by one: '
+                "The components may differ, so there is no single value.",
+                'Combine them with strategy.reduce("MEAN", value, axis=None), or take them one by one: '
                 "strategy.experimental_local_results(value).",
             )
         if isinstance(self.stacked, Tracer):
@@ -273,9 +273,9 @@ class Component:
     def __jax_array__(self) -> jax.Array:
         raise UsageError(
             f"A per-replica value of shape {tuple(self.own.shape)} was used as one array inside merge_call.",
-            "Each replica holds another component of it, and there is no replica whose turn it is.",
-            "Combine it first, strategy.reduce(stratagem.ReduceOp.SUM, value, axis=None); or compute before "
-            "merge_call, where each replica has its own.",
+            "Each replica holds a different component, and inside merge_call no single replica is running.",
+            "Combine it first with strategy.reduce(stratagem.ReduceOp.SUM, value, axis=None), or compute before "
+            "merge_call, where each replica has its own component.",
         )
 
     def __repr__(self) -> str:

@@ -99,8 +99,8 @@ class Assertions:
             if others and not failed:
                 raise InputError(
                     f"An assertion does not hold on replica {' and '.join(map(str, others))}, of another worker.",
-                    "All workers end this step, as they run it together.",
-                    "Read the error of that worker, which has the values.",
+                    "All workers run this step together, so all of them end it.",
+                    "Read the error of that worker. It shows the values.",
                 ).of_peer()
         if failed:
             raise min(failed, key=lambda note: note[0])[1]

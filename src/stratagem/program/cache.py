@@ -153,9 +153,9 @@ class ProgramStore:
             fact = fact_of(place.get())
             if known.last.setdefault(place.key, fact) != fact and place.key not in known.changing:
                 announce_once(
-                    f"{call.name} changes {place.name!r}, a number or an array that it refers to. Its Python runs only "
-                    f"while it is compiled, so {self._who} goes on with one value. Keep what changes at each step in "
-                    "a Keras variable, or change it outside the function."
+                    f"{call.name} changes {place.name!r}, a number or an array that it refers to. The Python code of "
+                    f"the function runs only while it is compiled, so {self._who} continues with one value. Keep "
+                    "values that change at each step in a Keras variable, or change them outside the function."
                 )
                 known.last[place.key] = fact
         return guards, known
@@ -201,8 +201,8 @@ class ProgramStore:
         self._in_a_row += 1
         if self._in_a_row == _MOST_IN_A_ROW:
             announce_once(
-                f"{self._who} compiled {call.name} anew in {_MOST_IN_A_ROW} calls in a row: "
-                f"{self._before.difference(before)}. Give what changes at each call as an argument: numbers, and "
+                f"{self._who} compiled {call.name} again in {_MOST_IN_A_ROW} calls in a row: "
+                f"{self._before.difference(before)}. Give values that change at each call as arguments. Numbers, and "
                 "arrays of one shape, are inputs of one program."
             )
 

@@ -31,9 +31,9 @@ class Unassigned:
 
     def _used(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise UsageError(
-            f"A variable is used that has no value: {self.why}.",
-            "A compiled function holds both ways, and goes on with one value whichever was taken.",
-            "Give it a value of one shape and dtype before the condition or the loop, or on both ways.",
+            f"A variable without a value is used: {self.why}.",
+            "A compiled function contains both branches, and after them the variable needs a value from either one.",
+            "Give it a value of one shape and dtype before the condition or the loop, or in both branches.",
         )
 
     __getattr__ = __call__ = __iter__ = __len__ = __bool__ = __getitem__ = __float__ = __int__ = __index__ = _used
@@ -151,7 +151,7 @@ def scalar(test: Any) -> jax.Array:
     if np.size(test) != 1:
         raise InputError(
             f"A condition is a tensor of shape {np.shape(test)}.",
-            "It is neither true nor false as a whole.",
+            "Such a tensor is neither true nor false as a whole.",
             "Write tf.reduce_all(condition), tf.reduce_any(condition), or tf.where(condition, x, y).",
         )
     return jnp.asarray(test, bool).reshape(())

@@ -114,7 +114,7 @@ class _Checking:
         """Return the error for the numbers of an equation and of a replica."""
         number, replica = (int(np.min(each)) for each in found)
         equations = self._noted[number - 1]
-        advice = "Look at what it was given: a batch, a variable, a division by zero, a logarithm of zero."
+        advice = "Look at its inputs: a batch, a variable, a division by zero, a logarithm of zero."
         if not equations:
             nothing = Computed("", "", "", "", replica)
             return NonFiniteError(

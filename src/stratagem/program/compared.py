@@ -23,9 +23,9 @@ _LONGEST: Final = 300
 
 _ADVICE: Final = (
     "A gradient, a metric or a weight would be a mixture of what the workers compute.",
-    "Look for a constant, a branch or an array in the code of the step that depends on the worker. What each worker "
-    "brings on purpose goes in as an argument: a batch of strategy.distribute_datasets_from_function, or a value of "
-    "strategy.experimental_distribute_values_from_function.",
+    "Look for a constant, a branch or an array in the code of the step that depends on the worker. Give values that "
+    "differ between workers on purpose as an argument: a batch of strategy.distribute_datasets_from_function, or a "
+    "value of strategy.experimental_distribute_values_from_function.",
 )
 
 
@@ -144,7 +144,7 @@ def _equations(peers: Peers, digest: str) -> Counter[str]:
     try:
         return Counter(peers.wait_for(f"equations of {digest}"))
     except TimeoutError:
-        found = f"The tasks run different programs, and {peers.own} could not learn what is in that of another one."
+        found = f"The tasks run different programs, and {peers.own} could not get the program of another task."
         raise PeerError(found, *_ADVICE) from None
 
 

@@ -60,8 +60,8 @@ class ComputedRange:
     def _used(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise NeedsValue(
             "uses tf.range of a number that it computes",
-            "Give tf.range a number of Python or of a shape. A loop `for i in tf.range(n)` may count to a computed n, "
-            "and tf.where(tf.range(most) < n, x, 0) takes the place of n numbers.",
+            "Give tf.range a Python number or a size from a shape. A loop `for i in tf.range(n)` may count to a "
+            "computed n. In place of n numbers, use tf.where(tf.range(most) < n, x, 0).",
         )
 
     __getattr__ = __iter__ = __len__ = __getitem__ = __array__ = __jax_array__ = __bool__ = _used

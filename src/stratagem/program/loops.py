@@ -84,8 +84,8 @@ class _Rows:
             fits = structure == self._structure and all(map(common_dtype, first, others))
             if not fits:
                 raise refused(
-                    f"leaves a loop over things unlike each other ({shown(elements[0])}, {shown(elements[-1])}) by a "
-                    "`break` or `return` whose condition is a tensor"
+                    f"leaves a loop over different kinds of elements ({shown(elements[0])}, {shown(elements[-1])}) by "
+                    "a `break` or `return` whose condition is a tensor"
                 )
         self._rows = [
             jnp.stack(list(map(jnp.asarray, rows))) for rows in zip(*(each for each, _ in leaves), strict=True)
@@ -260,7 +260,7 @@ class _Carrying:
 
         start = [[jnp.asarray(leaf) for leaf in leaves] for leaves in first], branches.values()
         last = self._state(branches.leave(computed_loop(goes_on, next_state, start, most)))
-        why = "it is assigned in a loop that may end at once"
+        why = "it is assigned only in a loop, and the loop may run zero times"
         pairs = zip(self._names, last, strict=True)
         return tuple([Unassigned(f"`{name}`; {why}") if isinstance(v, Unassigned) else v for name, v in pairs])
 
@@ -308,5 +308,5 @@ def _changes(name: str, before: Any, after: Any) -> InputError:
     return InputError(
         f"A loop whose condition is a tensor changes `{name}` from {shown(before)} to {shown(after)}.",
         "A compiled loop carries tensors, each of one shape and dtype.",
-        "Give it before the loop the shape and dtype that it has in it (tf.zeros, tf.cast).",
+        "Before the loop, give it the shape and dtype that it has in the loop (tf.zeros, tf.cast).",
     )

@@ -58,9 +58,9 @@ class _Place:
         known, variable = self._made[place]
         if known != facts:
             raise UsageError(
-                f"A function that is being compiled makes other variables each time it is traced: {known}, then "
+                f"A function that is being compiled makes different variables each time it is traced: {known}, then "
                 f"{facts}.",
-                "It is traced several times, and has to do the same each time.",
+                "The function is traced several times, and must do the same each time.",
                 "Make the variables outside the function.",
             )
         return variable

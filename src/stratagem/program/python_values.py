@@ -28,14 +28,14 @@ _ASKED: Final = {
     ),
     jax.errors.TracerArrayConversionError: (
         "gives a tensor to NumPy",
-        "Use keras.ops or jax.numpy in place of NumPy, and return what the program should see outside.",
+        "Use keras.ops or jax.numpy in place of NumPy, and return values that the program needs outside.",
     ),
 }
 """For each error of JAX: what the code does, and what to write instead."""
 
 _OTHERWISE: Final = (
     "needs the value of a tensor",
-    "Return the tensor and look at it outside; what the function decides by it, it decides with keras.ops.cond or "
+    "Return the tensor and look at it outside. For a decision inside the function, use keras.ops.cond or "
     "keras.ops.where.",
 )
 

@@ -299,7 +299,7 @@ class _FunctionRewriter:
         if not loops and _has(inside, jumps.JUMPS, (*_SCOPES, *_LOOPS)):
             return "a `break` or `continue`"
         if not returns and _has(nodes, (ast.Return,)):
-            return "a `return` that not all its paths end with"
+            return "a `return` that only some of its paths reach"
         holders = [node for node in _at_own_level(nodes) if isinstance(node, _HOLDERS)]
         if _has(holders, (ast.Return,)) or (loops and any(map(jumps.leaves, holders))):
             return "a `break`, `continue` or `return` in a `with` or a `try`"

@@ -152,9 +152,9 @@ def _made_each_time(variable: Any) -> MadeEachTimeError:
     return MadeEachTimeError(
         f"A function that is being compiled makes a variable each time it runs: {variable.path!r}, of shape "
         f"{tuple(variable.shape)}.",
-        "A compiled function runs without Python: the variable would not be made anew, and has no value yet.",
-        "Make layers, optimizers and variables outside the function, or keep them where the next call finds them: "
-        "`if self.dense is None: self.dense = keras.layers.Dense(3)`.",
+        "A compiled function runs without Python. The variable has no value yet, and later calls would not make it.",
+        "Make layers, optimizers and variables outside the function, or keep them for the next call: `if self.dense "
+        "is None: self.dense = keras.layers.Dense(3)`.",
     )
 
 

@@ -46,7 +46,7 @@ class Terms:
             UnavailableError: A server could not be reached.
         """
         if self._servers.is_lost or self._workers.has_told_of_loss:
-            announce("A parameter server was lost: waiting for it, to begin anew.")
+            announce("A parameter server was lost. Training begins again when it is back.")
             self.begin()
             placement.expect()
-            announce("All parameter servers are there; variables have no values until they are restored.")
+            announce("All parameter servers are back. Variables have no values until they are restored.")

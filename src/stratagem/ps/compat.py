@@ -58,8 +58,8 @@ def scaling_settings(optimizer: Any) -> tuple[dict[str, Any], Any, Any]:
     """
     if not optimizer.built:
         raise UsageError(
-            "A LossScaleOptimizer that is not built is used in a scheduled function; it has no scale to share yet.",
-            "Write optimizer.build(model.trainable_variables) before.",
+            "A scheduled function uses a LossScaleOptimizer that is not built, so it has no scale to share yet.",
+            "First write optimizer.build(model.trainable_variables).",
         )
     config = {name: getattr(optimizer, name) for name in ("initial_scale", "dynamic_growth_steps", "name")}
     return config, optimizer.dynamic_scale, optimizer.step_counter
@@ -73,7 +73,7 @@ def _recipe(optimizer: Any) -> Recipe:
     if getattr(optimizer, "_exclude_from_weight_decay", None):
         raise UsageError(
             f"{type(optimizer).__name__}.exclude_from_weight_decay was given var_list.",
-            "Parameter servers know variables by their names alone, and would let these decay.",
+            "Parameter servers know variables only by name, and would apply weight decay to these.",
             'Name them: optimizer.exclude_from_weight_decay(var_names=["bias", "gamma"]).',
         )
     left_out = getattr(optimizer, "_exclude_from_weight_decay_pattern", None)

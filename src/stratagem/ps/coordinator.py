@@ -58,7 +58,7 @@ class RemoteValue:
         if self._result.cancelled():
             self._workers.raise_if_broken()
             raise CancelledError(
-                "Another scheduled function failed first: this one was not run, or was given up.",
+                "Another scheduled function failed first: this one was not run, or was aborted.",
                 "See the error that coordinator.join() raises.",
             )
         error = self._result.exception()
@@ -82,8 +82,8 @@ class RemoteValue:
     def __reduce__(self) -> Any:
         raise InputError(
             "A RemoteValue was given to coordinator.schedule.",
-            "It lies with the chief, and may not be there yet.",
-            "Call its fetch() first; or do both in one function.",
+            "A RemoteValue is kept by the chief, and its value may not be there yet.",
+            "Call its fetch() first, or do both steps in one function.",
         )
 
 
@@ -102,8 +102,8 @@ class _CoordinatorElsewhere:
             raise AttributeError(name)
         raise UsageError(
             f"coordinator.{name} was asked for in a function that a worker runs.",
-            "The coordinator is with the chief, which hands out the work.",
-            f"Call coordinator.{name} outside of functions that are scheduled, and give them what they need of it.",
+            "The coordinator exists only on the chief, which distributes the work.",
+            f"Call coordinator.{name} outside scheduled functions, and give them the results that they need.",
         )
 
 
@@ -247,7 +247,7 @@ class ClusterCoordinator:
         """
         if not callable(fn):
             raise UsageError(
-                f"coordinator.schedule was given {fn!r}, which is no function.",
+                f"coordinator.schedule was given {fn!r}, which is not a function.",
                 "Write coordinator.schedule(step, args=(iterator,)), not coordinator.schedule(step(iterator)).",
             )
         if not isinstance(args or (), list | tuple) or not isinstance(kwargs or {}, Mapping):
@@ -354,7 +354,8 @@ class ClusterCoordinator:
             if in_a_row == _MOST_IN_A_ROW:
                 announce_once(
                     f"coordinator.schedule has sent {getattr(fn, '__qualname__', fn)} to the workers {in_a_row} times "
-                    "in a row, as what it refers to changes from call to call. Give what changes as an argument."
+                    "in a row, because the values that it refers to change from call to call. Give values that "
+                    "change as arguments."
                 )
             copied: list[Copied] = []
             known = _SharedFunction(fn, self._share(fn, to_call=False, copied=copied), in_a_row, copied)

@@ -86,8 +86,8 @@ class Workers(Work):
         """When closures in flight are given up, once another one has failed."""
         self._told_at_end: Exception = UsageError(
             "The strategy was closed, by strategy.close() or the end of the program.",
-            "Scheduled functions that have not run never will: the cluster has ended.",
-            "Call coordinator.join() before strategy.close(); to go on, make a new strategy, coordinator and model.",
+            "The cluster has ended, so the scheduled functions that have not run yet will never run.",
+            "Call coordinator.join() before strategy.close(). To continue, make a new strategy, coordinator and model.",
         )
         self._thread = threading.Thread(target=self._talk, name="coordinator", daemon=True)
         self._thread.start()

@@ -396,7 +396,7 @@ class Dispatch:
 
 def _ended_its_workers(losses: int) -> UnavailableError:
     return UnavailableError(
-        f"A scheduled function was sent to {losses} workers, and each was lost while it had it.",
-        "It may be what ends them; it would end the next.",
-        "See the end of the workers' output: out of memory, or a crash in native code?",
+        f"A scheduled function was sent to {losses} workers, and each of them was lost while it ran the function.",
+        "The function may have ended them, and would end the next worker too.",
+        "Look at the end of the workers' output. Did they run out of memory, or crash in native code?",
     )

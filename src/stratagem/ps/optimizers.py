@@ -51,8 +51,9 @@ def apply_remotely(
     for gradient, variable in zip(clipped(optimizer, [g for g, _ in pairs]), [v for _, v in pairs], strict=True):
         if not isinstance(variable, RemoteVariable):
             raise UsageError(
-                f"optimizer.apply was given {getattr(variable, 'path', variable)!r}, no variable of the chief's.",
-                "It does not live on the parameter servers, so no other worker would see the update.",
+                f"optimizer.apply was given {getattr(variable, 'path', variable)!r}, which is not a variable of the "
+                "chief.",
+                "It is not on the parameter servers, so no other worker would see the update.",
                 "Make the model on the chief, in strategy.scope(), before it is used in a scheduled function.",
             )
         target = companion_of(variable, purpose, variable.shape, variable.stored_dtype)

@@ -25,14 +25,14 @@ from stratagem.ps.streams import is_seed
 
 _KERAS: Final = (keras.Variable, keras.Operation, keras.metrics.Metric, keras.optimizers.Optimizer)
 
-_OWN: Final = "Each worker would have one of its own, which no other worker sees and no checkpoint holds."
+_OWN: Final = "Each worker would have its own copy. No other worker would see it, and no checkpoint would hold it."
 
 _LAYER: Final = (
     "Build it on the chief, in strategy.scope(), before it is scheduled: layer.build(shape), or model(example_batch)."
 )
 _METRIC: Final = (
     "Make metrics on the chief, in strategy.scope(): compile(metrics=[keras.metrics.BinaryAccuracy()]), not a name, "
-    "of which Keras makes one when it first sees numbers."
+    "because Keras makes the metric of a name only when it first gets numbers."
 )
 
 
@@ -86,7 +86,7 @@ class OwnState:
                     f"A scheduled function has made a variable, {variable.path!r}, and the program keeps it.",
                     _OWN,
                     "Make it before, on the chief, in strategy.scope(); with per_worker_variable=True if each worker "
-                    "shall have its own.",
+                    "needs its own.",
                 )
         for layer in list(self._unbuilt):
             own = next(_own_variables(layer), None)

@@ -119,7 +119,7 @@ class _Pickler(by_value.Pickler):
             raise UsageError(
                 f"A {type(obj).__name__}, an iterator over data, was given to coordinator.schedule, or is used in a "
                 "function that was.",
-                "Each worker would read a copy of it, from the same element on.",
+                "Each worker would read a copy of it, starting at the same element.",
                 "Write iterator = iter(coordinator.create_per_worker_dataset(dataset_fn)), and give that to schedule.",
             )
         if isinstance(obj, np.random.Generator | np.random.RandomState | random.Random):

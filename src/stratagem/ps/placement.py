@@ -189,7 +189,7 @@ class Placement:
                 raise UsageError(
                     f"{changed[0]} of the optimizer {optimizer.name!r} was {before.get(changed[0])!r} when its "
                     f"variables moved to the parameter servers, and is {settings[changed[0]]!r}.",
-                    "The servers would go on with what they were told at first.",
+                    "The servers would continue with the first setting.",
                     "Make another optimizer, with the new setting. The learning rate may change at any time.",
                 )
             return name
@@ -231,6 +231,6 @@ def _value(variable: keras.Variable) -> Any:
     if value is None:
         raise UsageError(
             f"{variable.path} has no value yet, and cannot be put on a parameter server.",
-            "Make it outside functions that are traced.",
+            "Make it outside traced functions.",
         )
     return value

@@ -45,8 +45,8 @@ def _apart(value: Any, arrays: list[np.ndarray]) -> Any:
     kind = "values of replicas" if isinstance(value, PerReplica) else f"a {type(value).__qualname__}"
     raise InputError(
         f"A scheduled function returned {kind}.",
-        "Only numbers, texts and arrays, in tuples, lists and dicts with text keys, come back to the chief.",
-        "Return what the chief needs of it, as arrays.",
+        "A function can return only numbers, text and arrays to the chief, in tuples, lists and dicts with text keys.",
+        "Return the parts that the chief needs, as arrays.",
     )
 
 
@@ -71,4 +71,4 @@ def put_together(nest: Any, arrays: Sequence[np.ndarray]) -> Any:
             return [put_together(item, arrays) for item in items]
         case {"dict": dict(items)}:
             return {key: put_together(item, arrays) for key, item in items.items()}
-    raise InputError(f"A worker answered with {nest!r}, which is no result.")
+    raise InputError(f"A worker answered with {nest!r}, which is not a result.")

@@ -198,7 +198,8 @@ class Companion(HeldElsewhere):
         if self.takes_rows and tracing is not None and id(self) in tracing.scope.assigned:
             raise UsageError(
                 f"One traced function updates {self.of.path} twice.",
-                "The servers make the update after the function has ended: it would go on with old values.",
+                "The servers make the update after the function has ended, so the function would continue with old "
+                "values.",
                 "Schedule the function once for each step.",
             )
         return super().assign(value)

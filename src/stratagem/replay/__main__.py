@@ -79,10 +79,10 @@ def replayed(wanted: Wanted, script: str, arguments: tuple[str, ...] = ()) -> Re
         end = error.code
     calls = f"{chooser.fits} calls of `fit`, none of which has a" if chooser.fits else "no call of `fit` with a"
     raise InputError(
-        f"{script} came to its end{f' with {end!r}' if end else ''}; it has {calls} BackupAndRestore.",
-        "A step is run again from the state of a backup, by the `fit` that has made it.",
-        "Name the program that trains, with the arguments that it was started with: stratagem replay --backup DIR "
-        "--step 120 train.py --epochs 3",
+        f"{script} ended{f' with {end!r}' if end else ''}; it has {calls} BackupAndRestore.",
+        "A step is run again from the state of a backup, by the `fit` that made the backup.",
+        "Name the training program, with the same arguments as before: stratagem replay --backup DIR --step 120 "
+        "train.py --epochs 3",
     )
 
 

@@ -60,8 +60,8 @@ class Chooser:
         left_out = [type(each).__name__ for each in callbacks if not isinstance(each, own)]
         if left_out:
             announce(
-                f"Callbacks that are left out, as they may write files: {name_some(left_out)}. Where one of them "
-                "changes what is trained, the step is another than it was."
+                f"These callbacks are left out, because they may write files: {name_some(left_out)}. If one of them "
+                "changes training, the step differs from the original one."
             )
         if not any(isinstance(each, Backup) for each in callbacks):
             return kept
@@ -137,6 +137,6 @@ class ReplayPoint(keras.callbacks.Callback):
     def on_train_end(self, logs: Any = None) -> None:
         raise InputError(
             f"`fit` has ended behind step {self._session.steps}, and --step is {self._wanted.step}.",
-            "There is no such step to run again.",
-            f"Name a step up to {self._session.steps}; or give the program the arguments that it was started with.",
+            "So the program has no such step to run again.",
+            f"Name a step up to {self._session.steps}; or give the program the same arguments as before.",
         )

@@ -322,14 +322,14 @@ class ReplicaContext:
         if current_replica_context() is not self and (inside_step() or has_strategy()):
             raise UsageError(
                 "merge_call was called in cross-replica context.",
-                "The replicas are not running there, or have been brought together already.",
+                "The replicas are not running there, or have already been merged.",
                 "Call it in the function given to strategy.run, on stratagem.get_replica_context().",
             )
         if trace_state() != self._trace and inside_step():
             raise UsageError(
                 "`merge_call` called while defining a new graph: in a loop or branch on tensors, or under jax.jit.",
-                "Replicas that go through it another number of times would wait for each other without end.",
-                "Call it before or behind the loop; a loop over range(n), with a number of Python, may hold it.",
+                "Replicas that call it a different number of times would wait for each other forever.",
+                "Call it before or after the loop. A loop over range(n) may contain it if n is a Python number.",
             )
         with strategy_scope(self.strategy), replica_context(None):
             return merged(self, merge_fn, args, kwargs or {})
@@ -450,7 +450,7 @@ def _before_reading(repeats: bool) -> bool:
     if not repeats:
         raise UsageError(
             "An iterator, or a dataset whose passes differ, was read inside a function that strategy.run is running.",
-            "The function is compiled, once: each of its calls would get the elements of the first.",
+            "The function is compiled once: every later call would get the same elements as the first.",
             "Give the replica its element: strategy.run(replica_fn, args=(next(iterator),)).",
         )
     return True

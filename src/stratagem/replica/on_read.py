@@ -72,8 +72,8 @@ class OnReadVariable(keras.Variable):
             raise InputError(
                 "Could not convert from `tf.VariableAggregation` VariableAggregation.NONE: "
                 f"{self.path!r} was read outside strategy.run.",
-                "Each replica has a value of its own, and what they make together is not said.",
-                "Read one by one, strategy.experimental_local_results(v); or make the variable with "
+                "Each replica has a value of its own, and the variable does not say how to combine them.",
+                "Read the values one by one with strategy.experimental_local_results(v), or make the variable with "
                 "aggregation=tf.VariableAggregation.MEAN, SUM or ONLY_FIRST_REPLICA.",
             )
         return self.read_together()
@@ -111,7 +111,7 @@ class OnReadVariable(keras.Variable):
             raise InputError(
                 f"SyncOnReadVariable does not support `{method}` in cross-replica context when aggregation is set to "
                 f"`tf.VariableAggregation.SUM`: it was called on {self.path!r} outside strategy.run.",
-                "It is the sum of the replicas' values: which of them is meant is not said.",
+                "The variable is the sum of the replicas' values, and the call does not say which of them to change.",
                 "Call it in the function given to strategy.run, or assign the whole sum: v.assign(v + change).",
             )
         self.parts.assign(self.parts.value + change)

@@ -29,6 +29,10 @@ def note_out_of_memory(error: BaseException, strategy: StrategyLike) -> None:
         held = f'With shard="{stage.value}" each of {replicas} replicas holds all weights.'
         remedy = 'Divide them too: shard="parameters".'
     else:
-        held = "A device has no room for what a step takes."
+        held = "A device does not have enough memory for a step."
         remedy = 'Give fewer rows in a batch, or more devices with shard="parameters".'
-    error.add_note(explain(held, "Weights, gradients and slots of Adam take four times the weights.", remedy))
+    error.add_note(
+        explain(
+            held, "With Adam, weights, gradients and slots together take four times the memory of the weights.", remedy
+        )
+    )

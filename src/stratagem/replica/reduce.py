@@ -70,7 +70,7 @@ def _reduce_plain(op: ReduceOp, value: Any, axis: int | tuple[int, ...] | None, 
     """
     if op is ReduceOp.SUM and replicas > 1:
         raise InputError(
-            f"strategy.reduce(SUM) was given {value!r}, which is no per-replica value.",
+            f"strategy.reduce(SUM) was given {value!r}, which is not a per-replica value.",
             f"Summing it over {replicas} replicas would multiply it by {replicas}.",
             "Give the result of strategy.run, or use ReduceOp.MEAN.",
         )
@@ -88,7 +88,7 @@ def _reduce_leaf(op: ReduceOp, leaf: Any, axis: int | tuple[int, ...] | None, re
         raise InputError(
             f"Per-replica values of shapes {_listed(leaf.shapes)} were reduced with axis={axis}.",
             "Components of different sizes cannot be combined element by element.",
-            "Reduce along the axes too in which they differ, the batch axis for example: axis=0.",
+            "Also reduce along the axes in which they differ, for example the batch axis: axis=0.",
         )
     return _combined(leaf, _reduced, op, axes, leaf.shapes, leaf.empty)
 

@@ -384,7 +384,7 @@ def _none_of(value: jax.Array) -> Any:
 def _advanced_inside(what: str) -> InputError:
     return InputError(
         f"strategy.run {what}.",
-        "Its function is compiled, once; Python, which reads the data, does not take part in its steps.",
+        "Its function is compiled once. The data is read by Python, which does not run in the compiled steps.",
         "Take the batch outside: for batch in dataset: strategy.run(step, args=(batch,)).",
     )
 

@@ -232,7 +232,7 @@ def _common_shapes(branches: Sequence[_Branch], kinds: Sequence[_Kind]) -> list[
             f"The function does something else on {_listed(kinds, ' than on ')}.",
             "Replicas hold values of different shapes: they would wait for each other forever, or "
             "their results could not be put together.",
-            "Combine values of all replicas, and return, whatever the number of rows.",
+            "Combine values of all replicas, and return the same values, for any number of rows.",
         )
     ragged = branches[0].ragged
     common = []

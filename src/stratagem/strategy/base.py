@@ -151,7 +151,7 @@ class Strategy:
         if current_replica_context() is not None:
             raise UsageError(
                 f"The scope of {type(self).__name__} was entered inside a function that strategy.run is running.",
-                "A scope is where variables are made, once; the function runs compiled, at each step.",
+                "A scope is for making variables, once. The function is compiled and runs at each step.",
                 "Make models, optimizers and metrics outside, and leave the scope out of the function.",
             )
         note_used(self)
@@ -441,7 +441,7 @@ class Strategy:
         if current_replica_context() is not None:
             raise UsageError(
                 f"strategy.{method} was called inside a function that strategy.run is running.",
-                "There is only one replica's value at hand there.",
+                "Only one replica's value is available there.",
                 f"Inside, use stratagem.{instead}; or return the value and call strategy.{method} on the result.",
             )
 

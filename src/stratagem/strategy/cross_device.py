@@ -57,7 +57,8 @@ class ReductionToOneDevice(CrossDeviceOps):
             raise UnsupportedError(
                 f"ReductionToOneDevice was given accumulation_fn={accumulation_fn!r}, which does not add.",
                 "XLA combines the values of the replicas, and adds them.",
-                "Gather them in replica context, replica_context.all_gather(value[None], axis=0), and combine them.",
+                "Gather the values in replica context with replica_context.all_gather(value[None], axis=0), and "
+                "combine them yourself.",
             )
         self.reduce_to_device = reduce_to_device
 

@@ -116,14 +116,14 @@ def chosen_devices(devices: Sequence[str | Device] | None) -> list[Device]:
     if isinstance(devices, str) or not isinstance(devices, Sequence):
         raise InputError(
             f"devices is {devices!r}, of type {type(devices).__name__}.",
-            'Write a list of names: devices=["GPU:0", "GPU:1"]. Several devices of a CPU are made by '
-            "stratagem.testing.virtual_devices(2), before anything else.",
+            'Write a list of names: devices=["GPU:0", "GPU:1"]. To make several CPU devices, call '
+            "stratagem.testing.virtual_devices(2) before anything else.",
         )
     found = [named_device(device) for device in devices]
     if not found or len(set(found)) < len(found):
         raise InputError(
             f"devices is {list(devices)!r}.",
-            "A strategy needs at least one device, and one replica on each.",
+            "A strategy needs at least one device, and runs one replica on each.",
             'Name each device once, for example devices=["GPU:0", "GPU:1"], or leave the argument out.',
         )
     return found
@@ -146,9 +146,9 @@ def check_groups(devices: Sequence[Device], layouts: Layouts | None) -> None:
             here = f"Worker {process} has" if jax.process_count() > 1 else "This machine has"
             raise InputError(
                 f"{here} {count} {devices[0].platform.upper()} device(s); model_parallel is {layouts.devices}.",
-                "All devices of a replica belong to one worker, and each to one replica.",
-                f"Choose a number that divides {count}. Several devices of a CPU are made by "
-                "stratagem.testing.virtual_devices(4), before anything else.",
+                "All devices of a replica must be on one worker, and each device belongs to one replica.",
+                f"Choose a number that divides {count}. To make several CPU devices, call "
+                "stratagem.testing.virtual_devices(4) before anything else.",
             )
 
 
@@ -176,7 +176,7 @@ def _of_this_worker(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
             raise InputError(
                 f"keras.device was given {device_name}, a device of process {device_name.process_index}; this is "
                 f"process {jax.process_index()}.",
-                "What is made there could not be read here.",
+                "This process could not read the arrays that are made there.",
                 f'Write keras.device("{device_name.platform}:0") for the first device of each worker, or choose from '
                 "jax.local_devices().",
             )

@@ -98,11 +98,11 @@ def _division() -> Division | None:
 
 def _cannot_be_read(variable: Any) -> UsageError:
     return UsageError(
-        f"{variable.path}, of shape {list(variable.shape)}, was read on one worker; it rests in shards.",
-        "Each worker holds a part of it, and none can read what the others hold.",
-        "Call model.save or model.save_weights on all workers, or read the model in a callback of fit at the end of an "
-        "epoch; on all workers jax.experimental.multihost_utils.process_allgather(variable.value, tiled=True) returns "
-        "the whole.",
+        f"{variable.path}, of shape {list(variable.shape)}, was read on one worker, but it is kept in shards.",
+        "Each worker holds one part of it, and cannot read the parts of the others.",
+        "Call model.save or model.save_weights on all workers, or read the model in a callback of fit at the end of "
+        "an epoch. To get the whole value, call jax.experimental.multihost_utils.process_allgather(variable.value, "
+        "tiled=True) on all workers.",
     )
 
 

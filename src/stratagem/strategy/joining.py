@@ -108,8 +108,8 @@ def bounds_in(environ: Mapping[str, str]) -> Bounds:
     except (TypeError, ValueError):
         raise ClusterError(
             f"{environment.ELASTIC} is set, and {environment.ELASTIC_WORKERS} is {said!r}.",
-            "The launcher sets both: the second is the least and the largest number of workers.",
-            f"Start the program by stratagem run --elastic, or set {environment.ELASTIC_WORKERS}=2,4, say.",
+            "The launcher sets both. The second holds the smallest and the largest number of workers.",
+            f"Start the program with stratagem run --elastic, or set for example {environment.ELASTIC_WORKERS}=2,4.",
         ) from None
 
 
@@ -128,7 +128,7 @@ def devices_in(world: ChangingWorld) -> Sequence[Device]:
     if world.bounds.most > len(others) + 1:
         raise UnsupportedError(
             f"The run may have {world.bounds.most} workers; with --spares or --elastic there may be {len(others) + 1}.",
-            "Nothing would stand for the others in the mesh.",
+            "The mesh would have no place for the other workers.",
             "Start fewer workers, or leave --spares and --elastic out.",
         )
     devices = others[: count - 1]

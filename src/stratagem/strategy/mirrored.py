@@ -73,7 +73,8 @@ class MirroredStrategy(Strategy):
             logger.warning(
                 explain(
                     f"MirroredStrategy was made on one of {workers} workers.",
-                    "It knows this machine alone: each worker trains a model of its own, and all write the same files.",
+                    "It uses the devices of one machine only: each worker trains a model of its own, and all write "
+                    "the same files.",
                     "Write strategy = stratagem.MultiWorkerMirroredStrategy(), or start a single worker.",
                 )
             )

@@ -95,7 +95,8 @@ class MultiWorkerMirroredStrategy(Strategy):
             raise UnsupportedError(
                 f"compression={str(options.compression)!r} and {'shard' if layouts is None else 'model_parallel'} were "
                 "both asked for.",
-                "What compression leaves out of a gradient belongs to the whole of it, and each device has its shard.",
+                "Compression must store what it leaves out of a whole gradient, but each device holds only a shard "
+                "of the gradient.",
                 "Use one of the two.",
             )
         memory = world.memory if world is not None else shared_memory(membership.peers, devices, options)
@@ -146,14 +147,15 @@ def _check_replaceable(options: CommunicationOptions, sharding: Sharding | None)
     if jax.default_backend() != "cpu":
         raise UnsupportedError(
             f"The workers of stratagem run --spares compute on {jax.default_backend().upper()}.",
-            "They exchange through the memory of their host, and XLA's collectives do not survive a worker.",
+            "Such workers exchange data through the memory of their host, because XLA's collectives fail when a "
+            "worker dies.",
             f"Set JAX_PLATFORMS=cpu; or leave --spares out, and use --max-restarts with {BACKUP}.",
         )
     if sharding is not None or options.compression is not None:
         what = "compression" if sharding is None else "shard or model_parallel"
         raise UnsupportedError(
             f"{what} was given to a strategy whose workers run under stratagem run --spares.",
-            "Each worker holds something that no other one has. It would be lost with the worker.",
+            "Each worker would hold values that no other worker has. They would be lost with the worker.",
             f"Leave it out; or leave --spares out, and use --max-restarts with {BACKUP}.",
         )
 

@@ -123,7 +123,8 @@ class ParameterServerStrategy(Strategy, HasWorkers):
         if described_devices() is not None:
             raise UsageError(
                 "ParameterServerStrategy was made in a program that is planned (stratagem plan --on).",
-                "Its workers run steps of their own, each in a process of its own; there is no step of all devices.",
+                "Each worker runs its own steps in its own process. There is no step of all devices that could be "
+                "planned.",
                 "Plan the program with OneDeviceStrategy: its step is that of a worker.",
             )
         task_type = resolver.task_type
@@ -214,9 +215,10 @@ class ParameterServerStrategy(Strategy, HasWorkers):
         """Leave the cluster to another strategy of this process, which begins another term of it."""
         self._leave(
             UnavailableError(
-                "This process has made another ParameterServerStrategy of the same cluster, which works for that one.",
+                "This process has made a second ParameterServerStrategy of the same cluster, and the cluster now "
+                "works for that one.",
                 "Scheduled functions of the first one never run, and its variables are gone.",
-                "Use one strategy for one cluster; to begin anew, make coordinator, model and optimizer anew too.",
+                "Use one strategy for one cluster. To start again, also make a new coordinator, model and optimizer.",
             )
         )
 
@@ -358,7 +360,7 @@ def _dispatch_of(workers: int, max_staleness: int | None, synchronous: bool, bac
         raise InputError(
             f"ParameterServerStrategy was given backup_workers={backup_workers!r}, synchronous={synchronous!r}, "
             f"and the cluster has {workers} worker(s).",
-            "A round would end without any gradient, or there are no rounds.",
+            "A round could end without any gradient. Without synchronous=True there are no rounds.",
             f"Write a number from 0 to {most}" + ("." if synchronous else ", or synchronous=True."),
         )
     rounds = Rounds(workers, workers - backup_workers) if synchronous else None

@@ -54,7 +54,7 @@ class TPUStrategy(Strategy):
         if experimental_device_assignment is not None:
             raise UsageError(
                 "experimental_device_assignment was given.",
-                "Cores are grouped into replicas by another argument here.",
+                "In Stratagem another argument groups cores into replicas.",
                 "Leave the argument out; write model_parallel=2 for replicas of two cores.",
             )
         tpus = [device for device in devices() if device.platform == "tpu"]

@@ -89,14 +89,14 @@ def test_what_was_forged_is_refused_before_anything_is_restored(
     metadata = json.loads(json.dumps(contents.metadata))
     change(metadata)
     with pytest.raises(
-        CheckpointError, match=r"backup-2' is whole, but cannot be understood(.|\n)*Nothing was restored"
+        CheckpointError, match=r"backup-2' is not damaged, but cannot be understood(.|\n)*Nothing was restored"
     ):
         Snapshot(Contents(metadata, contents.arrays), "backup-2")
 
 
 @pytest.mark.parametrize("metadata", [5, [], {}, "backup"])
 def test_another_checkpoint_is_no_backup(metadata: Any, contents: Contents) -> None:
-    with pytest.raises(CheckpointError, match="is a checkpoint, but no backup of `fit`"):
+    with pytest.raises(CheckpointError, match="is a checkpoint, but not a backup of `fit`"):
         Snapshot(Contents(metadata, contents.arrays), "backup-2")
 
 

@@ -75,6 +75,6 @@ def test_a_callback_with_a_state_decides_itself(caplog: pytest.LogCaptureFixture
     assert (first.state, second.state) == ({"at": 3}, (1, 2))
 
     CallbackStates([first]).report_missing(said)
-    assert f"callbacks that are not there: {Own.__module__}.Own 1" in caplog.text
+    assert f"callbacks that this fit does not have: {Own.__module__}.Own 1" in caplog.text
     with pytest.raises(InputError, match=r"get_state\(\) of the callback Own returned .* of type object"):
         CallbackStates([Own(object())]).save(arrays)

@@ -319,7 +319,7 @@ def test_partial_restores_are_reported(tmp_path: Path, caplog: pytest.LogCapture
         del status
         gc.collect()
     assert caplog.messages == [
-        f"{path!r}: no object of the program took extra. status.expect_partial() says that this is meant."
+        f"{path!r}: no object of the program took extra. Call status.expect_partial() if this is intended."
     ]
     status = Checkpoint(model=other, new=keras.Variable(2.0)).restore(path).expect_partial()
     with pytest.raises(UnmatchedError, match=r"has nothing for new\."):
@@ -352,7 +352,7 @@ def test_second_restore_of_an_unbuilt_model_wins(tmp_path: Path) -> None:
 def test_what_cannot_be_saved_is_named(tmp_path: Path, thing: Any, found: str) -> None:
     with pytest.raises(InputError, match=found):
         Checkpoint(x=thing).save(tmp_path / "ckpt")
-    with pytest.raises(InputError, match=r"get_state\(\) of x, a Cursor, returned what JSON cannot hold"):
+    with pytest.raises(InputError, match=r"get_state\(\) of x, a Cursor, returned a value that JSON cannot hold"):
         Checkpoint(x=Cursor({"array": np.zeros(2)})).save(tmp_path / "ckpt")
     assert list(tmp_path.iterdir()) == []
 

@@ -89,7 +89,7 @@ def test_a_failure_of_one_is_an_error_on_all(together: Any) -> None:
         finish_together(own)
     assert error.value is own
     together(0, "disk gone")
-    with pytest.raises(CheckpointError, match=r"^worker 1 .* has no checkpoint, so that worker 0 .*: disk gone"):
+    with pytest.raises(CheckpointError, match=r"^worker 1 .* has no checkpoint, so worker 0 .*: disk gone"):
         finish_together(None)
     together(1, note("/same", "disk gone"))
     with pytest.raises(CheckpointError, match=r"^worker 0 .*: disk gone"):
@@ -208,7 +208,7 @@ def test_places_of_their_own_and_failures_leave_nothing_of_an_attempt(scripted: 
 
 def test_workers_with_other_variables_in_shards_are_told(scripted: Any, tmp_path: Path) -> None:
     scripted(1, {SHARDS: {"divided": "else"}})
-    with pytest.raises(PeerError, match=r"worker 1 .* has other variables in shards than worker 0"):
+    with pytest.raises(PeerError, match=r"worker 1 .* does not have the same variables in shards as worker 0"):
         all_see(Attempt("00aa", str(tmp_path / "ckpt-1"), None), "own")
 
 

@@ -113,7 +113,7 @@ def test_a_file_that_is_no_lock_stays_as_it_was(tmp_path: Path, lock: FolderLock
     precious.write_text("what a program keeps here")
     if as_link:
         (tmp_path / "lock").symlink_to(precious)
-    found = "cannot be written" if as_link else "is no lock of a run: it says 'what a program keeps here'"
+    found = "cannot be written" if as_link else "is not the lock of a run: it contains 'what a program keeps here'"
     with pytest.raises(CheckpointError, match=found):
         lock.take()
     assert precious.read_text() == "what a program keeps here"

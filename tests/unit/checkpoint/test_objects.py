@@ -84,7 +84,7 @@ def test_variables_of_a_layer_have_the_names_of_its_author_and_numbers_beside_th
 
 
 def test_an_object_without_state_says_where_it_is_and_what_to_give() -> None:
-    with pytest.raises(InputError, match=r"data/1 is .* of type ndarray(.|\n)*An array goes into a keras\.Variable"):
+    with pytest.raises(InputError, match=r"data/1 is .* of type ndarray(.|\n)*Put an array into a keras\.Variable"):
         graph_of(holder(data=[1, np.zeros(2)]))
     with pytest.raises(InputError, match=r"pair/0 is '1' of type int"):
         graph_of(holder(pair=(1, 2)))

@@ -163,7 +163,7 @@ def test_a_block_is_watched(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("given", [None, "checkpoint"])
 def test_nothing_to_save(given: Any) -> None:
-    with pytest.raises(InputError, match="What to save, or where to"):
+    with pytest.raises(InputError, match="The object to save, or the folder"):
         PreemptionCheckpointHandler(None, given, "folder")
     with pytest.raises(InputError, match="checkpoint_dir=None"):
         PreemptionCheckpointHandler(None, Checkpoint(step=keras.Variable(0)))

@@ -112,7 +112,7 @@ def test_files_of_another_attempt_do_not_pass_under_its_name(tmp_path: Path) -> 
     path = written(tmp_path)
     said = {"attempt": "ba9876543210", "number": 1, "files": 2}
     storage.write_shard(file_names.shard_file(path, ATTEMPT, 1, 2), said, {"rows/1": ROWS[4:]})
-    with pytest.raises(CheckpointError, match=r"is no part of this checkpoint.*ba9876543210"):
+    with pytest.raises(CheckpointError, match=r"is not a part of this checkpoint.*ba9876543210"):
         load_whole(path)
 
 
@@ -142,7 +142,7 @@ def test_a_file_that_is_deleted_while_it_is_used_is_an_error(tmp_path: Path) -> 
     contents = load_whole(path)
     for worker in range(2):
         file_names.shard_file(path, ATTEMPT, worker, 2).unlink()
-    with pytest.raises(CheckpointError, match="nobody deletes checkpoints that are being restored"):
+    with pytest.raises(CheckpointError, match="no process deletes checkpoints during a restore"):
         np.asarray(contents.arrays["rows"])
 
 
@@ -166,7 +166,7 @@ def test_a_list_that_was_forged_is_an_error(tmp_path: Path, change: dict[str, An
     path = str(tmp_path / "ckpt-1")
     said = as_json(ATTEMPT, 2, {"rows": BLOCKS["rows"]})
     storage.write(path, "{}", {}, {**said, **change})
-    with pytest.raises(CheckpointError, match="is no part of this checkpoint"):
+    with pytest.raises(CheckpointError, match="is not a part of this checkpoint"):
         load(path)
 
 

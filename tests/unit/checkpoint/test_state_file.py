@@ -37,7 +37,7 @@ def test_damaged_newest_falls_back_to_the_one_before(tmp_path: Path) -> None:
     paths = folder_with(tmp_path, 1, 2, 3)
     file_names.file_of(paths[2]).write_bytes(storage.read(paths[2])[:-1])
     file_names.file_of(paths[1]).unlink()
-    with pytest.warns(UserWarning, match="newest checkpoint that is whole") as caught:
+    with pytest.warns(UserWarning, match="newest checkpoint that is not damaged") as caught:
         assert latest_checkpoint(tmp_path) == paths[0]
     said = [str(warning.message).splitlines()[0] for warning in caught]
     assert f"'{paths[2]}' is damaged" in said[0]

@@ -79,7 +79,7 @@ def test_missing_checkpoint_says_where_to_look(tmp_path: Path) -> None:
     storage.remove(tmp_path / "ckpt-9")
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "ckpt-9.index").touch()
-    with pytest.raises(CheckpointError, match="one of TensorFlow"):
+    with pytest.raises(CheckpointError, match="a checkpoint of TensorFlow"):
         storage.read(str(tmp_path / "ckpt-9"))
 
 

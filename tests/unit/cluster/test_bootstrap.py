@@ -100,5 +100,5 @@ def test_a_host_whose_name_others_cannot_use_is_named(
 def test_a_process_that_imports_the_program_to_read_data_joins_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     # As multiprocessing marks a spawned process while it imports the main module; test_inputs.py has a real one.
     monkeypatch.setattr(multiprocessing.current_process(), "_inheriting", True, raising=False)
-    with pytest.raises(UsageError, match=r'as the same task once more(.|\n)*if __name__ == "__main__"'):
+    with pytest.raises(UsageError, match=r'a second time as the same task(.|\n)*if __name__ == "__main__"'):
         join(resolver({"worker": ["a", "b"]}, "worker", 0))

@@ -91,7 +91,7 @@ def test_a_pod_of_an_indexed_job_is_not_alone() -> None:
     ("environ", "said"),
     [
         ({"JOB_COMPLETION_INDEX": "0"}, "JOB_COMPLETION_INDEX=0: this is a pod of an Indexed Job"),
-        (SLURM_BATCH, "SLURM_NTASKS=4, but this is the batch script itself."),
+        (SLURM_BATCH, "SLURM_NTASKS=4, but this program was started by the batch script itself."),
     ],
 )
 def test_the_first_of_several_is_warned(environ: dict[str, str], said: str, caplog: pytest.LogCaptureFixture) -> None:

@@ -208,7 +208,7 @@ def test_connections_that_say_nothing_make_room(caplog: pytest.LogCaptureFixture
         other = visit(hello(spec, 1), Deadline(SECONDS), SECRET)
     close([first.result(), other])
     (record,) = caplog.records  # one line for all of them
-    assert record.message.startswith("worker 0: a connection from 127.0.0.1 is closed: it had said no hello when many")
+    assert record.message.startswith("worker 0: a connection from 127.0.0.1 is closed: it had sent no hello when many")
 
 
 class FullListener(socket.socket):
@@ -245,7 +245,7 @@ def test_who_knocks_where_no_descriptor_is_left_costs_no_time(
                 desk.serve(SECONDS)
             assert guest.recv(1) == b""  # let in, and turned away
     desk.close()
-    assert caplog.messages[0] == "worker 0 has no descriptor left for a connection; it tries again."
+    assert caplog.messages[0] == "worker 0 has no file descriptor left for a connection; it tries again."
 
 
 def test_where_descriptors_are_few_the_longest_silent_goes() -> None:
@@ -274,7 +274,7 @@ def test_a_hello_has_a_deadline(monkeypatch: pytest.MonkeyPatch, caplog: pytest.
             assert stranger.recv(1) == b""  # closed by the other side
         monkeypatch.setattr(door, "HELLO_SECONDS", SECONDS)
         close([visit(hello(spec, 1), Deadline(SECONDS), SECRET), first.result()])
-    assert "it said no hello within 0.01 s" in caplog.text
+    assert "it sent no hello within 0.01 s" in caplog.text
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [(SECRET, b"another secret, as long"), (SECRET, b""), (b"", SECRET)])

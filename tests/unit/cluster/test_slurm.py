@@ -109,7 +109,7 @@ def test_tasks_per_node_can_be_given() -> None:
         (step(0, 2, "", "1(x2)"), "'' is not a list of nodes"),
         (step(0, 3, "n[1-2]", "1(x2)"), "2 places on 2 nodes for 3 tasks"),
         (step(2, 2, "n[1-2]", "1(x2)"), "this task has rank 2"),
-        (step(0, 2, "n[1-2]", "1(x3)"), "speaks of 3 nodes, SLURM_STEP_NODELIST of 2"),
+        (step(0, 2, "n[1-2]", "1(x3)"), "describes 3 nodes, but SLURM_STEP_NODELIST lists 2"),
         (step(1, 4, "n[1-2]", "2(x2)", 1, 0), "--distribution=block"),
         (step(0, 2, "n[1-2]", "1(x2)") | {"SLURM_PROCID": "x"}, "SLURM_PROCID is 'x'"),
     ],
@@ -121,7 +121,7 @@ def test_job_steps_that_contradict_themselves(environ: dict[str, str], message: 
 
 
 def test_jobs_must_be_as_many_as_tasks() -> None:
-    with pytest.raises(ClusterError, match=r"jobs=.* has 3 tasks, the job step has 2"):
+    with pytest.raises(ClusterError, match=r"jobs=.* has 3 tasks, but the job step has 2"):
         SlurmClusterResolver({"worker": 3}, environ=step(0, 2, "n1", "2")).cluster_spec()
 
 

@@ -84,6 +84,6 @@ def test_a_process_that_does_not_answer_is_named() -> None:
     _, peers = members(2)
     stop = CommonStop(Peers(peers[0].client, peers[0].peers, 0, timeout_seconds=0.05))
     stop.request("as the test wants")
-    with pytest.raises(PeerError, match=r"worker 1 .* did not tell which step it is at"):
+    with pytest.raises(PeerError, match=r"worker 1 .* did not report its step"):
         all(stop.may_begin() for _ in itertools.count())
     stop.close()

@@ -150,7 +150,7 @@ def test_a_name_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
         foundations.require_foundations.__wrapped__()
     assert str(caught.value) == (
         "JAX 0.13.1 with Keras 3.15.1 has no jax._src.core:get_referent, for GradientTape outside compiled functions.\n"
-        "  Why it matters: Without these it would fail in the midst of a program. Stratagem was tested with "
+        "  Why it matters: Without these, Stratagem would fail in the middle of a program. It was tested with "
         f"JAX {TESTED['jax'].oldest} to {TESTED['jax'].newest} and Keras {TESTED['keras'].oldest} to "
         f"{TESTED['keras'].newest}.\n"
         f'  What to do: pip install "jax{foundations.bounds("jax")}" "keras{foundations.bounds("keras")}", '

@@ -45,7 +45,7 @@ def test_a_function_of_a_file_or_a_module(folder: Path) -> None:
         ("no_such_module.train:dataset", "there is no module no_such_module"),
         ("{folder}/missing.py:dataset", "there is no file {folder}/missing.py"),
         ("{folder}/their_training.py:datasets", "their_training.py has no datasets; it has dataset"),
-        ("{folder}/their_training.py:numbers", "numbers is no function but int"),
+        ("{folder}/their_training.py:numbers", "numbers is not a function but int"),
     ],
 )
 def test_a_function_that_does_not_exist(folder: Path, place: str, found: str) -> None:

@@ -193,7 +193,7 @@ def test_position_is_found_again_on_another_number_of_workers() -> None:
 def test_element_spec() -> None:
     dataset = Dataset.range(3).flat_map(lambda n: Dataset.from_tensors({"x": np.zeros(3, np.uint8)}))
     assert dataset.element_spec["x"].shape == (3,)
-    with pytest.raises(InputError, match="empty before interleave"):
+    with pytest.raises(InputError, match="given to interleave or flat_map is empty"):
         _ = Dataset.range(0).flat_map(lambda n: Dataset.range(n)).element_spec
 
 

@@ -76,12 +76,12 @@ def test_rows_of_rows() -> None:
 @pytest.mark.parametrize(
     ("refused", "words"),
     [
-        (lambda: RaggedTensor.from_row_splits([1, 2], [0, 3]), r"row_splits \[0, 3\], of 2 values"),
-        (lambda: RaggedTensor.from_row_splits([1, 2], [0, 2, 1, 2]), "no place lie before"),
+        (lambda: RaggedTensor.from_row_splits([1, 2], [0, 3]), r"of 2 values was asked for with row_splits \[0, 3\]"),
+        (lambda: RaggedTensor.from_row_splits([1, 2], [0, 2, 1, 2]), "never decrease"),
         (lambda: RaggedTensor.from_value_rowids([1, 2], [1, 0]), "Sort the values"),
         (lambda: np.asarray(three_rows()), "to_tensor"),
         (lambda: three_rows()[:, 0], "may be too short"),
-        (lambda: three_rows() + RaggedTensor.from_row_lengths([1.0], [1]), "rows of other lengths"),
+        (lambda: three_rows() + RaggedTensor.from_row_lengths([1.0], [1]), "rows of different lengths"),
         (lambda: SparseTensor([[0, 0]], [1, 2], [3, 4]), "n values"),
         (lambda: to_dense(SparseTensor([[0, 5]], [1], [3, 4])), r"\(3, 4\) has a value at \[0, 5\]"),
         (lambda: np.asarray(from_dense([1, 0])), "tf.sparse.to_dense"),

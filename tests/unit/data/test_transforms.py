@@ -68,7 +68,7 @@ def test_specs() -> None:
     assert Dataset.range(4).batch(2).element_spec == TensorSpec((None,), np.int64)
     assert Dataset.range(4).batch(2, drop_remainder=True).element_spec == TensorSpec((2,), np.int64)
     assert Dataset.range(4).batch(2).unbatch().element_spec == TensorSpec((), np.int64)
-    with pytest.raises(InputError, match=r"empty before map\(double\)"):
+    with pytest.raises(InputError, match=r"given to map\(double\) is empty"):
         Dataset.range(0).map(double).element_spec  # noqa: B018
 
 
@@ -142,14 +142,14 @@ def test_a_worker_reads_its_rows_where_the_shape_is_known() -> None:
 
 def test_what_does_not_fit() -> None:
     with pytest.raises(
-        InputError, match=r"Component element has an element of a size of \[3\], padded_shapes says \[2\]"
+        InputError, match=r"Component element has an element of size \[3\], but padded_shapes says \[2\]"
     ):
         list(growing().padded_batch(3, padded_shapes=[2]))
     with pytest.raises(InputError, match=r"elements with 1 axes, padded to \[None, None\]"):
         list(growing().padded_batch(3, padded_shapes=[None, None]))
     with pytest.raises(InputError, match="elements with 0 and 1 axes"):
         list(Dataset.range(2).map(lambda n: np.zeros(3) if n else np.zeros(())).padded_batch(2))
-    with pytest.raises(InputError, match=r"nest differently.*\n.*components \[0\], \[1\]"):
+    with pytest.raises(InputError, match=r"nested differently.*\n.*components \[0\], \[1\]"):
         list(growing().map(lambda x: (x, x)).padded_batch(3, padded_shapes=([3],)))
     with pytest.raises(InputError, match="batch_size is 0"):
         growing().padded_batch(0)

@@ -42,7 +42,7 @@ def test_an_iterator_of_the_old_kind_gives_every_batch() -> None:
     def computing() -> Any:
         return 2 * np.asarray(stratagem.data.Dataset.range(3).batch(1).make_one_shot_iterator().get_next())
 
-    with pytest.raises(UsageError, match=r"computed with what get_next\(\) gave"):
+    with pytest.raises(UsageError, match=r"computed with the result of get_next\(\)"):
         list(Estimator(model_fn, config=config()).predict(computing))
 
 

@@ -113,7 +113,7 @@ def test_state_restores_on_another_number_of_replicas() -> None:
 def test_end_of_data() -> None:
     iterator = iter(mirrored(2).experimental_distribute_dataset(Dataset.range(2).batch(2)))
     assert rows(iterator.get_next()) == [[0], [1]]
-    with pytest.raises(OutOfRangeError, match="begin anew"):
+    with pytest.raises(OutOfRangeError, match="begin again"):
         iterator.get_next()
     with pytest.raises(StopIteration):
         next(iterator)

@@ -79,7 +79,7 @@ def test_the_last_bits_of_floats_may_differ() -> None:
 def test_different_batches_are_named(other: Any) -> None:
     said = compare((ROWS, LABELS), other, (ROWS, LABELS))
     assert len(set(said)) == 1
-    assert "Those that read alike: workers 0, 2; worker 1." in said[0]
+    assert "Workers that read the same batch: workers 0, 2; worker 1." in said[0]
     assert said[0].endswith("Write a seed.")
 
 

@@ -119,7 +119,7 @@ def test_an_integer_that_depends_on_the_rows_is_the_first_replicas(capsys: pytes
     first_rows = np.concatenate([X[0:4], X[8:12], X[16:19]])
     assert found.tolist() == (2 * np.bincount(np.clip(np.floor(first_rows[:, 0]) + 1, 0, 2).astype(int))).tolist()
     said = capsys.readouterr().err
-    assert "kinds/kept' changes in a step by what the rows of a replica hold, and the first replica's value" in said
+    assert "kinds/kept' according to its own rows, and the first replica's value is kept" in said
     assert said.count("kinds/kept") == 1, "also where a batch that does not divide has a program of its own"
 
 

@@ -119,7 +119,7 @@ def test_a_folder_that_cannot_be_made_is_named_and_ends_nothing(
 
     error = capsys.readouterr().err
     assert error.startswith(f"stratagem: compiled programs cannot be kept in {tmp_path / 'file'}: ")
-    assert error.endswith("--no-compilation-cache does not try.\n")
+    assert error.endswith("With --no-compilation-cache the launcher does not try.\n")
 
 
 def test_a_folder_that_goes_away_ends_nothing(programs: CompiledPrograms, capsys: pytest.CaptureFixture[str]) -> None:

@@ -194,7 +194,8 @@ def test_failure_report(tmp_path: Path, num_ended: int, others: str) -> None:
     assert failure_report(Failure("worker 2", -9, 12.34, num_ended), log) == (
         f"\n== worker 2 was ended by SIGKILL after 12.3 s.{others}\n"
         f"Its last lines (all of them: {tmp_path}/worker-2.log):\nE: x\n"
-        "  What to do: See whether the memory was full (`dmesg`, the scheduler's log); then use less, or fewer workers."
+        "  What to do: See whether the memory was full (`dmesg`, the scheduler's log). If it was, use less memory, "
+        "or fewer workers."
     )
 
 

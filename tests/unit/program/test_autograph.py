@@ -457,7 +457,7 @@ def as_written(x: Any) -> Any:
         (of_two_shapes, UsageError, r"is float32\[3\] where the condition is true, else float32\[\]"),
         (lambda x: growing(x[None]), InputError, r"changes `x` from float32\[1\] to float32\[2\]"),
         (breaking, UsageError, "leaves a loop over a list_iterator by a `break`"),
-        (of_words, UsageError, "leaves a loop over things unlike each other \\('b', 'c'\\) by a `break`"),
+        (of_words, UsageError, "leaves a loop over different kinds of elements \\('b', 'c'\\) by a `break`"),
         (appending, UsageError, "appends to the list `found` in a loop whose condition is a tensor"),
         (in_try, UsageError, "in a statement with a `break`, `continue` or `return` in a `with` or a `try`"),
         (raising, UsageError, "raises an error .* in a branch whose condition is a tensor"),

@@ -686,7 +686,7 @@ def test_what_makes_each_call_a_tracing_is_told(strategy: stratagem.Strategy, ca
         holder.tag = str(i)
         strategy.run(tagged_step)
     said = capfd.readouterr().err
-    assert "tagged_step anew in 5 calls in a row: holder.tag changes" in said
+    assert "tagged_step again in 5 calls in a row: holder.tag changes" in said
     assert said.count("tagged_step anew") == 1
 
 

@@ -153,7 +153,7 @@ def test_another_chief_begins_with_its_own_numbers(cluster: Cluster, program: Pr
     another.train(1)
     with pytest.raises(UnavailableError, match=r"ps [01] has begun anew"):
         program.optimizer.iterations.assign(7)
-    with pytest.raises(UnavailableError, match="made another ParameterServerStrategy of the same cluster"):
+    with pytest.raises(UnavailableError, match="made a second ParameterServerStrategy of the same cluster"):
         program.coordinator.schedule(int)
     program.strategy.close()
     another.train(1)

@@ -48,7 +48,7 @@ def test_a_recipe_leaves_clipping_and_the_rate_to_workers() -> None:
 def test_variables_that_only_this_process_knows_cannot_be_left_out() -> None:
     optimizer = keras.optimizers.AdamW(0.3)
     optimizer.exclude_from_weight_decay(var_list=[keras.Variable(0.0, name="bias")])
-    with pytest.raises(UsageError, match=r"(?s)would let these decay.*var_names="):
+    with pytest.raises(UsageError, match=r"(?s)would apply weight decay to these.*var_names="):
         optimizer_recipe(optimizer)
 
 

@@ -563,7 +563,7 @@ def test_mistakes_are_explained(coordinator: ClusterCoordinator) -> None:
         coordinator.schedule(lambda x: x, args=(value,))
     with pytest.raises(UsageError, match="cannot be sent"):
         coordinator.schedule(lambda x: x, args=(threading.Lock(),))
-    with pytest.raises(UsageError, match="given 5, which is no function"):
+    with pytest.raises(UsageError, match="given 5, which is not a function"):
         coordinator.schedule(cast("Any", 5))
     coordinator.schedule(lambda: object())
     with pytest.raises(InputError, match="returned a object"):

@@ -42,5 +42,5 @@ def test_other_results_are_refused(value: Any, found: str) -> None:
 
 @pytest.mark.parametrize("nest", [{"array": 1}, {"array": -1}, {"tuple": 3}, {"set": []}, [1], {}])
 def test_what_is_no_result_is_refused(nest: Any) -> None:
-    with pytest.raises(InputError, match="is no result"):
+    with pytest.raises(InputError, match="is not a result"):
         put_together(nest, [np.zeros(1)])

@@ -92,7 +92,7 @@ def test_a_step_has_the_same_bits_as_the_run_before_and_nothing_is_written(
     said = capsys.readouterr()
     assert said.out == ""
     assert "Step 5 is run from the backup behind step 4" in said.err
-    assert "Callbacks that are left out, as they may write files: Ends" in said.err
+    assert "These callbacks are left out, because they may write files: Ends" in said.err
 
 
 def test_what_the_run_before_computed_otherwise_is_told(script: Path) -> None:
@@ -131,7 +131,7 @@ def test_locate_names_the_layer_and_the_rows(script: Path) -> None:
 
 @pytest.mark.parametrize(
     ("step", "said"),
-    [(3, r"from before step 3: those that are there were made behind step 4 and 8"), (21, "behind step 20")],
+    [(3, r"from before step 3: its backups were made after step 4 and 8"), (21, "behind step 20")],
 )
 def test_steps_that_cannot_be_run(script: Path, step: int, said: str) -> None:
     with pytest.raises(InputError, match=said):

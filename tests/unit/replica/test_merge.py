@@ -222,7 +222,7 @@ def test_misuse_is_explained() -> None:
         lambda s, value, v: s.extended.update(v, lambda v: v.assign(s.reduce("SUM", value, axis=None))),
     )
     refused("was given a per-replica value", lambda s, value, v: s.extended.update(v, v.assign, (value,)), InputError)
-    refused("no per-replica value", lambda s, value, v: s.extended.reduce_to("SUM", 2.0, v), InputError)
+    refused("not a per-replica value", lambda s, value, v: s.extended.reduce_to("SUM", 2.0, v), InputError)
     with strategy.scope(), pytest.raises(UsageError, match="merge_call was called in cross-replica"):
         kept[0].merge_call(lambda s: 1.0)
     with pytest.raises(UsageError, match=r"(?s)update was called inside a function.*merge_call"), strategy.scope():

@@ -87,7 +87,7 @@ def test_a_sum_assigned_outside_a_step_is_divided() -> None:
     v.assign(8.0)
     assert (parts_of(strategy, v), float(v.read_value())) == ([4.0, 4.0], 8.0)
     for method in (v.assign_add, v.assign_sub):  # TensorFlow refuses it alike
-        with pytest.raises(InputError, match="which of them is meant is not said"):
+        with pytest.raises(InputError, match="does not say which of them to change"):
             method(1.0)
     assert parts_of(strategy, v) == [4.0, 4.0]
 

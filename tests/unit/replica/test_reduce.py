@@ -72,7 +72,7 @@ def test_structures_and_plain_values(mesh: ReplicaMesh) -> None:
 @pytest.mark.parametrize(
     ("call", "match"),
     [
-        (lambda value, uneven: reduce(ReduceOp.SUM, 4.0, None, 2), "no per-replica value"),
+        (lambda value, uneven: reduce(ReduceOp.SUM, 4.0, None, 2), "not a per-replica value"),
         (lambda value, uneven: reduce(ReduceOp.SUM, value, 1, 2), "axis=1 and per-replica values of rank 1"),
         (lambda value, uneven: gather(value, 1), "axis=1 and per-replica values of rank 1"),
         (

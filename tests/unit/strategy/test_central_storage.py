@@ -281,7 +281,7 @@ def test_gradients_of_one_replica_alone_are_refused(told: dict[str, bool]) -> No
     with strategy.scope():
         weight, optimizer = keras.Variable(1.0), keras.optimizers.SGD(1.0)
     apply: Any = optimizer.apply_gradients
-    with pytest.raises(UnsupportedError, match="the gradient of one replica alone would change"):
+    with pytest.raises(UnsupportedError, match="The gradient of a single replica would change"):
         strategy.run(lambda: apply([(1.0 + weight.value, weight)], **told))
     assert float(weight.value) == 1.0
 

@@ -327,7 +327,7 @@ def test_two_workers_see_each_example_once(capsys: pytest.CaptureFixture[str], t
         model.fit(part_of_worker)
     with pytest.raises(InputError, match="`y` was given too"):
         model.fit(part_of_worker, Y, steps_per_epoch=1)
-    with pytest.raises(InputError, match="no function of one argument"):
+    with pytest.raises(InputError, match="not a function of one argument"):
         model.fit(lambda: None, steps_per_epoch=1)
     strategy.close()
 

@@ -279,7 +279,7 @@ def test_misuse_is_explained() -> None:
         strategy.run(lambda: strategy.run(lambda: 1.0))
     with pytest.raises(UsageError, match="all_reduce"):
         strategy.run(lambda: strategy.reduce("sum", 1.0, axis=None))
-    with pytest.raises(InputError, match="no per-replica value"):
+    with pytest.raises(InputError, match="not a per-replica value"):
         strategy.reduce("SUM", 1.0, axis=None)
     with pytest.raises(InputError, match="SUM, MEAN, MIN or MAX"):
         strategy.reduce("product", 1.0, axis=None)

@@ -102,6 +102,6 @@ class _OpenRecords:
 
 def _damaged(path: str, found: str, reason: object) -> InputError:
     return InputError(
-        f"{path} {found}, or is no ArrayRecord file: {reason}.",
+        f"{path} {found}, or is not an ArrayRecord file: {reason}.",
         "Copy the file again, or make it again with stratagem.data.write_array_record.",
     )

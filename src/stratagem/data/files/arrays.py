@@ -185,6 +185,6 @@ def _header(name: str, file: Any, end: int | None) -> _Array:
 def _damaged(where: str, error: Exception) -> InputError:
     return InputError(
         f"{where} cannot be read: {error}.",
-        "The file is no .npy or .npz file, or is damaged; its rows cannot be found.",
+        "The file is not a .npy or .npz file, or is damaged. Its rows cannot be found.",
         "Write the file again with numpy.save or numpy.savez, or leave it out of the list.",
     )

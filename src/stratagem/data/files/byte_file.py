@@ -68,7 +68,7 @@ class ByteFile:
             raise InputError(
                 f"{self.path} ends at byte {os.fstat(self._descriptor).st_size}; it had {self.size} bytes when it "
                 "was opened.",
-                "Leave the files of a dataset alone while it is in use; start again.",
+                "Do not change the files of a dataset while it is in use. Start again.",
             )
         return found
 
@@ -94,7 +94,7 @@ def unreadable(path: str, error: OSError) -> InputError:
     """Return the error for a file that the system does not let us read."""
     return InputError(
         f"{path} cannot be read: {error.strerror}.",
-        "Check the name and the rights of the file, and that this machine sees the same folders as the others.",
+        "Check the name and the permissions of the file. Check that this machine sees the same folders as the others.",
     )
 
 

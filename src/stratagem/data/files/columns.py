@@ -26,7 +26,7 @@ def column(fields: list[str], default: Any, na_value: str, name: str = "A column
     values = [fallback if field in ("", na_value) else field for field in fields]
     if None in values:
         raise InputError(
-            f"{name} needs a value in every line, and has none in one.",
+            f"{name} needs a value in every line, but one line has none.",
             "Give a default in record_defaults, such as 0.0.",
         )
     if dtype.kind == "O":

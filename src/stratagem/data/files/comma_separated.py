@@ -41,7 +41,7 @@ class _Dialect(NamedTuple):
                     yield row or [""]  # an empty line is a row with one value, which is missing
             except csv.Error as error:
                 raise InputError(
-                    f"{path} is no file of values with {self.field_delim!r} between them: {error}.",
+                    f"{path} is not a file of values with {self.field_delim!r} between them: {error}.",
                     "Correct field_delim, or the quotes in the file.",
                 ) from None
 
@@ -119,7 +119,7 @@ class _Columns(NamedTuple):
         if len(places) != len(self.defaults) or max(places, default=-1) >= len(row):
             raise InputError(
                 f"{where} has {len(row)} values; {len(self.defaults)} columns are described.",
-                "Values would stand in the wrong columns.",
+                "Values would end up in the wrong columns.",
                 "Give a default for each column, or name the columns with select_cols.",
             )
         described = zip(places, self.defaults, strict=True)

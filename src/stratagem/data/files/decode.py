@@ -68,7 +68,7 @@ def decode_raw(input_bytes: Any, out_type: Any, little_endian: bool = True) -> n
     except (TypeError, ValueError) as error:
         raise InputError(
             f"decode_raw cannot read {dtype} numbers of {dtype.itemsize} bytes: {error}.",
-            "Correct out_type; elements of different lengths are decoded one by one, before batch().",
+            "Correct out_type. If elements differ in length, decode them one by one, before batch().",
         ) from None
 
 
@@ -109,7 +109,7 @@ def decode_image(
                 pixels = _pixels(image, channels)
     except (OSError, SyntaxError, TypeError, ValueError, EOFError, pillow.DecompressionBombError) as error:
         raise InputError(
-            f"Bytes that begin with {content[:8]!r} are no image, or a damaged one: {error}.",
+            f"Bytes that begin with {content[:8]!r} are not an image, or a damaged one: {error}.",
             "Give the whole contents of an image file.",
         ) from None
     return (pixels if dtype == np.uint8 else pixels.astype(np.float32) / np.float32(255)).view(EagerArray)

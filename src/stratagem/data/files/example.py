@@ -124,8 +124,8 @@ class FixedLenFeature(FeatureConfiguration):
             return self._default if self.shape == () else self._default.copy()
         if len(values) != self._size:
             raise InputError(
-                f"The feature {key!r} of an example has {len(values)} values, shape {self.shape} has {self._size}.",
-                "Correct the shape. Where the number varies, write VarLenFeature.",
+                f"The feature {key!r} of an example has {len(values)} values, but shape {self.shape} has {self._size}.",
+                "Correct the shape. If the number varies, write VarLenFeature.",
             )
         if self.shape == ():
             return self._kind.scalar(values[0])
@@ -287,9 +287,10 @@ def _features_of(serialized: Any) -> Any:
         return message("Example").FromString(record).features.feature
     except (error_class, TypeError) as error:
         raise InputError(
-            f"A record of {len(record) if isinstance(record, bytes) else type(record).__name__} bytes is no "
+            f"A record of {len(record) if isinstance(record, bytes) else type(record).__name__} bytes is not a "
             f"tf.train.Example: {error}.",
-            "Parse what SerializeToString of an Example returned, record by record; a batch goes to parse_example.",
+            "Parse records one by one, as SerializeToString of an Example returned them. For a batch, use "
+            "parse_example.",
         ) from None
 
 

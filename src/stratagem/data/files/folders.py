@@ -185,7 +185,7 @@ class Folder:
         if self.shuffle and self.seed is None:
             raise InputError(
                 "validation_split is set and shuffle is True, without a seed.",
-                "The training and the validation part, made by two calls, would overlap.",
+                "Two calls make the training part and the validation part, and these parts would overlap.",
                 "Write the same seed in both calls.",
             )
 
@@ -195,7 +195,7 @@ class Folder:
         labels = None if self.label_mode is None else self.labels
         if not os.path.isdir(directory):
             raise InputError(
-                f"{directory!r} is no folder; the present folder is {os.getcwd()}.",
+                f"{directory!r} is not a folder; the current folder is {os.getcwd()}.",
                 "Name a folder that every worker sees.",
             )
         if isinstance(labels, str) and labels == "inferred":
@@ -203,7 +203,7 @@ class Folder:
             names = found if names is None else list(names)
             if not set(names) <= set(found):
                 raise InputError(
-                    f"class_names is {names}, the subfolders of {directory} are {found}.",
+                    f"class_names is {names}, but the subfolders of {directory} are {found}.",
                     "Write class_names with names of subfolders, all or some, or leave it out.",
                 )
             of_class = [self._below(os.path.join(directory, name)) for name in names]
@@ -211,8 +211,8 @@ class Folder:
             files = Labelled([path for part in of_class for path in part], numbers, names)
         elif names is not None:
             raise InputError(
-                f"class_names is {list(names)}, and labels is not 'inferred'.",
-                "The names belong to subfolders, which are not looked at.",
+                f"class_names is {list(names)}, but labels is not 'inferred'.",
+                "The names are those of subfolders, and these are used only with labels='inferred'.",
                 "Leave class_names out.",
             )
         else:
@@ -266,7 +266,7 @@ def _labelled_by_hand(paths: list[str], labels: Any, directory: str) -> Labelled
         found = f"a list of {len(labels)}" if isinstance(labels, list | tuple) else repr(labels)
         raise InputError(
             f"labels is {found}; there are {len(paths)} files in {directory}.",
-            "Give a list with one integer for each file in the order of os.walk, sorted; or 'inferred', or None.",
+            "Give a list with one integer for each file, in the sorted order of os.walk; or 'inferred', or None.",
         )
     return Labelled(paths, np.array(labels, np.int32), [str(label) for label in sorted(set(labels))])
 

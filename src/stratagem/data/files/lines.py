@@ -147,7 +147,7 @@ class _FixedLength(BytesFormat):
         if count >= 0 and not left:
             return count
         raise InputError(
-            f"{path} has {size} bytes: a header of {self._header}, a footer of {self._footer}, and what is between "
-            f"is no multiple of {self._record}.",
+            f"{path} has {size} bytes: a header of {self._header}, a footer of {self._footer}, and the size between "
+            f"them is not a multiple of {self._record}.",
             "Correct record_bytes, header_bytes and footer_bytes, or copy the file again.",
         )

@@ -37,7 +37,7 @@ def paths_of(filenames: Any) -> list[str]:
     if isinstance(filenames, list | tuple):
         return [path for name in filenames for path in paths_of(name)]
     raise InputError(
-        f"filenames has {filenames!r}, which is no name of a file.",
+        f"filenames has {filenames!r}, which is not the name of a file.",
         "Give a name, a list of names, or a dataset of names such as Dataset.list_files makes.",
     )
 
@@ -70,7 +70,7 @@ def matching_files(file_pattern: Any) -> list[str]:
     found = sorted({path for pattern in patterns for path in glob.glob(pattern, include_hidden=True)})
     if not found:
         raise InputError(
-            f"No file matches {' or '.join(map(repr, patterns))}; the present folder is {os.getcwd()}.",
+            f"No file matches {' or '.join(map(repr, patterns))}; the current folder is {os.getcwd()}.",
             "Correct the pattern, such as '/data/train-*.tfrecord'; it must match on every worker.",
         )
     return found

@@ -213,6 +213,6 @@ def _is_bytes(types: Any, kind: Any) -> bool:
 def _damaged(where: str, error: Exception) -> InputError:
     return InputError(
         f"{where} cannot be read: {error}.",
-        "The file is no Parquet file, or is damaged; its rows are lost.",
+        "The file is not a Parquet file, or is damaged. Its rows are lost.",
         "Write the file again, or leave it out of the list.",
     )

@@ -97,8 +97,8 @@ class Writer:
         kinds, kinds_before = [leaf.dtype.name for leaf in found], [leaf.dtype.name for leaf in known]
         if structure != before or kinds != kinds_before:
             raise InputError(
-                f"Element {len(self._ends)} of a dataset that is stored has the components "
-                f"{', '.join(component_names(spec))} of {', '.join(kinds)}; those before have "
+                f"Element {len(self._ends)} of a dataset that is being stored has the components "
+                f"{', '.join(component_names(spec))} of {', '.join(kinds)}; the elements before it have "
                 f"{', '.join(component_names(self._spec))} of {', '.join(kinds_before)}.",
                 "Let the function or generator return the same tuples, dicts and dtypes for every element.",
             )
@@ -133,7 +133,8 @@ def _discard(file: Any, partial_path: str) -> None:
 
 def _unwritable(path: str, error: OSError) -> InputError:
     return InputError(
-        f"{path} cannot be written: {error.strerror}.", "Check the rights of the folder, and the space on the disk."
+        f"{path} cannot be written: {error.strerror}.",
+        "Check the permissions of the folder, and the free space on the disk.",
     )
 
 
@@ -150,7 +151,7 @@ def _pieces(array: np.ndarray) -> Iterable[bytes]:
     texts = [text.encode() if isinstance(text, str) else text for text in array.ravel()]
     if other := {type(text).__name__ for text in texts if not isinstance(text, bytes)}:
         raise InputError(
-            f"A component of a dataset that is stored holds {', '.join(sorted(other))}.",
+            f"A component of a dataset that is being stored holds {', '.join(sorted(other))}.",
             "Only numbers and text can be stored; pad rows of different length with padded_batch.",
         )
     yield np.array([len(text) for text in texts], "<i8").tobytes()
@@ -184,8 +185,8 @@ def _described(spec: Tree) -> Any:
     if isinstance(spec, TensorSpec):
         return {"dtype": spec.dtype.name, "shape": spec.shape}
     raise InputError(
-        f"A dataset that is stored has elements that nest in {type(spec).__name__}.",
-        "Return tuples, and dicts whose keys are str, from a map before.",
+        f"A dataset that is being stored has elements that are nested in {type(spec).__name__}.",
+        "First use map to return tuples, or dicts whose keys are str.",
     )
 
 
@@ -224,8 +225,9 @@ def _layout(file: ByteFile) -> tuple[np.ndarray, np.ndarray, Any]:
     smallest = len(_MAGIC) + _TAIL.size
     if file.size < smallest or file.read(0, len(_MAGIC)) != _MAGIC:
         raise InputError(
-            f"{file.path} is not what Dataset.save, snapshot or cache(filename) of Stratagem wrote.",
-            "Name such a file or folder. TensorFlow's own are in another format: write TFRecord files there.",
+            f"{file.path} was not written by Dataset.save, snapshot or cache(filename) of Stratagem.",
+            "Name a file or folder that they wrote. TensorFlow's files have another format: write TFRecord files in "
+            "TensorFlow instead.",
         )
     count, described, checksum = _TAIL.unpack(file.read(file.size - _TAIL.size, _TAIL.size))
     size = 12 * count + described
@@ -242,7 +244,7 @@ def _layout(file: ByteFile) -> tuple[np.ndarray, np.ndarray, Any]:
 def _damaged(path: str, number: int | None = None) -> InputError:
     where = "its end" if number is None else f"element {number}"
     return InputError(
-        f"{path} is damaged: {where} has a wrong checksum.", "Delete the file, and let the program write it again."
+        f"{path} is damaged: {where} has a wrong checksum.", "Delete the file, and the program writes it again."
     )
 
 
@@ -296,7 +298,8 @@ def saved_in(path: Any) -> str:
         written_by_tensorflow = os.path.exists(os.path.join(os.fsdecode(path), "dataset_spec.pb"))
         raise InputError(
             f"{os.fsdecode(path)} has no {FILE}" + (": TensorFlow wrote it." if written_by_tensorflow else "."),
-            "TensorFlow's format cannot be read here: write TFRecord files there, and read them with TFRecordDataset."
+            "Stratagem cannot read TensorFlow's format. Write TFRecord files in TensorFlow, and read them with "
+            "TFRecordDataset."
             if written_by_tensorflow
             else "Name the folder that dataset.save(path) was given.",
         )

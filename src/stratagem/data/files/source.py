@@ -83,7 +83,7 @@ class FileSource:
         for path in self.paths[1:]:
             if (spec := self._format.spec(path)) != first:
                 raise InputError(
-                    f"{path} holds elements of {spec}, {self.paths[0]} of {first}.",
+                    f"{path} holds elements of {spec}, but {self.paths[0]} holds elements of {first}.",
                     "Give files of the same columns, shapes and dtypes, or make a dataset of each kind.",
                 )
         return [self._format.scan(path) for path in self.paths]
@@ -177,7 +177,7 @@ class StreamedFiles(InOrder):
         spec = self.first_spec()
         if spec is None:
             raise InputError(
-                f"The {len(self.paths)} files of the dataset hold no record, the first is {self.paths[0]}.",
+                f"The {len(self.paths)} files of the dataset hold no record. The first file is {self.paths[0]}.",
                 "Give at least one file with a record in it.",
             )
         return spec

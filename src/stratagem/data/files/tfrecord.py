@@ -90,7 +90,7 @@ _MANY = 64
 """Lengths are read in blocks where that many records fit into one, else one by one."""
 
 _LENGTH = "the length has a wrong checksum"
-_DATA = "the data have a wrong checksum"
+_DATA = "the data has a wrong checksum"
 _END = "the end is missing"
 
 
@@ -150,7 +150,7 @@ class TFRecordDataset(FileDataset):
 
 def _damaged(path: str, record: int, place: int, what: str) -> InputError:
     return InputError(
-        f"{path} is damaged, or no TFRecord file: {what} in record {record} at byte {place}.",
+        f"{path} is damaged, or is not a TFRecord file: {what} in record {record} at byte {place}.",
         "Copy or make the file again; compressed files need compression_type. TFRecordDataset(..., "
         'on_corrupt="skip") leaves damaged records out and counts them.',
     )

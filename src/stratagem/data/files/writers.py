@@ -55,7 +55,7 @@ class TFRecordWriter:
         """
         if self._file.closed:
             raise UsageError(
-                f"A record is written to {self._path} after close().",
+                f"A record was written to {self._path} after close().",
                 "Write inside `with TFRecordWriter(...) as writer:`.",
             )
         frame = framed(_checked(record))
@@ -165,6 +165,6 @@ def _explained(path: Path) -> Iterator[None]:
     except (OSError, RuntimeError) as error:
         raise InputError(
             f"{path} cannot be written: {error}.",
-            "Records would be missing. An old file of that name is as it was.",
+            "Records would be missing. An old file of that name was not changed.",
             "Make room on the disk, or choose a folder that this process may write to.",
         ) from error

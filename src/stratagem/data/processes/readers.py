@@ -146,7 +146,7 @@ class ReaderProcess:
             raise ReaderError(
                 f"Batch {batch} could not be read. {self._name} shows:\n{text}",
                 "The exception itself could not be sent to the worker.",
-                "Mend the function that the traceback names.",
+                "Fix the function that the traceback names.",
             )
         error.add_note(f"In {self._name[0].lower()}{self._name[1:]}, at batch {batch}:\n{text}")
         raise error
@@ -187,8 +187,8 @@ class ReaderProcess:
         memory = " The system's memory may have been full." if code == -signal.SIGKILL else ""
         return ReaderError(
             f"{self._name} ended ({how}) while it read batch {batch}.{memory}",
-            f"Look at what the process printed last; or write {self._without}, and the functions of the dataset run "
-            "in the worker, where a debugger sees them.",
+            f"Look at what the process printed last; or write {self._without}. The functions of the dataset then run "
+            "in the worker, where you can use a debugger.",
         )
 
     def disconnect(self) -> None:
@@ -252,7 +252,7 @@ class _Pickler(by_value.Pickler):
         except Exception as error:
             raise InputError(
                 f"{constant} cannot go to a reader process: {type(error).__name__}: {error}",
-                "Let the function make what cannot be pickled (an open file, a lock, a connection) when it is "
-                "called first; or write options.reader_processes = 0.",
+                "Let the function make objects that cannot be pickled (an open file, a lock, a connection) in its "
+                "first call. Or write options.reader_processes = 0.",
             ) from error
         self.sent[id(constant)] = number, constant

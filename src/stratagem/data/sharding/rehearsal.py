@@ -150,7 +150,7 @@ def _checked(made: Any) -> Any:
     if isinstance(made, tuple | list | dict | str | bytes | np.ndarray) or not has_batches:
         raise InputError(
             f"The input is {type(made).__name__}.",
-            "Give a batched dataset, or a function that returns one; arrays become one through "
+            "Give a batched dataset, or a function that returns one. From arrays, make it with "
             "Dataset.from_tensor_slices((x, y)).batch(GLOBAL_BATCH_SIZE).",
         )
     return made

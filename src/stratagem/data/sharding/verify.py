@@ -80,9 +80,9 @@ class ShardingReport:
         if not self.ok:
             wrong = next(finding for finding in self.findings if finding.verdict == "FAIL")
             raise InputError(
-                f"{self.workers} workers would not read the dataset rightly.\n{self}",
-                "The workers would train on other examples than one worker, or a restarted run on others than "
-                "the run that ended.",
+                f"{self.workers} workers would not read the dataset correctly.\n{self}",
+                "The workers would not train on the examples that one worker trains on, or a restarted run would not "
+                "continue with the right ones.",
                 wrong.repair,
             )
 
@@ -126,7 +126,7 @@ def verify_sharding(dataset: Any, workers: int = 2, *, max_batches: int | None =
         steps        ok       7 on each worker
         resume       ok       after step 3 of 2 workers, 3 workers go on with the very rows that follow
     """
-    check.integer("workers", workers, 1, "Write as how many workers to read the dataset, such as 2.")
+    check.integer("workers", workers, 1, "Write the number of workers that read the dataset, such as 2.")
     if max_batches is not None:
         check.integer("max_batches", max_batches, 1, "Write how many batches to compare, or None for all.")
     return _Verification(Rehearsal(dataset, workers, max_batches)).report()
@@ -191,14 +191,14 @@ class _Verification:
     def _check_examples(self) -> Iterator[Finding]:
         batches, rows = len(self._reference), self._rows
         if not len(rows):
-            repair = "Check the folder or the filter; an iterator that was used up must be made anew."
+            repair = "Check the folder or the filter. If an iterator was used up, make it again."
             yield self._fail("examples", "there is none", repair)
         told = length_of(self._input.first)
         if self._complete and told is not None and told != batches:
             yield self._fail(
                 "examples",
-                f"the length is said to be {told} batches, but a pass has {batches}",
-                "Let the length be the number of batches: fit makes its steps by it.",
+                f"the dataset reports a length of {told} batches, but a pass has {batches}",
+                "Let the dataset report the number of batches, because fit takes its number of steps from it.",
                 RowPosition(min(told, batches), None, 0),
             )
         alike = len(rows) - len(np.unique(rows))
@@ -214,15 +214,15 @@ class _Verification:
             yield self._fail(
                 "determinism",
                 f"the input is a {type(made).__name__}, which can be read once: a second pass finds it used up",
-                "Give what can be read anew: Dataset.from_generator(make_examples), with the function that makes the "
-                "generator.",
+                "Give an input that can be read again: Dataset.from_generator(make_examples), with the function that "
+                "makes the generator.",
             )
         again, _ = self._input.read(self._whole(self._input.make(1, 0) if once else made))
         if not again:
             yield self._fail(
                 "determinism",
                 "a second pass finds no example: the first one used the input up",
-                "Let the function given to from_generator make its generator anew at each call.",
+                "Let the function given to from_generator make a new generator at each call.",
                 RowPosition(0, None, 0),
             )
         yield from self._compared("a second pass", again)
@@ -232,8 +232,8 @@ class _Verification:
             yield from self._compared(
                 "the dataset of a second call of the function",
                 again,
-                "Every worker calls it. Let it make the same dataset each time: seed what it draws, such as "
-                "numpy.random.default_rng(7).permutation(n), and sort what it lists, such as "
+                "Every worker calls it. Let it make the same dataset each time. Give random numbers a seed, such as "
+                "numpy.random.default_rng(7).permutation(n), and sort lists of files, such as "
                 "sorted(os.listdir(folder)).",
             )
 
@@ -273,7 +273,7 @@ class _Verification:
                 "shares",
                 f"worker {first.worker} reads other rows than those of the global batch, first at step {first.step}, "
                 f"row {first.row}; together the workers read {twice} examples too often and {never} never{steps}",
-                "Let functions given to map, filter and from_generator depend on their arguments alone: each worker "
+                "Let functions given to map, filter and from_generator depend only on their arguments: each worker "
                 "calls them for its own rows.",
                 first,
             )
@@ -299,12 +299,14 @@ class _Verification:
                 step = done + found.step
                 yield self._fail(
                     "resume",
-                    f"after step {done} of {self._workers} workers, worker {worker} of {others} reads other rows than "
-                    f"those that follow, from step {step} on",
-                    "Let generators and functions give the same examples wherever reading begins.",
+                    f"after step {done} of {self._workers} workers, worker {worker} of {others} does not continue "
+                    f"with the rows that follow, from step {step} on",
+                    "Let generators and functions give the same examples, regardless of where reading begins.",
                     RowPosition(step, worker, found.row),
                 )
-        said = f"after step {done} of {self._workers} workers, {others} workers go on with the very rows that follow"
+        said = (
+            f"after step {done} of {self._workers} workers, {others} workers continue with exactly the rows that follow"
+        )
         yield passed("resume", said)
 
     def _check_streams(self) -> Iterator[Finding]:
@@ -335,7 +337,7 @@ class _Verification:
                 "warn",
                 f"each worker reads the whole dataset ({_counted(streams)} examples), so that each example is read "
                 f"{self._workers} times",
-                "That is what OFF means. AutoShardPolicy.AUTO lets each worker read its part.",
+                "AutoShardPolicy.OFF does this. With AutoShardPolicy.AUTO each worker reads its part.",
             )
         if self._input.policy is AutoShardPolicy.FILE and self._input.even:
             return self._whole_files(streams)
@@ -350,7 +352,7 @@ class _Verification:
             f"of {len(self._rows)} examples the workers read {twice} too often and {never} never ({_counted(streams)})",
             f"Let each worker take its part: {shard}, before batch()."
             if self._input.takes_context
-            else "Give every worker the same dataset, with the same seeds, up to where it is divided.",
+            else "Up to the step that divides the dataset, give every worker the same dataset with the same seeds.",
         )
 
     def _whole_files(self, streams: list[Steps]) -> Finding:
@@ -373,11 +375,13 @@ class _Verification:
 _NO_ROWS: Final = np.empty(0, np.uint64)
 
 _REPAIRS: Final = {
-    "order": "Seed what shuffles where a pass begins, rng = numpy.random.default_rng(7) inside the generator; or leave "
-    "the order to dataset.shuffle(buffer_size, seed=7).",
+    "order": (
+        "Make the random generator again for each pass, with the same seed: rng = numpy.random.default_rng(7) "
+        "inside the generator. Or let dataset.shuffle(buffer_size, seed=7) choose the order."
+    ),
     "content": "Draw random numbers by the example's number: dataset.enumerate().map(lambda i, x: augment(x, "
     "numpy.random.default_rng([7, i]))); or augment in the model, with layers such as keras.layers.RandomFlip.",
-    "length": "Let each pass give all examples anew, and choose among them by their content or number, not by chance.",
+    "length": "Let each pass give all examples again, and select examples by their content or number, not at random.",
 }
 
 

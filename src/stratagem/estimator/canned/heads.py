@@ -406,7 +406,7 @@ def _train_op(
     loss: Any, optimizer: Any, variables: Sequence[Any] | None, train_op_fn: Callable[[Any], Any] | None
 ) -> Any:
     if (optimizer is None) == (train_op_fn is None):
-        remedy = "How to train is not clear.", "Give one of them."
+        remedy = "The head does not know how to train.", "Give one of them."
         raise unusable("create_estimator_spec", *remedy, optimizer=optimizer, train_op_fn=train_op_fn)
     return train_op_fn(loss) if train_op_fn is not None else optimizer.minimize(loss, var_list=variables)
 

@@ -283,7 +283,7 @@ def crossed_column(keys: Sequence[Any], hash_bucket_size: int, hash_key: int | N
     if len(parts) < 2 or wrong:
         raise unusable(
             "crossed_column",
-            "There are no combinations of values in buckets.",
+            "No combinations of values can be put into buckets.",
             "Give two or more of: keys of words and integers, categorical columns, bucketized columns.",
             keys=keys,
         )
@@ -376,7 +376,7 @@ def rows_of(column: Column, key: str, features: Mapping[str, Any], *, text: bool
     if text is None and not isinstance(values, Text) and jnp.issubdtype(values.dtype, jnp.floating):
         raise InputError(
             f"The column {column.name!r} takes values one by one; the feature {key!r} is of dtype {values.dtype}.",
-            "Numbers that are nearly equal would be in different buckets.",
+            "Numbers that are almost equal would be in different buckets.",
             f"Use bucketized_column(numeric_column({key!r}), boundaries), or let input_fn give integers.",
         )
     return values.reshape(values.shape[0], -1)

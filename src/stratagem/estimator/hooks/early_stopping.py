@@ -170,7 +170,8 @@ def _metric_hook(
         for step, metrics in evaluations.items():
             if metric_name not in metrics:
                 raise InputError(
-                    f"Training shall stop by the metric {metric_name!r}, which the evaluation of step {step} has not.",
+                    f"Training is to stop by the metric {metric_name!r}, but the evaluation of step {step} does not "
+                    "have it.",
                     f"Write one of {', '.join(sorted(metrics))}.",
                 )
         return rule([(step, metrics[metric_name]) for step, metrics in evaluations.items() if step >= min_steps])

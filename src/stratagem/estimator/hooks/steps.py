@@ -221,7 +221,7 @@ class NanTensorHook(base.SessionRunHook):
             return True
         raise NanLossDuringTrainingError(
             f"The loss is NaN at step {step}.",
-            "No weight can be trained from here on; the last checkpoint is from before.",
+            "Weights cannot be trained any more. The last checkpoint is from before this step.",
             "Look for NaN in the data and, with classes, for labels that are not from 0 to n_classes - 1; use a "
             "smaller learning rate, clip gradients.",
         )

@@ -67,7 +67,7 @@ class ModelCheckpoints:
             raise UsageError(
                 f"{self.directory!r} has checkpoints that this run did not save: {', '.join(sorted(others))}.",
                 "Another run trains into the same folder; the two would overwrite each other's checkpoints.",
-                "Give each run a model_dir of its own, and start the one that you want to go on.",
+                "Give each run a model_dir of its own, and start the run that you want to continue.",
             )
         path = self._manager.save(checkpoint_number=int(self._step.value))
         assert path is not None, "without an interval every call saves"
@@ -98,9 +98,9 @@ def restore(variables: Mapping[str, Any], path: str | None) -> str | None:
         fault = str(error).split("\n", 1)[0]
         raise InputError(
             f"The checkpoint {path!r} is not one of this model: {fault.replace('%2F', '/')}",
-            "Training would go on from a mixture of two models. The checkpoint is as it was.",
-            "Give the new model another model_dir, or let model_fn make the layers that it made when the "
-            "checkpoint was saved. For a part of the weights, use warm_start_from.",
+            "Training would continue with a mixture of two models. The checkpoint was not changed.",
+            "Give the new model another model_dir, or let model_fn make the same layers as when the checkpoint was "
+            "saved. To use only a part of the weights, write warm_start_from.",
         ) from error
 
 
@@ -173,7 +173,7 @@ def warm_start(variables: Mapping[str, Any], settings: WarmStartSettings | str) 
             raise InputError(
                 f"warm_start_from: {name} has shape {tuple(variable.shape)}, and {path!r} has "
                 f"{'no such variable' if value is None else f'one of shape {value.shape}'}.",
-                "Name those that are there: WarmStartSettings(path, vars_to_warm_start=..., "
+                "Name only variables that the checkpoint has: WarmStartSettings(path, vars_to_warm_start=..., "
                 "var_name_to_prev_var_name=...).",
             )
         variable.assign(np.asarray(value))

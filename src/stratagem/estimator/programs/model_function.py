@@ -56,7 +56,7 @@ class ModelFunction:
             found = f"also has {', '.join(unknown)}" if unknown else "has no argument `features`"
             raise InputError(
                 f"model_fn takes {', '.join(sorted(self._names)) or 'no arguments'}: it {found}.",
-                f"Take some of {', '.join(_ARGUMENTS)}, in any order; more goes into `params`.",
+                f"Take some of {', '.join(_ARGUMENTS)}, in any order. Put other values into `params`.",
             )
         if params is not None and "params" not in self._names:
             raise InputError(

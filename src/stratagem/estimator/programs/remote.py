@@ -62,8 +62,8 @@ class RemoteProgram(Program):
         if strategy.synchronous:
             raise InputError(
                 "Estimator was given a ParameterServerStrategy(synchronous=True).",
-                "Its steps would be counted by worker, and its weights change by round.",
-                "Leave synchronous out; max_staleness bounds how old weights may be.",
+                "The steps of an Estimator are counted by worker, but the weights would change by round.",
+                "Leave synchronous out. To limit the age of the weights, use max_staleness.",
             )
 
         def step(batches: Iterator[Any]) -> tuple[int | None, Tree]:

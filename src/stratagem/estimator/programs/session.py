@@ -136,7 +136,7 @@ class Session:
             if found is None:
                 raise InputError(
                     f"A hook asked for {fetch!r}.",
-                    "It is nothing that a step computes.",
+                    "A step does not compute this.",
                     "Ask for tensors that model_fn made and gave to a hook of its EstimatorSpec, for variables, "
                     f"or for one of the names {', '.join([LOSS, GLOBAL_STEP, *self.program.named])}; "
                     "stratagem.estimator.identity(tensor, name) gives a tensor a name.",

@@ -62,8 +62,8 @@ class Peekable:
             if self._last is None:
                 raise InputError(
                     f"The input ended before batch {batch}, where training was interrupted.",
-                    "It is not the input that was trained on, and training cannot go on from there.",
-                    "Give `fit` the same input as before, a generator anew from its beginning.",
+                    "This is not the input of the interrupted training, so training cannot continue from there.",
+                    "Give `fit` the same input as before. A generator must be made again, from its beginning.",
                 )
 
     def close(self) -> None:
@@ -129,15 +129,15 @@ class ReadAgain(Input):
     def _open(self, earlier: Sequence[int], first: int) -> Peekable:
         if len(earlier) < self._begun or (self._opened is not None and self._opened.taken > first):
             raise UsageError(
-                f"A position in the pass {len(earlier)} of a {self._kind} was to be restored, of which "
-                f"{self._begun} passes were begun in this program.",
-                "It can only be read from its beginning, and has gone too far.",
-                "Make it anew, and restore the position before anything is read.",
+                f"A position in pass {len(earlier)} of a {self._kind} was to be restored, but this program has begun "
+                f"{self._begun} passes over it.",
+                "It can only be read from its beginning, and has already been read too far.",
+                "Make it again, and restore the position before anything is read.",
             )
         missing = list(earlier[self._begun :])
         skipped = 0 if self._opened is None else self._opened.taken
         if missing or first > skipped:
-            logger.info("Reading %d batches of the input again, to go on from there", sum(missing) + first - skipped)
+            logger.info("Reading %d batches of the input again, to continue after them", sum(missing) + first - skipped)
         for count in missing:
             again = self._next_pass()
             for _ in range(count):
@@ -157,10 +157,10 @@ def _not_used_up(batches: Peekable, kind: str) -> Generator[Tree, None, None]:
     yield from batches
     if not batches.taken:
         raise UsageError(
-            f"A pass over a {kind} found it used up.",
+            f"A {kind} was already used up when a pass over it began.",
             "An iterator can be read once; this epoch would have no batch at all.",
-            "Use stratagem.data.Dataset.from_generator(make_batches), which begins anew for every pass, "
-            "or let it go on without end and write steps_per_epoch.",
+            "Use stratagem.data.Dataset.from_generator(make_batches), which begins again for every pass. Or let the "
+            "iterator yield batches without end, and write steps_per_epoch.",
         )
 
 
@@ -184,8 +184,11 @@ def tf_data_input(dataset: Any, worker_count: int) -> ReadAgain:
         dataset,
         num_batches=cardinality if cardinality >= 0 else None,
         may_end=cardinality == UNKNOWN_CARDINALITY,
-        alike="Write a seed where the dataset draws random numbers, such as shuffle(..., seed=1), give all workers the "
-        "same tf.random.set_seed, and shard nothing: Stratagem gives each worker its rows.",
+        alike=(
+            "Give each random operation of the dataset a seed, such as shuffle(..., seed=1), and call "
+            "tf.random.set_seed with the same number on all workers. Do not shard: Stratagem gives each worker its "
+            "rows."
+        ),
     )
 
 
@@ -203,7 +206,7 @@ def _check_order(dataset: Any, worker_count: int) -> None:
         if type(step).__name__ == "_ShuffleDataset" and all(seed is not None and int(seed) == 0 for seed in seeds):
             raise InputError(
                 f"The tf.data.Dataset of {worker_count} workers has a shuffle() without a seed.",
-                "Each worker would draw an order of its own, and take its rows of another global batch.",
+                "Each worker would draw a different order, and take its rows from a different global batch.",
                 "Write shuffle(buffer_size, seed=1), or tf.random.set_seed(1) before it.",
             )
 

@@ -84,8 +84,8 @@ def no_batch() -> InputError:
     return InputError(
         "The input yields no batch at all.",
         "There is nothing to train on, or to build the model from.",
-        "Make a generator that was used up anew; see what filter(), take() and skip() leave of a dataset, and that "
-        "batch(..., drop_remainder=True) leaves nothing of fewer rows than a batch has.",
+        "If a generator was used up, make it again. Check that filter(), take() and skip() leave some rows. "
+        "batch(..., drop_remainder=True) drops everything if there are fewer rows than a batch has.",
     )
 
 
@@ -109,7 +109,7 @@ def telling_of_death(batches: Iterator[Tree], kind: str) -> Generator[Tree, None
             raise
         raise UsageError(
             f"A process that reads batches of a {kind} has ended: {error}",
-            "Such a process imports the program once more, and what stands at its top level is done again: a "
-            "strategy made, a training begun. Or it was killed, as for want of memory.",
+            "Such a process imports the program again. Statements at its top level run again, and may make a "
+            "strategy or start training. Or the process was killed, for example because memory was full.",
             'Put all but imports and definitions under `if __name__ == "__main__":`, and look at the output above.',
         ) from None

@@ -41,7 +41,7 @@ def input_of(value: Any, chief_seed: ChiefSeed, worker_count: int, *, shuffle: b
     if _is_instance(value, "datasets", "Dataset"):
         raise InputError(
             "A Hugging Face dataset was given as it is.",
-            "It yields single examples, and how many make a global batch is not said.",
+            "It yields single examples, and does not say how many of them make a global batch.",
             'Write stratagem.data.Dataset.from_source(dataset.with_format("numpy")).batch(GLOBAL_BATCH_SIZE).',
         )
     if isinstance(value, Iterable) and not isinstance(value, list | tuple | dict | str | bytes):

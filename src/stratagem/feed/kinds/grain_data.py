@@ -18,8 +18,8 @@ _THREADS = 2
 """Batches of a MapDataset that are read at once; Grain itself would hold 500 of them ready."""
 
 _ALIKE = (
-    "Shard nothing (grain.sharding.NoSharding()), and seed every shuffle and random_map by a number that all "
-    "workers share."
+    "Do not shard (grain.sharding.NoSharding()), and give every shuffle and random_map a seed that is the same on "
+    "all workers."
 )
 
 

@@ -33,7 +33,10 @@ class PyDatasetInput(NumberedInput):
         chief_seed: Makes the workers agree on a seed.
     """
 
-    alike = "Let __getitem__ return the same batch for the same index on every worker; seed what it draws by the index."
+    alike = (
+        "Let __getitem__ return the same batch for the same index on every worker. If it draws random numbers, "
+        "use the index as their seed."
+    )
 
     def __init__(self, dataset: keras.utils.PyDataset, shuffle: bool, chief_seed: ChiefSeed) -> None:
         super().__init__(dataset)
@@ -67,10 +70,10 @@ class PyDatasetInput(NumberedInput):
             keras.utils.PyDataset.on_epoch_end,
         ):
             raise UsageError(
-                f"A position in epoch {heard.count(_END)} of a {kind.__name__} was to be restored, which has heard of "
-                f"{self._heard.count(_END)} epochs.",
-                "What it changed in on_epoch_end cannot be taken back.",
-                "Make it anew, and restore the position before anything is read.",
+                f"A position in epoch {heard.count(_END)} of a {kind.__name__} was to be restored, but its "
+                f"on_epoch_end has already been called for {self._heard.count(_END)} epochs.",
+                "The changes that on_epoch_end made cannot be undone.",
+                "Make it again, and restore the position before anything is read.",
             )
         for each in heard[len(self._heard) :]:
             self.on_epoch_begin() if each == _BEGIN else self.on_epoch_end()

@@ -33,8 +33,8 @@ class TorchInput(Input):
     """
 
     alike = (
-        "Draw the order from the sampler's generator alone (shuffle=True does), and random changes of the examples "
-        "from torch's random numbers in a loader with num_workers, or from the index."
+        "Draw the order only from the sampler's generator, as shuffle=True does. Draw random changes of the examples "
+        "from the index, or from torch's random numbers in a loader with num_workers."
     )
 
     def __init__(self, loader: Any, chief_seed: ChiefSeed) -> None:
@@ -170,7 +170,7 @@ def torch_input(loader: Any, chief_seed: ChiefSeed, worker_count: int) -> Input:
         begin_pass=lambda: telling_of_death(iter(read), "torch DataLoader"),
         num_batches=count,
         may_end=count is None,
-        alike="Let the IterableDataset yield the same on every worker, from the same seed.",
+        alike="Let the IterableDataset yield the same examples on every worker, from the same seed.",
     )
 
 
@@ -195,6 +195,7 @@ def _check_order(loader: Any, worker_count: int) -> None:
     if getattr(loader.sampler, "num_replicas", 1) > 1:
         raise InputError(
             f"The torch DataLoader of {worker_count} workers has a {type(loader.sampler).__name__}.",
-            "It gives each worker a part of the data, of which the worker would take its part again.",
+            "This sampler already gives each worker a part of the data, and the worker would then take only a part "
+            "of that part.",
             "Leave the sampler out, with shuffle=True and the global batch size: Stratagem gives each worker its rows.",
         )

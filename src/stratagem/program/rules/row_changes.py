@@ -120,7 +120,7 @@ class RowProgram:
         needed_inputs = [i for i, is_needed in zip(places, needed[len(constants) :], strict=True) if is_needed]
         for table, looked_up_ids in zip(tables, structure.unflatten(closed.out_avals), strict=True):
             if table in needed_inputs:
-                raise _UsedOtherwise(table, "an id comes of another lookup")
+                raise _UsedOtherwise(table, "an id is the result of another lookup")
             if not 0 < sum(ids.size for ids in looked_up_ids) < self._variables[table].shape[0]:
                 raise _UsedOtherwise(table, "")
         constants = [value for value, is_needed in zip(constants, needed, strict=False) if is_needed]
@@ -173,7 +173,7 @@ class RowProgram:
             if np.isnan(rows[-1].astype("float32")).any():  # a norm, or a scale, that was not finite: this time only
                 return None
             if rows[-1].any():
-                self._give_up(table, "its gradient is not zero where nothing was looked up")
+                self._give_up(table, "its gradient is not zero in rows that were not looked up")
                 self._prepared = False
                 return self.run(arrays, numbers, to_read)
             results[place] = RowChange(ids, rows[: len(ids)])
@@ -184,8 +184,8 @@ class RowProgram:
         if how:
             variable = self._variables[table]
             announce_once(
-                f"{variable.path}: all of its {variable.shape[0]} rows travel, not only those that are looked up. "
-                f"The program uses it otherwise: {how}."
+                f"{variable.path}: all of its {variable.shape[0]} rows travel, not only those that are looked up. The "
+                f"program also uses the variable in another way: {how}."
             )
 
 

@@ -129,7 +129,7 @@ class Service:
                 return self._held
         raise UnavailableError(
             f"{self._name} has begun anew: it was started again, or a chief began another term.",
-            "What it held before is gone, and what was computed with that must not count.",
+            "Its earlier values are lost, and results that were computed with them must not count.",
             "Restore the last checkpoint; under `stratagem run --max-restarts` the program begins again by itself.",
         )
 
@@ -148,7 +148,7 @@ class Service:
         where = request.message.fields
         own = holder_for(Role.WORKER, where["worker"])
         if request.holder not in (None, own):
-            raise RefusedError(f"{request.holder} said where {own} is; it may speak for itself only.")
+            raise RefusedError(f"{request.holder} said where {own} is; it may report only its own address.")
         self._board.announce(int(where["worker"]), str(where["address"]), int(where["life"]))
         request.answer(Message(DONE))
 

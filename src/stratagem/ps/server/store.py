@@ -237,7 +237,7 @@ class Store:
             part = self._parts.get(name)
         if part is None:
             raise UnavailableError(
-                f"This parameter server has no variable {name!r}: it was started again, or the variable never came.",
+                f"This parameter server has no variable {name!r}: it was started again, or never got the variable.",
                 "Let the chief begin again from its last checkpoint.",
             )
         return part
@@ -280,7 +280,7 @@ def _constant(value: np.ndarray) -> np.ndarray:
 def _existing(name: str, ids: np.ndarray, value: Any) -> np.ndarray:
     if ids.ndim != 1 or ids.dtype.kind not in "iu" or (ids.size and (ids.min() < 0 or ids.max() >= len(value))):
         raise InputError(
-            f"Rows of {name!r} were asked for that it does not have; it has {len(value)}.",
+            f"Rows of {name!r} were asked for that do not exist; it has {len(value)} rows.",
             "Let workers and servers run the same version of Stratagem, and the same program.",
         )
     return ids

@@ -73,7 +73,7 @@ class Contribution:
         if twice:
             raise UsageError(
                 f"A scheduled function updates {twice[0].partition('#')[0]} twice, in the synchronous mode.",
-                "The update is made after the function has ended: it would go on with old values.",
+                "The update is made after the function has ended, so the function would continue with old values.",
                 "Schedule the function once for each step.",
             )
         self.changes += changes

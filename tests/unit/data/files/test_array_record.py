@@ -81,7 +81,7 @@ def test_a_damaged_record(tmp_path: Path) -> None:
 def test_a_file_that_is_cut_short(tmp_path: Path, size: int) -> None:
     write_array_record(tmp_path / "a", RECORDS)
     (tmp_path / "a").write_bytes((tmp_path / "a").read_bytes()[:size])
-    with pytest.raises(InputError, match=r"a has no index, or is no ArrayRecord file: \w+"):
+    with pytest.raises(InputError, match=r"a has no index, or is not an ArrayRecord file: \w+"):
         len(ArrayRecordDataset(tmp_path / "a"))
 
 
@@ -96,7 +96,7 @@ def test_a_file_that_is_cut_short_while_it_is_read(tmp_path: Path) -> None:
 
 def test_files_that_are_none(tmp_path: Path) -> None:
     (tmp_path / "garbage").write_bytes(np.random.default_rng(0).bytes(200_000))
-    with pytest.raises(InputError, match="garbage has no index, or is no ArrayRecord file"):
+    with pytest.raises(InputError, match="garbage has no index, or is not an ArrayRecord file"):
         list(ArrayRecordDataset(tmp_path / "garbage"))
     with pytest.raises(InputError, match="is a folder"):
         list(ArrayRecordDataset(tmp_path))

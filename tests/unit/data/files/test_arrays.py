@@ -135,5 +135,5 @@ def test_arrays_that_make_no_rows(tmp_path: Path) -> None:
         len(NumpyDataset(path))
     np.save(tmp_path / "a.npy", np.zeros((2, 3)))
     np.save(tmp_path / "b.npy", np.zeros((2, 4)))
-    with pytest.raises(InputError, match=r"b\.npy holds elements of .*\(4,\).*a\.npy of .*\(3,\)"):
+    with pytest.raises(InputError, match=r"b\.npy holds elements of .*\(4,\).*a\.npy holds elements of .*\(3,\)"):
         len(NumpyDataset([tmp_path / "a.npy", tmp_path / "b.npy"]))

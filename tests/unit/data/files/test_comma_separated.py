@@ -19,7 +19,7 @@ def test_errors_name_the_row_and_the_column(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"Row 1 of .*rows\.csv has 2 values; 3 columns"):
         list(CsvDataset(file, [0, 0, 0]))
     file.write_text('1,"2')
-    with pytest.raises(InputError, match="is no file of values"):
+    with pytest.raises(InputError, match="is not a file of values"):
         list(CsvDataset(file, [0, 0]))
     with pytest.raises(InputError, match="cannot be read"):
         list(CsvDataset(tmp_path / "none.csv", [0, 0]))

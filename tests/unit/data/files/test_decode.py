@@ -79,9 +79,9 @@ def test_gif_has_frames() -> None:
 
 def test_what_is_no_image() -> None:
     png = encoded(COLOURS, "PNG")
-    with pytest.raises(InputError, match=r"Bytes that begin with b'\\x89PNG.* are no image, or a damaged one"):
+    with pytest.raises(InputError, match=r"Bytes that begin with b'\\x89PNG.* are not an image, or a damaged one"):
         decode_png(png[: len(png) // 2])
-    with pytest.raises(InputError, match="Bytes that begin with b'garbage' are no image"):
+    with pytest.raises(InputError, match="Bytes that begin with b'garbage' are not an image"):
         decode_image(b"garbage")
     with pytest.raises(InputError, match="channels=2 and dtype=uint8"):
         decode_image(png, channels=2)

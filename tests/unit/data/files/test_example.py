@@ -151,12 +151,12 @@ def test_parts_of_a_sparse_tensor() -> None:
 @pytest.mark.parametrize(
     ("record", "feature", "message"),
     [
-        (b"\xff\xff garbage", FixedLenFeature([], "int64"), "A record of 10 bytes is no tf.train.Example"),
+        (b"\xff\xff garbage", FixedLenFeature([], "int64"), "A record of 10 bytes is not a tf.train.Example"),
         (None, FixedLenFeature([], "int64"), "A record of NoneType"),
         (b"", FixedLenFeature([], "int64"), "no feature 'x'; it has none"),
         ([1.5], FixedLenFeature([], "int64"), "'x' of an example is a float_list; it is read as int64"),
         ([1.5], VarLenFeature("string"), "'x' of an example is a float_list; it is read as string"),
-        ([1.5, 2.5], FixedLenFeature([], "float32"), r"'x' of an example has 2 values, shape \(\) has 1"),
+        ([1.5, 2.5], FixedLenFeature([], "float32"), r"'x' of an example has 2 values, but shape \(\) has 1"),
     ],
 )
 def test_examples_that_are_not_as_expected(record: object, feature: object, message: str) -> None:
@@ -169,7 +169,7 @@ def test_examples_that_are_not_as_expected(record: object, feature: object, mess
 def test_a_record_that_is_cut_short() -> None:
     (*_, record) = TFRecordDataset(GOLDEN).as_numpy_iterator()
     for size in (1, 20, len(record) - 1):
-        with pytest.raises(InputError, match=rf"A record of {size} bytes is no tf\.train\.Example"):
+        with pytest.raises(InputError, match=rf"A record of {size} bytes is not a tf\.train\.Example"):
             parse_single_example(record[:size], {})
 
 

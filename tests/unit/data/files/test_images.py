@@ -196,7 +196,7 @@ def test_arguments_that_cannot_be_followed(folder: Path, arguments: dict[str, An
 
 
 def test_folders_without_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(InputError, match="nowhere' is no folder"):
+    with pytest.raises(InputError, match="nowhere' is not a folder"):
         image_dataset_from_directory(tmp_path / "nowhere")
     (tmp_path / "cat").mkdir()
     with pytest.raises(InputError, match=r"no file in .* that ends in \.bmp, \.gif"):

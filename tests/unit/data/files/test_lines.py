@@ -70,7 +70,7 @@ def test_records(tmp_path: Path, kind: str | None) -> None:
     first = write(tmp_path / "a", kind, b"HHabcdefF")
     second = write(tmp_path / "b", kind, b"HHgh\0F")
     dataset = FixedLengthRecordDataset([first, second], 3, 2, None, compression_type=kind)
-    with pytest.raises(InputError, match=r"a has 9 bytes: a header of 2, a footer of 0, .* no multiple of 3"):
+    with pytest.raises(InputError, match=r"a has 9 bytes: a header of 2, a footer of 0, .* not a multiple of 3"):
         list(dataset)
     dataset = FixedLengthRecordDataset([first, second], 3, 2, 1, compression_type=kind)
     assert list(dataset.as_numpy_iterator()) == [b"abc", b"def", b"gh\0"]

@@ -43,12 +43,12 @@ def test_names_are_what_functions_get(folder: Path) -> None:
 
 def test_no_match_is_an_error(folder: Path) -> None:
     pattern = str(folder / "nothing*")
-    with pytest.raises(InputError, match=rf"No file matches {re.escape(repr(pattern))}; the present folder"):
+    with pytest.raises(InputError, match=rf"No file matches {re.escape(repr(pattern))}; the current folder"):
         Dataset.list_files(pattern)
     assert names(Dataset.list_files([pattern, folder / "c*"])) == ["c.dat"]
     with pytest.raises(InputError, match="given no file"):
         Dataset.list_files([])
-    with pytest.raises(InputError, match="has 3, which is no name"):
+    with pytest.raises(InputError, match="has 3, which is not the name"):
         Dataset.list_files([3])
 
 

@@ -143,7 +143,9 @@ def test_types_that_are_no_arrays_are_named(tmp_path: Path) -> None:
         len(ParquetDataset(path))
     other = write(tmp_path / "other.parquet", y=[1])
     first = write(tmp_path / "first.parquet", x=[1])
-    with pytest.raises(InputError, match=r"other\.parquet holds elements of .*'y'.*first\.parquet of .*'x'"):
+    with pytest.raises(
+        InputError, match=r"other\.parquet holds elements of .*'y'.*first\.parquet holds elements of .*'x'"
+    ):
         len(ParquetDataset([first, other]))
 
 

@@ -45,7 +45,7 @@ def test_a_damaged_file_is_told(tmp_path: Path, place: int) -> None:
     with pytest.raises(InputError, match=r"is damaged: (element 0|its end) has a wrong checksum"):
         list(Dataset.load(tmp_path))
     file.write_bytes(b"something else, and long enough for it")
-    with pytest.raises(InputError, match=r"is not what Dataset\.save"):
+    with pytest.raises(InputError, match=r"was not written by Dataset\.save"):
         list(Dataset.load(tmp_path))
 
 
@@ -53,7 +53,7 @@ def test_what_cannot_be_stored_is_told(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="window"):
         Dataset.range(4).window(2).save(tmp_path)
     kinds = [np.int32(1), np.float32(1)]
-    with pytest.raises(InputError, match=r"Element 1 .* float32; those before have element of int32"):
+    with pytest.raises(InputError, match=r"Element 1 .* float32; the elements before it have element of int32"):
         Dataset.from_generator(lambda: iter(kinds)).save(tmp_path)
     (tmp_path / "dataset_spec.pb").write_bytes(b"")
     with pytest.raises(InputError, match="TensorFlow wrote it"):

@@ -113,7 +113,9 @@ def test_bytes_from_lists_and_generators(paths: list[str]) -> None:
 def test_files_of_different_kinds_are_an_error(paths: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     kinds = dict(zip(paths, [object, object, np.int8], strict=True))
     monkeypatch.setattr(_Letters, "spec", lambda self, path: TensorSpec((), kinds[path]))
-    with pytest.raises(InputError, match=r"b holds elements of .*int8.*a of .*\n  What to do: Give files of the same"):
+    with pytest.raises(
+        InputError, match=r"b holds elements of .*int8.*a holds elements of .*\n  What to do: Give files of the same"
+    ):
         len(FileSource(paths, _Letters()))
 
 

@@ -116,7 +116,7 @@ def test_damaged_data_are_an_error_or_left_out(
     changed(file, place_of(2) + 500)
     if compression:
         file.write_bytes(gzip.compress(file.read_bytes()))
-    with pytest.raises(InputError, match=rf"the data have a wrong checksum in record 2 at byte {place_of(2)}\."):
+    with pytest.raises(InputError, match=rf"the data has a wrong checksum in record 2 at byte {place_of(2)}\."):
         records(file, compression)
     dataset = TFRecordDataset(file, compression, on_corrupt="skip")
     assert list(dataset.as_numpy_iterator()) == RECORDS[:2] + RECORDS[3:]
@@ -174,7 +174,9 @@ def test_compressed_files_may_be_joined(tmp_path: Path) -> None:
 
 def test_files_that_are_none(tmp_path: Path) -> None:
     (tmp_path / "garbage").write_bytes(np.random.default_rng(0).bytes(5000))
-    with pytest.raises(InputError, match=r"garbage is damaged, or no TFRecord file: the length .* record 0 at byte 0"):
+    with pytest.raises(
+        InputError, match=r"garbage is damaged, or is not a TFRecord file: the length .* record 0 at byte 0"
+    ):
         records(tmp_path / "garbage")
     with pytest.raises(InputError, match="garbage cannot be decompressed as ZLIB"):
         records(tmp_path / "garbage", "ZLIB")
@@ -209,7 +211,7 @@ def test_wrong_arguments() -> None:
         TFRecordDataset("a", "gzip")
     with pytest.raises(InputError, match="on_corrupt is True"):
         TFRecordDataset("a", on_corrupt=True)
-    with pytest.raises(InputError, match="no name of a file"):
+    with pytest.raises(InputError, match="not the name of a file"):
         TFRecordDataset([3])
 
 

@@ -108,7 +108,10 @@ def test_an_unseeded_shuffle_in_a_generator(cached: bool, max_batches: int | Non
     assert worker is None
     assert f"the same examples in another order, from step {step}, row {row} on" in finding.found
     assert "rng = numpy.random.default_rng(7) inside the generator" in finding.repair
-    with pytest.raises(InputError, match=r"2 workers would not read the dataset rightly(.|\n)*What to do: Seed what"):
+    with pytest.raises(
+        InputError,
+        match=r"2 workers would not read the dataset correctly(.|\n)*What to do: Make the random generator again",
+    ):
         report.raise_if_wrong()
 
 
@@ -151,7 +154,7 @@ def test_generators_that_are_used_up() -> None:
     made = (np.int64(x) for x in range(9))
     finding = failed(verify_sharding(Dataset.from_generator(lambda: made).batch(2)))
     assert "a second pass finds no example" in finding.found
-    assert "make its generator anew" in finding.repair
+    assert "make a new generator" in finding.repair
     finding = failed(verify_sharding(lambda: (np.arange(2) for _ in range(3))))
     assert "which can be read once" in finding.found
 
@@ -171,7 +174,7 @@ def test_a_length_that_is_not_true() -> None:
             return (self[k] for k in range(2))
 
     report = verify_sharding(Longer())
-    assert failed(report).found == "the length is said to be 3 batches, but a pass has 2"
+    assert failed(report).found == "the dataset reports a length of 3 batches, but a pass has 2"
 
 
 def test_a_function_that_makes_another_dataset_on_each_worker() -> None:
@@ -198,7 +201,7 @@ def test_a_map_that_counts_its_calls() -> None:
         "worker 1 reads other rows than those of the global batch, first at step 0, row 3; together the workers read "
         "0 examples too often and 0 never"
     )
-    assert "depend on their arguments alone" in finding.repair
+    assert "depend only on their arguments" in finding.repair
 
 
 def test_rows_that_no_worker_has() -> None:

@@ -203,7 +203,7 @@ def test_data_that_cannot_be_used() -> None:
         BinaryClassHead().create_estimator_spec({}, "train", class_ids)
     with pytest.raises(InputError, match="weight_column is 'w'"):
         BinaryClassHead("w").create_estimator_spec({}, "eval", class_ids, np.zeros(2))
-    with pytest.raises(InputError, match="How to train is not clear"):
+    with pytest.raises(InputError, match="does not know how to train"):
         BinaryClassHead().create_estimator_spec({}, "train", class_ids, np.zeros(2))
     with pytest.raises(InputError, match="Labels are text, and the classifier has no label_vocabulary"):
         LinearClassifier(COLUMNS, config=config()).train(input_fn(SEX), steps=1)

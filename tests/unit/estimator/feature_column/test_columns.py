@@ -48,7 +48,7 @@ def test_files_are_read_as_columns_say(tmp_path: Path) -> None:
         (lambda: fc.categorical_column_with_vocabulary_list("w", ["a", "a"]), "'a' twice"),
         (lambda: fc.categorical_column_with_hash_bucket("w", 0), "hash_bucket_size is 0"),
         (lambda: fc.bucketized_column(fc.numeric_column("x"), [3, 1]), r"boundaries=\[3, 1\]"),
-        (lambda: fc.crossed_column(["w", fc.numeric_column("x")], 10), "no combinations"),
+        (lambda: fc.crossed_column(["w", fc.numeric_column("x")], 10), "No combinations"),
         (lambda: fc.indicator_column(fc.numeric_column("x")), "indicator_column was given 'x', a Numeric"),
         (lambda: fc.embedding_column(fc.categorical_column_with_identity("w", 2), 0), "dimension=0"),
         (lambda: fc.DenseFeatures([fc.categorical_column_with_identity("w", 2)]), r"Wrap it: indicator_column"),

@@ -228,7 +228,7 @@ FALLBACKS: list[tuple[str, Callable[[Any, Any], Any]]] = [
     ),
     ("reduce_sum", lambda table, ids: keras.ops.take(table, ids, axis=0) + keras.ops.sum(table**2)),
     (
-        "an id comes of another lookup",
+        "an id is the result of another lookup",
         lambda table, ids: keras.ops.take(table, keras.ops.cast(table.value[ids][:, 0] > 0, "int32"), axis=0),
     ),
 ]

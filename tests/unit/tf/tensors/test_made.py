@@ -85,7 +85,7 @@ def test_a_function_that_makes_others_each_time(strategy: Any) -> None:
         sizes.append(len(sizes))
         return tf.Variable([1.0] * len(sizes)) * 2
 
-    with pytest.raises(UsageError, match="makes other variables each time"):
+    with pytest.raises(UsageError, match="makes different variables each time"):
         strategy.run(step)
 
 

@@ -81,7 +81,7 @@ def test_results_with_rows(operation: Callable[[], Any], expected: list[Any]) ->
         (lambda: tf.reduce_sum(rows(), axis=[0, 1]), "along one axis"),
         (lambda: tf.ragged.constant([[1], 2]), "nested equally deep"),
         (lambda: tf.ragged.map_flat_values(lambda x: x[:1], rows()), "one result for each value"),
-        (lambda: tf.add(rows(), tf.ragged.constant([[1.0]])), "rows of other lengths"),
+        (lambda: tf.add(rows(), tf.ragged.constant([[1.0]])), "rows of different lengths"),
     ],
 )
 def test_what_is_refused(refused: Callable[[], Any], words: str) -> None:

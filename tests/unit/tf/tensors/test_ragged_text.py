@@ -66,7 +66,7 @@ def test_a_function_that_is_given_text_runs_as_python(capsys: Any) -> None:
 
     assert lengths(tf.constant(["ab", "c"]), 3.0).numpy().tolist() == [12.0, 6.0]
     assert lengths(np.array(["abc"])).numpy().tolist() == [6.0]
-    assert "lengths was given text, which no device holds: it runs as Python" in capsys.readouterr().err
+    assert "lengths was given text, and devices cannot hold text. So it runs as Python" in capsys.readouterr().err
     with pytest.raises(InputError, match="was given an array of dtype datetime64"):
         lengths(np.array(["2026-11-26"], "datetime64[D]"))
 

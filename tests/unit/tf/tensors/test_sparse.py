@@ -81,7 +81,7 @@ def test_what_needs_indices_says_so(compute: Callable[[Any], Any]) -> None:
     with pytest.raises(InputError, match="the indices exist only when it runs") as caught:
         tf.function(compute)(matrix())
     assert "Why it matters" in str(caught.value)
-    assert "use it from there" in str(caught.value)
+    assert "let the function use it" in str(caught.value)
 
 
 def test_what_needs_the_shape_says_so() -> None:
@@ -106,7 +106,7 @@ def test_what_needs_the_shape_says_so() -> None:
         (lambda: tf.sparse.softmax(tf.SparseTensor([[0]], ["a"], [1])), "computes with numbers"),
         (lambda: matrix() * tf.ones((4, 3, 3)), "broadcast to a sparse one"),
         (lambda: matrix() * matrix(), "Products of two sparse tensors"),
-        (lambda: matrix() * 2.5j, "Their dtypes must be one"),
+        (lambda: matrix() * 2.5j, "Both must have the same dtype"),
         (lambda: tf.sparse.transpose(matrix(), [0, 0]), "each axis once"),
     ],
 )
