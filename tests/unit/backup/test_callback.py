@@ -452,7 +452,7 @@ def test_a_folder_with_other_files_is_refused(tmp_path: Path, foreign: str) -> N
     else:
         Checkpoint(step=keras.Variable(1)).save(tmp_path / "ckpt")
     before = files(tmp_path)
-    with pytest.raises(CheckpointError, match=r"holds something else: (notes|ckpt-1)(.|\n)*folder of its own"):
+    with pytest.raises(CheckpointError, match=r"holds something else: (notes|ckpt-1)(.|\n)*separate folder"):
         program(1, INPUTS["arrays"], [BackupAndRestore(tmp_path)])
     assert files(tmp_path) == before
 

@@ -115,7 +115,7 @@ def test_what_is_not_taken_is_said_when_the_status_is_gone(tmp_path: Path, caplo
         assert caplog.messages == []  # the layer is not built yet, and may have more to take
         checkpoint.dense.build((None, 2))
     assert [message.partition(": ")[2][:39] for message in caplog.messages] == [
-        "no object of the program took b. status"
+        "no object of the program took b. Call s"
     ]
     checkpoint.b = variable(0.0)
     assert checkpoint.b.numpy().tolist() == [2.0]

@@ -167,7 +167,7 @@ def test_exception_that_does_not_pickle() -> None:
     def odd(i: int) -> int:
         raise Odd(1, 2)
 
-    with pytest.raises(ReaderError, match=r"(?s)Batch 0 could not be read.*in odd.*Mend the function"):
+    with pytest.raises(ReaderError, match=r"(?s)Batch 0 could not be read.*in odd.*Fix the function"):
         next(read_by(1, Dataset.range(2).map(odd).batch(2)).batches(prefetch=1))
 
 
@@ -206,7 +206,7 @@ def test_what_cannot_be_pickled_is_named() -> None:
         with lock:
             return i
 
-    with pytest.raises(InputError, match=r"(?s)map\(.*counted\) cannot go to a reader process.*lock.*called first"):
+    with pytest.raises(InputError, match=r"(?s)map\(.*counted\) cannot go to a reader process.*lock.*first call"):
         next(read_by(1, Dataset.range(2).map(counted).batch(2)).batches(prefetch=1))
 
 

@@ -78,7 +78,7 @@ def test_a_pydataset_cannot_unhear_an_epoch() -> None:
         if unheard:
             assert len(list(source.batches(state=state))) == 3
         else:
-            with pytest.raises(UsageError, match="has heard of 1 epochs"):
+            with pytest.raises(UsageError, match="has already been called for 1 epochs"):
                 source.batches(state=state)
 
 
