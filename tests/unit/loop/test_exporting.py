@@ -75,5 +75,5 @@ def test_what_has_no_program_says_why() -> None:
     def counted(x: Any) -> Any:
         return jnp.ones(int(x.shape[0]))
 
-    with pytest.raises(InputError, match=r"counted cannot be written to a file for TensorSpec(?s:.*)give their sizes"):
+    with pytest.raises(InputError, match=r"counted cannot be written to a file for TensorSpec(?s:.*)give the sizes"):
         programs_for_file(counted)
