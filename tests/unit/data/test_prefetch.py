@@ -172,7 +172,7 @@ def test_a_thread_that_is_gone_is_an_error_not_a_hang(monkeypatch: pytest.Monkey
     # What os.fork() leaves behind: an iterator whose thread is not running and never said that it ended.
     monkeypatch.setattr(threading.Thread, "start", lambda thread: None)
     items = reading(iter([1]), depth=1)
-    with pytest.raises(UsageError, match=r"(?s)is gone.*os\.fork.*What to do: Make the iterator in the process"):
+    with pytest.raises(UsageError, match=r"(?s)does not exist in this process.*os\.fork.*What to do: Make the iterator in the process"):
         next(items)
 
 
