@@ -687,7 +687,7 @@ def test_what_makes_each_call_a_tracing_is_told(strategy: stratagem.Strategy, ca
         strategy.run(tagged_step)
     said = capfd.readouterr().err
     assert "tagged_step again in 5 calls in a row: holder.tag changes" in said
-    assert said.count("tagged_step anew") == 1
+    assert said.count("tagged_step again") == 1
 
 
 def test_a_history_that_grows_costs_no_tracing(strategy: stratagem.Strategy) -> None:

@@ -156,7 +156,7 @@ def test_a_folder_without_backups_and_one_with_damaged_ones(script: Path, tmp_pa
     [
         (
             "import sys\nsys.exit('no data')\n",
-            "came to its end with 'no data'; it has no call of `fit` with a BackupAndRestore",
+            "ended with 'no data'; it has no call of `fit` with a BackupAndRestore",
         ),
         (
             "import numpy as np\nfrom stratagem import keras\n"
