@@ -26,6 +26,10 @@ def prefetch_threads() -> list[threading.Thread]:
 
 @pytest.fixture(autouse=True)
 def no_thread_left() -> Iterator[None]:
+    """Iterators of earlier tests that only cycles keep are collected first: in a large process that may take minutes."""
+    gc.collect()
+    for thread in prefetch_threads():
+        thread.join(WAIT)
     yield
     for thread in prefetch_threads():
         thread.join(WAIT)
