@@ -26,7 +26,7 @@ def prefetch_threads() -> list[threading.Thread]:
 
 @pytest.fixture(autouse=True)
 def no_thread_left() -> Iterator[None]:
-    """Iterators of earlier tests that only cycles keep are collected first: in a large process that may take minutes."""
+    """Collect iterators of earlier tests that only cycles keep: in a large process that may take minutes."""
     gc.collect()
     for thread in prefetch_threads():
         thread.join(WAIT)
@@ -176,7 +176,8 @@ def test_a_thread_that_is_gone_is_an_error_not_a_hang(monkeypatch: pytest.Monkey
     # What os.fork() leaves behind: an iterator whose thread is not running and never said that it ended.
     monkeypatch.setattr(threading.Thread, "start", lambda thread: None)
     items = reading(iter([1]), depth=1)
-    with pytest.raises(UsageError, match=r"(?s)does not exist in this process.*os\.fork.*What to do: Make the iterator in the process"):
+    said = r"(?s)does not exist in this process.*os\.fork.*What to do: Make the iterator in the process"
+    with pytest.raises(UsageError, match=said):
         next(items)
 
 
