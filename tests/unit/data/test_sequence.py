@@ -177,7 +177,7 @@ def test_what_cannot_be_chosen(build: Callable[[], Any], message: str) -> None:
 def test_choices_of_ended_datasets_for_ever_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("stratagem.data.sequence._MOST_IN_VAIN", 1000)
     dataset = Dataset.choose_from_datasets([r(2), r(2)], r(1).repeat(), stop_on_empty_dataset=False)
-    with pytest.raises(InputError, match="choices in a row named datasets that have ended, but dataset 1 has not ended"):
+    with pytest.raises(InputError, match="named datasets that have ended, but dataset 1 has not ended"):
         list(dataset.batch(50).as_numpy_iterator())
 
 
