@@ -33,7 +33,6 @@ INSTALL := PYTHON="$(or $(word 2,$(FOUND)),$(PYTHON))" sh tools/install.sh
 PYTEST_ARGS ?=
 TRAIN_ARGS ?=
 BENCH_ARGS ?=
-DOCS_ARGS ?=
 PART ?=
 ON ?=
 VERSIONS_ARGS ?=
@@ -126,7 +125,7 @@ lint:
 docs:
 	@$(INSTALL) $(VENV) dev
 	@echo "== sphinx"
-	@$(BIN)/python -m tools.site $(DOCS_ARGS)
+	@$(BIN)/python -m tools.site
 
 bench:
 	@$(INSTALL) $(VENV) bench

@@ -37,14 +37,14 @@ README = HERE.parent / "README.md"
 BUDGETS = {
     "step_time": 160,
     "fit_overhead": 55,
-    "scaling": 175,
-    "resnet_time": 120,
+    "scaling": 170,
+    "resnet_time": 115,
     "collectives": 65,
     "custom_loop": 30,
     "input_cost": 50,
     "record_rate": 30,
     "start_up": 60,
-    "recovery": 40,
+    "recovery": 50,
     "checkpoint": 15,
     "parameter_servers": 100,
 }

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 from sphinx.cmd.build import main as sphinx
@@ -12,32 +12,29 @@ from tools.site import reference
 from tools.site.pages import Pages
 
 ROOT = Path(__file__).parents[2]
+SITE = ROOT / "build" / "site"
 
 
 def build(target: Path) -> int:
     """Build the site; return the exit code of Sphinx, which is not zero after a warning.
 
     Args:
-        target: The folder of the site; `sources` beside it holds what it is made from. Both are emptied first.
+        target: The folder of the site, which is not there yet.
     """
-    sources = target.parent / "sources"
-    for folder in (target, sources):
-        shutil.rmtree(folder, ignore_errors=True)
-    sources.mkdir(parents=True)
-    Pages(ROOT).write(sources)
-    reference.write(sources / "reference")
     settings = str(Path(__file__).parent)
-    return sphinx(["-j", "auto", "-b", "html", "-c", settings, "-W", "--keep-going", "-q", str(sources), str(target)])
+    with tempfile.TemporaryDirectory() as name:
+        sources = Path(name)
+        Pages(ROOT).write(sources)
+        reference.write(sources / "reference")
+        return sphinx(["-j", "auto", "-b", "html", "-c", settings, "-W", "--keep-going", "-q", name, str(target)])
 
 
 def main() -> int:
-    """Read the command line, build, and say where the site is."""
-    parser = argparse.ArgumentParser(prog="python -m tools.site", description=__doc__)
-    parser.add_argument("--out", type=Path, default=ROOT / "build" / "site", help="the folder of the site")
-    target = parser.parse_args().out.resolve()
-    code = build(target)
+    """Build the site in place of the last one, and say where it is."""
+    shutil.rmtree(SITE, ignore_errors=True)
+    code = build(SITE)
     if code == 0:
-        print(f"The site is in {target}: open {target / 'index.html'}")
+        print(f"The site is in {SITE}: open {SITE / 'index.html'}")
     return code
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 from typing import Any, Final
 
-_STEPS: Final = ("build", "finish_steps", "hands_out_steps", "make_adapter", "make_step", "take_variable")
 _DATASET: Final = (
     *("batches", "component_spec", "dense", "drawn_apart", "faster", "has_shard_hint", "in_memory", "joined"),
     *("next_pass", "random_seeds", "reader_pool", "refused_in_batch", "shards", "stacked"),
@@ -22,17 +21,20 @@ INSIDE: Final = {
     "Inspect": ("after_step", "before_step", "begin_watching", "end_watching", "look"),
     "IntegerLookup": ("number_tokens", "output_spec"),
     "Options": ("merged",),
-    "ParameterServerStrategy": ("make_for_each_worker", *_STEPS),
+    "ParameterServerStrategy": ("make_for_each_worker",),
     "ReplicaContext": ("combines_gradients", "is_alike", "note_alike", "replicas_counted", "run", "sum"),
     "Strategy": (
         *("check_agreement", "follow_workers", "from_all", "from_chief", "is_default", "require_cross_replica"),
-        *("status", *_STEPS),
+        *("status", "build", "finish_steps", "hands_out_steps", "make_adapter", "make_step", "take_variable"),
     ),
     "StringLookup": ("number_tokens", "output_spec"),
     "TensorSpec": ("admits", "batched", "merged", "of", "row"),
     "TextVectorization": ("number_tokens", "output_spec"),
 }
-"""Members that have no underscore, because other folders of Stratagem call them, and are not for users, by class."""
+"""Members that have no underscore, because other folders of Stratagem call them, and are not for users, by class.
+
+They are left out of its subclasses too.
+"""
 
 
 def options_of(value: type, described: set[type]) -> str:
@@ -46,7 +48,7 @@ def options_of(value: type, described: set[type]) -> str:
     foreign = {name for base in value.__mro__ if not is_ours(base) for name in vars(base)}
     own = {name for base in value.__mro__ if base not in elsewhere for name in vars(base)}
     overridden = {name for name in own & foreign if not name.startswith("__")}
-    hidden = sorted({*INSIDE.get(value.__name__, ()), *overridden})
+    hidden = sorted(overridden.union(*(INSIDE.get(base.__name__, ()) for base in value.__mro__)))
     options = {
         "members": "",
         "inherited-members": ", ".join(base.__name__ for base in elsewhere),

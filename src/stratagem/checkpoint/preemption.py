@@ -40,7 +40,7 @@ _POLL_SECONDS: Final = 1.0
 
 @dataclass(frozen=True)
 class TerminationConfig:
-    """How to detect a preemption, and how to react (`tf.distribute.experimental.TerminationConfig`).
+    """Options for detecting a preemption, and for the reaction to it (`tf.distribute.experimental.TerminationConfig`).
 
     Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/distribute/experimental/TerminationConfig
 

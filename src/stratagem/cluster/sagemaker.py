@@ -21,7 +21,7 @@ SM_CURRENT_HOST: Final = "SM_CURRENT_HOST"
 """This host's name in `SM_HOSTS`."""
 
 RESOURCES: Final = Path("/opt/ml/input/config/resourceconfig.json")
-"""Where SageMaker tells a container of the hosts, as `{"current_host": "algo-1", "hosts": ["algo-1", "algo-2"]}`."""
+"""File in which SageMaker names the hosts of a job, as `{"current_host": "algo-1", "hosts": ["algo-1", "algo-2"]}`."""
 
 DEFAULT_PORT: Final = 2223
 """Port of every worker, as in TensorFlow."""

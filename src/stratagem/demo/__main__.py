@@ -13,17 +13,16 @@ from typing import Final
 
 import click
 
-from stratagem.core import environment
+from stratagem.core import environment, exits
 from stratagem.core.errors import InputError
 from stratagem.demo.preparing import counted_seconds
 from stratagem.launch.cli import main as stratagem
 from stratagem.launch.machine import this_machine
 
 PROGRAM: Final = Path(__file__).with_name("program.py")
-"""What the workers run."""
+"""The program of the workers."""
 
 _MODULE: Final = "stratagem.demo.program"
-_USAGE_ERROR: Final = 2
 
 
 @click.command(name="stratagem demo", context_settings={"help_option_names": ["-h", "--help"]})
@@ -127,7 +126,7 @@ def main() -> int:
         return 130
     except InputError as error:
         print(f"stratagem: {error}", file=sys.stderr)
-        return _USAGE_ERROR
+        return exits.USAGE
 
 
 if __name__ == "__main__":

@@ -8,11 +8,9 @@ import sys
 
 import click
 
-from stratagem.core import environment
+from stratagem.core import environment, exits
 from stratagem.core.errors import InputError
 from stratagem.help.pages import find_page, listing, plain
-
-_USAGE_ERROR = 2
 
 
 @click.command(name="stratagem help", context_settings={"help_option_names": ["-h", "--help"]})
@@ -62,7 +60,7 @@ def main() -> int:
         return 0
     except InputError as error:
         print(f"stratagem: {error}", file=sys.stderr)
-        return _USAGE_ERROR
+        return exits.USAGE
 
 
 if __name__ == "__main__":

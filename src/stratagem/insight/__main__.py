@@ -9,12 +9,11 @@ import click
 from rich.console import Console
 
 from stratagem.cluster.secret import read_secret
+from stratagem.core import exits
 from stratagem.core.clock import Clock
 from stratagem.core.errors import ClusterError
 from stratagem.insight.metrics import token_of
 from stratagem.insight.top import look_at_address, look_at_run, show
-
-_USAGE_ERROR = 2
 
 
 @click.command(name="stratagem top", context_settings={"help_option_names": ["-h", "--help"]})
@@ -68,7 +67,7 @@ def main() -> int:
         return 130
     except ClusterError as error:
         print(f"stratagem: {error}", file=sys.stderr)
-        return _USAGE_ERROR
+        return exits.USAGE
 
 
 if __name__ == "__main__":

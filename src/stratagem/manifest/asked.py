@@ -9,7 +9,7 @@ from typing import Final
 from stratagem.core.errors import InputError
 
 PORT: Final = 2222
-"""Where tasks listen unless something else is asked for; every pod and service has an address of its own."""
+"""Default port of tasks. All may have the same one, because every pod and service has its own address."""
 
 MOST_WORKERS: Final = 4096
 """More are a slip of the finger."""
@@ -79,7 +79,7 @@ class Asked:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many tasks of each type there are; the evaluator comes last, and is no part of the cluster."""
+        """Number of tasks of each type. The evaluator comes last, and does not belong to the cluster."""
         counts = {"chief": 1} if self.ps else {}
         counts["worker"] = self.workers
         if self.ps:

@@ -9,16 +9,16 @@ from typing import Final
 from stratagem.core import environment
 
 SECRETS: Final = "/run/secrets/stratagem"
-"""Where the secret of the cluster lies in a container: with Compose the file, in a pod the folder of it."""
+"""Path of the cluster's secret in a container: the file with Compose, its folder in a pod."""
 
 STORAGE: Final = "/mnt/storage"
-"""Where the files that all tasks share lie in a container."""
+"""Folder in a container for the files that all tasks share."""
 
 STARTUP_SECONDS: Final = 1800
-"""How long tasks wait for each other: the image may have to travel to some machine first, or a machine be found."""
+"""Seconds for which tasks wait for each other, while images are pulled and machines are found."""
 
 SAVING_SECONDS: Final = 120
-"""What a task gets between SIGTERM and SIGKILL to end its step and save."""
+"""Seconds of a task between SIGTERM and SIGKILL, to end its step and save."""
 
 
 def tf_config(addresses: Mapping[str, Sequence[str]], task: str, index: str) -> str:

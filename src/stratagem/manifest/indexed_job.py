@@ -11,7 +11,7 @@ from stratagem.manifest.yaml_text import Note, documents
 CONTAINER: Final = "stratagem"
 
 LABEL: Final = "batch.kubernetes.io/job-name"
-"""What Kubernetes (from 1.27 on) writes on the pods of a Job."""
+"""Label that Kubernetes (from 1.27 on) gives the pods of a Job."""
 
 
 def write(asked: Asked) -> str:

@@ -12,7 +12,7 @@ from stratagem.manifest.yaml_text import Note, documents
 CONTAINER: Final = "stratagem"
 
 LABEL: Final = "jobset.sigs.k8s.io/jobset-name"
-"""What the controller writes on the pods of a JobSet."""
+"""Label that the controller gives the pods of a JobSet."""
 
 
 def write(asked: Asked) -> str:

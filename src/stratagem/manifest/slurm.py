@@ -10,7 +10,7 @@ from stratagem.manifest import cluster
 from stratagem.manifest.asked import Asked
 
 _UNITS: Final = {"Mi": "M", "Gi": "G", "Ti": "T"}
-"""How Slurm writes what Kubernetes writes so."""
+"""Slurm's letters for the units of Kubernetes."""
 
 _HEAD: Final = """\
 #!/bin/bash

@@ -9,7 +9,7 @@ from stratagem.manifest.asked import Asked
 from stratagem.manifest.yaml_text import Note, documents
 
 NODE: Final = "node"
-"""What Trainer calls the job and the container that train."""
+"""Trainer's name for the job and the container that train."""
 
 _STEP: Final = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
 """Label by which Trainer finds that job."""

@@ -15,7 +15,7 @@ from stratagem.manifest.yaml_text import Note
 from stratagem.migrate.tfjob import Replicas, TFJob, Yaml
 
 RESTARTS: Final = 3
-"""How often all tasks start again where the TFJob set no limit, as `stratagem manifest` has it."""
+"""Restarts of all tasks if the TFJob sets no limit, as in `stratagem manifest`."""
 
 _LABELS: Final = {
     "tf-replica-type": "{task}",
@@ -32,7 +32,7 @@ _LOST: Final = ("tf-replica-index", "training.kubeflow.org/replica-index", "sche
 
 
 class Converted(NamedTuple):
-    """What a TFJob has become.
+    """Result of converting a TFJob.
 
     Args:
         documents: Documents in its place.

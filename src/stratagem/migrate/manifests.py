@@ -17,7 +17,7 @@ _TEMPLATES: Final = {
     r"\{\{": ("a template of Helm", "Fill it in first: helm template NAME CHART > filled.yaml"),
     r"(?m)^(local |import )|std\.": ("a program of ksonnet or Jsonnet", "Run it first: ks show, or jsonnet FILE"),
 }
-"""What a file looks like that is no YAML yet, and what makes YAML of it."""
+"""Marks of templates that are not YAML yet, and the tool that makes YAML of each."""
 
 
 class ConvertedFile(NamedTuple):

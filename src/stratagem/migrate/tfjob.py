@@ -23,7 +23,7 @@ _ORDER: Final = ("chief", "worker", "ps", "evaluator")
 _PORT_NAME: Final = "tfjob-port"
 
 _PLACEHOLDER: Final = re.compile(r"\$\{?[A-Za-z_]\w*\}?|\{\{.*?\}\}|<[A-Za-z][^<>]*>")
-"""What a template leaves to be filled in: $NAME, ${NAME}, {{ name }}, <name>. $(NAME) is Kubernetes' own."""
+"""A place of a template that has to be filled in: $NAME, ${NAME}, {{ name }}, <name>. $(NAME) is Kubernetes' own."""
 
 _POLICIES: Final = frozenset(
     ("cleanPodPolicy", "ttlSecondsAfterFinished", "activeDeadlineSeconds", "backoffLimit", "suspend")
@@ -44,7 +44,7 @@ _ELSEWHERE: Final = {
     "modelVersion": "Save the model on a volume, and publish it with a job of its own.",
     "tfImage": "Name the image in the container.",
 }
-"""What to do for entries that nothing is made of."""
+"""Advice for entries that have no counterpart."""
 
 
 @dataclass
