@@ -45,7 +45,7 @@ def build(folder: Path) -> tuple[Path, Path]:
     """Build the sdist, and the wheel from it; return both.
 
     Args:
-        folder: Where they go; what lies there is removed.
+        folder: The folder of built files; those of earlier builds are removed.
     """
     shutil.rmtree(folder, ignore_errors=True)
     command = [sys.executable, "-m", "build", "--outdir", str(folder), str(_ROOT)]
@@ -97,10 +97,9 @@ def main() -> int:
     parser.add_argument(
         "--python", action="append", default=[], metavar="3.12", help="try this Python only; repeatable"
     )
-    parser.add_argument("--dist", type=Path, default=_ROOT / "dist", help="where the files go [default: dist]")
     options = parser.parse_args()
     print("Building the sdist, and the wheel from it ...", flush=True)
-    source, built = build(options.dist)
+    source, built = build(_ROOT / "dist")
     failed = 0
     for check in all_checks(source, built, options.build_only, options.python):
         print(check, flush=True)
