@@ -75,6 +75,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Look for tests only in `test_*.py`: other files are programs, which `--doctest-modules` would run to look at."""
+    is_other = collection_path.suffix == ".py" and not collection_path.name.startswith("test_")
+    return True if is_other else None
+
+
 @pytest.hookimpl(tryfirst=True)  # before pytest leaves out tests by their marks
 def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Config) -> None:
     for item in items:

@@ -1,7 +1,4 @@
-"""Signals as a terminal's programs find them; the program that brings faults upon itself is no test.
-
-That program reads its arguments as it is imported.
-"""
+"""Signals as the programs of a terminal find them."""
 
 from __future__ import annotations
 
@@ -9,8 +6,6 @@ import signal
 from collections.abc import Iterator
 
 import pytest
-
-collect_ignore = ["trains_disturbed.py"]
 
 
 @pytest.fixture(autouse=True)

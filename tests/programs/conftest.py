@@ -13,8 +13,6 @@ from tests import translated
 
 PROGRAMS = Path(__file__).parent / "tensorflow"
 
-collect_ignore = ["tensorflow"]
-
 Run = Callable[..., dict[str, Any]]
 """Run a program, with texts of it replaced by others; return its variables."""
 

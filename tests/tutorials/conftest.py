@@ -16,8 +16,6 @@ from stratagem.launch.local import bound_to
 from stratagem.launch.machine import free_ports, this_machine
 from stratagem.launch.plan import divide_cores
 
-collect_ignore = [folder.name for folder in Path(__file__).parent.iterdir() if folder.is_dir()]
-
 SEED = 1
 
 

@@ -102,12 +102,12 @@ def test_flags_are_read_at_the_top_of_a_program_too(flags: str) -> None:
         "flags.DEFINE_string('task_type', 'worker', 'Kind of task.')\n"
         "flags.DEFINE_integer('index', 0, 'Its number.')\n"
         "FLAGS = flags.FLAGS\n"
-        "before = FLAGS.is_parsed()\n"
+        "before = [FLAGS.is_parsed(), hasattr(FLAGS, '__wrapped__'), FLAGS.is_parsed()]\n"
         "read = [FLAGS.task_type, FLAGS.index]\n"
         "FLAGS.index = 3\n"
-        "print(json.dumps([before, *read, FLAGS.index, FLAGS['index'].value, 'index' in FLAGS, FLAGS.is_parsed()]))\n"
+        "print(json.dumps([*before, *read, FLAGS.index, FLAGS['index'].value, 'index' in FLAGS, FLAGS.is_parsed()]))\n"
     )
-    assert found == [False, "ps", 2, 3, 3, True, True]
+    assert found == [False, False, False, "ps", 2, 3, 3, True, True]
 
 
 def test_an_estimator_under_the_old_names(tmp_path: Path) -> None:

@@ -124,7 +124,7 @@ def verify_sharding(dataset: Any, workers: int = 2, *, max_batches: int | None =
         determinism  ok       a second pass gives the same examples in the same order
         shares       ok       at each step the workers' rows are the global batch (20 + 20 rows)
         steps        ok       7 on each worker
-        resume       ok       after step 3 of 2 workers, 3 workers go on with the very rows that follow
+        resume       ok       after step 3 of 2 workers, 3 workers continue with exactly the next rows
     """
     check.integer("workers", workers, 1, "Write the number of workers that read the dataset, such as 2.")
     if max_batches is not None:
@@ -304,9 +304,7 @@ class _Verification:
                     "Let generators and functions give the same examples, regardless of where reading begins.",
                     RowPosition(step, worker, found.row),
                 )
-        said = (
-            f"after step {done} of {self._workers} workers, {others} workers continue with exactly the rows that follow"
-        )
+        said = f"after step {done} of {self._workers} workers, {others} workers continue with exactly the next rows"
         yield passed("resume", said)
 
     def _check_streams(self) -> Iterator[Finding]:

@@ -21,7 +21,7 @@ class _Flags:
     """
 
     def __getattr__(self, name: str) -> Any:
-        if not hasattr(absl_flags.FlagValues, name) and not absl_flags.FLAGS.is_parsed():
+        if name in absl_flags.FLAGS and not absl_flags.FLAGS.is_parsed():
             absl_flags.FLAGS(sys.argv)
         return getattr(absl_flags.FLAGS, name)
 
