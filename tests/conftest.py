@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import functools
 import gc
@@ -53,7 +54,7 @@ for _module in [name for name, module in sys.modules.items() if module is None]:
 gc.freeze()
 gc.set_threshold(10_000, 10, 100)
 
-SLOW_SECONDS = 10.0
+SLOW_SECONDS = 5.0
 """A test of `make test` that takes longer is named at the end of the run: see CONTRIBUTING.md."""
 
 _OWN_VARIABLES = {"PYTEST_CURRENT_TEST"}
@@ -83,7 +84,14 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 
 @pytest.hookimpl(tryfirst=True)  # before pytest leaves out tests by their marks
 def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Config) -> None:
+    cases: collections.Counter[tuple[Path, str]] = collections.Counter()
     for item in items:
+        sampled = item.get_closest_marker("sampled")
+        if sampled is not None:
+            function = (item.path, item.name.partition("[")[0])
+            if cases[function] % sampled.args[0]:
+                item.add_marker("thorough")
+            cases[function] += 1
         if str(item.path).startswith(_RING) and item.get_closest_marker("quick") is None:
             item.add_marker("thorough")
     if config.option.part is not None:

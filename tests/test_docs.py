@@ -39,7 +39,7 @@ BLOCKS = list(blocks())
 
 def tier_of(block: Block) -> Any:
     """Return the mark of a block that is run: `make test` runs those that people paste first."""
-    return pytest.mark.quick if block.page.name in ("README.md", "imports.md") else ()
+    return pytest.mark.quick if block.page.name == "README.md" else ()
 
 
 @pytest.mark.parametrize("block", [block for block in BLOCKS if not block.is_run], ids=str)
@@ -67,6 +67,7 @@ def test_program_that_readers_save_trains_on_two_workers(page: str, tmp_path: Pa
     assert f"Epoch {2 if page == 'README.md' else 3}/" in done.stdout
 
 
+@pytest.mark.thorough
 @pytest.mark.multiprocess
 @pytest.mark.quick
 def test_first_diff_of_readme_makes_a_program_that_runs(tmp_path: Path) -> None:

@@ -120,13 +120,11 @@ _READ_APART = ("uneven", "sample_weight", "shuffled dataset", "generator", "vali
 
 
 QUICK = (
-    "binary metrics",
     "cnn",
     "generator",
     "masked lstm, sample_weight",
     "mixed_float16",
     "own train_step, uneven",
-    "regularised",
     "steps_per_execution",
     "synchronized batch norm, uneven",
     "two outputs, sample_weight",
@@ -136,7 +134,7 @@ QUICK = (
 """The rows that `make test` runs in this process: each kind of model, step and data once."""
 
 
-QUICK_ELSEWHERE = ("masked lstm, sample_weight", "uneven", "validation_data")
+QUICK_ELSEWHERE = ("uneven",)
 """The rows that `make test` runs where variables lie at a centre or in shards: what passes there is the same."""
 
 

@@ -52,6 +52,7 @@ def _optimizer_values(record: dict[str, np.ndarray], name: str) -> list[float]:
     return [float(value) for entry, value in record.items() if entry.startswith("optimizer/") and entry.endswith(name)]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("replicas", [2, 3, 4])
 def test_loss_scale_shrinks_and_grows_alike(replicas: int) -> None:
     """One row of one replica overflows: all replicas leave the update out and halve the scale."""

@@ -72,6 +72,7 @@ def check(step: CompiledStep, *, statistics: int = 0, sums: int = 1) -> None:
     assert step.fits
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("model", MODELS)
 def test_fit_sums_each_gradient_once_and_keeps_variables_in_their_places(
@@ -151,7 +152,9 @@ def keeps_what_it_gathers(place: Place) -> bool:
     return place.hardware.platform == "cpu" and jax.__version_info__ < (0, 11, 1)
 
 
-@pytest.mark.parametrize("stage", ["optimizer", "gradients", "parameters"])
+@pytest.mark.parametrize(
+    "stage", [*(pytest.param(each, marks=pytest.mark.thorough) for each in ("optimizer", "gradients")), "parameters"]
+)
 @pytest.mark.parametrize("place", IN_SHARDS, indirect=True)
 def test_what_rests_in_shards_takes_its_share_of_a_device(place: Place, stage: str) -> None:
     """Weights of 50 MB, 1% of which are too small to be divided among 64 chips; gradients, and slots of twice that."""

@@ -37,6 +37,7 @@ from tests.conformance.runs import (
 from tests.conformance.table import ALL, EXCEPTIONS, FLOAT32, FLOAT64, ROWS, run
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", in_tiers(ROWS))
 def test_the_reference_is_worth_comparing_with(name: str) -> None:
     """Numbers that are not finite, or the same in every epoch, would prove nothing."""

@@ -38,6 +38,7 @@ def _moving_statistics(x: np.ndarray, batch_size: int, epochs: int, replicas: in
     return mean, variance
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("batch_size", [12, 11], ids=["divides", "uneven"])
 @pytest.mark.parametrize("replicas", [1, 2, 3, 4])
 def test_batch_norm_keeps_the_mean_of_the_replicas_statistics(replicas: int, batch_size: int) -> None:
@@ -110,6 +111,7 @@ def test_dropout_is_reproducible() -> None:
     assert not np.array_equal(_dropped(4, seed=11), _dropped(4, seed=12))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", [pytest.param("dropout", marks=pytest.mark.thorough), "dropout, uneven"])
 def test_training_with_dropout_is_reproducible(name: str) -> None:
     first = run(EXCEPTIONS[name], mirrored(3))

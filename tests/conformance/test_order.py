@@ -57,6 +57,7 @@ def test_the_recorder_sees_what_plain_keras_reads(name: str) -> None:
     assert batches_seen(name, None) == IN_ORDER * EPOCHS
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", INPUTS)
 def test_one_replica(name: str) -> None:
     batches = _on_devices(name, 1)
@@ -69,6 +70,7 @@ def test_one_replica(name: str) -> None:
         assert batches == IN_ORDER * EPOCHS
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "replicas", [1, pytest.param(2, marks=pytest.mark.thorough), 3, pytest.param(4, marks=pytest.mark.thorough)]
 )

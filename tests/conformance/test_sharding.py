@@ -161,6 +161,7 @@ def _of_worker(shares: Shares, worker: int) -> list[int]:
     return [row for step in shares for row in step[worker]]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("workers", WORKERS)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("size", ROWS)

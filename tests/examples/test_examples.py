@@ -98,7 +98,6 @@ def test_central_storage() -> None:
     assert (float(megabytes) > 30, place) == (True, "cpu:2")
 
 
-@pytest.mark.quick
 @pytest.mark.usefixtures("as_users_do")
 def test_multi_worker_shows_one_bar_and_one_result() -> None:
     chief, other = run("multi_worker.py", "--epochs", "2", "--steps", "35", workers=2)

@@ -52,7 +52,7 @@ def of_keras() -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("elastic", "faults", "least"),
     [
-        pytest.param("1:2", ["1:5:SIGKILL"], 1, marks=pytest.mark.quick),
+        ("1:2", ["1:5:SIGKILL"], 1),
         ("1:2", ["0:12:SIGKILL"], 1),
         ("1:3", ["1:3:SIGKILL", "0:3:SIGKILL"], 1),
         ("2:3", ["2:9:SIGSTOP", "0:20:SIGKILL"], 2),

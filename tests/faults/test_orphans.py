@@ -32,7 +32,6 @@ def guard_of(launcher: int) -> int:
     return next(int(pid) for pid in children if b"guard.py" in Path(f"/proc/{pid}/cmdline").read_bytes())
 
 
-@pytest.mark.quick
 def test_tasks_end_when_launcher_and_guard_are_killed(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(PROGRAM)

@@ -32,7 +32,6 @@ def take_steps() -> int:
     return int(strategy.experimental_local_results(strategy.run(step))[0])
 
 
-@pytest.mark.quick
 def test_a_frozen_worker_is_named_within_seconds_and_may_go_on() -> None:
     with start_workers(take_steps, 2) as (chief, other):
         for worker in (chief, other):

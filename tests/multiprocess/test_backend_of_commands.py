@@ -24,7 +24,7 @@ _SCRIPT = "from stratagem import keras\nprint('the task has', keras.backend.back
         ),
         (["migrate", "train.py"], "Nothing of TensorFlow was found."),
         (["doctor"], "ok"),
-        pytest.param(["run", "train.py"], "[worker 0] the task has jax", marks=pytest.mark.quick),
+        (["run", "train.py"], "[worker 0] the task has jax"),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )

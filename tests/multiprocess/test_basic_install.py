@@ -228,7 +228,6 @@ print(json.dumps({statement: outcome(statement) for statement in sys.argv[1:]}))
 """
 
 
-@pytest.mark.quick
 def test_extra_that_is_missing_is_named_where_it_is_needed(tmp_path: Path) -> None:
     for name in ("a.tfrecord", "a.array_record", "a.parquet"):
         (tmp_path / name).write_bytes(b"\0" * 64)

@@ -307,7 +307,6 @@ except StratagemError as error:
     assert f"waited 0.5 s at barrier 'alone'; missing: worker 1 (host {socket.gethostname()}, pid {second.pid})." in out
 
 
-@pytest.mark.quick
 def test_a_changed_tf_config_is_refused(start: Start) -> None:
     program = (
         JOIN

@@ -80,9 +80,7 @@ def numbers(results: list[dict[str, Any]]) -> list[tuple[object, object]]:
     return [(result["bits"], result["history"]) for result in results]
 
 
-@pytest.mark.parametrize(
-    "devices", [pytest.param(1, marks=pytest.mark.quick, id="through memory"), pytest.param(2, id="through Gloo")]
-)
+@pytest.mark.parametrize("devices", [pytest.param(1, id="through memory"), pytest.param(2, id="through Gloo")])
 def test_a_second_run_loads_what_the_first_compiled_and_computes_the_same(tmp_path: Path, devices: int) -> None:
     first, second = (run(tmp_path, "--devices-per-worker", str(devices)) for _ in range(2))
 

@@ -96,7 +96,6 @@ def all_differences() -> dict[str, tuple[int, str]]:
     return {name: _found(strategy, name, given[_worker()]) for name, given in DIFFERENCES.items()}
 
 
-@pytest.mark.quick
 def test_fit_tells_workers_that_differ_before_they_train() -> None:
     first, second = (result.value for result in run_workers(all_differences, 2))
     assert first == second

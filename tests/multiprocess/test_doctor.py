@@ -40,7 +40,6 @@ def rows(output: str) -> dict[str, tuple[str, str]]:
     return {check: (verdict, found) for check, verdict, found in lines}
 
 
-@pytest.mark.quick
 def test_two_workers(tmp_path: Path) -> None:
     (tmp_path / "their_data.py").write_text(DATASETS)
     arguments = ["--backup-dir", tmp_path / "backup", "--dataset", "their_data:whole"]

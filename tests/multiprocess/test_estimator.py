@@ -100,7 +100,6 @@ def on_a_worker(folder: str) -> list[Any]:
     return train_twice(strategy, f"{folder}/{strategy.worker_index}")  # only the chief's folder counts
 
 
-@pytest.mark.quick
 def test_two_workers_are_two_replicas_and_resume(tmp_path: Path) -> None:
     chief, other = (result.value for result in run_workers(on_a_worker, 2, args=[str(tmp_path)]))
     expected = train_twice(stratagem.MirroredStrategy(["cpu:0", "cpu:1"]), str(tmp_path / "one"))

@@ -76,7 +76,6 @@ def shared_batches() -> dict[str, Any]:
     }
 
 
-@pytest.mark.quick
 def test_workers_share_one_global_dataset() -> None:
     first, second = (result.value for result in run_workers(shared_batches, 2, devices_per_worker=2))
     assert first["totals"] == second["totals"] == [6, 15]

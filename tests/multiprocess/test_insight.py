@@ -33,7 +33,6 @@ def test_a_slow_worker_is_named_with_what_it_is_slow_in(part: str) -> None:
     assert f"worker 1 is slow: it {what}" in ended.stderr  # below the table
 
 
-@pytest.mark.quick
 def test_a_run_shows_what_its_time_was_spent_on(tmp_path: Path) -> None:
     page, lines = tmp_path / "run.html", tmp_path / "run.jsonl"
     options = ("--report", page, "--log-json", lines, "--metrics-port", 0)

@@ -71,7 +71,7 @@ def flips(group: str, place: int, bit: int, step: int) -> str:
 @pytest.mark.parametrize(
     ("group", "place", "bit", "name"),
     [
-        pytest.param("optimizer_variables", 2, 0, "dense_kernel_momentum", marks=pytest.mark.quick),
+        ("optimizer_variables", 2, 0, "dense_kernel_momentum"),
         ("trainable_variables", 0, 31, "dense/kernel"),
         ("trainable_variables", 1, 0, "dense/bias"),
     ],
@@ -98,7 +98,7 @@ def nan_on_worker_1(folder: str, shard: str | None = None) -> tuple[str, int, bo
     return "", 0, False
 
 
-@pytest.mark.parametrize("shard", [pytest.param(None, marks=pytest.mark.quick), "parameters"])
+@pytest.mark.parametrize("shard", [None, "parameters"])
 def test_nan_from_a_row_of_one_worker_is_found_by_both(tmp_path: Path, shard: str | None) -> None:
     for result in run_workers(nan_on_worker_1, 2, args=[str(tmp_path), shard]):
         said, steps, finite = result.value

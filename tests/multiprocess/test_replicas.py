@@ -56,7 +56,6 @@ def told() -> dict[str, Any]:
     }
 
 
-@pytest.mark.quick
 def test_replicas_of_two_workers() -> None:
     first, second = (result.value for result in run_workers(told, 2, devices_per_worker=2))
     # The sum of the losses is w * (-3 - 4 - 6) * (-6); its slope does not depend on w.

@@ -96,7 +96,6 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, lis
     return found
 
 
-@pytest.mark.quick
 @pytest.mark.parametrize("stage", ["optimizer", "parameters"])
 def test_each_worker_writes_its_shards_and_nothing_is_gathered(saved: Any, stage: str) -> None:
     folder, (chief, other) = saved[stage]

@@ -76,7 +76,6 @@ def test_one_line_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.multiprocess
-@pytest.mark.quick
 def test_custom_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said = output("custom_loop", tmp_path, monkeypatch)
 

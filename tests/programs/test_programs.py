@@ -108,6 +108,7 @@ def test_tfrecords(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert sorted(found["true"].tolist()) == sorted(found["labels"].tolist())
 
 
+@pytest.mark.thorough
 def test_vae(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     found = run("vae.py")
     history = found["history"].history
@@ -167,6 +168,7 @@ def test_regression(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert "mean absolute error" in capsys.readouterr().out
 
 
+@pytest.mark.thorough
 def test_prediction(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     found = run("prediction.py")
     assert [sum(batch) for batch in found["sizes"]] == [10, 10, 10, 10, 3]
@@ -234,6 +236,7 @@ def test_transformer(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert len(re.findall(r"Epoch \d Batch \d Loss \d\.\d{4} Accuracy \d\.\d{4}", printed)) == 6
 
 
+@pytest.mark.thorough
 def test_save_and_load(run: Run) -> None:
     found = run("save_and_load.py")
     np.testing.assert_allclose(found["trained"], found["alone"], rtol=1e-5)

@@ -170,6 +170,7 @@ MOMENTS: dict[str, tuple[int, int | None]] = {
 """When the program is interrupted."""
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.filterwarnings("ignore:Your input ran out of data")
 @pytest.mark.parametrize("name", INPUTS)
 def test_ends_as_if_nothing_had_happened(tmp_path: Path, name: str) -> None:
@@ -182,6 +183,7 @@ def test_ends_as_if_nothing_had_happened(tmp_path: Path, name: str) -> None:
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("at", "arguments"),
     [
@@ -562,6 +564,7 @@ def test_whatever_goes_wrong_with_the_folder_is_told_to_all(tmp_path: Path, monk
     assert [type(failure) for failure in told] == [PermissionError]
 
 
+@pytest.mark.thorough
 def test_made_within_the_call_of_fit_before_anything_else(tmp_path: Path) -> None:
     program = """
 import sys

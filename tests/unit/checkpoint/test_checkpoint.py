@@ -108,6 +108,7 @@ class Cursor:
 MODELS = [sequential, functional, bidirectional, Net]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("make", MODELS)
 @pytest.mark.parametrize("built", [True, False])
 def test_model_and_optimizer_come_back(tmp_path: Path, make: Any, built: bool) -> None:
@@ -131,6 +132,7 @@ def test_model_and_optimizer_come_back(tmp_path: Path, make: Any, built: bool) -
     assert_same(values(model), values(other))
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("make", MODELS)
 @pytest.mark.parametrize("use", ["fit", "evaluate", "predict"])
 def test_first_use_of_an_unbuilt_model_sees_restored_values(tmp_path: Path, make: Any, use: str) -> None:

@@ -78,6 +78,7 @@ def test_of_many_at_once_one_has_it(tmp_path: Path) -> None:
     assert most == [1]
 
 
+@pytest.mark.thorough
 def test_a_file_that_its_holder_removes_meanwhile_is_not_taken(
     tmp_path: Path, lock: FolderLock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -97,6 +98,7 @@ def test_a_file_that_its_holder_removes_meanwhile_is_not_taken(
     assert "another run's: process" in error_of_another_process(tmp_path)
 
 
+@pytest.mark.thorough
 def test_a_folder_that_was_removed_is_locked_again(tmp_path: Path) -> None:
     lock = FolderLock(tmp_path / "backup")
     lock.take()
@@ -119,6 +121,7 @@ def test_a_file_that_is_no_lock_stays_as_it_was(tmp_path: Path, lock: FolderLock
     assert precious.read_text() == "what a program keeps here"
 
 
+@pytest.mark.thorough
 def test_a_full_disk_does_not_keep_it_from_holding(
     tmp_path: Path, lock: FolderLock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -139,6 +139,7 @@ def test_powersgd_by_hand() -> None:
     np.testing.assert_allclose(np.abs(factor[0]), np.abs(sum(own)), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("name", "replicas"), [*((name, 3) for name in NAMES), ("bf16", 2), ("int8", 2), ("powersgd", 2)]
 )

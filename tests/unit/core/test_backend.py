@@ -19,11 +19,11 @@ _SAME = pytest.mark.thorough  # each process loads Keras, in two seconds
     ("program", "variables"),
     [
         pytest.param("import stratagem, keras", {}, id="stratagem first"),
-        pytest.param("from stratagem import keras", {}, id="from stratagem import keras"),
+        pytest.param("from stratagem import keras", {}, id="from stratagem import keras", marks=_SAME),
         pytest.param("from stratagem.keras import layers; import keras", {}, id="its modules", marks=_SAME),
         pytest.param("import stratagem, keras", {"KERAS_BACKEND": "jax"}, id="jax is set", marks=_SAME),
         pytest.param("import keras, stratagem", {"KERAS_BACKEND": "jax"}, id="jax is set, keras first", marks=_SAME),
-        pytest.param("import stratagem, keras", {"KERAS_BACKEND": ""}, id="the variable is empty"),
+        pytest.param("import stratagem, keras", {"KERAS_BACKEND": ""}, id="the variable is empty", marks=_SAME),
     ],
 )
 def test_keras_takes_jax(program: str, variables: dict[str, str], tmp_path: Path) -> None:
@@ -34,6 +34,7 @@ def test_keras_takes_jax(program: str, variables: dict[str, str], tmp_path: Path
     assert done.stdout == "jax\n", done.stderr
 
 
+@pytest.mark.thorough
 def test_the_variable_wins_over_keras_json(tmp_path: Path) -> None:
     (tmp_path / ".keras").mkdir()
     (tmp_path / ".keras" / "keras.json").write_text(json.dumps({"backend": "tensorflow"}))
@@ -41,6 +42,7 @@ def test_the_variable_wins_over_keras_json(tmp_path: Path) -> None:
     assert done.stdout == "jax\n", done.stderr
 
 
+@pytest.mark.thorough
 def test_keras_first_without_tensorflow_can_be_mended_in_the_same_process(tmp_path: Path) -> None:
     """In a notebook: the first cell failed, the next one has the right line."""
     program = (
@@ -96,6 +98,7 @@ _REFUSED = (
 )
 
 
+@pytest.mark.thorough
 def test_beside_a_keras_of_another_backend(tmp_path: Path) -> None:
     """Keras was loaded before, with NumPy here; with TensorFlow and PyTorch it is the same. One process tries all."""
     program = (

@@ -158,6 +158,7 @@ def test_a_name_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("first", ["stratagem.MirroredStrategy", "from stratagem.tf import keras"])
 def test_a_program_is_told_once_and_before_all_else(first: str) -> None:
     """No AttributeError from somewhere inside, whatever the program names first."""

@@ -146,6 +146,7 @@ assert changed() == listed(of_strategies) | of_object, changed()
 """
 
 
+@pytest.mark.thorough
 def test_nothing_else_changes_and_all_is_undone(tmp_path: Path) -> None:
     program = f"FOLDER = {str(tmp_path / 'estimator')!r}\n{PROGRAM}"
     ended = run_python("-c", program, home=tmp_path, variables={"KERAS_BACKEND": "jax"})

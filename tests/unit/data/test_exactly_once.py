@@ -278,6 +278,7 @@ def read(dataset: Dataset, workers: int, iteration: int, state: Any, batches: in
     return elements, states[0]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(6))
 def test_every_element_of_a_random_pipeline_exactly_once(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     if seed % 2:  # a shuffle of these short datasets is a permutation function where it can be, as for long ones

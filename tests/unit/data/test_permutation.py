@@ -99,6 +99,7 @@ both = pytest.mark.parametrize("make", [permutation, uniform])
 """The bound holds for a uniform shuffle as well, in the same test."""
 
 
+@pytest.mark.thorough
 @both
 @pytest.mark.parametrize("length", [LONG, 1_500_007, 10**9])
 def test_elements_that_follow_each_other_are_independent(make: Callable[..., Order], length: int) -> None:

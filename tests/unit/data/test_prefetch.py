@@ -20,16 +20,21 @@ WAIT = 20.0
 """Seconds after which a test that waits for an event has failed."""
 
 
+_of_others: set[threading.Thread] = set()
+
+
 def prefetch_threads() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == "stratagem-prefetch"]
+    """Return the threads that read ahead and that this test has started."""
+    return [
+        thread for thread in threading.enumerate() if thread.name == "stratagem-prefetch" and thread not in _of_others
+    ]
 
 
 @pytest.fixture(autouse=True)
 def no_thread_left() -> Iterator[None]:
-    """Collect iterators of earlier tests that only cycles keep: in a large process that may take minutes."""
-    gc.collect()
-    for thread in prefetch_threads():
-        thread.join(WAIT)
+    """Check that no thread is left; iterators of other tests that only cycles keep may still have theirs."""
+    _of_others.clear()
+    _of_others.update(prefetch_threads())
     yield
     for thread in prefetch_threads():
         thread.join(WAIT)

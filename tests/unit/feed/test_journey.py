@@ -105,6 +105,7 @@ def _classes_of(value: Any) -> set[str]:
     return own.union(*map(_classes_of, _parts(value)))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("replicas", [1, 2])
 @pytest.mark.parametrize("name", INPUTS)
 def test_few_files_and_classes_hand_a_batch_on(name: str, replicas: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,6 +73,7 @@ def test_batches_are_the_global_ones_whatever_the_share(kind: str) -> None:
         assert [list(itertools.chain(*parts)) for parts in zip(*shares, strict=True)] == batches
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("place", [(0, 0), (0, 2), (1, 0), (1, 1)], ids=str)
 def test_a_restarted_program_goes_on(kind: str, place: tuple[int, int]) -> None:
     passes, taken = place

@@ -72,6 +72,7 @@ def plain_losses(accumulate: int | None = None) -> list[float]:
     return fitted(2, None, accumulate)[1]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(
     ("replicas", "options"), [(2, {}), pytest.param(3, {"steps_per_execution": 2}, marks=pytest.mark.thorough)]
@@ -127,6 +128,7 @@ def steady() -> Any:
 
 
 # A scale that changes, and the program of `function`, are the same for all kinds.
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("name", "make_optimizer", "whole"),
     [*((name, steady, False) for name in NAMES), ("int8", growing, False), ("powersgd", growing, True)],

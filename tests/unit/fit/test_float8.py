@@ -41,6 +41,7 @@ def test_fit_is_as_on_one_device(replicas: int) -> None:
 
 
 # At the later stages accumulated gradients, of bfloat16 here, are rounded at other points than on each replica.
+@pytest.mark.thorough
 @pytest.mark.parametrize(("stage", "every"), [("optimizer", None), ("parameters", None), ("optimizer", 2)])
 def test_shards_change_nothing(stage: str, every: int | None) -> None:
     names = ["cpu:0", "cpu:1"]

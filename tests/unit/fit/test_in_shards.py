@@ -70,6 +70,7 @@ def test_only_models_in_shards_have_methods_of_their_own() -> None:
         assert getattr(same.load_weights, "__self__", None) is same
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("mode", ["int8", "int4"])
 @pytest.mark.filterwarnings("ignore:Layer InputLayer does not have a `quantize`:UserWarning")
 def test_a_model_in_shards_is_quantized_as_one_that_is_whole(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -116,6 +116,7 @@ def _compared(replicas: int | None) -> tuple[list[np.ndarray], list[float]]:
     return model.get_weights(), history["loss"]
 
 
+@pytest.mark.thorough
 def test_losses_that_look_at_all_rows_together() -> None:
     """The overlap of a batch is no mean over its rows, and pairs of rows lie on different replicas."""
     (weights, losses), (expected, expected_losses) = _compared(2), _compared(None)

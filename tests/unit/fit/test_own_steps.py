@@ -109,6 +109,7 @@ def test_a_step_by_hand_gives_the_numbers_of_keras(replicas: int | None, expecte
     check(outcome(AsInTensorFlow, replicas), expected)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("replicas", "arguments"),
     [pytest.param(None, {"run_eagerly": True}, marks=pytest.mark.thorough), (2, {"steps_per_execution": 2})],
@@ -117,6 +118,7 @@ def test_eager_and_several_at_once(replicas: int | None, arguments: Any, expecte
     check(outcome(AsInTensorFlow, replicas, **arguments)[1:], expected[1:])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("replicas", [None, 2])
 def test_a_step_that_ends_with_keras_own(replicas: int | None, expected: list[Any]) -> None:
     EndsWithKeras.seen.assign(0)
@@ -264,6 +266,7 @@ class Notes(keras.callbacks.Callback):
         self.epochs.append(logs["loss"])
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "more",
     [{}, {"steps_per_execution": 2}, pytest.param({"run_eagerly": True}, marks=pytest.mark.thorough)],

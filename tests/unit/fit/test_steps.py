@@ -124,6 +124,7 @@ def test_operations_of_an_eager_step_are_compiled_once(together: int, compiled: 
     np.testing.assert_allclose(model.layers[-1].kernel.value, of_numpy(batches), rtol=1e-5)
 
 
+@pytest.mark.thorough
 def test_eager_steps_keep_what_each_replica_accumulated() -> None:
     x = np.random.default_rng(0).normal(size=(32, 4)).astype("float32")
     found = []

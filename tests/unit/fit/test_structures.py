@@ -69,6 +69,7 @@ def trained(make: Callable[[], keras.Model], data: tuple[Any, Any]) -> list[np.n
     return model.get_weights()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("case", CASES)
 def test_weights_are_those_of_plain_keras(case: str) -> None:
     make, data = CASES[case]

@@ -75,6 +75,7 @@ def test_strangers_are_refused_where_there_is_a_secret(observer: Observer) -> No
     assert SECRET.decode() not in token_of(SECRET)
 
 
+@pytest.mark.thorough
 def test_who_floods_it_is_turned_away_and_others_are_answered_after(observer: Observer) -> None:
     with MetricsServer(observer, 0, b"") as server:
         host, port = server.address.split(":")

@@ -104,6 +104,7 @@ def test_replicas_that_agree_train_as_without() -> None:
         np.testing.assert_array_equal(one.value, other.value)
 
 
+@pytest.mark.thorough
 def test_rows_on_the_second_replica_and_an_uneven_batch() -> None:
     model = made()
     with pytest.raises(InputError, match="Step 2 computed NaN or infinity: `log` did first") as raised:
@@ -126,6 +127,7 @@ def test_several_steps_that_run_as_one_are_told_apart() -> None:
     assert int(model.optimizer.iterations) == 6
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("shard", ["optimizer", "parameters"])
 def test_state_in_shards_is_put_back(shard: Any) -> None:
     model = made(stratagem.MirroredStrategy(["cpu:0", "cpu:1"], shard=shard), optimizer="adam")
@@ -136,6 +138,7 @@ def test_state_in_shards_is_put_back(shard: Any) -> None:
     assert all(np.isfinite(weight).all() for weight in model.get_weights())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "strategy", [None, lambda: stratagem.CentralStorageStrategy(["cpu:0", "cpu:1"], "cpu:2")], ids=["none", "central"]
 )

@@ -218,6 +218,7 @@ TENSORFLOW: dict[Callable[..., Any], Any] = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("function", TENSORFLOW, ids=lambda function: function.__name__)
 def test_as_in_tensorflow(function: Callable[..., Any], run: Run) -> None:
     found = run(function, *([X] if function.__code__.co_argcount else []))

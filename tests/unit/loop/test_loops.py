@@ -114,7 +114,7 @@ CASES = [
     *((replicas, *way) for replicas in (1, 4) for way in [(_tape, False, True), (_value_and_grad, False, False)]),
     (1, _tape, True, True),
 ]
-QUICK = [(2, _tape, False, True), (2, _value_and_grad, False, False), (4, _tape, False, True), (1, _tape, True, True)]
+QUICK = [(2, _value_and_grad, False, False), (4, _tape, False, True)]
 
 
 @pytest.mark.parametrize(
@@ -156,6 +156,7 @@ def test_one_trace_for_each_signature() -> None:
     assert len(traces) == count
 
 
+@pytest.mark.thorough
 def test_two_optimizers() -> None:
     """A GAN's step: two tapes, two networks, two optimizers, against the same by hand."""
     results = []
@@ -225,6 +226,7 @@ def test_an_epoch_inside_a_function(replicas: int, form: str) -> None:
     assert len(traces) == count
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("rows", [5, 6, 7], ids=["a replica without rows", "even", "uneven"])
 @pytest.mark.parametrize("compiled", [False, True], ids=["run", "function"])
 def test_the_last_batch_weighs_as_on_one_device(rows: int, compiled: bool) -> None:

@@ -96,6 +96,7 @@ def test_a_loop_trains_as_one_written_for_jax() -> None:
         np.testing.assert_allclose(found, expected, rtol=1e-3, atol=2e-5)
 
 
+@pytest.mark.thorough
 def test_control_flow_and_rules_of_jax() -> None:
     @jax.custom_vjp
     def rounded(x: jax.Array) -> jax.Array:
@@ -157,6 +158,7 @@ def test_layers_between_and_parts_left_out() -> None:
     assert tape.gradient(loss, keras.Variable(1.0)) is None
 
 
+@pytest.mark.thorough
 def test_two_networks_under_two_tapes() -> None:
     """Adversarial training: each tape for its own network, the second asked when both have ended."""
     keras.utils.set_random_seed(2)
@@ -186,6 +188,7 @@ def test_two_networks_under_two_tapes() -> None:
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.thorough
 def test_recurrent_layers_and_mixed_precision() -> None:
     keras.utils.set_random_seed(3)
     policy = keras.mixed_precision.DTypePolicy("mixed_bfloat16")

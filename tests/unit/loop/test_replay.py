@@ -38,6 +38,7 @@ def by_jax(weight: Any, x: Any, scale: float = 1.0) -> Any:
     return jax.grad(loss)(weight)
 
 
+@pytest.mark.thorough
 def test_from_the_second_time_on_it_is_compiled() -> None:
     rng = np.random.default_rng(0)
     weight, x = keras.Variable(rng.normal(size=(3, 4)).astype("float32")), None

@@ -179,6 +179,7 @@ def asked_in_a_loop(x: Any) -> Any:
     return found
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "function",
     [

@@ -76,6 +76,7 @@ def test_mistakes_are_explained(arguments: tuple[str, ...], found: str) -> None:
     assert "What to do: " in result.output
 
 
+@pytest.mark.thorough
 def test_a_model_is_measured(tmp_path: Path) -> None:
     inputs = keras.Input((8,))
     keras.Model(inputs, keras.layers.Dense(4)(inputs)).save(tmp_path / "model.keras")
@@ -123,6 +124,7 @@ def run_plan(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.multiprocess
 @pytest.mark.quick
 def test_a_program_is_planned_for_devices_that_are_not_here(tmp_path: Path) -> None:
@@ -160,6 +162,7 @@ model.fit(np.zeros((rows, 100), np.float32), np.zeros((rows, 3), np.float32), ba
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.multiprocess
 @pytest.mark.quick
 def test_a_program_that_counts_its_workers_finds_one_on_each_host(tmp_path: Path) -> None:

@@ -202,6 +202,7 @@ def with_else(n: Any) -> Any:
     return n
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "function",
     [broken, found, found_in_rows, forever, leaving_two_loops, of_known_length, in_a_branch, with_else],

@@ -506,6 +506,7 @@ OPTIMIZERS: list[Callable[[], Any]] = [
 ]
 
 
+@pytest.mark.thorough
 def test_five_optimizers_with_a_model_each(strategy: stratagem.Strategy) -> None:
     """A search over optimizers: as if each were a program of its own."""
     together = [trained_weights(strategy, make, i) for i, make in enumerate(OPTIMIZERS)]
@@ -524,6 +525,7 @@ def test_a_dropped_model_is_freed(strategy: stratagem.Strategy) -> None:
     assert all(reference() is None for reference in kept)
 
 
+@pytest.mark.sampled(3)
 def test_a_dropped_variable_is_freed(compiled: Any) -> None:
     global total
     total = counter(1.0)

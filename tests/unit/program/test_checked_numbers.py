@@ -95,6 +95,7 @@ def test_programs_are_compiled_anew_when_checks_begin_and_end() -> None:
     assert np.isnan(compiled(jnp.asarray(-1.0)))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", [stratagem.MirroredStrategy, stratagem.CentralStorageStrategy])
 def test_fit_on_two_replicas_with_uneven_batches_names_the_layer(kind: Any) -> None:
     x, y = np.random.default_rng(0).random((9, 3), "float32"), np.arange(9) % 2

@@ -22,6 +22,7 @@ def loss(w: Any, x: Any, n: Any, most: int | None = None) -> Any:
     return jnp.sum(computed_loop(lambda state: state[0] < n, turn, (jnp.int32(0), x), most)[1] ** 2)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("turns", [0, 1, 2, 32, 33, 1025])
 def test_gradients_are_those_of_a_loop_of_known_length(turns: int) -> None:
     w, x = jnp.array([0.3, 0.9]), jnp.array([1.0, 0.5])

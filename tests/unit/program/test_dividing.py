@@ -242,7 +242,9 @@ USES: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize(
+    "use", [use if use in ("fit", "loop") else pytest.param(use, marks=pytest.mark.thorough) for use in USES]
+)
 def test_a_model_is_used_in_the_scope_as_without_shards(strategy: Any, use: str) -> None:
     found = []
     for chosen in (stratagem.MirroredStrategy([f"cpu:{i}" for i in range(4)]), strategy):

@@ -85,6 +85,7 @@ def twice_in_a_branch(step: Callable[[], Any]) -> None:
         run(tf.constant(turn % 2 == 0))
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("devices", STRATEGIES)
 @pytest.mark.parametrize("loop", [computed, known, as_long_as, while_loop, function_in_loop, twice_in_a_branch])
 def test_steps_of_a_strategy_follow_one_another(loop: Callable[[Callable[[], Any]], None], devices: str) -> None:

@@ -87,6 +87,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[np.ndarr
         return folder, then, numbers(model)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("place", PLACES)
 def test_a_checkpoint_of_two_servers_goes_on_elsewhere(place: str, saved: Any) -> None:
     folder, then, later = saved
@@ -117,6 +118,7 @@ def test_weights_and_whole_models_open_elsewhere(place: str, saved: Any) -> None
         np.testing.assert_allclose(own, expected, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.thorough
 def test_what_keras_alone_saved_goes_on_with_servers(tmp_path: Path) -> None:
     model = make_model()
     train(model)

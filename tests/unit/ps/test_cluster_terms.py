@@ -72,6 +72,7 @@ def program(cluster: Cluster) -> Iterator[Program]:
     program.strategy.close()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("options", [{}, {"synchronous": True}, {"max_staleness": 0}], ids=str)
 def test_a_program_restores_its_checkpoint_and_goes_on(
     cluster: Cluster, options: dict[str, Any], tmp_path: Path

@@ -70,6 +70,7 @@ def test_metrics_that_are_named_in_compile_are_made_on_the_chief(coordinator: Cl
     assert float(metric.result()) == pytest.approx(0.5)
 
 
+@pytest.mark.thorough
 def test_a_variable_that_is_made_on_a_worker_and_kept_is_refused(coordinator: ClusterCoordinator) -> None:
     kept: dict[str, Any] = {}
 

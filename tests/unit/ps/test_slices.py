@@ -42,6 +42,7 @@ def at_once(coordinator: ClusterCoordinator, change: Any, *arguments: Any, compi
     return [np.asarray(result.fetch()).tolist() for result in results]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("compiled", [True, False])
 @pytest.mark.parametrize(("method", "first"), [("scatter_add", 20.0), ("scatter_sub", -20.0), ("scatter_nd_add", 20.0)])
 def test_no_addition_is_lost(coordinator: ClusterCoordinator, method: str, first: float, *, compiled: bool) -> None:

@@ -50,6 +50,7 @@ def position(generator: Any) -> list[int]:
     return np.asarray(generator.state.value).tolist()
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("way", ["run", "compiled", "eager"])
 @pytest.mark.parametrize("in_scope", [True, False])
 def test_workers_draw_together_what_one_process_draws(
@@ -90,6 +91,7 @@ def test_no_two_workers_take_the_same(coordinator: ClusterCoordinator) -> None:
     assert drawn == of_one_process(3, 30)
 
 
+@pytest.mark.thorough
 def test_a_function_draws_as_often_as_it_needs(coordinator: ClusterCoordinator) -> None:
     generator, other = tf.random.Generator.from_seed(7), tf.random.Generator.from_seed(9)
 

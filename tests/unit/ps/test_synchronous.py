@@ -37,6 +37,7 @@ def make_model() -> Any:
     return model
 
 
+@pytest.mark.thorough
 def test_fit_has_the_numbers_of_one_process_with_the_batches_of_all_workers() -> None:
     options = {"epochs": 2, "shuffle": False, "verbose": 0}
     plain = make_model()

@@ -80,7 +80,10 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("make_optimizer", "partitioner"), CASES)
+@pytest.mark.parametrize(
+    ("make_optimizer", "partitioner"),
+    [*CASES[:2], *(pytest.param(*case, marks=pytest.mark.thorough) for case in CASES[2:])],
+)
 def test_training_is_that_of_one_process(servers: Servers, make_optimizer: Any, partitioner: Any) -> None:
     expected_model, model = make_model(), make_model()
     expected = train(expected_model, make_optimizer(), 4)

@@ -92,6 +92,7 @@ def test_who_waits_ends_a_round_that_gets_no_more() -> None:
     assert work.told[-1] == Commit(1, ("a",))
 
 
+@pytest.mark.thorough
 def test_shared_values_live_as_long_as_something_needs_them() -> None:
     work = Noted()
     model = work.share(b"model", to_call=False)

@@ -121,6 +121,7 @@ def test_a_run_that_differs_is_named_with_its_variables(script: Path, monkeypatc
     assert second.strip().startswith("trainable_variables/0/sequential/dense/kernel: checksums ")
 
 
+@pytest.mark.thorough
 def test_locate_names_the_layer_and_the_rows(script: Path) -> None:
     result = replay(script, 10, locates=True)
     assert result.is_same

@@ -71,6 +71,7 @@ def by_function(x: Any, weight: Any) -> Any:
     return loss, slope, curvature
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("replicas", "rows", "step"),
     [

@@ -74,6 +74,7 @@ def test_values_of_all_replicas(replicas: int, rows: list[int], sums: list[int])
     assert float(first["same"]) == 0.0
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("compiled", [False, True], ids=["run", "function"])
 @pytest.mark.parametrize(("replicas", "rows"), [(1, 6), (2, 6), (2, 5), (4, 3)])
 def test_an_optimizer_written_with_merge_call(replicas: int, rows: int, compiled: bool) -> None:

@@ -25,6 +25,7 @@ def _blocks(rows: np.ndarray, split: Split) -> np.ndarray:
     return blocks.reshape(-1)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "split",
     [

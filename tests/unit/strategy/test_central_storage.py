@@ -131,6 +131,7 @@ def test_between_steps_only_the_centre_holds_variables(trained: Trained) -> None
     assert all(held[device] >= state - 64 for held in mirrored.held for device in (0, 1, 2))
 
 
+@pytest.mark.thorough
 def test_evaluate_and_predict_leave_nothing_on_the_devices(trained: Trained) -> None:
     x, y = data()
     model = trained.model

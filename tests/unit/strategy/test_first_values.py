@@ -30,6 +30,7 @@ def assign_all(target: Any, source: Any) -> None:
         own.assign(other)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("how", ["at once", "in a function", "in run", "by a callback"])
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_target_network_keeps_what_it_was_given(strategy: str, how: str) -> None:
@@ -94,6 +95,7 @@ SNAPSHOTS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("snapshot", SNAPSHOTS)
 @pytest.mark.parametrize("strategy", ["one", "two"])
 def test_what_was_made_of_a_variable_stays(strategy: str, snapshot: str) -> None:

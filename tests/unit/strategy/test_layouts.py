@@ -133,7 +133,6 @@ def axes(model: keras.Model) -> dict[str, PartitionSpec]:
         *(pytest.param(grid, None, name, marks=pytest.mark.thorough) for grid in GRIDS for name in MODELS),
         *(pytest.param("2x2", "optimizer", name, marks=pytest.mark.thorough) for name in MODELS),
         *(pytest.param("2x2", "gradients", name, marks=pytest.mark.thorough) for name in MODELS),
-        ("2x2", "parameters", "heads"),
         *(pytest.param("2x2", "parameters", name, marks=pytest.mark.thorough) for name in MODELS),
     ],
 )
@@ -155,6 +154,7 @@ def test_weights_and_slots_lie_on_the_devices_of_a_replica() -> None:
     assert {piece.data.shape for piece in kernel.addressable_shards} == {(16, 16)}
 
 
+@pytest.mark.thorough
 def test_shards_of_replicas_lie_on_another_axis() -> None:
     _, model = fitted(strategy(2, "parameters"), MODELS["heads"])
     assert axes(model)["up/kernel"] == PartitionSpec("replica", "model")
@@ -162,6 +162,7 @@ def test_shards_of_replicas_lie_on_another_axis() -> None:
     assert {piece.data.shape for piece in kernel.addressable_shards} == {(8, 16)}
 
 
+@pytest.mark.thorough
 def test_a_map_of_the_users_says_it_for_weights_and_outputs(capsys: pytest.CaptureFixture[str]) -> None:
     layout_map = {
         ".*/query/kernel": (None, "model", None),
@@ -180,6 +181,7 @@ def test_a_map_of_the_users_says_it_for_weights_and_outputs(capsys: pytest.Captu
     assert keras.distribution.distribution() is None
 
 
+@pytest.mark.thorough
 def test_evaluate_and_predict_give_the_rows_of_one_device() -> None:
     found, expected = fitted(strategy(2), MODELS["heads"])[1], on_one_device("heads")[1]
     np.testing.assert_allclose(
@@ -197,7 +199,8 @@ def test_other_ways_of_running_steps(options: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("parallel", "shard"), [(2, None), (4, None), pytest.param(2, "parameters", marks=pytest.mark.thorough)]
+    ("parallel", "shard"),
+    [(2, None), *(pytest.param(*each, marks=pytest.mark.thorough) for each in [(4, None), (2, "parameters")])],
 )
 def test_a_loop_of_ones_own(parallel: int, shard: str | None) -> None:
     def trained(own: stratagem.MirroredStrategy) -> list[float]:
@@ -224,6 +227,7 @@ def test_a_loop_of_ones_own(parallel: int, shard: str | None) -> None:
     np.testing.assert_allclose(trained(strategy(parallel, shard)), trained(strategy(None)), rtol=1e-5)
 
 
+@pytest.mark.thorough
 def test_what_was_trained_is_saved_and_resumed(tmp_path: Path) -> None:
     own = strategy(2, "optimizer")
     _, model = fitted(own, MODELS["heads"])

@@ -180,6 +180,7 @@ ROWS: dict[str, Callable[[], Any]] = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ROWS)
 def test_with_one_worker(name: str) -> None:
     expected = ROWS[name]()

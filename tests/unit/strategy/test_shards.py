@@ -139,6 +139,7 @@ class Clipped(keras.Model):
         return {"loss": value}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("every", [None, pytest.param(3, marks=pytest.mark.thorough)])
 def test_a_step_of_ones_own_reads_and_changes_whole_weights(every: int | None) -> None:
     optimizer = functools.partial(_O.Adam, 0.01, gradient_accumulation_steps=every)
@@ -147,6 +148,7 @@ def test_a_step_of_ones_own_reads_and_changes_whole_weights(every: int | None) -
         check_equal(fitted(stage, optimizer, Clipped), expected)
 
 
+@pytest.mark.thorough
 def test_own_steps_accumulate_alike_on_all_replicas() -> None:
     """The replicas ended an epoch with slots that differ."""
     optimizer = functools.partial(_O.Adam, 0.01, gradient_accumulation_steps=3)
@@ -188,6 +190,7 @@ def test_frozen_weights_are_divided_too(make: Callable[[], keras.Model]) -> None
     assert {each.value.sharding.spec for each in frozen} == {DIVIDED}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.thorough)])
 def test_loops_of_ones_own(compiled: bool) -> None:
     def run(stage: str | None) -> tuple[list[float], Any, Any]:
@@ -235,6 +238,7 @@ def test_what_is_put_together_in_a_step() -> None:
         assert (text.count("all_gather["), text.count("reduce_scatter[")) == (4, 4)  # two biases are small
 
 
+@pytest.mark.thorough
 def test_metrics_in_loops_of_ones_own_stay_whole() -> None:
     """As large as a weight, of which each replica counts a part."""
     own = strategy("parameters")

@@ -145,6 +145,7 @@ def test_a_function_of_the_script_itself(tmp_path: Path) -> None:
     assert "UsageError: A worker was told to start workers while it loaded the file" in unguarded.stderr
 
 
+@pytest.mark.thorough
 @pytest.mark.quick
 def test_failure_shows_the_output_of_the_first_that_failed() -> None:
     with pytest.raises(PeerError) as error:

@@ -25,6 +25,7 @@ def pool() -> Iterator[ThreadPoolExecutor]:
         yield pool
 
 
+@pytest.mark.thorough
 def test_answers_of_other_threads_go_to_those_who_asked(pool: ThreadPoolExecutor) -> None:
     def work(request: Request) -> None:
         request.answer(Message("sum", {}, [sum(request.message.arrays)]))

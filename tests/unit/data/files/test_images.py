@@ -63,6 +63,7 @@ def assert_same_elements(ours: Dataset, theirs: Any, atol: float = 2e-3) -> None
             assert labels.tolist() == other_labels.tolist()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -77,6 +77,7 @@ class Squares:
         return np.full(2, number**2 * self.factor), os.getpid()
 
 
+@pytest.mark.thorough
 @pytest.mark.multiprocess
 @pytest.mark.quick
 def test_processes_read_from_copies_that_follow_the_object() -> None:

@@ -36,6 +36,7 @@ class Longer(Rotating):
         return x, 0 * y + self.heard.count("end")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("steps", [None, 2])
 def test_a_pydataset_hears_of_epochs_as_of_keras(workers: int, steps: int | None) -> None:

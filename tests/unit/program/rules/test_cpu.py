@@ -126,6 +126,7 @@ def trained(strategy: stratagem.Strategy, steps_per_execution: int = 1) -> list[
     return model.get_weights()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("steps_per_execution", "replicas"),
     [*(pytest.param(*case, marks=pytest.mark.thorough) for case in [(1, 1), (1, 2), (2, 1)]), (2, 2)],

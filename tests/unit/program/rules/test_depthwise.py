@@ -35,6 +35,7 @@ def convolved(images: tuple[int, ...], kernel: tuple[int, ...], how: dict[str, A
     return functools.partial(conv, feature_group_count=groups, **how), numbers(*images), numbers(*kernel)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("images", "kernel", "how"), CASES.values(), ids=CASES)
 def test_result_and_gradients_are_the_same(
     images: tuple[int, ...], kernel: tuple[int, ...], how: dict[str, Any]

@@ -39,6 +39,7 @@ def numbers(kind: str, shape: tuple[int, ...], dtype: str) -> jax.Array:
     return jnp.asarray(values, dtype)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", ["distinct", "ties", "NaN", "infinite"])
 @pytest.mark.parametrize(
     ("shape", "window", "strides", "padding"),

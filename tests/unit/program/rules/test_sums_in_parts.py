@@ -22,6 +22,7 @@ def on_four(function: Callable[..., Any]) -> Callable[..., Any]:
     return jax.jit(own)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int32"])
 @pytest.mark.parametrize("groups", [None, [[0, 1], [2, 3]], [[0, 1], [3, 2]]])
 @pytest.mark.parametrize(("shape", "axis", "tiled"), [((8, 3), 0, True), ((3, 8), 1, True), ((0, 8), 1, True)])

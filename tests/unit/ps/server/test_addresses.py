@@ -70,6 +70,7 @@ def test_a_server_does_not_take_itself_for_a_worker() -> None:
         assert chief.request(Message("hello")).fields == {"workers": [[0, cluster.worker.address]]}
 
 
+@pytest.mark.thorough
 def test_the_chief_follows_a_worker_whose_address_is_taken() -> None:
     with contextlib.closing(Cluster()) as cluster:
         strategy = stratagem.ParameterServerStrategy(cluster.resolver)
