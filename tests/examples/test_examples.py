@@ -127,7 +127,7 @@ def test_parameter_servers() -> None:
 
 def test_inspect_fit(tmp_path: Path) -> None:
     for output in run("inspect_fit.py", "--folder", str(tmp_path), workers=2)[:1]:
-        assert "Step 32 computed NaN or infinity: `log` did first, in float32[32, 8]." in output
+        assert "Step 32 computed NaN or infinity: `log` was the first operation, in float32[32, 8]." in output
         assert "in layer 'logarithm' on replica 0 of 2 (worker 0). Row 16 of the 64" in output
         assert "The weights are finite." in output
     assert {file.name for file in tmp_path.glob("step-32.*")} >= {"step-32.json", "step-32.safetensors"}

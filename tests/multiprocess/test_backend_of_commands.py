@@ -22,7 +22,7 @@ _SCRIPT = "from stratagem import keras\nprint('the task has', keras.backend.back
             ["plan", "--parameters", "1000", "--step-ms", "5", "--workers", "2"],
             "0.0 MB of gradients; a step",
         ),
-        (["migrate", "train.py"], "Nothing of TensorFlow was found."),
+        (["migrate", "train.py"], "No use of TensorFlow was found."),
         (["doctor"], "ok"),
         (["run", "train.py"], "[worker 0] the task has jax"),
     ],

@@ -78,8 +78,8 @@ def test_data_that_every_worker_reads_whole(tmp_path: Path) -> None:
 
     assert [result.returncode for result in results] == [1, 1]
     verdict, found = rows(results[0].output)["dataset"]
-    assert (verdict, found) == ("FAIL", "40 examples, of which the workers read 80 (shares: 40, 40)")
-    assert "-> Some come twice or never." in results[0].output
+    assert (verdict, found) == ("FAIL", "40 examples, and the workers read 80 (shares: 40, 40)")
+    assert "-> Some examples are read twice or never." in results[0].output
 
 
 def test_one_command_proves_a_dataset_of_a_file(tmp_path: Path) -> None:

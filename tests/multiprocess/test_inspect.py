@@ -102,7 +102,7 @@ def nan_on_worker_1(folder: str, shard: str | None = None) -> tuple[str, int, bo
 def test_nan_from_a_row_of_one_worker_is_found_by_both(tmp_path: Path, shard: str | None) -> None:
     for result in run_workers(nan_on_worker_1, 2, args=[str(tmp_path), shard]):
         said, steps, finite = result.value
-        assert said.startswith("Step 13 computed NaN or infinity: `log` did first, in float32[4, 3].")
+        assert said.startswith("Step 13 computed NaN or infinity: `log` was the first operation, in float32[4, 3].")
         assert "It is in layer 'planted' on replica 1 of 2 (worker 1)." in said
         assert "Row 6 of the 8 of its global batch led to it." in said
         assert (steps, finite) == (12, True)

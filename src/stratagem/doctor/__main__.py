@@ -30,7 +30,7 @@ def main(
 ) -> None:
     """Check the cluster of this task.
 
-    The chief prints the findings of all tasks, and what is replaced in Keras and JAX. The exit code is 1 if a
+    The chief prints the findings of all tasks, and what Stratagem replaces in Keras and JAX. The exit code is 1 if a
     check failed.
     """
     sys.path.insert(0, os.getcwd())

@@ -1,4 +1,4 @@
-"""Check that all workers together read each example of a dataset once, and that it is divided rightly."""
+"""Check that all workers together read each example of a dataset once, and that it is divided correctly."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ _REMEDY: Final = (
 )
 
 Everybody = Callable[[Any], Sequence[Any]]
-"""Returns what every worker says, in order."""
+"""Function that returns the messages of all workers, in order."""
 
 
 def check_dataset(strategy: Strategy, place: str, everybody: Everybody) -> list[Finding]:
-    """Return what is found about the dataset that a function makes. All workers call it.
+    """Return the finding about the dataset that a function makes. All workers call it.
 
     Args:
-        strategy: What distributes it.
+        strategy: The strategy that distributes it.
         place: `module:function` or `path/to/file.py:function`.
-        everybody: Lets the workers tell each other.
+        everybody: Exchanges messages between the workers.
     """
     try:
         function = load(place, "--dataset", _REMEDY)
@@ -49,7 +49,7 @@ def check_dataset(strategy: Strategy, place: str, everybody: Everybody) -> list[
     except Exception as error:  # of the program: the table says it, and goes on to what else was found
         last = traceback.extract_tb(error.__traceback__)[-1]
         raised = f"{place} raised {type(error).__name__}: {error} ({last.filename}, line {last.lineno})"
-        return [Finding("dataset", "FAIL", raised, "See that the function runs by itself.")]
+        return [Finding("dataset", "FAIL", raised, "Make sure that the function runs by itself.")]
 
 
 def read_together(strategy: Strategy, function: Callable[..., Any], everybody: Everybody) -> Finding:
@@ -58,7 +58,7 @@ def read_together(strategy: Strategy, function: Callable[..., Any], everybody: E
     Args:
         strategy: What distributes it.
         function: Makes the dataset, of an `InputContext` if it takes one.
-        everybody: Lets the workers tell each other.
+        everybody: Exchanges messages between the workers.
     """
     rehearsal = Rehearsal(function, strategy.worker_count, None)
     made = rehearsal.first
@@ -69,7 +69,7 @@ def read_together(strategy: Strategy, function: Callable[..., Any], everybody: E
         return Finding(
             "dataset",
             "warn",
-            f"not compared: there are more than {MOST_BATCHES} batches, and each worker reads a stream of its own",
+            f"not compared: there are more than {MOST_BATCHES} batches, and each worker reads its own stream",
             "Let the function return a shorter dataset, without repeat().",
         )
     if rehearsal.takes_context:
@@ -97,9 +97,9 @@ def _judge(said: Sequence[Any], is_longer: bool) -> Finding:
         return Finding(
             "dataset",
             "FAIL",
-            f"worker {other} makes another dataset than worker 0: {datasets[other][0]} and {datasets[0][0]} examples, "
-            f"not the same ones (shares: {shares})",
-            "Give the global dataset, the same on every worker, and let it be sharded.",
+            f"worker {other} makes a different dataset than worker 0: {datasets[other][0]} and {datasets[0][0]} "
+            f"examples, not the same ones (shares: {shares})",
+            "Return the global dataset, the same on every worker, and let the strategy shard it.",
         )
     if (sum(share for share, *_ in said), sum(int(total) for _, total, *_ in said) % 2**64) == datasets[0]:
         first = f" of the first {MOST_BATCHES} batches" if is_longer else ""
@@ -107,9 +107,9 @@ def _judge(said: Sequence[Any], is_longer: bool) -> Finding:
     return Finding(
         "dataset",
         "FAIL",
-        f"{datasets[0][0]} examples, of which the workers read {sum(share for share, *_ in said)} (shares: {shares})",
-        "Some come twice or never. Give the global dataset, the same on every worker, and let it be sharded; "
-        "with AutoShardPolicy.OFF each worker has to take its own part.",
+        f"{datasets[0][0]} examples, and the workers read {sum(share for share, *_ in said)} (shares: {shares})",
+        "Some examples are read twice or never. Return the global dataset, the same on every worker, and let the "
+        "strategy shard it. With AutoShardPolicy.OFF, each worker has to take its own part.",
     )
 
 

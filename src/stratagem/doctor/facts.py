@@ -1,4 +1,4 @@
-"""Facts that each task knows of itself, and what is wrong when those of all tasks are laid side by side."""
+"""Facts that each task knows about itself, and the problems that a comparison of all tasks shows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from stratagem.core.files import draft_of
 from stratagem.core.findings import Finding, Verdict, passed
 
 Facts = Mapping[str, Any]
-"""What one task says, in JSON: `task`, `versions`, `devices`, `clock`, and of the backup folder `free` and `fault`."""
+"""The facts of one task, in JSON: `task`, `versions`, `devices`, `clock`; `free` and `fault` of the backup folder."""
 
 _PACKAGES: Final = ("stratagem", "jax", "jaxlib", "keras", "numpy")
 _CLOCK_SECONDS: Final = 2.0
@@ -31,12 +31,12 @@ _FREE_BYTES: Final = 5 * 2**30
 
 
 def own_facts(task: str, backup_dir: str | None, wall_clock: Callable[[], float] = time.time) -> dict[str, Any]:
-    """Return the facts of this process. Call it on all tasks at one moment: it says what time it is.
+    """Return the facts of this process. Call it on all tasks at the same moment, because they include the time.
 
     Args:
         task: Its name.
         backup_dir: Folder that backups will go to; a file is written there and deleted.
-        wall_clock: Tells seconds since 1970.
+        wall_clock: Function that returns the seconds since 1970.
     """
     facts: dict[str, Any] = {
         "task": task,
@@ -68,7 +68,7 @@ def check_names(cluster: ClusterSpec) -> Finding:
 
 
 def compare(all_facts: Sequence[Facts], backup_dir: str | None) -> list[Finding]:
-    """Return what the facts of all tasks say together."""
+    """Return the findings from the facts of all tasks."""
     found = [_compare_versions(all_facts), _compare_devices(all_facts), _compare_clocks(all_facts)]
     return found if backup_dir is None else [*found, _compare_folders(all_facts, backup_dir)]
 
@@ -99,7 +99,9 @@ def _compare_versions(all_facts: Sequence[Facts]) -> Finding:
 
 def _compare_devices(all_facts: Sequence[Facts]) -> Finding:
     said = [(fact["task"], _counted(fact["devices"])) for fact in all_facts]
-    repair = "Every step waits for the slowest device: give the tasks equal ones, or leave the odd ones out."
+    repair = (
+        "Every step waits for the slowest device: give all tasks equal devices, or leave out the tasks that differ."
+    )
     return _compare_words("devices", said, f" on each of {len(all_facts)} task(s)", "warn", repair)
 
 

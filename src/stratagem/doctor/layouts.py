@@ -29,19 +29,21 @@ def described(place: str, model_parallel: int | None) -> str:
     Args:
         place: `module:function` or `path/to/file.py:function`; the function returns a built model, or a model and a
             layout map. Without a map it is "auto".
-        model_parallel: How many devices a replica has; None is what a map with a mesh of its own says.
+        model_parallel: How many devices a replica has; None means the number in the mesh of the layout map.
 
     Raises:
-        InputError: The function returns something else, or a layout does not divide.
+        InputError: The function returns something else, or a layout cannot divide the variables.
     """
     made = load(place, "--layout", _REMEDY)()
     model, layout_map = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
     if not isinstance(model, keras.Model) or not model.built:
-        raise InputError(f"{place} returned {made!r}, no model that is built.", _REMEDY)
+        raise InputError(f"{place} returned {made!r}, which is not a built model.", _REMEDY)
     layouts = layouts_of(AUTO if layout_map is None else layout_map, model_parallel)
     sharding = sharding_of(None, None, 1, layouts)
     if sharding is None or layouts is None:
-        raise InputError("A replica has one device.", "Nothing is divided.", "Write more: --model-parallel 2.")
+        raise InputError(
+            "A replica has one device.", "No variable is divided.", "Write more devices: --model-parallel 2."
+        )
     sharding.mark_weights(model.weights)
     lines = [*_aligned([_COLUMNS, *(_row(variable, layouts.devices) for variable in model.weights)]), ""]
     lines.append(_together(model.weights, layouts.devices))
@@ -62,7 +64,7 @@ def _together(variables: Sequence[Any], devices: int) -> str:
     divided = sum(_nbytes(variable) for variable in variables if model_axis(variable) is not None)
     each = whole - divided + divided / devices
     share = f"{divided / max(whole, 1):.0%} are divided among {devices} devices"
-    return f"Together {size(whole)}, of which {share}: {size(each)} on each."
+    return f"Together {size(whole)}; {share}: {size(each)} on each."
 
 
 def _nbytes(variable: Any) -> int:

@@ -28,7 +28,7 @@ def measure_sums(strategy: Strategy, clock: Callable[[], float] = time.perf_coun
     """Time a small and a large sum over all replicas. All workers call it."""
     replicas = strategy.num_replicas_in_sync
     if replicas == 1:
-        return passed("all-reduce", "one replica: nothing travels")
+        return passed("all-reduce", "one replica: nothing to exchange")
     latency, large = (_seconds(strategy, size, clock) for size in (_SMALL, _LARGE))
     # Bytes that each replica has to send, whatever the algorithm: 2 (n - 1) / n of the array.
     moved = 4 * _LARGE * 2 * (replicas - 1) / replicas
@@ -38,7 +38,7 @@ def measure_sums(strategy: Strategy, clock: Callable[[], float] = time.perf_coun
             "all-reduce",
             "warn",
             f"{found}, over {replicas} replicas",
-            "See that the tasks do not share cores (stratagem run divides them), and use the fastest network.",
+            "Make sure that the tasks do not share cores (stratagem run divides them), and use the fastest network.",
         )
     return passed("all-reduce", f"{found}, over {replicas} replicas")
 

@@ -1,8 +1,8 @@
 """Python functions that compiled programs call, with the addresses of arrays: targets of XLA's foreign functions.
 
 XLA publishes its interface for foreign functions as C structures (`xla/ffi/api/c_api.h`, which JAX installs in
-`jax.ffi.include_dir()`); here they are written down for `ctypes`. So nothing has to be compiled. A call costs 10 us,
-where `jax.pure_callback` makes new arrays of all operands and results.
+`jax.ffi.include_dir()`). This module declares them for `ctypes`, so nothing has to be compiled. A call costs 10 us,
+while `jax.pure_callback` makes new arrays of all operands and results.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any, Final
 import jax
 
 Target = Callable[[int, list[int], list[int]], None]
-"""Function of (the attribute `site`, addresses of the operands, addresses of the results). What it raises fails the
-program that called, with the message of the exception."""
+"""Function of (the attribute `site`, addresses of the operands, addresses of the results). If it raises an exception,
+the program that called it fails with the message of the exception."""
 
 _EXTENSION: Final = [("struct_size", c_size_t), ("extension", c_void_p)]
 _LIST: Final = [*_EXTENSION, ("size", c_int64), ("types", c_void_p)]
@@ -84,7 +84,7 @@ def register(name: str, target: Target) -> None:
     """Let programs on CPUs call a function as `jax.ffi.ffi_call(name, ...)(*operands, site=number)`.
 
     Args:
-        name: What the program calls it. It may be registered once.
+        name: Its name in the program. It may be registered once.
         target: The function.
     """
 

@@ -10,20 +10,20 @@ from dataclasses import dataclass
 class Hosts:
     """The workers of each host.
 
-    What the workers of a host have combined is cut into shares. A share belongs to one worker of each host, and these
-    combine it. So all hosts cut into the same number of shares, and where they have unequal numbers of workers, some
-    of these carry none. What is divided among all workers in equal blocks needs hosts that are even: the share of a
+    The combined values of the workers of a host are cut into shares. A share belongs to one worker of each host, and
+    these workers combine it. So all hosts use the same number of shares. If they have unequal numbers of workers, some
+    workers carry no share. Arrays that are divided among all workers in equal blocks need even hosts: the share of a
     worker is then the blocks of its group.
 
     Args:
-        workers: Of each host, the indices of its workers, in order.
+        workers: The indices of the workers of each host, in order.
     """
 
     workers: tuple[tuple[int, ...], ...]
 
     @classmethod
     def of(cls, names: Iterable[str]) -> Hosts:
-        """Return them, given the name of each worker's host.
+        """Return the hosts from the name of each worker's host.
 
         Example:
             >>> Hosts.of(["one", "one", "other", "one", "other"])

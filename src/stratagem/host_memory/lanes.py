@@ -1,6 +1,6 @@
 """Lanes of a host's memory, one for each worker: arrays are copied there, and combined.
 
-Every element is combined in the order of the workers, on whichever of them does it, so all get the same bits.
+Every element is combined in the order of the workers, whichever worker does it, so all get the same bits.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _UFUNCS: Final[dict[str, Callable[..., Any]]] = {"sum": np.add, "scatter": np.ad
 
 
 class Lanes:
-    """The lanes of all workers, as one of them sees them. Each has two sides, for exchanges in turn.
+    """The lanes of all workers, as one of them sees them. Each lane has two sides, which exchanges use in turn.
 
     Args:
         memory: Bytes of all lanes.
-        index: Which worker this is.
-        workers: How many there are.
+        index: The index of this worker.
+        workers: Number of workers.
         capacity: Bytes of a lane.
     """
 
@@ -39,25 +39,25 @@ class Lanes:
         self._copy.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
 
     def pack(self, plan: Plan, operands: Sequence[int], results: Sequence[int]) -> None:
-        """Copy this worker's block of what is gathered to the parcels, which a plan of phase "scatter" makes."""
+        """Copy this worker's block of gathered arrays to the parcels, which a plan of phase "scatter" makes."""
         for index in plan.copied():
             parcel, place = plan.in_parcel(index)
             self._copy(results[parcel] + place, operands[index], plan.block(index))
 
     def unpack(self, plan: Plan, operands: Sequence[int], results: Sequence[int]) -> None:
-        """Copy this worker's block of what was scattered out of the parcels, which a plan of phase "collect" has."""
+        """Copy this worker's block of scattered arrays out of the parcels, which a plan of phase "collect" has."""
         for index in plan.copied():
             parcel, place = plan.in_parcel(index)
             self._copy(results[index], operands[parcel] + place, plan.block(index))
 
     def lay(self, plan: Plan, runs: Sequence[Run], side: int, operands: Sequence[int]) -> None:
-        """Copy what the others need to this worker's lane.
+        """Copy the values that the others need to this worker's lane.
 
         Args:
             plan: The exchange.
-            runs: Those of a round.
-            side: Of the lanes.
-            operands: Where the arrays lie; the parcels in phase "collect".
+            runs: The runs of a round.
+            side: The side of the lanes.
+            operands: Addresses of the arrays; of the parcels in phase "collect".
         """
         lane = self._lane(side, self._index)
         for run in runs:
@@ -107,15 +107,15 @@ class Lanes:
         results: Sequence[int],
         meet: Callable[[], None],
     ) -> None:
-        """Combine what all have laid into the results of this worker.
+        """Combine the values in all lanes into the results of this worker.
 
         Args:
             plan: The exchange, of phase "combine".
-            runs: Those of a round.
-            side: Of the lanes.
-            operands: Where the arrays lie.
-            results: Where the combined arrays are to lie.
-            meet: Waits for the others once more, where they share the work.
+            runs: The runs of a round.
+            side: The side of the lanes.
+            operands: Addresses of the arrays.
+            results: Addresses for the combined arrays.
+            meet: Waits for the others once more, if they share the work.
         """
         shared = [run for run in runs if run.whole and run.operation not in ("gather", "scatter") and self._workers > 2]
         for run in runs:
@@ -140,7 +140,7 @@ class Lanes:
     def scatter(
         self, plan: Plan, runs: Sequence[Run], side: int, operands: Sequence[int], results: Sequence[int]
     ) -> None:
-        """Combine what goes into this worker's parcels. Arguments as of `combine`; the results are the parcels."""
+        """Combine the values for this worker's parcels, which are the results. The arguments are those of `combine`."""
         for run in runs:
             if run.operation == "scatter":
                 self._fold_own_blocks(run, plan, side, operands, results)
@@ -153,7 +153,7 @@ class Lanes:
             self._fold(run, side, begin, share, own)
 
     def collect(self, plan: Plan, runs: Sequence[Run], side: int, results: Sequence[int]) -> None:
-        """Put together what was in the parcels of all workers. Arguments as of `combine`."""
+        """Put together the values in the parcels of all workers. The arguments are those of `combine`."""
         for run in runs:
             if run.operation == "gather":
                 self._gather(run, plan, side, results)

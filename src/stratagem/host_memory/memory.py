@@ -1,13 +1,13 @@
-"""Sums over the workers of one host, through memory that they have in common.
+"""Sums over the workers of one host, through memory that they share.
 
-Each worker copies its arrays to its lane, tells the others, waits for them, and combines what lies in all lanes into
-its own results. So every byte is read and written once or twice by the processor, where a socket on the same host
-(Gloo's way) copies it through the kernel, and stalls for 50 to 190 ms at some sizes.
+Each worker copies its arrays to its lane, tells the others, waits for them, and combines the values in all lanes into
+its own results. So the processor reads and writes every byte once or twice. A socket on the same host (Gloo's way)
+copies it through the kernel, and stalls for 50 to 190 ms at some sizes.
 
-The workers wake each other with semaphores that lie in the memory (`sem_overview(7)`). The memory has no name and is
-gone with its last process. Each process holds a lock on one byte of it, which the system drops when the process dies,
-however it dies: so a worker that waits finds out. One that lives but does not come is a matter for the watchdog
-(`cluster.watchdog`), which knows what each of them is doing.
+The workers wake each other with semaphores in the memory (`sem_overview(7)`). The memory has no name and is gone with
+its last process. Each process holds a lock on one byte of it. The system drops the lock when the process dies in any
+way, so a worker that waits notices it. The watchdog (`cluster.watchdog`) handles a worker that lives but does not come,
+because it knows what each of them is doing.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ CAPACITY: Final = 16 << 20
 """Bytes of a lane. Memory that no exchange needs is never taken from the system."""
 
 SPIN_SECONDS: Final = 1e-4
-"""Seconds that a worker with a core of its own spins before it sleeps."""
+"""Seconds that a worker with its own core spins before it sleeps."""
 
 HANG_SECONDS: Final = 1800.0
-"""Longest wait for a worker that lives, where workers may change and no watchdog follows what each of them does."""
+"""Longest wait for a worker that lives, if workers may change and no watchdog follows what each of them does."""
 
 SLICE_SECONDS: Final = 0.05
-"""Seconds after which a sleeping worker looks whether those it waits for still live."""
+"""Seconds after which a sleeping worker checks whether the workers that it waits for still live."""
 
 _SEMAPHORE: Final = 64
 _TEXT: Final = 1024 - 24
@@ -69,7 +69,7 @@ def needed_bytes(workers: int, capacity: int = CAPACITY) -> int:
     """Return the size of the memory.
 
     Args:
-        workers: How many have it in common.
+        workers: How many share it.
         capacity: Bytes of a lane.
     """
     return _control_bytes(workers) + 2 * workers * capacity
@@ -88,13 +88,13 @@ class HostMemory:
 
     Args:
         file: The memory, `needed_bytes` large, full of zeros when the first worker gets it.
-        index: Which worker this is. The first one must have made its view before the others use theirs.
-        names: What to call each worker in messages.
-        spins: Whether each worker has a core of its own.
+        index: The index of this worker. The first one must have made its view before the others use theirs.
+        names: The name of each worker in messages.
+        spins: Whether each worker has its own core.
         capacity: Bytes of a lane.
-        hosts: All workers by host, where there are others than these.
-        world: The number of the world of workers, from 1, where they may change; 0 where they may not.
-        counts: Told how long exchanges take, and how much of that is spent waiting for others.
+        hosts: All workers by host, if there are others than these.
+        world: The number of the world of workers, from 1, if they may change; 0 if they may not.
+        counts: Counts how long exchanges take, and how much of that is spent waiting for others.
     """
 
     def __init__(
@@ -147,23 +147,23 @@ class HostMemory:
                 self._system.begin(self._begin + i * _SEMAPHORE, 1, 0)
 
     def add(self, plan: Plan) -> None:
-        """Let programs call an exchange by its signature. It is of as many workers as there are now."""
+        """Let programs call an exchange by its signature. It is for as many workers as there are now."""
         self._plans.setdefault((self.workers, plan.signature), plan)
 
     # Where workers change ------------------------------------------------------------------------
 
     @property
     def world(self) -> int:
-        """The number of the world of workers that this is the memory of."""
+        """The number of the world of workers that this memory belongs to."""
         return self._world
 
     @property
     def is_cut(self) -> bool:
-        """Whether the present workers exchange no more: one of them is gone, or `cut` was called."""
+        """Whether the present workers no longer exchange: one of them is gone, or `cut` was called."""
         return self._is_lost or self._cut >= self._world > 0
 
     def cut(self, world: int, reason: str) -> None:
-        """Let exchanges fail, also those in flight, of which no result has been used. Any thread may call it.
+        """Let exchanges fail, also those in flight, whose results have not been used. Any thread may call it.
 
         Args:
             world: The number of the world of workers that is over.
@@ -172,14 +172,14 @@ class HostMemory:
         self._why_cut, self._cut = reason, max(world, self._cut)
 
     def move(self, world: int, file: FileIO, index: int, names: Sequence[str], *, spins: bool = True) -> None:
-        """Go on in new memory. Programs for as many workers that call this one need not be compiled anew.
+        """Continue in new memory. Programs for the same number of workers do not have to be compiled again.
 
         Args:
             world: The number of the world of workers that begins, from 1.
             file: The new memory, `needed_bytes` large for its workers.
-            index: Which worker this is from now on.
-            names: What to call each worker.
-            spins: Whether each worker has a core of its own.
+            index: The index of this worker from now on.
+            names: The name of each worker in messages.
+            spins: Whether each worker has its own core.
         """
         with self._lock:
             self._file.close()
@@ -191,10 +191,9 @@ class HostMemory:
         """Make an exchange that was added: the target of programs (`ffi.register`).
 
         Args:
-            signature: Which exchange.
-            operands: Where the arrays lie in memory; in phase "collect" the parcels. More than the exchange has are
-                left alone.
-            results: Where the combined arrays are to lie: there too, or elsewhere; in phase "scatter" the parcels.
+            signature: The signature of the exchange.
+            operands: Addresses of the arrays; in phase "collect" of the parcels. Additional operands are ignored.
+            results: Addresses for the combined arrays, the same or others; in phase "scatter" for the parcels.
 
         Raises:
             PeerError: A worker is gone, or makes another exchange.
@@ -268,7 +267,7 @@ class HostMemory:
             if self._world and time.perf_counter() > limit + HANG_SECONDS:
                 raise PeerError(
                     f"{self._names[self.index]} waited {HANG_SECONDS:g} s for {self._names[worker]} in a step.",
-                    "It lives, and does not come: it is stuck, or runs another part of the program.",
+                    "That worker is alive, but it is stuck or runs another part of the program.",
                     "Look at its output, and run the same program on every worker.",
                 )
             if not self._lives(worker):

@@ -1,13 +1,14 @@
-"""Plan of one exchange: where its arrays lie in the memory that the workers of a host have in common.
+"""Plan of one exchange: where its arrays lie in the memory that the workers of a host share.
 
 Each worker has a lane of the memory. An exchange that does not fit into it takes several rounds. Small arrays of one
-kind lie side by side and are combined as one; a large one is combined straight into its result.
+kind lie side by side and are combined as one; a large one is combined directly into its result.
 
-With several hosts an exchange has two phases, and between them what crosses to other hosts lies in one array for each
-kind, its parcel. That of sums holds this worker's share. Arrays that are scattered or gathered have a block for each
-worker of all hosts. A parcel of what is scattered holds the blocks of the workers in this worker's group (`Hosts`),
-and the worker's own when it comes back; one of what is gathered holds its own block, and comes back with those of the
-group. In both the arrays lie one behind the other, all of a block together.
+With several hosts an exchange has two phases. Between them, the values for other hosts are in one array for each kind,
+its parcel. The parcel of sums holds this worker's share. Arrays that are scattered or gathered have a block for each
+worker of all hosts. The parcel of scattered arrays holds the blocks of the workers in this worker's group (`Hosts`),
+and holds the worker's own block when it comes back. The parcel of gathered arrays holds the worker's own block, and
+comes back with the blocks of the group. In both, the arrays lie one after the other, with all arrays of a block
+together.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ each worker gets its block of the sum, along the first axis: in the place of tha
 hosts, alone."""
 
 Phase = Literal["combine", "scatter", "collect"]
-"""Work of the workers of a host: all combine all; each makes its parcels; all get what is in the parcels of all."""
+"""Work of the workers of a host: all combine all; each makes its parcels; all get the contents of all parcels."""
 
 _IN_BLOCKS: Final[tuple[Operation, ...]] = ("gather", "scatter")
 
@@ -63,7 +64,7 @@ class PlanPart:
 
     @property
     def kind(self) -> tuple[Operation, np.dtype]:
-        """The kind of parcel that it travels in between hosts. What is gathered is copied, of whichever dtype."""
+        """The kind of parcel that carries it between hosts. Gathered arrays are copied, whatever their dtype."""
         return self.operation, np.dtype(np.uint8) if self.operation == "gather" else self.dtype
 
     def __str__(self) -> str:
@@ -75,9 +76,9 @@ class Piece:
     """Bytes of one array, and where they lie in a lane.
 
     Args:
-        index: Which array of the exchange.
+        index: Index of the array in the exchange.
         start: First byte in the array.
-        nbytes: How many.
+        nbytes: Number of bytes.
         place: First byte in the lane.
     """
 
@@ -91,10 +92,10 @@ class Stretch(NamedTuple):
     """Bytes of a block that lie in a piece.
 
     Args:
-        number: Which block of its group.
+        number: Number of the block in its group.
         start: First byte in the block.
         begin: First byte in the piece.
-        nbytes: How many.
+        nbytes: Number of bytes.
     """
 
     number: int
@@ -115,7 +116,7 @@ class Run:
 
     Attributes:
         share: Bytes of a worker's share.
-        lies: First byte of its share in the parcel of its kind.
+        lies: First byte of this share in the parcel of its kind.
     """
 
     operation: Operation
@@ -136,7 +137,7 @@ class Run:
         return sum(piece.nbytes for piece in self.pieces)
 
     def share_of(self, sharer: int) -> tuple[int, int]:
-        """Return where the share of a worker begins, and its bytes: none of those that carry none."""
+        """Return where the share of a worker begins, and its bytes: 0 bytes for a worker without a share."""
         begin = min(sharer * self.share, self.nbytes)
         return begin, min(self.share, self.nbytes - begin)
 
@@ -145,18 +146,18 @@ class Plan:
     """The rounds of one exchange.
 
     Args:
-        name: Which exchange of which program; the same on every worker.
-        parts: The arrays; only where hosts are even, some are scattered or gathered in two phases.
+        name: The exchange and its program; the same on every worker.
+        parts: The arrays; some are scattered or gathered in two phases only if hosts are even.
         capacity: Bytes of a lane.
         hosts: All workers by host.
         phase: What the workers do.
 
     Attributes:
-        groups: Of each worker of a host, the blocks that it carries to other hosts, or from them.
-        rounds: The runs of each round; at least one round where something new begins, so that the workers meet.
-        parcels: Of each kind of arrays, bytes of a worker's parcel; of a block of it where it holds blocks.
+        groups: The blocks that each worker of a host carries to other hosts, or from them.
+        rounds: The runs of each round; at least one round if something new begins, so that the workers meet.
+        parcels: Bytes of a worker's parcel for each kind of arrays; of a block of it if it holds blocks.
         text: The exchange in words, for error messages.
-        signature: A number, 0 to 2**63 - 1, that tells this exchange from others; in every process the same.
+        signature: A number, 0 to 2**63 - 1, that identifies this exchange; the same in every process.
     """
 
     def __init__(
@@ -197,8 +198,8 @@ class Plan:
         """Return where a block of an array lies: in which parcel, and its first byte there.
 
         Args:
-            index: Which array.
-            number: Which block of a group, where the parcel holds them.
+            index: Index of the array.
+            number: Number of the block in a group, if the parcel holds blocks.
         """
         key = self.parts[index].kind
         return self.kind(*key), number * self.parcels[key] + self._places[index]
@@ -212,7 +213,7 @@ class Plan:
         return [i for i, part in enumerate(self.parts) if part.nbytes and part.operation == _COPIED.get(self.phase)]
 
     def stretches(self, piece: Piece, worker: int) -> Iterator[Stretch]:
-        """Yield what lies in a piece of the blocks of a worker: its part of a sum, or what it has for all."""
+        """Yield the parts of a worker's blocks that lie in a piece: its part of a sum, or its values for all."""
         size, scattered = self.block(piece.index), self.parts[piece.index].operation == "scatter"
         for number, block in enumerate(self.groups[worker]):
             first = (block if scattered else number) * size - piece.start

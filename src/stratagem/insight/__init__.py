@@ -1,1 +1,1 @@
-"""Insight into a run from outside: what its tasks spend their time on. The launcher samples what tasks count."""
+"""Show what the tasks of a run spend their time on. The launcher samples the counters of the tasks."""

@@ -35,8 +35,8 @@ def _top(run: str | None, once: bool, token: bool) -> int:
     if token:
         if not secret:
             raise ClusterError(
-                "There is no secret in this environment, and so no token.",
-                "Set STRATAGEM_SECRET_FILE to the file of the cluster.",
+                "This environment has no secret, so there is no token.",
+                "Set STRATAGEM_SECRET_FILE to the secret file of the cluster.",
             )
         print(token_of(secret))
         return 0
@@ -47,7 +47,7 @@ def _top(run: str | None, once: bool, token: bool) -> int:
     else:
         raise ClusterError(
             f"stratagem top was given {run!r}.",
-            "Name a run of this machine by the process of its launcher, or one elsewhere by HOST:PORT.",
+            "Name a run on this machine by the process of its launcher, or a run on another machine by HOST:PORT.",
         )
     console = Console()
     if once:

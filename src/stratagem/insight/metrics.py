@@ -1,7 +1,7 @@
 """The numbers of a run over HTTP: text for Prometheus, and JSON for `stratagem top`.
 
-The server looks and never changes anything. Without a secret it listens on this machine alone; with the secret of the
-cluster it listens on all addresses, and asks for a token that is made from the secret.
+The server only reads, and never changes anything. Without a secret it listens only on this machine. With the secret of
+the cluster it listens on all addresses, and asks for a token that is made from the secret.
 Source of the format: https://prometheus.io/docs/instrumenting/exposition_formats/
 """
 
@@ -25,23 +25,23 @@ from stratagem.insight.observer import Observer
 from stratagem.insight.samples import Sample
 
 MOST_ANSWERS: Final = 8
-"""Requests that are answered at the same time; more are turned away, so that who floods takes no memory."""
+"""Requests that are answered at the same time; more are refused, so that a flood of requests takes no memory."""
 
 ANSWER_SECONDS: Final = 5.0
 """Longest wait for what a reader sends next."""
 
 _HELP: Final = {
     "stratagem_steps_total": ("counter", "Steps that a task has finished."),
-    "stratagem_seconds_total": ("counter", "Seconds of a task, by what they were spent on."),
-    "stratagem_memory_bytes": ("gauge", "Memory that a task holds."),
+    "stratagem_seconds_total": ("counter", "Seconds of a task, by what it spent them on."),
+    "stratagem_memory_bytes": ("gauge", "Memory that a task uses."),
     "stratagem_loss": ("gauge", "The latest loss of a task."),
-    "stratagem_slow": ("gauge", "1 for a worker that the others have waited for, by what it was slow in."),
-    "stratagem_events_total": ("counter", "Events of the run: failures, restarts, workers that are slow."),
+    "stratagem_slow": ("gauge", "1 for a worker that the others waited for, by what it was slow in."),
+    "stratagem_events_total": ("counter", "Events of the run: failures, restarts, slow workers."),
 }
 
 
 def token_of(secret: bytes) -> str:
-    """Return the token that readers send, made from the secret of a cluster; empty where there is none.
+    """Return the token that readers send, made from the secret of a cluster; empty without a secret.
 
     Args:
         secret: The secret.
@@ -53,7 +53,7 @@ def exposition(observer: Observer) -> str:
     """Return the newest numbers as Prometheus reads them.
 
     Args:
-        observer: What is known of the run.
+        observer: The observer of the run.
     """
     newest = {name: history.last for name, history in observer.histories.items()}
     samples = {name: sample for name, sample in newest.items() if sample is not None}
@@ -88,12 +88,12 @@ def _labels(labels: Mapping[str, str]) -> str:
 
 
 class MetricsServer:
-    """The server, in threads of its own, from `with` to its end.
+    """The server, in its own threads, until the `with` block ends.
 
     Args:
-        observer: What is known of the run.
-        port: Where it listens; 0 takes a free one.
-        secret: The secret of the cluster; empty where there is none.
+        observer: The observer of the run.
+        port: The port that it listens on; 0 takes a free one.
+        secret: The secret of the cluster; empty if there is none.
 
     Attributes:
         address: Host and port.
@@ -133,13 +133,13 @@ class MetricsServer:
                     slots.release()
 
             def handle_error(self, request: Any, client_address: Any) -> None:
-                """Say nothing of who hangs up, or sends what is no request."""
+                """Print nothing about a client that hangs up or sends an invalid request."""
 
         try:
             self._server = Server(("0.0.0.0" if token else "127.0.0.1", port), functools.partial(_Handler, answer))
         except OSError as error:
             raise ClusterError(
-                f"--metrics-port {port} cannot be listened on: {error}.", "Name another port; 0 takes a free one."
+                f"The server cannot listen on --metrics-port {port}: {error}.", "Name another port; 0 takes a free one."
             ) from error
         host = socket.gethostname() if token else "127.0.0.1"
         self.address = f"{host}:{self._server.server_address[1]}"

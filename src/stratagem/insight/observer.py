@@ -1,6 +1,6 @@
-"""`Observer`: a thread of the launcher that samples what the tasks count, for all who want to see it.
+"""`Observer`: a thread of the launcher that samples the counters of the tasks, for everything that shows them.
 
-It reads files that tasks map into their memory, so tasks do nothing for it, and what becomes of who looks at it does
+It reads files that the tasks map into their memory. So the tasks do nothing for it, and a failure of an observer does
 not reach them.
 """
 
@@ -22,10 +22,10 @@ SAMPLE_SECONDS: Final = 1.0
 """Seconds between two looks at the tasks."""
 
 END_SECONDS: Final = 5.0
-"""Longest wait for the last look, whose listeners may write to a disk that does not answer."""
+"""Longest wait for the last look, because its listeners may write to a disk that does not answer."""
 
 MOST_EVENTS: Final = 1000
-"""Events that are kept; the first ones, as those say how it began."""
+"""Events that are kept: the first ones, because they show how a problem began."""
 
 
 class Event(NamedTuple):
@@ -45,9 +45,9 @@ class Observer:
     """Samples and events of a run, and the thread that takes the samples.
 
     Args:
-        command: What it runs, for people.
-        tell: Tells the user of a slow worker, where workers do not do so themselves.
-        listeners: Called with each look, in the observer's thread: the newest sample of each task.
+        command: The command of the run, for people.
+        tell: Tells the user about a slow worker, if workers do not do so themselves.
+        listeners: Functions that the observer's thread calls after each look, with the newest sample of each task.
 
     Attributes:
         began: When it began, in seconds since 1970.
@@ -87,15 +87,15 @@ class Observer:
         return dict(self._files)
 
     def present(self) -> dict[str, Sample]:
-        """Return the newest samples of the tasks that were looked at last, by name."""
+        """Return the newest samples of the tasks of the last look, by name."""
         newest = {name: self.histories[name].last for name in self._files}
         return {name: sample for name, sample in newest.items() if sample is not None}
 
     def follow(self, files: Mapping[str, Path]) -> None:
-        """Look at these tasks from now on. Those before them have ended.
+        """Look at these tasks from now on. The earlier ones have ended.
 
         Args:
-            files: The file in which each counts, by its name.
+            files: The file with the counters of each task, by its name.
         """
         with self._lock:
             self._files = dict(files)
@@ -146,5 +146,5 @@ class Observer:
             try:
                 self.look()
             except Exception:  # who looks on must not end what is looked at
-                logger.exception("The launcher no longer sees what its tasks do; they go on.")
+                logger.exception("The launcher can no longer observe its tasks. The tasks continue.")
                 return

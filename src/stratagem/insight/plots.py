@@ -1,4 +1,4 @@
-"""Plots as SVG: lines over time and stacked shares, drawn without a library, so that a page holds all it needs.
+"""Plots as SVG: lines over time and stacked shares, drawn without a library, so that a page contains all it needs.
 
 matplotlib would draw them as well, but weighs 60 MB for six polylines, and its pictures do not follow a dark page.
 """
@@ -25,7 +25,7 @@ class Marker(NamedTuple):
     """A moment that is marked in a plot.
 
     Args:
-        seconds: When, since the beginning.
+        seconds: Time since the beginning.
         text: What happened.
     """
 
@@ -56,7 +56,7 @@ def lines(series: Mapping[str, Points], seconds: float, unit: str, markers: Sequ
 
 
 def shares(parts: Mapping[str, Points], seconds: float, markers: Sequence[Marker] = ()) -> str:
-    """Return a plot of shares over time, one on the other, from 0 to 100%.
+    """Return a plot of stacked shares over time, from 0 to 100%.
 
     Args:
         parts: The share of each part at each moment, from 0 to 1; all parts have the same moments.

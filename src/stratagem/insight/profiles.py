@@ -1,4 +1,4 @@
-"""Profiles of all workers in one folder: where each worker puts its own, and how the launcher joins their traces.
+"""Profiles of all workers in one folder: the files of each worker, and how the launcher joins their traces.
 
 TensorBoard's profile plugin opens the folder as one run with a host for each worker. `trace.json.gz` holds the events
 of all workers on one axis of time, for https://ui.perfetto.dev or chrome://tracing.
@@ -23,8 +23,8 @@ class ProfiledSteps(NamedTuple):
 
     Args:
         first: The first step, from 1.
-        last: The last one.
-        folder: Where the profiles go.
+        last: The last step.
+        folder: The folder of the profiles.
     """
 
     first: int
@@ -33,14 +33,14 @@ class ProfiledSteps(NamedTuple):
 
     @classmethod
     def of(cls, steps: str, folder: Path) -> ProfiledSteps:
-        """Return what a person has written.
+        """Return the range that a user has written.
 
         Args:
             steps: FIRST:LAST.
-            folder: Where the profiles go.
+            folder: The folder of the profiles.
 
         Raises:
-            ClusterError: It is no range of steps.
+            ClusterError: The text is not a range of steps.
 
         Example:
             >>> ProfiledSteps.of("20:30", Path("profile"))[:2]
@@ -51,7 +51,7 @@ class ProfiledSteps(NamedTuple):
         if not 1 <= first <= last:
             raise ClusterError(
                 f"--profile is {steps!r}.",
-                "It says which steps of each worker are recorded: two whole numbers from 1 on.",
+                "It sets which steps of each worker are recorded: two whole numbers, 1 or more.",
                 "Write for instance --profile 20:30. The first step compiles.",
             )
         return cls(first, last, folder)
@@ -80,7 +80,7 @@ class ProfiledSteps(NamedTuple):
         return self.run_folder / f"{worker}.trace.json.gz"
 
     def beginning_of(self, worker: str) -> Path:
-        """Return the file that holds when a worker began to record, in nanoseconds since 1970.
+        """Return the file with the time at which a worker began to record, in nanoseconds since 1970.
 
         Args:
             worker: Its name, without spaces.
@@ -89,16 +89,16 @@ class ProfiledSteps(NamedTuple):
 
 
 def forget_earlier(steps: ProfiledSteps) -> None:
-    """Let the traces of a run before this one, in the same folder, be no part of what is joined."""
+    """Exclude the traces of an earlier run in the same folder from the joined file."""
     for path in steps.run_folder.glob("*.began"):
         path.unlink(missing_ok=True)
 
 
 def join_traces(steps: ProfiledSteps) -> Path | None:
-    """Write the events of all workers to one file, on one axis of time; return it, or None where there are none.
+    """Write the events of all workers to one file, on one axis of time; return it, or None if there are none.
 
     Args:
-        steps: What was recorded.
+        steps: The recorded steps.
     """
     paths = sorted(steps.run_folder.glob("*.began"))
     began = {path.stem: int(path.read_text(encoding="ascii")) for path in paths if steps.trace_of(path.stem).exists()}

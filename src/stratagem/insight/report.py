@@ -48,10 +48,10 @@ _PARTS: Final = {
 
 
 def write_report(observer: Observer, path: Path) -> None:
-    """Write the page. Where the disk is full, a line in the log says so.
+    """Write the page. If the disk is full, a line in the log says so.
 
     Args:
-        observer: What is known of the run.
+        observer: The observer of the run.
         path: The file.
     """
     draft = path.with_name(f"{path.name}.draft")
@@ -66,7 +66,7 @@ def page(observer: Observer) -> str:
     """Return the page as text.
 
     Args:
-        observer: What is known of the run.
+        observer: The observer of the run.
     """
     histories = {name: history.samples for name, history in observer.histories.items() if history.samples}
     ends = [samples[-1].moment for samples in histories.values()]
@@ -171,7 +171,7 @@ def _keys(colours: Mapping[str, str]) -> str:
 
 def _list_of_events(observer: Observer) -> str:
     if not observer.events:
-        return "<p>Nothing out of the ordinary: no failure, no restart, no slow worker.</p>"
+        return "<p>No failure, no restart and no slow worker.</p>"
     rows = [
         f"<li>{event.moment - observer.began:.0f} s: {html.escape(event.text)}</li>" for event in observer.events[:200]
     ]

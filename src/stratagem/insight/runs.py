@@ -23,8 +23,8 @@ class KnownRun:
         pid: The process of its launcher.
         command: What it runs.
         began: When it began, in seconds since 1970.
-        files: The file in which each task counts, by its name.
-        events: What happened lately, each with its moment.
+        files: The file with the counters of each task, by its name.
+        events: The latest events, each with its time.
     """
 
     pid: int
@@ -35,10 +35,10 @@ class KnownRun:
 
 
 def folder_of_runs() -> Path:
-    """Return the folder, made if it is not there, which only this user can read.
+    """Return the folder, which only this user can read; make it if it does not exist.
 
     Raises:
-        ClusterError: Somebody else has made it.
+        ClusterError: Another user has made it.
     """
     folder = Path(tempfile.gettempdir()) / f"stratagem-runs-{os.getuid()}"
     with contextlib.suppress(FileExistsError):
@@ -46,15 +46,15 @@ def folder_of_runs() -> Path:
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
         raise ClusterError(
-            f"{folder} is not a folder of this user alone.",
-            "Whoever made it could show `stratagem top` what is no run.",
-            "Remove it, or set TMPDIR to another folder.",
+            f"{folder} is not a private folder of this user.",
+            "Another user could make `stratagem top` show a run that does not exist.",
+            "Remove the folder, or set TMPDIR to another folder.",
         )
     return folder
 
 
 class Listing:
-    """The entry of one run, from `with` to its end.
+    """The entry of one run, until the `with` block ends.
 
     Args:
         command: What it runs.
@@ -69,7 +69,7 @@ class Listing:
         return self
 
     def write(self, files: Mapping[str, Path], events: Sequence[tuple[float, str]]) -> None:
-        """Write which tasks there are now, and what happened."""
+        """Write the present tasks and the events."""
         paths = {name: str(path) for name, path in files.items()}
         with contextlib.suppress(OSError, ClusterError):  # a run without an entry trains as well
             path = folder_of_runs() / _own_name()
@@ -81,7 +81,7 @@ class Listing:
             draft.replace(path)
 
     def __exit__(self, *_: object) -> None:
-        """Remove the entry, and the folder where it was the last one."""
+        """Remove the entry, and the folder if this entry was the last one."""
         with contextlib.suppress(OSError, ClusterError):
             folder = folder_of_runs()
             (folder / _own_name()).unlink(missing_ok=True)
@@ -93,7 +93,7 @@ def _own_name() -> str:
 
 
 def known_runs() -> list[KnownRun]:
-    """Return the runs of this user whose launchers live, the newest first. Entries of others are removed.
+    """Return the runs of this user whose launchers are running, the newest first. Remove all other entries.
 
     Raises:
         ClusterError: The folder is not this user's.

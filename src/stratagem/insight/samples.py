@@ -1,4 +1,4 @@
-"""Samples of what tasks count, once a second, and their history, which stays small however long a run is."""
+"""Samples of the counters of tasks, once a second, and their history, which stays small in runs of any length."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Sample(NamedTuple):
         steps: Steps that it has finished.
         doing: What it is doing: the name of a field of `Spent`, or "ended".
         spent: What its seconds were spent on so far.
-        loss: Its latest loss; NaN where none is known.
-        memory: Bytes of memory that it holds; 0 where that is not known.
+        loss: Its latest loss; NaN if none is known.
+        memory: Bytes of memory that it uses; 0 if that is not known.
         joined: Whether it trains together with others.
     """
 
@@ -45,11 +45,11 @@ class Sample(NamedTuple):
 
     @property
     def reading(self) -> Reading:
-        """The sample as the rule takes it that finds slow workers."""
+        """The sample in the form that the rule for slow workers takes."""
         return Reading(self.clock, self.steps, self.spent)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the sample for JSON; a loss that is no finite number is left out."""
+        """Return the sample for JSON, without a loss that is not finite."""
         found = {**self._asdict(), "spent": self.spent._asdict()}
         if not math.isfinite(self.loss):
             found["loss"] = None
@@ -63,7 +63,7 @@ class Sample(NamedTuple):
 
 
 def take_sample(path: Path) -> Sample:
-    """Return what the task counts that writes a file.
+    """Return a sample of the counters of a task.
 
     Args:
         path: The file of its counters.
@@ -88,10 +88,10 @@ def _until(counters: Counters, doing: str, now: float) -> Spent:
 
 
 def resident_bytes(pid: int) -> int:
-    """Return the memory that a process holds, in bytes; 0 where that is not known.
+    """Return the memory that a process uses, in bytes; 0 if that is not known.
 
     Args:
-        pid: Its number.
+        pid: The number of the process.
     """
     try:
         pages = Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]
@@ -131,6 +131,6 @@ class History:
 
 
 def rate(earlier: Sample, later: Sample) -> float:
-    """Return steps a second between two samples; 0 where no time has passed, or the process is another one."""
+    """Return steps a second between two samples; 0 if no time has passed, or the process is another one."""
     seconds = later.clock - earlier.clock
     return (later.steps - earlier.steps) / seconds if seconds > 0 and later.pid == earlier.pid else 0.0

@@ -1,4 +1,4 @@
-"""The table with which `stratagem run` ends: steps a second, what time was spent on, and what to try."""
+"""The table that `stratagem run` prints at the end: steps a second, where time was spent, and what to try."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from stratagem.core.spent import LABELS
 from stratagem.insight.samples import Sample
 
 LEAST_SECONDS: Final = 5.0
-"""A run that trained for less says nothing of speed."""
+"""A shorter run says nothing about speed."""
 
 LEAST_STEPS: Final = 20
 
@@ -23,18 +23,18 @@ _MUCH: Final = 0.25
 _ADVICE: Final = {
     "input": "Steps wait for their input: read further ahead (dataset.prefetch), let its functions do less, or keep "
     "what they compute (dataset.cache).",
-    "copying": "Batches are copied for long: let the dataset yield the dtype that the model computes in.",
-    "exchanging": "Workers exchange for long beside their steps: give each a larger batch, or send less "
+    "copying": "Copying batches takes long: let the dataset yield the dtype that the model computes in.",
+    "exchanging": "The exchange takes long, compared with the steps: give each worker a larger batch, or send less "
     '(CommunicationOptions(compression="bf16")).',
-    "waiting": "Workers wait for one another, now for this one, now for that: give each cores of its own.",
-    "between": "Much time goes by between steps: run several at once (compile(steps_per_execution=...)), or look at "
+    "waiting": "Workers wait for one another, each time for a different one: give each worker its own cores.",
+    "between": "Much time passes between steps: run several at once (compile(steps_per_execution=...)), or look at "
     "the callbacks.",
-    "saving": "Much time goes into saving: save less often, or in the background (BackupAndRestore does).",
+    "saving": "Saving takes much time: save less often, or in the background (BackupAndRestore does).",
 }
 
 
 def summary(samples: Mapping[str, Sample]) -> str | None:
-    """Return the table with what to try below it, or None where there was too little training to say anything.
+    """Return the table with what to try below it, or None if there was too little training to say anything.
 
     Args:
         samples: The last sample of each task that trained, by its name.
@@ -44,7 +44,7 @@ def summary(samples: Mapping[str, Sample]) -> str | None:
 
 
 def table_of(samples: Mapping[str, Sample]) -> str | None:
-    """Return the table, or None where there was too little training to say anything.
+    """Return the table, or None if there was too little training to say anything.
 
     Args:
         samples: The last sample of each task that trained, by its name.
@@ -80,7 +80,7 @@ def _row(sample: Sample) -> str:
 
 
 def advice_for(samples: Mapping[str, Sample]) -> str | None:
-    """Return what to try, where something stands out.
+    """Return what to try, if something takes unusually long.
 
     Args:
         samples: The last sample of each task, by its name.

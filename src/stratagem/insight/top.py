@@ -1,4 +1,4 @@
-"""`stratagem top`: a running cluster in the terminal, looked at once a second. It reads, and changes nothing."""
+"""`stratagem top`: show a running cluster in the terminal, once a second. It reads, and changes nothing."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ LOOK_SECONDS: Final = 1.0
 """Seconds between two looks at the run."""
 
 WINDOW: Final = 10
-"""Looks that shares and rates are taken over."""
+"""Number of looks that shares and rates are computed from."""
 
 ANSWER_SECONDS: Final = 5.0
-"""How long a launcher elsewhere may take to answer."""
+"""How long a launcher on another machine may take to answer."""
 
 _SHOWN_EVENTS: Final = 5
 _PARTS: Final = ("computing", "exchanging", "waiting", "input", "copying", "between", "saving")
@@ -43,13 +43,13 @@ _MUCH_WAITING: Final = 0.3
 
 @dataclass
 class View:
-    """What one look has shown.
+    """The result of one look.
 
     Args:
-        command: What the run runs.
+        command: The command of the run.
         began: When it began, in seconds since 1970.
         tasks: The newest sample of each task, by its name.
-        events: What happened, each with its moment.
+        events: The events, each with its time.
     """
 
     command: str
@@ -59,7 +59,7 @@ class View:
 
 
 Look = Callable[[], View | None]
-"""Function that returns what is there now; None where the run has ended."""
+"""Function that returns the present view, or None if the run has ended."""
 
 
 def look_at_run(pid: int | None) -> Look:
@@ -78,9 +78,9 @@ def look_at_run(pid: int | None) -> Look:
         raise ClusterError(
             f"There is no run {pid} of this user on this machine{f'; there are:{listed}' if runs else ''}."
             if pid is not None
-            else "No run of this user is under way on this machine.",
-            "Start one with stratagem run; or name the address of one elsewhere: stratagem top HOST:PORT, where it was "
-            "started with --metrics-port PORT.",
+            else "This user has no run on this machine.",
+            "Start one with stratagem run. Or name the address of a run on another machine that was started with "
+            "--metrics-port PORT: stratagem top HOST:PORT.",
         )
 
     def look() -> View | None:
@@ -98,7 +98,7 @@ def look_at_address(address: str, secret: bytes) -> Look:
 
     Args:
         address: HOST:PORT.
-        secret: The secret of the cluster; empty where there is none.
+        secret: The secret of the cluster; empty if there is none.
     """
     request = urllib.request.Request(f"http://{address}/state")
     if secret:
@@ -113,7 +113,7 @@ def look_at_address(address: str, secret: bytes) -> Look:
         except urllib.error.HTTPError as error:
             raise ClusterError(
                 f"{address} answered {error.code} ({error.reason}).",
-                "Its run has a secret: set STRATAGEM_SECRET_FILE to the same file here."
+                "The run has a secret. Set STRATAGEM_SECRET_FILE to the same file here."
                 if error.code == 401
                 else "Name the port that was given to --metrics-port.",
             ) from error
@@ -122,7 +122,7 @@ def look_at_address(address: str, secret: bytes) -> Look:
                 return None
             raise ClusterError(
                 f"No run answers at {address}: {error}.",
-                "Start it with --metrics-port PORT. Without a secret it listens on its own machine alone: "
+                "Start it with --metrics-port PORT. Without a secret it listens only on its own machine: "
                 "ssh -L PORT:localhost:PORT HOST, then stratagem top localhost:PORT.",
             ) from error
         has_answered = True
@@ -134,14 +134,14 @@ def look_at_address(address: str, secret: bytes) -> Look:
 
 @dataclass
 class Screen:
-    """What `top` shows: rates and shares of the last seconds."""
+    """The screen of `top`: rates and shares of the last seconds."""
 
     _before: dict[str, deque[Sample]] = field(default_factory=dict)
     _slow: dict[str, str] = field(default_factory=dict)
     _rule: Stragglers = field(default_factory=Stragglers)
 
     def shown(self, view: View) -> Group:
-        """Return what is shown of a look."""
+        """Return what the screen shows for a look."""
         for name, sample in view.tasks.items():
             kept = self._before.setdefault(name, deque(maxlen=WINDOW))
             if kept and kept[-1].pid != sample.pid:
@@ -208,10 +208,10 @@ def show(look: Look, console: Console, clock: Clock, looks: int | None = None) -
     """Show a run until it ends, or Ctrl-C.
 
     Args:
-        look: Looks at it.
-        console: Where it is shown.
-        clock: Where time comes from.
-        looks: How often to look; None until the end.
+        look: Function that looks at it.
+        console: The terminal.
+        clock: The source of time.
+        looks: How often to look; None means until the end.
     """
     screen = Screen()
     view = look()

@@ -1,1 +1,1 @@
-"""`Inspect` from the inside: whether replicas agree, where a NaN began, a step that is run again."""
+"""The internals of `Inspect`: whether replicas agree, where a NaN began, and steps that are run again."""

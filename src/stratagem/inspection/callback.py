@@ -1,4 +1,4 @@
-"""Callback that looks at the steps of a `fit`: do the replicas agree, are all numbers finite."""
+"""Callback that checks the steps of a `fit`: whether the replicas agree, and all numbers are finite."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from stratagem.mesh.same_values import Held, PastValues, are_alike, is_held_by_e
 EACH_STEP_BYTES: Final = 1 << 20
 """Bytes of values whose bits are added up before each step: 0.3 ms, 1.5% of a step of 20 ms. The smallest come first.
 
-Statistics are averaged at the end of a step, and a zero that a bit flipped in is flushed: what is not added up before
-that is found where it has a value at the next look, as weights do.
+Statistics are averaged at the end of a step, and a zero with a flipped bit is flushed. A fault in values that are not
+added up before that is found if they have a value at the next look, as weights do.
 """
 
 _NO_DIFFERENCE = (
@@ -43,14 +43,14 @@ _NO_DIFFERENCE = (
 
 
 class StepInspector(keras.callbacks.Callback):
-    """Callback that looks at the steps of a `fit`: `stratagem.callbacks.Inspect` says how.
+    """Callback that checks the steps of a `fit`: see `stratagem.callbacks.Inspect`.
 
     Args:
-        every: How many steps it looks at together.
-        replicas: Whether replicas compare what they hold.
-        nonfinite: What happens at NaN or infinity: "locate" says where it began, "stop" at which step; None does not
-            look.
-        folder: Where the step and digests are saved; None for nowhere.
+        every: How many steps it checks together.
+        replicas: Whether replicas compare their values.
+        nonfinite: What happens at NaN or infinity: "locate" says where it began, "stop" says at which step; None does
+            not check.
+        folder: Where the step and digests are saved; None means nowhere.
 
     Raises:
         InputError: An argument cannot be used.
@@ -136,7 +136,7 @@ class Looking:
     """What is known of a `fit` while it runs.
 
     Args:
-        asked: What is looked at.
+        asked: What to check.
         session: The call of `fit`.
     """
 
@@ -158,16 +158,16 @@ class Looking:
 
     @property
     def steps(self) -> int:
-        """Steps that are done."""
+        """Number of steps that are done."""
         return self._session.steps
 
     @property
     def is_chief(self) -> bool:
-        """Whether this worker writes."""
+        """Whether this worker writes files."""
         return self._strategy.is_chief
 
     def before_step(self, step: Step, values: list[jax.Array], batch: GlobalBatch) -> None:
-        """See what a step is about to be given."""
+        """Record the values that a step is about to be given."""
         if self._watched is None or self._watched.step is not step:
             self._begin(step, values)
         if self._since is None:
@@ -180,7 +180,7 @@ class Looking:
             self._recording.before_step(self.steps + 1, values, batch)
 
     def after_step(self, values: list[jax.Array], logs: Tree) -> None:
-        """See what it returned; every so many steps look at all of it."""
+        """Record what a step returned; check all of it after every few steps."""
         self._values = list(values)
         if self._recording is not None:
             self._recording.after_step(values)
@@ -193,7 +193,7 @@ class Looking:
             self.look_at_all(values)
 
     def look_at_all(self, values: list[jax.Array] | None = None) -> None:
-        """Compare the replicas, look at the numbers, and begin anew. All workers call it at the same point.
+        """Compare the replicas, check the numbers, and begin again. All workers call it at the same point.
 
         Args:
             values: The step's values, which are replaced where they are not finite; None for the model's variables.
@@ -218,13 +218,13 @@ class Looking:
         self._recording, self._since = None, None
 
     def look_at_numbers(self, values: list[jax.Array] | None = None) -> None:
-        """Make sure that the steps since the last look have left finite numbers. All workers call it together.
+        """Make sure that the numbers are finite after the steps since the last check. All workers call it together.
 
         Args:
-            values: As `look_at_all` takes them.
+            values: The values, as for `look_at_all`.
 
         Raises:
-            InputError: They have not. The model, or `values`, has the state before the first step that did not.
+            InputError: They are not. The model, or `values`, has the state before the first step that caused it.
         """
         if self._recording is None or self._watched is None:
             return
@@ -250,7 +250,7 @@ class Looking:
         if bad is None:
             put_back(recording.start)
             raise InputError(
-                f"NaN or infinity came up between step {recording.steps[0].first - 1} and {self.steps}. "
+                f"NaN or infinity occurred between step {recording.steps[0].first - 1} and {self.steps}. "
                 f"{_NO_DIFFERENCE[0]}",
                 *_NO_DIFFERENCE[1:],
             )
@@ -325,14 +325,14 @@ def _check(every: object, nonfinite: object, folder: object) -> None:
     if not isinstance(every, int) or isinstance(every, bool) or every < 1:
         raise InputError(
             f"Inspect was given every={every!r}.",
-            "It is the number of steps that are checked together.",
+            "It sets how many steps are checked together.",
             "Write a whole number, 1 or more, for example Inspect(every=50).",
         )
     if nonfinite not in ("locate", "stop", None):
         raise InputError(
             f"Inspect was given nonfinite={nonfinite!r}.",
-            "It says what happens if a step computes NaN or infinity.",
-            'Write "locate" (say where it began), "stop" (say at which step) or None (do not look).',
+            "It sets what happens if a step computes NaN or infinity.",
+            'Write "locate" (report where it began), "stop" (report the step) or None (do not check).',
         )
     if folder is not None and (not isinstance(folder, str | os.PathLike) or not os.fspath(folder)):
         raise InputError(

@@ -1,4 +1,4 @@
-"""Finding: where the first NaN or infinity of a step came from, and how it is told."""
+"""Finding: where the first NaN or infinity of a step came from, and its message."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class Finding:
 
     Args:
         step: The number of the step; the first step of `fit` is 1.
-        last: The number of the last step that ran as one with it; `step` where it is known alone.
-        loss: The loss behind it, "nan", "inf" or a number as text; None where it has none.
-        variables: Paths of variables that hold NaN or infinity behind it.
-        is_assigned: Whether they hold NaN before it.
+        last: The number of the last step that ran as one with it; `step` if the single step is known.
+        loss: The loss after it, "nan", "inf" or a number as text; None if it has none.
+        variables: Paths of variables that hold NaN or infinity after it.
+        is_assigned: Whether they held NaN before it.
         inputs: Rows of the global batch that hold NaN or infinity, by the name of the array.
-        operation: What the first operation computes that gave one, as "log"; None where none was found.
+        operation: The name of the first operation that computed one, as "log"; None if none was found.
         result: Shape and dtype of its result.
         scope: The layers, losses or optimizers that it is in.
         layer: The names of the layers among these, as "backbone/dense"; None if none.
@@ -34,8 +34,8 @@ class Finding:
         replica: The number of the replica that computed it.
         worker: The number of that replica's worker.
         replicas: How many replicas there are.
-        rows: Rows of the global batch that lead to it; None where no row is at fault.
-        is_all_rows: Whether these are all; else there are others.
+        rows: Rows of the global batch that lead to it; None if no row is at fault.
+        is_all_rows: Whether these are all such rows; otherwise there are others.
         batch_rows: How many rows the global batch has.
     """
 
@@ -65,7 +65,7 @@ class Finding:
         """Return it as an error.
 
         Args:
-            saved: Where it was saved; None where it was not.
+            saved: Where it was saved; None if it was not saved.
         """
         parts = [self._what(), *self._where(), *self._rows(), *self._left()]
         folder = f" The state before the step, its batch and this finding are in {saved}." if saved else ""
@@ -88,7 +88,7 @@ class Finding:
             return f"{self._name} was given NaN or infinity in its input: {listed} of {self.batch_rows}."
         if self.operation is None:
             return f"{self._name} produced NaN or infinity."
-        return f"{self._name} computed NaN or infinity: `{self.operation}` did first, in {self.result}."
+        return f"{self._name} computed NaN or infinity: `{self.operation}` was the first operation, in {self.result}."
 
     def _where(self) -> list[str]:
         if self.operation is None or self.inputs or self.is_assigned:
@@ -106,16 +106,16 @@ class Finding:
         return [f"{_rows(self.rows).capitalize()}{more} of the {self.batch_rows} of its global batch led to it."]
 
     def _left(self) -> list[str]:
-        loss = [f"The loss behind it is {self.loss}."] if self.loss is not None else []
+        loss = [f"The loss after it is {self.loss}."] if self.loss is not None else []
         if self.variables and not self.is_assigned:
             loss.append(f"NaN or infinity came into {name_some(map(repr, self.variables), _SHOWN)}.")
         return loss
 
     def _remedy(self) -> str:
         if self.is_assigned:
-            return "Look for a callback or another piece of the program that assigns these variables."
+            return "Look for a callback or another part of the program that assigns these variables."
         if self.inputs:
-            return "Leave these rows out, or replace their NaN and infinity: numpy.nan_to_num(x), dataset.filter(...)."
+            return "Leave out these rows, or replace their NaN and infinity: numpy.nan_to_num(x), dataset.filter(...)."
         if self.rows is not None:
             return (
                 "Look at these rows. Keep the inputs of the operation small, and away from zero: "
@@ -123,10 +123,10 @@ class Finding:
             )
         if self.operation is not None:
             return (
-                "No rows lead to it by themselves, so look at the weights. Try a smaller learning rate or "
+                "No single rows lead to it, so look at the weights. Try a smaller learning rate or "
                 "clipnorm=1.0, and look for an operation that gets zero."
             )
-        return 'Inspect(nonfinite="locate") says which layer computed it, and from which rows.'
+        return 'Inspect(nonfinite="locate") reports which layer computed it, and from which rows.'
 
 
 def layer_in(model: Any, scope: str) -> str | None:

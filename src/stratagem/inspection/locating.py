@@ -1,4 +1,4 @@
-"""Locating: the layer, the operation and the rows that a step's first NaN or infinity came from."""
+"""Locate the layer, the operation and the rows that a step's first NaN or infinity came from."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from stratagem.program.checked_numbers import Computed, NonFiniteError
 
 
 def named(bad: BadStep) -> Finding:
-    """Return what is known of a step without running it again.
+    """Return what is known about a step without running it again.
 
     Args:
         bad: The step.
@@ -58,13 +58,13 @@ def located(watched: Watched, bad: BadStep) -> Finding:
 
 
 def first_computed(watched: Watched, state: Sequence[jax.Array], batch: GlobalBatch) -> Computed | None:
-    """Return the first operation of a step that computes NaN or infinity; None where none does, or it is not compiled.
+    """Return the first operation of a step that computes NaN or infinity; None if none does, or it is not compiled.
 
     All workers call it together; it is the operation of the first replica that has one.
 
     Args:
         watched: The variables of the step.
-        state: What the step is given.
+        state: The values that the step is given.
         batch: Its batch.
     """
     before, own = are_numbers_checked(), None

@@ -16,10 +16,10 @@ class Recorded(NamedTuple):
     """One step, or several that ran as one.
 
     Args:
-        first: The number of the step, of the first of them; `fit` begins with step 1.
+        first: The number of the step, or of the first of them; `fit` begins with step 1.
         batch: The batch.
-        changed: Values that the program gave variables before it, by the place of the variable: a learning rate, a
-            metric that begins anew.
+        changed: Values that the program assigned to variables before it, by the place of the variable: a learning rate,
+            a metric that begins again.
     """
 
     first: int
@@ -30,7 +30,7 @@ class Recorded(NamedTuple):
         """Return the state that it began with.
 
         Args:
-            state: That behind the step before it.
+            state: The state after the previous step.
         """
         return [self.changed.get(i, value) for i, value in enumerate(state)]
 
@@ -47,11 +47,11 @@ class Recorded(NamedTuple):
 
 
 class Recording:
-    """What it takes to run the last steps again.
+    """Everything that is needed to run the last steps again.
 
     Args:
         values: The state before the first of them.
-        last: What the step before returned; its batch is known to do no harm. None where there is none.
+        last: The result of the step before; its batch is known to be harmless. None if there is none.
     """
 
     def __init__(self, values: Sequence[jax.Array], last: Recorded | None) -> None:

@@ -1,4 +1,4 @@
-"""Replaying of recorded steps: the first one that leaves NaN or infinity behind, found bit for bit as it was."""
+"""Run recorded steps again, bit for bit, to find the first one that leaves NaN or infinity behind."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class BadStep:
 
     Args:
         number: Its number.
-        last: The number of the last step that ran as one with it; `number` where it is known alone.
-        state: The state to go back to, which is finite: that before the step.
+        last: The number of the last step that ran as one with it; `number` if the single step is known.
+        state: The state to go back to, which is finite: the state before the step.
         batch: Its batch.
-        before: The batch of the step before; None where that is not known.
-        loss: The loss that it returned; None where it returned none.
-        variables: Paths of the variables that hold NaN or infinity behind it.
-        is_assigned: Whether the variables hold NaN before it, because the program has assigned it.
+        before: The batch of the step before; None if that is not known.
+        loss: The loss that it returned; None if it returned none.
+        variables: Paths of the variables that hold NaN or infinity after it.
+        is_assigned: Whether the variables held NaN before it, because the program had assigned it.
     """
 
     number: int
@@ -40,13 +40,13 @@ class BadStep:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a step left behind.
+    """The result of a step.
 
     Args:
         state: The new values of the variables.
-        loss: The loss; None where it has none.
+        loss: The loss; None if it has none.
         variables: Paths of the variables that hold NaN or infinity.
-        is_bad: Whether anything of it is NaN or infinite, on any worker.
+        is_bad: Whether any part of it is NaN or infinite, on any worker.
     """
 
     state: State
@@ -60,7 +60,7 @@ def ran(watched: Watched, state: Sequence[jax.Array], batch: GlobalBatch) -> Out
 
     Args:
         watched: Its variables.
-        state: What it is given.
+        state: The values that it is given.
         batch: The batch.
     """
     values = copied(state)
@@ -73,7 +73,7 @@ def ran(watched: Watched, state: Sequence[jax.Array], batch: GlobalBatch) -> Out
 
 
 def first_bad_step(watched: Watched, recording: Recording) -> BadStep | None:
-    """Run recorded steps again; return the first one that leaves NaN or infinity behind, None if none does.
+    """Run recorded steps again; return the first one that leaves NaN or infinity behind, or None if none does.
 
     All workers do it together.
 

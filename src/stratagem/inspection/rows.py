@@ -1,4 +1,4 @@
-"""Rows of a global batch: which hold NaN or infinity, and which make a step compute them."""
+"""Find the rows of a global batch that hold NaN or infinity, and the rows that make a step compute them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Faulty(NamedTuple):
 
     Args:
         rows: Their places in the global batch, from 0.
-        is_all: Whether these are all; else the search was given up.
+        is_all: Whether these are all such rows; otherwise the search was ended early.
     """
 
     rows: list[int]
@@ -60,7 +60,7 @@ class RowsOfBatch:
         return {name: rows for name, rows in found.items() if rows}
 
     def only(self, rows: Sequence[int], others: Sequence[np.ndarray]) -> GlobalBatch:
-        """Return a batch that has some of the rows, and others in the places of the rest.
+        """Return a batch with some of the rows, and with other rows in place of the rest.
 
         Args:
             rows: The rows that it has.
@@ -78,7 +78,7 @@ class RowsOfBatch:
         """Return arrays in which each replica has copies of one of its rows.
 
         Args:
-            number: Which row of each replica's share.
+            number: The number of the row in each replica's share.
         """
         block = self.batch.split.block
         indices = np.arange(len(self._mesh.local_replicas) * block)
@@ -143,11 +143,11 @@ def rows_at_fault(
     Args:
         mesh: Where the batch lies.
         batch: The batch of a step that does.
-        before: That of the step before, which did not; None where there is none.
-        is_faulty: Runs the step on a batch, and tells whether it does. All workers call it alike.
+        before: The batch of the step before, which did not; None if there is none.
+        is_faulty: Runs the step on a batch, and returns whether it does. All workers call it in the same way.
 
     Returns:
-        The rows; None where no rows are at fault, or none that are can be told from others.
+        The rows; None if no rows are at fault, or if the faulty rows cannot be distinguished from others.
     """
     if batch.steps > 1:
         return None

@@ -1,4 +1,4 @@
-"""Files of `Inspect`: the state before a step and its batch, what was found, digests of the states of a run."""
+"""Files of `Inspect`: the state before a step and its batch, the finding, and digests of the states of a run."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ _DIGESTS: Final = "digests.jsonl"
 def save_step(
     folder: str, watched: Watched, finding: Finding, state: Sequence[jax.Array], batch: GlobalBatch
 ) -> str | None:
-    """Write a step with which it can be run again; the chief writes. All workers call it together.
+    """Write a step so that it can be run again; the chief writes. All workers call it together.
 
     The files are `step-N.json`, the finding, and `step-N.safetensors`, whose arrays are the variables by name, and
     those of the batch in their order as `batch/0` and so on, in blocks of equal size for each replica.
 
     Args:
-        folder: Where.
+        folder: The folder to write to.
         watched: The variables of the step.
-        finding: What was found.
-        state: What the step is given.
+        finding: The finding.
+        state: The values that the step is given.
         batch: Its batch.
 
     Returns:
-        What the files are called without their endings; None where they could not be written, which is logged.
+        The name of the files without their endings; None if they could not be written, which is logged.
     """
     mesh = watched.step.mesh
     arrays = {name: _whole(mesh, value) for name, value in zip(watched.names, state, strict=True)}
@@ -72,7 +72,7 @@ def digest_of(values: Mapping[str, jax.Array]) -> str:
     """Return a digest of the bits of values, as this process holds them.
 
     Args:
-        values: Arrays by name. How many replicas hold one does not count.
+        values: Arrays by name. The number of replicas that hold one does not matter.
     """
     checksums = {name: sorted(set(numbers)) for name, numbers in checksums_of(values).items()}
     return hashlib.sha256(json.dumps(sorted(checksums.items())).encode()).hexdigest()
@@ -89,18 +89,18 @@ class Digests:
         self._file = Path(folder, _DIGESTS)
 
     def begin(self) -> None:
-        """Begin a file without any, for a run that begins."""
+        """Begin an empty file, for a run that begins."""
         self._file.parent.mkdir(parents=True, exist_ok=True)
         self._file.write_text("")
 
     def add(self, step: int, digest: str) -> None:
-        """Add the digest of the state behind a step."""
+        """Add the digest of the state after a step."""
         self._file.parent.mkdir(parents=True, exist_ok=True)
         with self._file.open("a") as file:
             file.write(json.dumps({"step": step, "digest": digest}) + "\n")
 
     def of_step(self, step: int) -> str | None:
-        """Return the digest of the state behind a step; None where there is none."""
+        """Return the digest of the state after a step, or None if there is none."""
         found = None
         try:
             lines = self._file.read_text().splitlines()

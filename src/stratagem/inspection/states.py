@@ -1,4 +1,4 @@
-"""Values of a step's variables: copies of them, and which are NaN or infinite."""
+"""Values of a step's variables: copies of them, and which of them are NaN or infinite."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ State = list[jax.Array]
 
 
 def copied(values: Sequence[jax.Array]) -> State:
-    """Return copies that lie as the values do. A step reuses the memory of what it is given.
+    """Return copies that lie on the same devices as the values. A step reuses the memory of its arguments.
 
     Args:
         values: The values.
@@ -63,11 +63,11 @@ def _faults_on_devices(values: State) -> jax.Array:
 
 
 class Watched:
-    """The variables of a step that have to be finite, and those that all replicas hold alike: all but metrics.
+    """The variables of a step that have to be finite, and those that are the same on all replicas: all but metrics.
 
     Args:
         step: The step.
-        values: What they begin with. Infinity that is there from the first is meant.
+        values: Their first values. Infinity in these is intended.
 
     Attributes:
         names: The names of the step's variables.
@@ -88,7 +88,7 @@ class Watched:
         """Whether a variable holds NaN or infinity, as far as this worker sees.
 
         Args:
-            values: Those of the step's variables.
+            values: The values of the step's variables.
         """
         return bool(self._own(values, _INFINITE))
 
@@ -96,7 +96,7 @@ class Watched:
         """Return the paths of the variables that hold NaN or infinity, on any worker. All workers call it together.
 
         Args:
-            values: Those of the step's variables.
+            values: The values of the step's variables.
             only_nan: Whether infinity does not count.
         """
         own = self._own(values, _NAN if only_nan else _INFINITE)
@@ -104,7 +104,7 @@ class Watched:
         return [self._paths[i] for i in found]
 
     def named(self, values: Sequence[jax.Array]) -> dict[str, Any]:
-        """Return those values by name that all replicas should hold alike."""
+        """Return the values, by name, that should be the same on all replicas."""
         return {self.names[i]: values[i] for i in self.alike}
 
     def _own(self, values: Sequence[jax.Array], least: int) -> list[int]:
@@ -120,7 +120,7 @@ class Watched:
 
 
 def loss_of(logs: Any) -> jax.Array | None:
-    """Return the loss among the logs of a step; None where they have none."""
+    """Return the loss among the logs of a step, or None if they have none."""
     return logs.get("loss") if hasattr(logs, "get") else None
 
 

@@ -23,7 +23,11 @@ _FAILED = 2
 @click.option("--check", is_flag=True, help="Exit with 1 if something is missing or must be rewritten.")
 @click.option("--manifest", "are_manifests", is_flag=True, help="PATHS are files with TFJobs of Kubeflow.")
 @click.option(
-    "--for", "kind", type=click.Choice(list(jobs.KINDS)), help="What TFJobs become. [default: jobset]", metavar="KIND"
+    "--for",
+    "kind",
+    type=click.Choice(list(jobs.KINDS)),
+    help="Kind of job to convert TFJobs to. [default: jobset]",
+    metavar="KIND",
 )
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
 def main(paths: tuple[Path, ...], write: bool, check: bool, are_manifests: bool, kind: str | None) -> None:
@@ -36,7 +40,7 @@ def main(paths: tuple[Path, ...], write: bool, check: bool, are_manifests: bool,
         stratagem migrate train.py
     Change the files:
         stratagem migrate --write train.py models/
-    Make a JobSet, a TrainJob or an indexed-job of a TFJob:
+    Convert a TFJob to a JobSet, a TrainJob or an indexed-job:
         stratagem migrate --manifest tfjob.yaml --for jobset > job.yaml
     """  # noqa: D301 - click keeps the lines below a backspace as they are
     if kind and not are_manifests:

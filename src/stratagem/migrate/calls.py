@@ -19,7 +19,7 @@ class Change:
         method: The new name of a method; empty where it stays.
         positional: The names of arguments given by position, if they must be named because their order differs.
         renamed: New names of arguments.
-        dropped: Arguments that are gone, and that nothing depends on.
+        dropped: Arguments that are gone and that had no effect on the result.
     """
 
     why: str
@@ -43,7 +43,7 @@ METHODS: Final = {
         "Keras 3's `compile` has no such arguments.", dropped=("sample_weight_mode", "experimental_run_tf_function")
     ),
     "evaluate_generator": Change("`evaluate` takes generators.", "evaluate", _OF_GENERATOR, {"generator": "x"}),
-    "experimental_run_v2": Change("`run` is its name since TensorFlow 2.2.", "run"),
+    "experimental_run_v2": Change("TensorFlow 2.2 renamed it to `run`.", "run"),
     "fit": Change("Keras 3 has another name for it.", renamed={"nb_epoch": "epochs"}),
     "fit_generator": Change(
         "`fit` takes generators.", "fit", _OF_FIT_GENERATOR, {"generator": "x", "nb_epoch": "epochs"}
@@ -71,10 +71,10 @@ _COUNTS: Final = {
 
 GONE: Final = {
     (r"tf\.keras\.layers\.(?!Embedding)\w+", "input_length"): "Write input_shape=(length, features).",
-    (r"tf\.keras\.layers\.\w+", "time_major"): "Keras 3's RNNs are batch major: transpose what goes in and comes out.",
-    (r"tf\.keras\.layers\.BatchNormalization", "virtual_batch_size"): "Keras 3 normalises over the whole batch only.",
+    (r"tf\.keras\.layers\.\w+", "time_major"): "Keras 3's RNNs are batch major: transpose their inputs and outputs.",
+    (r"tf\.keras\.layers\.BatchNormalization", "virtual_batch_size"): "Keras 3 normalizes only over the whole batch.",
     (r"tf\.keras(\.layers)?\.Input", "ragged"): "JAX has no ragged tensors: pad to one length and use a mask.",
-    (r"tf\.keras(\.layers)?\.Input", "tensor"): "Give the tensor to a function or a layer in place of an input.",
+    (r"tf\.keras(\.layers)?\.Input", "tensor"): "Pass the tensor to a function or a layer, without an input.",
     (r"tf\.keras\.optimizers\.\w+", "schedule_decay"): "Keras 3's Nadam computes its schedule itself: leave it out.",
 }
 """Arguments that are gone and mattered: a pattern of full names, the argument, what to do."""
@@ -89,11 +89,11 @@ GONE_METHODS: Final = {
 
 
 def change_of(function: str | None, method: str) -> Change | None:
-    """Return how the calls of a function change, None if they do not.
+    """Return how the calls of a function change, or None if they do not.
 
     Args:
-        function: Its full name, None for a method of an object.
-        method: The method's name, empty for another function.
+        function: Its full name; None for a method of an object.
+        method: The method's name; empty for any other function.
 
     Example:
         >>> change_of(None, "fit").renamed
@@ -105,11 +105,11 @@ def change_of(function: str | None, method: str) -> Change | None:
 
 
 def gone_argument(function: str, keyword: str) -> str | None:
-    """Return what to do about an argument that is gone, None if it is there.
+    """Return what to do about an argument that is gone, or None if it still exists.
 
     Example:
         >>> gone_argument("tf.keras.layers.LSTM", "time_major")
-        "Keras 3's RNNs are batch major: transpose what goes in and comes out."
+        "Keras 3's RNNs are batch major: transpose their inputs and outputs."
     """
     for (pattern, gone), what in GONE.items():
         if keyword == gone and re.fullmatch(pattern, function):
@@ -118,7 +118,7 @@ def gone_argument(function: str, keyword: str) -> str | None:
 
 
 def counting_argument(call: cst.Call, function: str) -> cst.Arg | None:
-    """Return the argument of a call that Keras 2 made a whole number, None if there is none.
+    """Return the argument of a call that Keras 2 converted to a whole number, or None if there is none.
 
     Example:
         >>> call = cst.parse_expression("Dense(width / 2, use_bias=False)")
@@ -132,7 +132,7 @@ def counting_argument(call: cst.Call, function: str) -> cst.Arg | None:
 
 
 def changed(call: cst.Call, change: Change) -> cst.Call:
-    """Return a call with what has changed; the same where it uses none of that, or where a comment would be lost.
+    """Return a call in its new form; the same call if nothing in it changes, or if a comment would be lost.
 
     Example:
         >>> call = cst.parse_expression("model.fit_generator(batches, 10, workers=4)")
@@ -154,7 +154,7 @@ def changed(call: cst.Call, change: Change) -> cst.Call:
 
 
 def difference(old: cst.Call, new: cst.Call) -> str:
-    """Return in short what has changed in a call.
+    """Return a short text about what has changed in a call.
 
     Example:
         >>> call = cst.parse_expression("model.fit_generator(batches, 10, nb_epoch=2, workers=4)")

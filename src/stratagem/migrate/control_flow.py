@@ -1,4 +1,4 @@
-"""Python's `if`, `while` and `for` on the values of tensors that stay Python's, in functions that are compiled.
+"""Find `if`, `while` and `for` on the values of tensors that stay Python code in functions that are compiled.
 
 TensorFlow's AutoGraph turns them into operations of the graph; `program.rewriting` does so where they have no `raise`
 and assign neither attributes nor items. Which expression is a tensor is a
@@ -36,7 +36,7 @@ _VALUES: Final = (cst.LessThan, cst.GreaterThan, cst.LessThanEqual, cst.GreaterT
 
 
 def compiled_by(call: cst.Call, scope: Scope) -> str | None:
-    """Return the name of the function that a call hands to something that compiles it, None for any other call."""
+    """Return the name of the function that a call passes on to be compiled; None for any other call."""
     compiles = isinstance(call.func, cst.Attribute) and call.func.attr.value in _COMPILERS
     if call.args and (compiles or _is_tf_function(call.func, scope)):
         match call.args[0].value:
@@ -66,7 +66,7 @@ def compiled_functions(given: Collection[str | None], scopes: dict[cst.CSTNode, 
 def tests_of_tensors(
     function: cst.FunctionDef, scopes: dict[cst.CSTNode, Scope]
 ) -> Iterator[tuple[cst.CSTNode, cst.BaseExpression]]:
-    """Yield the statements of a compiled function that ask for the value of a tensor and are not rewritten.
+    """Yield the statements of a compiled function that use the value of a tensor and are not rewritten.
 
     Each comes with its condition.
     """
@@ -91,8 +91,8 @@ def advice(statement: cst.CSTNode, condition: str) -> str:
             form = f"values = tf.while_loop(lambda *values: {condition}, lambda *values: ..., values)"
     asks = "counts to" if isinstance(statement, cst.For) else "is"
     return (
-        f"If `{condition}` {asks} a tensor, this cannot be compiled, for the raise or assignment to an "
-        f"attribute or item in it. Write it without these, or:\n    {form}"
+        f"If `{condition}` {asks} a tensor, this cannot be compiled, because it contains a raise or an assignment to "
+        f"an attribute or item. Remove these, or write:\n    {form}"
     )
 
 

@@ -1,4 +1,4 @@
-"""Files of programs: found, read, and written whole."""
+"""Find, read and write the files of programs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Migrated:
         old: Its text.
         new: Its new text.
         encoding: The encoding of both.
-        findings: What is to be known.
+        findings: The findings about it.
     """
 
     path: Path
@@ -41,7 +41,7 @@ class Migrated:
     findings: tuple[Located, ...]
 
     def write(self) -> None:
-        """Put the new text in place of the old: whole, or not at all.
+        """Replace the old text by the new text, completely or not at all.
 
         Raises:
             OSError: The file cannot be written.
@@ -58,7 +58,7 @@ def programs_in(paths: tuple[Path, ...]) -> Iterator[Path]:
     Hidden folders and virtual environments are left out.
 
     Args:
-        paths: Files, which are taken whatever their names, and folders.
+        paths: Files, whatever their names, and folders.
     """
     for path in paths:
         if not path.is_dir():
@@ -77,7 +77,7 @@ def migrate_file(path: Path) -> Migrated:
         path: A Python file, or a notebook (`.ipynb`).
 
     Raises:
-        InputError: It cannot be read, or is not Python.
+        InputError: The file cannot be read, or is not Python.
     """
     text, encoding = _read(path)
     book = notebook.read(text) if path.suffix == ".ipynb" else None
@@ -94,7 +94,7 @@ def migrate_file(path: Path) -> Migrated:
         new = text if program.text == book.program else book.text_with(program.text)
     findings = [Located(finding, tuple(map(location, finding.places))) for finding in program.findings]
     if book is not None and book.unread:
-        unread = Finding(Kind.UNKNOWN, "a cell that is not Python", "It was left as it is.", ())
+        unread = Finding(Kind.UNKNOWN, "a cell that is not Python", "The cell stays unchanged.", ())
         findings.append(Located(unread, tuple(f"{path}:cell {cell}:1:1" for cell in book.unread)))
     return Migrated(path, text, new, encoding, tuple(findings))
 
@@ -109,7 +109,8 @@ def _migrate(text: str) -> Program:
         program = migrate(text)
     except cst.ParserSyntaxError as error:
         raise InputError(
-            f"Line {error.raw_line} is not Python{_reason(text)}.", "Correct it, or run 2to3 on a program of Python 2."
+            f"Line {error.raw_line} is not Python{_reason(text)}.",
+            "Correct it, or run 2to3 if the program is for Python 2.",
         ) from error
     if program.text != text:
         try:
@@ -139,10 +140,10 @@ def _read(path: Path) -> tuple[str, str]:
         encoding = "utf-8" if path.suffix == ".ipynb" else tokenize.detect_encoding(io.BytesIO(data).readline)[0]
         return data.decode(encoding), encoding
     except OSError as error:
-        raise InputError(f"It cannot be read: {error.strerror}.", "Name a file that can be read.") from error
+        raise InputError(f"The file cannot be read: {error.strerror}.", "Name a file that can be read.") from error
     except (SyntaxError, UnicodeDecodeError) as error:
         raise InputError(
-            f"Its encoding is not what it says, or not UTF-8: {error}.",
-            "Python would not run it either.",
+            f"The file is not in the encoding that it declares, or not in UTF-8 if it declares none: {error}.",
+            "Python would not run this file either.",
             "Save it as UTF-8, or name its encoding in its first line: # -*- coding: latin-1 -*-",
         ) from error

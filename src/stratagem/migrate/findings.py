@@ -15,9 +15,9 @@ class Kind(enum.Enum):
     REWRITE = "rewrite"
     """`stratagem migrate --write` changes it."""
     MEANING = "meaning"
-    """It runs, and does something else than under TensorFlow."""
+    """It runs, but does something different than under TensorFlow."""
     UNKNOWN = "unknown"
-    """The text of the program does not tell."""
+    """The text of the program does not show what happens there."""
     WORKS = "works"
     """It needs no change."""
 
@@ -34,10 +34,10 @@ class Finding:
     """One thing to know about a program.
 
     Args:
-        kind: What becomes of it.
-        what: The code that it is about, short: a full name (`tf.contrib.slim`), or a call.
-        text: What is different, or what to write instead; empty where it works.
-        places: Where it stands, in the order of the text.
+        kind: The kind of finding.
+        what: The code that it is about, in short form: a full name (`tf.contrib.slim`), or a call.
+        text: What is different, or what to write instead; empty if the code works.
+        places: The places of this code, in the order of the text.
     """
 
     kind: Kind

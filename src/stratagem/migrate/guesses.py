@@ -1,4 +1,4 @@
-"""Guesses what an expression is (a dataset, a model, no `int`) from how the program made it."""
+"""Guess what an expression is (a dataset, a model, not an `int`) from how the program made it."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _RETURN_OTHERS: Final = {"reduce", "cardinality", "as_numpy_iterator", "save", "
 
 
 def is_dataset(expression: cst.BaseExpression, scope: Scope, seen: frozenset[str] = frozenset()) -> bool:
-    """Return whether an expression is a dataset: made by `tf.data`, and by operations on what is made by it.
+    """Return whether an expression is a dataset: one that `tf.data` made, or the result of operations on one.
 
     Args:
         expression: The expression.
-        scope: Where it stands.
+        scope: The scope that it is in.
         seen: Names that are being followed already.
 
     Example:
@@ -69,7 +69,7 @@ def _is_method(name: str) -> bool:
 
 
 def is_model(expression: cst.BaseExpression) -> bool:
-    """Return whether an expression is called a model: `model`, `self.model`, `multi_worker_model`.
+    """Return whether the name of an expression says that it is a model: `model`, `self.model`, `multi_worker_model`.
 
     Example:
         >>> is_model(cst.parse_expression("self.base_model")), is_model(cst.parse_expression("checkpoint"))

@@ -1,4 +1,4 @@
-"""Import statements: which change, and into what."""
+"""Changes of import statements."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stratagem.migrate.scopes import dotted
 
 
 def uses_tensorflow(module: cst.Module) -> bool:
-    """Return whether a program imports TensorFlow, or what stands in for it; plain Keras is left to be Keras.
+    """Return whether a program imports TensorFlow or a replacement for it; plain Keras does not count.
 
     Example:
         >>> uses_tensorflow(cst.parse_module("import os, tensorflow as tf"))
@@ -63,9 +63,9 @@ def names_used(module: cst.Module) -> set[str]:
 
 
 def is_idle(node: cst.ImportFrom, used: set[str]) -> bool:
-    """Return whether an import brings only names of TensorFlow's private modules that are not there and not used.
+    """Return whether an import has only names of TensorFlow's private modules that do not exist here and are not used.
 
-    Editors write such imports by themselves: `from tensorflow.python.ops.gen_math_ops import Add`.
+    Editors add such imports automatically: `from tensorflow.python.ops.gen_math_ops import Add`.
 
     Args:
         node: The import.
@@ -85,7 +85,7 @@ def is_idle(node: cst.ImportFrom, used: set[str]) -> bool:
 
 
 def new_module(module: str) -> str | None:
-    """Return the module to import in place of one of TensorFlow or Keras, None where the import is to stay.
+    """Return the module to import instead of one of TensorFlow or Keras; None if the import does not change.
 
     Example:
         >>> new_module("tensorflow.keras.layers"), new_module("tensorflow.lite"), new_module("numpy")
@@ -99,7 +99,7 @@ def new_module(module: str) -> str | None:
 
 
 def new_import(node: cst.Import) -> cst.Import | None:
-    """Return an `import` statement with its new modules, None if nothing changes."""
+    """Return an `import` statement with its new modules, or None if nothing changes."""
     aliases = [_new_alias(alias) for alias in node.names]
     if all(new is old for new, old in zip(aliases, node.names, strict=True)):
         return None
@@ -121,7 +121,7 @@ def _new_alias(alias: cst.ImportAlias) -> cst.ImportAlias:
 
 
 def new_import_from(node: cst.ImportFrom) -> cst.ImportFrom | None:
-    """Return a `from ... import` statement with its new module, None if nothing changes."""
+    """Return a `from ... import` statement with its new module, or None if nothing changes."""
     if node.relative or node.module is None:
         return None
     new = new_module(dotted(node.module)) or _common_module(node)
@@ -129,13 +129,13 @@ def new_import_from(node: cst.ImportFrom) -> cst.ImportFrom | None:
 
 
 def named_import(node: cst.ImportFrom, names: Sequence[str]) -> cst.ImportFrom:
-    """Return `from module import *` with its new module, and the names that are used in place of all."""
+    """Return `from module import *` with its new module, and the names that are used instead of `*`."""
     aliases = [cst.ImportAlias(cst.Name(name)) for name in names]
     return (new_import_from(node) or node).with_changes(names=aliases)
 
 
 def bare_import(node: cst.ImportFrom) -> cst.Import | None:
-    """Return `import module` for `from module import *` of which nothing is used; None if the module is not there."""
+    """Return `import module` for a `from module import *` whose names are not used; None without such a module."""
     new = None if node.module is None else new_module(dotted(node.module))
     return (
         None

@@ -35,9 +35,9 @@ class Converted(NamedTuple):
     """Result of converting a TFJob.
 
     Args:
-        documents: Documents in its place.
+        documents: The documents that replace it.
         labels: Labels of its pods, for kubectl.
-        notes: What is not taken over, or means something else, and what to do.
+        notes: What was left out or means something different, and what to do.
     """
 
     documents: list[Yaml]
@@ -68,10 +68,12 @@ def convert(job: TFJob, kind: str) -> Converted:
     images = dict.fromkeys(str(_task_of(replicas).get("image")) for replicas in job.replicas.values())
     documents, labels = KINDS[kind](job, notes)
     notes.append(
-        f"Image {name_some(images)}: build it anew, with Keras 3 and Stratagem in place of TensorFlow "
-        "(deploy/Dockerfile), and take the program through `stratagem migrate`."
+        f"Image {name_some(images)}: build it again with Keras 3 and Stratagem instead of TensorFlow "
+        "(deploy/Dockerfile), and rewrite the program with `stratagem migrate`."
     )
-    notes.append(f"Secret {pods.secret_of(job.name)}: make it before the start; the file says how. Pods wait for it.")
+    notes.append(
+        f"Secret {pods.secret_of(job.name)}: create it before you start the job; the file says how. Pods wait for it."
+    )
     return Converted(documents, labels, list(dict.fromkeys(notes)))
 
 
@@ -159,8 +161,8 @@ def _add_chief(job: TFJob, notes: list[str]) -> None:
                 del limits[name]
     job.replicas = {"chief": dataclasses.replace(worker, count=1, template=template), **job.replicas}
     notes.append(
-        "A chief was added, from the template of the workers without their GPUs: it hands out the work of "
-        "ParameterServerStrategy. A program that trains synchronously needs neither chief nor ps: take both out, here "
+        "A chief was added, from the template of the workers without their GPUs. It distributes the work of "
+        "ParameterServerStrategy. A program that trains synchronously needs neither chief nor ps: remove both, here "
         "and in TF_CONFIG."
     )
 
@@ -175,11 +177,11 @@ def _add_labels(job: TFJob, notes: list[str]) -> None:
         metadata["labels"] = own | (metadata.get("labels") or {})
         replicas.template = {**replicas.template, "metadata": metadata}
     if spoken:
-        notes.append(f"Labels {name_some(spoken)}: pods speak of them, and have them as the operator wrote them.")
+        notes.append(f"Labels {name_some(spoken)}: the pods refer to them, and have them as the operator wrote them.")
     if lost := [label for label in _LOST if f'"{label}"' in text]:
         notes.append(
-            f"{name_some(lost)}: pods speak of it, and no other kind has it. The number of a pod is the label "
-            "batch.kubernetes.io/job-completion-index; queues and gangs are Kueue's."
+            f"{name_some(lost)}: the pods refer to it, and no other kind has it. The number of a pod is in the label "
+            "batch.kubernetes.io/job-completion-index. Kueue provides queues and gang scheduling."
         )
 
 
@@ -242,13 +244,13 @@ def _note_pod(task: str, spec: Yaml, notes: list[str]) -> None:
     scheduler = spec.get("schedulerName")
     if scheduler not in (None, "default-scheduler"):
         notes.append(
-            f"{task}: schedulerName {scheduler} stays. The operator made a PodGroup for it; make one, or let Kueue "
+            f"{task}: schedulerName {scheduler} stays. The operator made a PodGroup for it. Make one, or let Kueue "
             "queue the job."
         )
     if spec.get("hostNetwork"):
-        notes.append(f"{task}: with hostNetwork two tasks on one node have one port. Give them nodes of their own.")
+        notes.append(f"{task}: with hostNetwork, two tasks on one node use the same port. Give them separate nodes.")
     if "restartPolicy" in spec and spec["restartPolicy"] != "Never":
-        notes.append(f"{task}: restartPolicy {spec['restartPolicy']} of the pod became Never; the job makes a new pod.")
+        notes.append(f"{task}: restartPolicy {spec['restartPolicy']} of the pod became Never. The job makes a new pod.")
 
 
 def _restarts(job: TFJob, replicas: Replicas) -> int:
@@ -267,7 +269,7 @@ def _success(job: TFJob, notes: list[str]) -> Any:
     deciding = training if job.all_workers else training[:1]
     if "evaluator" in job.replicas:
         notes.append(
-            "The evaluator ends with the job, as before. In successPolicy it would evaluate the last checkpoint too."
+            "The evaluator ends with the job, as before. Add it to successPolicy to evaluate the last checkpoint too."
         )
     return Note({"operator": "All", "targetReplicatedJobs": deciding}, "These decide when the job is done.")
 
@@ -282,15 +284,15 @@ def _note_policies(job: TFJob, kind: str, notes: list[str]) -> None:
     clean = job.policies.get("cleanPodPolicy")
     if clean == "All":
         notes.append(
-            "cleanPodPolicy All: pods stay as long as the job. ttlSecondsAfterFinished deletes both, after a while."
+            "cleanPodPolicy All: pods stay as long as the job. ttlSecondsAfterFinished deletes both after that time."
         )
     elif clean == "None" and kind == "jobset" and len(job.replicas) > 1:
         notes.append("cleanPodPolicy None: pods that still run when the job is done are ended; the others stay.")
 
 
 _RESTARTS: Final = {
-    "Never": "No failure is tried again; a pod that was preempted is (exit code 42, or taken back by the cluster).",
-    "OnFailure": "Failures are tried again by exit code: 43, 44 and signals, not an exception of the program (1).",
-    "Always": "Failures are tried again by exit code: 43, 44 and signals, not 1. A task that is done is not.",
-    "ExitCode": "The codes are Stratagem's: 42, 43, 44 and signals are tried again, 1 and 2 are not.",
+    "Never": "A failed pod is not started again. A preempted pod is (exit code 42, or removed by the cluster).",
+    "OnFailure": "Pods start again after exit codes 43 and 44 and signals, but not after an exception (1).",
+    "Always": "Pods start again after exit codes 43 and 44 and signals, but not after 1, or once their task is done.",
+    "ExitCode": "The codes are Stratagem's: pods start again after 42, 43, 44 and signals, but not after 1 and 2.",
 }

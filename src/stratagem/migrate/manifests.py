@@ -1,4 +1,4 @@
-"""Files with TFJobs: read, converted, and what was said about it."""
+"""Convert files with TFJobs."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from stratagem.manifest.yaml_text import documents
 from stratagem.migrate import jobs, tfjob
 
 _TEMPLATES: Final = {
-    r"\{\{": ("a template of Helm", "Fill it in first: helm template NAME CHART > filled.yaml"),
-    r"(?m)^(local |import )|std\.": ("a program of ksonnet or Jsonnet", "Run it first: ks show, or jsonnet FILE"),
+    r"\{\{": ("a Helm template", "Fill it in first: helm template NAME CHART > filled.yaml"),
+    r"(?m)^(local |import )|std\.": ("a ksonnet or Jsonnet program", "Run it first: ks show, or jsonnet FILE"),
 }
 """Marks of templates that are not YAML yet, and the tool that makes YAML of each."""
 
@@ -25,7 +25,7 @@ class ConvertedFile(NamedTuple):
 
     Args:
         text: Its new text.
-        notes: What is not taken over, or means something else, and what to do.
+        notes: What was left out or means something different, and what to do.
     """
 
     text: str
@@ -43,15 +43,15 @@ _Loader.yaml_implicit_resolvers = {
 
 
 def convert_file(path: Path, kind: str) -> ConvertedFile:
-    """Return a file whose TFJobs have become jobs of another kind; its other documents stay.
+    """Return a file whose TFJobs are converted to jobs of another kind; its other documents stay.
 
     Args:
         path: The file.
         kind: One of `jobs.KINDS`.
 
     Raises:
-        InputError: It is no YAML, has no TFJob, or one that cannot be converted.
-        OSError: It cannot be read.
+        InputError: The file is not YAML, has no TFJob, or has one that cannot be converted.
+        OSError: The file cannot be read.
     """
     text = path.read_text("utf-8")
     found = [each for document in _documents(text) if document is not None for each in _parts(document)]
@@ -70,12 +70,12 @@ def convert_file(path: Path, kind: str) -> ConvertedFile:
         notes += converted.notes
         how += ["", *pods.how_to_start(job.name, job.namespace, converted.labels)]
     if re.search(r"(?m)^\s*#|\s#", text):
-        notes.append("Comments of the file are left out.")
+        notes.append("The comments of the file are left out.")
     head = "\n".join(
         [
             f"Converted from {path.name} by `stratagem migrate --manifest --for {kind}`.",
             "",
-            "Not run on a real cluster: what the kinds have was checked against their published schemas.",
+            "Not run on a real cluster: its fields were checked against the published schemas of the kinds.",
             *how,
         ]
     )
@@ -89,8 +89,8 @@ def _documents(text: str) -> list[Any]:
         for pattern, (what, remedy) in _TEMPLATES.items():
             if template := re.search(pattern, text):
                 line = text.count("\n", 0, template.start()) + 1
-                raise InputError(f"Line {line} is of {what}, and the file no YAML yet.", f"{remedy}.") from None
-        raise InputError(f"The file is no YAML: {_fault(error, text)}", "Mend that line.") from None
+                raise InputError(f"Line {line} belongs to {what}, so the file is not YAML yet.", f"{remedy}.") from None
+        raise InputError(f"The file is not valid YAML: {_fault(error, text)}", "Correct that line.") from None
 
 
 def _parts(document: Any) -> list[Any]:
@@ -121,5 +121,7 @@ def _remedy(found: list[Any]) -> str:
     for document in found:
         if isinstance(document, dict) and "tfjob" in str(document).lower():
             name = document.get("kind", "document")
-            return f"The {name} contains one as text or as a part: put it into a file of its own, and convert that."
+            return (
+                f"The {name} contains a TFJob as text or as a part. Put it into a separate file, and convert that file."
+            )
     return "Name a file with a document of kind: TFJob."

@@ -15,12 +15,12 @@ from stratagem.tf.names import has_table, names_of
 
 
 class Presence(enum.Enum):
-    """Whether a name is there."""
+    """Whether a module has a name."""
 
     PRESENT = enum.auto()
     ABSENT = enum.auto()
     UNKNOWN = enum.auto()
-    """The files do not tell: an attribute of a value, a class with a base from elsewhere."""
+    """The files do not show it: an attribute of a value, a class with a base from elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -28,10 +28,10 @@ class Module:
     """The names of a module.
 
     Args:
-        imported: For each name that is imported, or stands in a table, its home: `package.module:name`, or a module;
-            empty where it depends on the backend or the like.
-        defined: The classes, functions and variables that are made in the module.
-        behind: Modules whose names are this module's too.
+        imported: Where each name that is imported or listed in a table is defined: `package.module:name`, or a module;
+            empty if this depends, for example, on the backend.
+        defined: The classes, functions and variables that the module defines.
+        behind: Modules whose names this module has too.
     """
 
     imported: Mapping[str, str]
@@ -40,11 +40,11 @@ class Module:
 
 
 def presence(module: str, path: Iterable[str]) -> Presence:
-    """Return whether a name is in a module, or in what lies in it.
+    """Return whether a module has a name, or a name inside one of its names.
 
     Args:
         module: The module: `stratagem.tf`.
-        path: The name, and the names in it: `("data", "Dataset", "range")`.
+        path: The name, and the names inside it: `("data", "Dataset", "range")`.
 
     Example:
         >>> presence("stratagem.data", ["Dataset", "from_tensor_slices"])
@@ -65,7 +65,7 @@ def presence(module: str, path: Iterable[str]) -> Presence:
 
 
 def public_names(module: str) -> set[str]:
-    """Return the public names that the files show of a module; none of a module that is not there."""
+    """Return the public names that the files show for a module; an empty set if there is no such module."""
     content = read(module)
     if content is None:
         return set()
@@ -126,7 +126,7 @@ _PLAIN_BASES: Final = {"object", "enum.Enum", "Enum", "enum.StrEnum", "StrEnum",
 
 @functools.cache
 def read(module: str) -> Module | None:
-    """Return the names of a module, None where it has neither a table nor a file."""
+    """Return the names of a module, or None if it has neither a table nor a file."""
     table = names_of(module) if has_table(module) else None
     file = _file(module)
     if table is None and (file is None or file.suffix != ".py"):

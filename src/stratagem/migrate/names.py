@@ -1,4 +1,4 @@
-"""Full names as `stratagem.tf` has them: `tf.keras.layers.Dense`, however a program came by it."""
+"""Full names as in `stratagem.tf`: `tf.keras.layers.Dense`, however a program imports it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _INNER: Final = re.compile(
 
 
 def package_of(module: str) -> str | None:
-    """Return the package of TensorFlow or Keras that a module belongs to, None for another's.
+    """Return the package of TensorFlow or Keras that a module belongs to, or None if it belongs to neither.
 
     Example:
         >>> package_of("tensorflow.keras.layers"), package_of("tensorflow_datasets")
@@ -50,7 +50,7 @@ def package_of(module: str) -> str | None:
 
 
 def canonical(name: str) -> str | None:
-    """Return a name of TensorFlow or Keras as programs of `stratagem.tf` have it, None for another's.
+    """Return a name of TensorFlow or Keras as programs with `stratagem.tf` write it; None for other names.
 
     Example:
         >>> canonical("tensorflow.keras.layers.Dense"), canonical("tf_keras.Model"), canonical("numpy.zeros")
@@ -61,7 +61,7 @@ def canonical(name: str) -> str | None:
 
 
 def without_version(name: str) -> str:
-    """Return a name as it stands in the tables of what has changed: `tf.compat.v2` is `tf`.
+    """Return a name as the tables of changes list it: `tf.compat.v2` is `tf`.
 
     Example:
         >>> without_version("tf.compat.v2.keras.layers.Dense")
@@ -82,7 +82,7 @@ def is_there(name: str) -> Presence:
 
 
 def moved(name: str) -> str | None:
-    """Return where a name that is not there can be found, None if nowhere.
+    """Return the new place of a name that does not exist here, or None if it has none.
 
     Example:
         >>> moved("tf.contrib.distribute.MirroredStrategy")
@@ -97,7 +97,7 @@ def moved(name: str) -> str | None:
 
 
 def repair(name: str) -> str:
-    """Return what to write in place of a name that is not there.
+    """Return what to write instead of a name that does not exist here.
 
     Example:
         >>> repair("tf.data.Datset")

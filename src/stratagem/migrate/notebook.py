@@ -1,4 +1,4 @@
-"""Notebooks: their cells of code as one program, and back."""
+"""Convert the code cells of notebooks to one program, and back."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Notebook:
     Args:
         text: The text of the file.
         numbers: The cells that hold code, by their place among all cells, from 0.
-        program: The code of these cells; what is for IPython is hidden in comments.
+        program: The code of these cells; lines for IPython are hidden in comments.
         unread: The cells that are not Python.
     """
 
@@ -37,7 +37,7 @@ class Notebook:
     unread: tuple[int, ...]
 
     def position(self, line: int) -> tuple[int, int]:
-        """Return the cell, counted from 1 among all cells, and the line in it of a line of the program."""
+        """Return the place of a line of the program: its cell, counted from 1 among all cells, and its line in it."""
         before = self.program.split("\n")[: line - 1]
         ends = [number for number, text in enumerate(before) if text == _END]
         return self.numbers[len(ends)] + 1, line - (ends[-1] + 1 if ends else 0)
@@ -61,7 +61,7 @@ def read(text: str) -> Notebook:
     r"""Return a notebook.
 
     Args:
-        text: What its file holds.
+        text: The text of its file.
 
     Raises:
         InputError: It is not a notebook of format 4.
@@ -79,7 +79,7 @@ def read(text: str) -> Notebook:
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(
             f"This is not a notebook of format 4: {error!r}.",
-            "Open it with Jupyter and save it, or export it as a Python file.",
+            "Open the notebook with Jupyter and save it, or export it as a Python file.",
         ) from error
     codes, unread = [], []
     for number, source in sources.items():

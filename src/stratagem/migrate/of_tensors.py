@@ -1,7 +1,8 @@
-"""Names asked of `x.dtype` and `x.shape`, which are NumPy's dtype and a tuple here: the form that works in both.
+"""Rewrite attributes of `x.dtype` and `x.shape`, which are a NumPy dtype and a tuple here, so that they work in both.
 
-NumPy's dtypes are C objects of JAX's arrays and take no attributes, so nothing can give them TensorFlow's while the
-program runs. None of the names below is one of theirs, or of a tuple: a program that writes one means TensorFlow's.
+NumPy's dtypes are C objects of JAX's arrays and take no new attributes, so TensorFlow's attributes cannot be added
+while the program runs. Neither dtypes nor tuples have any of the names below: a program that writes one means
+TensorFlow's.
 """
 
 from __future__ import annotations
@@ -36,15 +37,15 @@ _OF_DTYPES: Final = frozenset(
 
 _RANKS: Final = ("ndims", "rank")
 
-WHY: Final = "Tensors have NumPy's dtypes, and shapes that are tuples."
+WHY: Final = "Tensors have NumPy's dtypes, and their shapes are tuples."
 
 
 def in_both(node: cst.CSTNode, scope: Scope, tensorflow: str) -> Callable[[Any], Any] | None:
-    """Return what makes of an expression the one that works with TensorFlow's tensors and with ours; None if it does.
+    """Return the edit that makes an expression work with TensorFlow's tensors and ours; None if it already does.
 
     Args:
         node: An attribute or a call.
-        scope: Where it stands.
+        scope: The scope that it is in.
         tensorflow: The name of `tensorflow` there.
 
     Example:

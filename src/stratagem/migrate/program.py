@@ -1,4 +1,4 @@
-"""Migration of one program of TensorFlow: findings, and the new text."""
+"""Migrate one TensorFlow program: its findings, and its new text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from stratagem.migrate.modules import Presence, public_names
 from stratagem.migrate.scopes import ScopedVisitor, dotted, scopes_of
 
 Edit = Callable[[Any], Any]
-"""Makes the new node of a node whose inner nodes are edited already."""
+"""Function that returns the new node for a node whose inner nodes are edited already."""
 
 _FILE: Final = re.compile(r".*\.(keras|h5|hdf5)")
 _BACKEND: Final = "KERAS_BACKEND"
@@ -30,8 +30,8 @@ class Program:
     """The result of migrating a program.
 
     Args:
-        findings: What is to be known, by kind, and within a kind in the order of the text.
-        text: The new text; the old one where nothing changes.
+        findings: The findings by kind, and within a kind in the order of the text.
+        text: The new text; the old text if nothing changes.
     """
 
     findings: tuple[Finding, ...]
@@ -39,7 +39,7 @@ class Program:
 
 
 def migrate(text: str) -> Program:
-    r"""Return the findings about a program of TensorFlow, and its text for `stratagem.tf`.
+    r"""Return the findings about a TensorFlow program, and its text for `stratagem.tf`.
 
     A program that does not import TensorFlow stays as it is.
 
@@ -105,7 +105,7 @@ class _Reader(ScopedVisitor):
         match node.body:
             case [cst.ImportFrom() as only] if self.has_tensorflow and imports.is_idle(only, self._names):
                 self.edits[node] = lambda _: cst.RemovalSentinel.REMOVE
-                self._note(Kind.REWRITE, f"{self._code(only)} -> (nothing)", "Nothing of it is used here.", only)
+                self._note(Kind.REWRITE, f"{self._code(only)} -> (nothing)", "The program uses nothing from it.", only)
                 return False
         return True
 
@@ -179,9 +179,9 @@ class _Reader(ScopedVisitor):
                 self._note_name(f"{name}.{each}", node)
             if used:
                 new = imports.named_import(node, used)
-                self._rewrite(node, new, "Names are looked up when they are named.")
+                self._rewrite(node, new, "`stratagem.tf` loads only names that a program writes out.")
             elif (bare := imports.bare_import(node)) is not None:
-                self._rewrite(node, bare, "Nothing of it is used here.")
+                self._rewrite(node, bare, "The program uses nothing from it.")
             else:
                 self._note_name(name, node)
 
@@ -240,7 +240,7 @@ class _Reader(ScopedVisitor):
             self._note(Kind.REWRITE, calls.difference(node, new), change.why, node)
         count = None if function is None else calls.counting_argument(node, function)
         if count is not None and is_no_int(count.value, self.scope, self._no_ints):
-            self._rewrite(count.value, _whole(count.value), "Keras 3 takes numbers of type int alone.")
+            self._rewrite(count.value, _whole(count.value), "Keras 3 accepts only numbers of type int.")
             self.edits[count.value] = _whole
         for argument in node.args:
             keyword = "" if argument.keyword is None else argument.keyword.value

@@ -19,14 +19,14 @@ _TITLES: Final = {
     Kind.MISSING: ("red", "Missing: the program stops here", "missing"),
     Kind.REWRITE: ("cyan", "Rewritten by --write", "to rewrite"),
     Kind.MEANING: ("yellow", "Means something else", "mean something else"),
-    Kind.UNKNOWN: ("magenta", "Cannot be told from the text: look at it", "to look at"),
+    Kind.UNKNOWN: ("magenta", "Not clear from the text: check it", "to check"),
     Kind.WORKS: ("green", "Works as it is", "work as they are"),
 }
 """For each kind its color, its title, and what the last line says of it."""
 
 
 class Located(NamedTuple):
-    """A finding of one file, with its places as a terminal makes them links: `train.py:12:5`."""
+    """A finding of one file, with its places as terminals recognize them for links: `train.py:12:5`."""
 
     finding: Finding
     places: tuple[str, ...]
@@ -63,7 +63,7 @@ def report(located: Iterable[Located], *, is_written: bool = False) -> str:
         lines = _names(entries) if kind is Kind.WORKS else [line for entry in entries for line in _entry(*entry)]
         parts.append("\n".join([click.style(title, fg=color, bold=True), *lines]))
         counts.append(click.style(f"{len(entries)} {counted}", fg=color))
-    return "\n\n".join([*parts, f"{', '.join(counts)}." if counts else "Nothing of TensorFlow was found."])
+    return "\n\n".join([*parts, f"{', '.join(counts)}." if counts else "No use of TensorFlow was found."])
 
 
 def difference(path: str, old: str, new: str) -> str:

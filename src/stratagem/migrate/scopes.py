@@ -1,4 +1,4 @@
-"""Full names of expressions: imports and simple assignments, followed by Python's rules of scope."""
+"""Find the full names of expressions: follow imports and simple assignments by Python's rules of scope."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Scope:
         self.bindings.setdefault(name, []).append(binding)
 
     def holder(self, name: str) -> Scope | None:
-        """Return the scope that binds a name: this one, or one round it that is no class."""
+        """Return the scope that binds a name: this one, or an enclosing one that is not a class."""
         scope: Scope | None = self
         while scope is not None:
             if name in scope.bindings and (scope is self or not isinstance(scope.node, cst.ClassDef)):
@@ -36,13 +36,13 @@ class Scope:
         return None
 
     def value_of(self, name: str) -> cst.BaseExpression | None:
-        """Return the one expression that a name is assigned, None if it is bound otherwise or more than once."""
+        """Return the one expression that a name is assigned; None if it is bound in another way, or more than once."""
         holder = self.holder(name)
         bindings = [] if holder is None else holder.bindings[name]
         return bindings[0] if len(bindings) == 1 and isinstance(bindings[0], cst.BaseExpression) else None
 
     def name_of(self, modules: Container[str]) -> str | None:
-        """Return the name by which one of some modules was imported where this scope can see it; None if it was not.
+        """Return a name that this scope can see and that one of some modules was imported as; None if there is none.
 
         Args:
             modules: Their full names.
@@ -58,7 +58,7 @@ class Scope:
     def full_names(self, expression: cst.BaseExpression) -> tuple[str, ...]:
         """Return the full names that an expression may stand for, in the order of the imports.
 
-        Two imports of one name (`try: import a as x` and `except: import b as x`) give two.
+        Two imports of one name (`try: import a as x` and `except: import b as x`) give two full names.
         """
         if isinstance(expression, cst.Attribute):
             return tuple(f"{name}.{expression.attr.value}" for name in self.full_names(expression.value))
@@ -99,14 +99,14 @@ class ScopedVisitor(cst.CSTVisitor):
         return super().on_visit(node)
 
     def on_leave(self, original_node: cst.CSTNode) -> None:
-        """Leave a scope after its node was."""
+        """Leave a scope after its node was visited."""
         super().on_leave(original_node)
         if isinstance(original_node, _SCOPES) and self.scope.parent is not None:
             self.scope = self.scope.parent
 
 
 def scopes_of(module: cst.Module) -> dict[cst.CSTNode, Scope]:
-    """Return the scopes of a program, with what their names are bound to, by the node that opens each.
+    """Return the scopes of a program, by the node that opens each, with the bindings of their names.
 
     Example:
         >>> program = cst.parse_module("import tensorflow as tf; layers = tf.keras.layers")

@@ -1,4 +1,4 @@
-"""A TFJob of Kubeflow, of any of its versions, read into one form; and what of it no other kind has."""
+"""Read a TFJob of Kubeflow, of any version, into one form, and note the entries that other kinds do not have."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from stratagem.manifest.asked import PORT, check_name
 Yaml = dict[str, Any]
 
 TYPES: Final = {"chief": "chief", "master": "chief", "worker": "worker", "ps": "ps", "evaluator": "evaluator"}
-"""Types of tasks, by what TFJobs call them, in small letters."""
+"""Types of tasks, by their names in TFJobs in lower case."""
 
 CONTAINER: Final = "tensorflow"
-"""The container that the operator takes for the one that trains."""
+"""The name of the container that trains, as the operator expects it."""
 
 _ORDER: Final = ("chief", "worker", "ps", "evaluator")
 
@@ -33,15 +33,15 @@ _POLICIES: Final = frozenset(
 _NUMBERS: Final = ("ttlSecondsAfterFinished", "activeDeadlineSeconds", "backoffLimit")
 
 _ELSEWHERE: Final = {
-    "schedulingPolicy": "Queues and gangs are Kueue's: label the job kueue.x-k8s.io/queue-name.",
-    "enableDynamicWorker": "The number of workers stays as it is for the life of a job.",
-    "enableGangScheduling": "Queues and gangs are Kueue's: label the job kueue.x-k8s.io/queue-name.",
-    "managedBy": "Name the controller in the new job, if another one than its own shall look after it.",
+    "schedulingPolicy": "Kueue provides queues and gang scheduling: label the job kueue.x-k8s.io/queue-name.",
+    "enableDynamicWorker": "The number of workers cannot change while a job runs.",
+    "enableGangScheduling": "Kueue provides queues and gang scheduling: label the job kueue.x-k8s.io/queue-name.",
+    "managedBy": "Name the controller in the new job if a controller other than its own manages it.",
     "tensorboard": "Start a Deployment of TensorBoard beside the job.",
-    "terminationPolicy": "The chief ends the job; without one all workers end together.",
-    "startingDeadlineSeconds": "A CronJob has it.",
-    "cacheBackend": "Mount the data as a volume of its own, or let an init container fetch it.",
-    "modelVersion": "Save the model on a volume, and publish it with a job of its own.",
+    "terminationPolicy": "The job ends with the chief. Without a chief, all workers end together.",
+    "startingDeadlineSeconds": "A CronJob has this entry.",
+    "cacheBackend": "Mount the data as a separate volume, or let an init container fetch it.",
+    "modelVersion": "Save the model on a volume, and publish it with a separate job.",
     "tfImage": "Name the image in the container.",
 }
 """Advice for entries that have no counterpart."""
@@ -56,7 +56,7 @@ class Replicas:
         restart: `restartPolicy`: Never, OnFailure, Always or ExitCode.
         template: Template of their pods.
         container: Name of the container that trains.
-        port: Where they listen.
+        port: The port that they listen on.
     """
 
     count: int
@@ -73,11 +73,11 @@ class TFJob:
     Args:
         name: Its name.
         namespace: Its namespace.
-        metadata: Labels and annotations, by these words.
+        metadata: Its labels and annotations, under these two names.
         replicas: Its tasks by type, the chief first.
-        policies: What runPolicy says.
-        all_workers: Whether it has succeeded when all workers have, and not when the chief has.
-        notes: What is not taken over, or means something else, and what to do.
+        policies: The entries of runPolicy.
+        all_workers: Whether it has succeeded when all workers have succeeded, and not when the chief has.
+        notes: What was left out or means something different, and what to do.
     """
 
     name: str
@@ -90,7 +90,7 @@ class TFJob:
 
 
 def is_tfjob(document: Any) -> bool:
-    """Return whether a document is a TFJob, of whatever version."""
+    """Return whether a document is a TFJob, of any version."""
     return isinstance(document, dict) and str(document.get("kind", "")).lower() == "tfjob"
 
 
@@ -101,7 +101,7 @@ def read(document: Yaml) -> TFJob:
         document: A document of that kind.
 
     Raises:
-        InputError: It cannot be understood, or is a template that was not filled in.
+        InputError: The document cannot be understood, or is a template that was not filled in.
 
     Example:
         >>> pod = {"spec": {"containers": [{"name": "tensorflow", "image": "train:1"}]}}
@@ -144,14 +144,14 @@ def _name(metadata: Yaml, notes: list[str]) -> str:
     if name is None and (prefix := metadata.get("generateName")):
         name = str(prefix).rstrip("-")
         notes.append(
-            f"metadata.generateName becomes the name {name!r}, as host names are made of it. Change it for each job."
+            f"metadata.generateName becomes the name {name!r}, because host names contain it. Change it for each job."
         )
     name = str(name or "")
     if _PLACEHOLDER.search(name):
         raise InputError(
             f"metadata.name is {name!r}: this is a template.",
-            "Host names are made of the name.",
-            "Fill in the template first (envsubst, helm template, ks show), and convert what comes out.",
+            "Host names contain the name.",
+            "Fill in the template first (envsubst, helm template, ks show), and convert the result.",
         )
     check_name(name, "metadata.name")
     return name
@@ -168,7 +168,7 @@ def _replicas(spec: Yaml, notes: list[str]) -> dict[str, Replicas]:
         task = TYPES.get(word.lower())
         if task is None or task in found:
             raise InputError(
-                f"{where}: {'there are two types for the ' + task if task else 'no type of task is called so'}.",
+                f"{where}: {'the type ' + task + ' has two entries' if task else 'there is no such type of task'}.",
                 f"Write one of {', '.join(('Chief', 'Worker', 'PS', 'Evaluator'))}, each at most once.",
             )
         replicas = _replica(_mapping(entry, where), where, notes)
@@ -176,11 +176,11 @@ def _replicas(spec: Yaml, notes: list[str]) -> dict[str, Replicas]:
             found[task] = replicas
     if not {"chief", "worker"} & found.keys():
         raise InputError(
-            f"The TFJob has {name_some(found) or 'no tasks'}, and nobody who trains.",
+            f"The TFJob has {name_some(found) or 'no tasks'}, and no task that trains.",
             "Give it tasks under spec.tfReplicaSpecs.Worker.",
         )
     if "chief" in found and found["chief"].count > 1:
-        raise InputError("The TFJob has several chiefs.", "Write replicas: 1 there, and the others as workers.")
+        raise InputError("The TFJob has several chiefs.", "Write replicas: 1 there, and make the others workers.")
     return {task: found[task] for task in _ORDER if task in found}
 
 
@@ -191,10 +191,10 @@ def _replica(entry: Yaml, where: str, notes: list[str]) -> Replicas:
     spec = _mapping(template.get("spec"), f"{where}.template.spec")
     containers = spec.get("containers")
     if not isinstance(containers, list) or not containers or not all(isinstance(each, dict) for each in containers):
-        raise InputError(f"{where}.template.spec has no containers.", "Write the container that trains there.")
+        raise InputError(f"{where}.template.spec has no containers.", "Add the container that trains.")
     names = [str(each.get("name")) for each in containers]
     if CONTAINER not in names:
-        notes.append(f"{where}: no container is called {CONTAINER}; {names[0]} is taken for the one that trains.")
+        notes.append(f"{where}: no container is named {CONTAINER}, so {names[0]} is assumed to be the one that trains.")
     container = containers[names.index(CONTAINER) if CONTAINER in names else 0]
     restart = str(entry.get("restartPolicy") or spec.get("restartPolicy") or "Never")
     metadata = _labels(_mapping(template.get("metadata"), f"{where}.template.metadata"))
@@ -229,7 +229,7 @@ def _check_number(value: Any, where: str) -> None:
     if not isinstance(value, int) or value < 0:
         raise InputError(
             f"{where} is {value!r}.",
-            "Write a number; where this is a template, fill it in first (envsubst, helm template, ks show).",
+            "Write a number. If this is a template, fill it in first (envsubst, helm template, ks show).",
         )
 
 
@@ -237,7 +237,7 @@ def _mapping(value: Any, where: str) -> Yaml:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise InputError(f"{where} is {value!r}, and not a mapping.", "Write it as in the documentation of TFJob.")
+        raise InputError(f"{where} is {value!r}, which is not a mapping.", "Write it as in the documentation of TFJob.")
     return dict(value)
 
 
@@ -246,7 +246,7 @@ def _note_placeholders(document: Yaml, notes: list[str]) -> None:
     found = list(dict.fromkeys(_placeholders(document)))
     if found:
         notes.append(
-            f"{name_some(found, most=6)}: left to be filled in, and stays as it is. Fill it in before the start."
+            f"{name_some(found, most=6)}: not filled in, and left unchanged. Fill it in before you start the job."
         )
 
 

@@ -49,7 +49,7 @@ _PART: Final = click.FloatRange(0, 1)
 @click.option("--per-host", type=_COUNT, default=1, metavar="K", help="Workers on each host. [default: 1]")
 @click.option("--bytes-per-pack", type=_SIZE, default=0, metavar="B", help="As in CommunicationOptions. [default: 0]")
 @click.option(
-    "--overlap", type=_PART, default=0.0, metavar="X", help="Part of computing that hides exchange. [default: 0]"
+    "--overlap", type=_PART, default=0.0, metavar="X", help="Share of computing that hides the exchange. [default: 0]"
 )
 @click.option(
     "--on", "place_name", metavar="DEVICES", help="Compile for devices: h100:8, 2x8xh100, tpu:v5e:4x4, cpu:2, ..."
@@ -116,8 +116,8 @@ def _on(
 ) -> str:
     if model is None:
         raise InputError(
-            f"--on is {place_name!r}, and no program or model is named.",
-            "Write one: stratagem plan train.py --on h100:8, or stratagem plan train.py:make_model --on h100:8",
+            f"--on is {place_name!r}, but no program or model is named.",
+            "Name one: stratagem plan train.py --on h100:8, or stratagem plan train.py:make_model --on h100:8",
         )
     place = place_of(place_name)
     prepare(place)
@@ -135,9 +135,9 @@ def _check_with_place(context: click.Context, model: str | None) -> None:
         option = "--bytes" if given[0] == "nbytes" else f"--{given[0].replace('_', '-')}"
         raise InputError(
             f"{option} was given with --on.",
-            "The step is read from the program, and the devices from --on: their number, hosts and all.",
-            "Leave it out. The rows of a batch are the program's own; of a model, --batch says them. Between hosts "
-            "--network counts.",
+            "The program determines the step, and --on determines the devices, with their number and hosts.",
+            "Leave it out. A program sets the rows of its batch itself; for a model, --batch sets them. --network "
+            "names the network between hosts.",
         )
 
 
@@ -146,8 +146,8 @@ def _check_without_place(model: str | None, arguments: tuple[str, ...], in_json:
         found = "--json" if in_json else f"MODEL {model}"
         raise InputError(
             f"{found} was given without --on.",
-            "Say what to compile for: stratagem plan train.py --on h100:8. To predict more workers from a step that is "
-            "measured here, name a function that returns the model: stratagem plan train.py:make_model",
+            "Name the devices to compile for: stratagem plan train.py --on h100:8. To predict more workers from a step "
+            "that is measured here, name a function that returns the model: stratagem plan train.py:make_model",
         )
 
 
@@ -159,7 +159,7 @@ def _numbers(workers: str) -> list[int]:
     if numbers[0] < 1:
         raise InputError(
             f"--workers is {workers!r}.",
-            "It is not known which groups to predict.",
+            "The numbers of workers to predict are not known.",
             "Write numbers of workers, separated by commas: --workers 2,4,8,32",
         )
     return numbers
@@ -170,7 +170,7 @@ def _of_numbers(gradient_bytes: int | None, step_ms: float | None) -> Workload:
         missing = "MODEL, --parameters or --bytes" if not gradient_bytes else "MODEL or --step-ms"
         raise InputError(
             f"{missing} is missing.",
-            "What a step computes and exchanges is not known.",
+            "Without it, the work of a step and its exchange are not known.",
             "Name a model (model.keras, or train.py:make_model), or write: --parameters 25600000 --step-ms 180",
         )
     return Workload(gradient_bytes, step_ms / 1e3, spread=_SPREAD)

@@ -1,4 +1,4 @@
-"""Advice that would make training with many workers quicker, each with the figure that the same model predicts."""
+"""Advice to make training with many workers faster, each with the efficiency that the same model predicts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WORTH: Final = 0.02
 """Advice that gains less efficiency is not given."""
 
 MOST: Final = 4
-"""So many pieces of advice are given."""
+"""The largest number of pieces of advice that are given."""
 
 
 class Advice(NamedTuple):
@@ -22,7 +22,7 @@ class Advice(NamedTuple):
 
     Args:
         what: What to do.
-        efficiency: What it is predicted to lead to.
+        efficiency: The efficiency that is predicted with it.
     """
 
     what: str
@@ -30,11 +30,11 @@ class Advice(NamedTuple):
 
 
 def advise(workload: Workload, workers: int, hosts: Hosts, faster: tuple[str, Link] | None = None) -> list[Advice]:
-    """Return what to try, the best first; nothing where nothing helps.
+    """Return what to try, the best first; an empty list if nothing helps.
 
     Args:
         workload: What one worker does.
-        workers: How many there are to be.
+        workers: Number of workers.
         hosts: What they run on.
         faster: Name and costs of a faster network.
 
@@ -53,7 +53,7 @@ def advise(workload: Workload, workers: int, hosts: Hosts, faster: tuple[str, Li
 
 
 def most_useful(workload: Workload, workers: int, hosts: Hosts) -> int:
-    """Return with how many workers, at most so many, a global batch of fixed size takes the shortest step."""
+    """Return the number of workers, up to a limit, with which a global batch of fixed size takes the shortest step."""
     numbers = sorted({workers, *(1 << power for power in range(workers.bit_length()))})
 
     def seconds(number: int) -> float:

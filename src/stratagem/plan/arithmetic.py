@@ -11,10 +11,10 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 
 
 def flops(traced: ClosedJaxpr | Jaxpr) -> Counter[str]:
-    """Return how many operations a replica does, by the dtype that is multiplied. An addition is one, as a product is.
+    """Return the number of operations of a replica, by the dtype that is multiplied. A sum and a product are one each.
 
-    Inside a `shard_map` sizes are those of a replica. A loop counts as often as it turns, where that is known; of
-    branches the longest counts.
+    Inside a `shard_map` sizes are those of a replica. A loop counts once for each turn, if the number of turns is
+    known. Of several branches, the longest counts.
 
     Args:
         traced: The step.

@@ -1,4 +1,4 @@
-"""Young names of JAX: devices of a topology that is only described."""
+"""New names of JAX: devices of a topology that is only described."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def gpu_devices(target_config: str, hosts: int, per_host: int) -> list[Any]:
     """Return the GPUs of some hosts.
 
     Args:
-        target_config: XLA's description of one.
-        hosts: How many hosts.
-        per_host: GPUs of each.
+        target_config: XLA's description of one GPU.
+        hosts: Number of hosts.
+        per_host: GPUs of each host.
     """
     described: Any = topologies.get_topology_desc(
         platform="cuda", topology_name="", topology=f"1x{hosts}x{per_host}", target_config=target_config

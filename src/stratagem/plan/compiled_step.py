@@ -1,4 +1,4 @@
-"""One step of training, compiled for devices that are not here: what it takes of a device, and what it exchanges."""
+"""One step of training, compiled for devices that are not here: the memory it needs, and what it exchanges."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class Bytes:
     """Memory of one device in a step.
 
     Args:
-        state: Of variables: weights, the optimizer's, statistics, metrics.
-        batch: Of its rows.
-        padding: Of what fills both up to the sizes that the device asks for.
-        temporary: Of what is computed on the way.
-        results: Of what does not take the place of an argument.
-        program: Of the program itself.
-        reused: Of arguments whose memory results take.
+        state: Bytes of variables: weights, the optimizer's, statistics, metrics.
+        batch: Bytes of the rows of the batch.
+        padding: Bytes that fill both up to the sizes that the device needs.
+        temporary: Bytes of intermediate values.
+        results: Bytes of results that do not replace an argument.
+        program: Bytes of the program itself.
+        reused: Bytes of arguments whose memory is reused for results.
     """
 
     state: int
@@ -52,7 +52,7 @@ class Bytes:
 
     @property
     def together(self) -> int:
-        """Most that are in use at once."""
+        """The most bytes that are in use at once."""
         return self.state + self.batch + self.padding + self.temporary + self.results + self.program
 
 
@@ -61,16 +61,16 @@ class CompiledStep:
     """A step that was compiled.
 
     Args:
-        name: What its user calls it.
+        name: Its name for the user.
         place: What it was compiled for.
         devices: How many of these devices its strategy has.
-        hosts: On how many hosts those are.
-        seconds: It took to compile.
+        hosts: Number of hosts that have them.
+        seconds: Time that compiling took.
         gradient_bytes: Bytes of the trainable variables.
-        bytes: Memory of a device; None where it does not fit, and XLA compiles nothing then.
-        schedule: What it does, in order; None alike.
+        bytes: Memory of a device; None if it does not fit, because XLA then compiles nothing.
+        schedule: What it does, in order; None in the same case.
         operations: Floating-point operations of products on a device, by dtype.
-        too_much: Bytes that it would take of a device, where XLA found that they do not fit.
+        too_much: Bytes that it would need on a device, if XLA found that they do not fit.
     """
 
     name: str
@@ -86,17 +86,17 @@ class CompiledStep:
 
     @property
     def available(self) -> float:
-        """Bytes of a device that programs get; 0 where that is not known."""
+        """Bytes of a device that programs can use; 0 if that is not known."""
         return self.place.hardware.memory * _SHARE_OF_JAX[self.place.hardware.platform]
 
     @property
     def fits(self) -> bool:
-        """Whether a device has the memory that it takes."""
+        """Whether a device has the memory that it needs."""
         return self.bytes is not None and (not self.available or self.bytes.together <= self.available)
 
     @property
     def largest_batch(self) -> float | None:
-        """Greatest multiple of the batch that fits, if what is temporary grows with it; None where it is not known."""
+        """Largest multiple of the batch that fits, if temporary values grow with it; None if that is not known."""
         if self.bytes is None or not self.available or not self.bytes.batch:
             return None
         growing = self.bytes.batch + self.bytes.temporary
@@ -104,12 +104,12 @@ class CompiledStep:
 
 
 def compile_step(step: DescribedStep, place: Place, clock: Callable[[], float] = time.perf_counter) -> CompiledStep:
-    """Compile a step, and read what came out.
+    """Compile a step, and read the result.
 
     Args:
-        step: Where the program arrived.
+        step: The step that the program reached.
         place: The devices it was described for.
-        clock: Where time comes from.
+        clock: The source of time.
 
     Raises:
         UsageError: XLA cannot compile it.
@@ -127,14 +127,14 @@ def compile_step(step: DescribedStep, place: Place, clock: Callable[[], float] =
             if str(error).startswith(_CALLS_PYTHON):
                 raise UsageError(
                     f"{step.name} calls Python on the host: jax.pure_callback, jax.debug.print, tf.print or the like.",
-                    "JAX compiles such a call only where a GPU is; and there each call makes the device wait.",
-                    "Leave it out of the step, compute it in dataset.map or with keras.ops; or plan it on cpu:2, which "
-                    "counts the calls.",
+                    "JAX compiles such a call only on a machine with a GPU, and each call makes the device wait.",
+                    "Remove the call from the step, or compute its result in dataset.map or with keras.ops. Or plan it "
+                    "on cpu:2, which counts the calls.",
                 ) from error
             raise UsageError(
                 f"XLA could not compile {step.name} for {place}: {str(error).splitlines()[0]}",
-                "Try the program on a smaller place, for instance --on cpu:2; if it is compiled there, it is XLA's "
-                "limit for this device.",
+                "Try the program on a smaller place, for instance --on cpu:2. If XLA compiles it there, this is a "
+                "limit of XLA for this device.",
             ) from error
         return of(clock() - begin, step.gradient_bytes, None, None, operations, too_much)
     seconds = clock() - begin

@@ -18,10 +18,10 @@ class Link:
     """The connection between two workers.
 
     Args:
-        latency: Seconds from sending an empty message to having it.
-        seconds_per_byte: Of the wire, in each direction.
+        latency: Seconds from sending an empty message to receiving it.
+        seconds_per_byte: Seconds for each byte on the wire, in each direction.
         combining: Seconds that a worker spends on each byte that it receives and adds, copies included.
-        start: Seconds that an exchange costs once, whatever its size and whoever takes part.
+        start: Seconds that each exchange costs once, independent of its size and its workers.
     """
 
     latency: float = 0.0
@@ -30,7 +30,7 @@ class Link:
     start: float = 0.0
 
     def __add__(self, other: Link) -> Link:
-        """Return both one after the other: a host's own cost on top of the wire's."""
+        """Return the sum of two links, as a host's own cost is added to that of the wire."""
         return Link(
             self.latency + other.latency,
             self.seconds_per_byte + other.seconds_per_byte,
@@ -60,7 +60,7 @@ class Cost(NamedTuple):
         return Cost(self.messages + other.messages, self.bytes + other.bytes)
 
     def times(self, number: float) -> Cost:
-        """Return the cost of so many of them."""
+        """Return the cost of several of them."""
         return Cost(self.messages * number, self.bytes * number)
 
 
@@ -69,14 +69,14 @@ NOTHING = Cost(0.0, 0.0)
 
 
 def ring(workers: int, nbytes: float, link: Link) -> Cost:
-    """Return the cost of a sum around a ring: n - 1 rounds that add, n - 1 that hand on, of 1/n of the bytes each.
+    """Return the cost of a sum around a ring: n - 1 rounds that add, n - 1 that pass on, with 1/n of the bytes each.
 
     No sum moves fewer bytes (Patarasuk and Yuan, JPDC 69, 2009).
 
     Args:
-        workers: How many.
+        workers: Number of workers.
         nbytes: Size of the array.
-        link: That between two neighbours.
+        link: The link between two neighbours.
 
     Example:
         >>> ring(4, 1000, Link(latency=2.0, seconds_per_byte=0.1, combining=0.2))
@@ -92,14 +92,14 @@ def tree(workers: int, nbytes: float, link: Link) -> Cost:
     """Return the cost of a sum in halves and doubles (Rabenseifner's; section 4.4 of Thakur, Rabenseifner and Gropp).
 
     With p, the largest power of two up to n: log p rounds exchange and add 1/2, 1/4, 1/8 ... of the bytes, log p rounds
-    exchange them back. The n - p workers more hand all they have to another one first, and get the sum from it at the
-    end. Double binary trees (Sanders, Speck and Träff, Parallel Computing 35, 2009; NCCL's) come near to it with small
-    pieces, and have no extra exchange.
+    exchange them back. The other n - p workers first send all their bytes to another one, and get the sum from it at
+    the end. Double binary trees (Sanders, Speck and Träff, Parallel Computing 35, 2009; NCCL's) come near to it with
+    small pieces, and have no extra exchange.
 
     Args:
-        workers: How many, each with a link of its own to all the others.
+        workers: Number of workers, each with its own link to all the others.
         nbytes: Size of the array.
-        link: That between two workers.
+        link: The link between two workers.
 
     Example:
         >>> tree(4, 1000, Link(latency=2.0, seconds_per_byte=0.1, combining=0.2))
@@ -118,15 +118,16 @@ def tree(workers: int, nbytes: float, link: Link) -> Cost:
 
 
 def memory(workers: int, nbytes: float, link: Link) -> Cost:
-    """Return the cost of a sum through memory that the workers of a host have in common (`host_memory.memory`).
+    """Return the cost of a sum through memory that the workers of a host share (`host_memory.memory`).
 
-    Two workers copy in and add: two passes over the bytes, and they meet once. More copy in, add a share of 1/n each,
-    meet again and copy the other shares: three passes. At a meeting each worker tells all others, and waits for each.
+    Two workers copy in and add: two passes over the bytes, and they meet once. More workers copy in, add a share of 1/n
+    each, meet again and copy the other shares: three passes. At a meeting each worker tells all others, and waits for
+    each of them.
 
     Args:
-        workers: How many, each with a core of its own.
+        workers: Number of workers, each with its own core.
         nbytes: Size of the array.
-        link: `latency` is that of telling another worker, `combining` that of a byte in one pass.
+        link: `latency` is the time to tell another worker, `combining` the time of a byte in one pass.
 
     Example:
         >>> memory(2, 1000, Link(latency=2.0, combining=0.2)), memory(4, 1000, Link(latency=2.0, combining=0.2))
@@ -143,9 +144,9 @@ class Hosts:
     """The hosts that the workers run on.
 
     Args:
-        network: Between hosts.
-        memory: Within a host, through common memory (`memory`).
-        loopback: Within a host, through its sockets.
+        network: The link between hosts.
+        memory: The link within a host through shared memory (`memory`).
+        loopback: The link within a host through its sockets.
         per_host: Workers on each host, which share its network.
     """
 
@@ -155,15 +156,15 @@ class Hosts:
     per_host: int = 1
 
     def number(self, workers: int) -> int:
-        """Return how many hosts so many workers take."""
+        """Return how many hosts a number of workers needs."""
         return math.ceil(workers / self.per_host)
 
 
 def flat_ring(workers: int, nbytes: float, hosts: Hosts) -> Cost:
-    """Return the cost of one ring through all workers, those of a host one after another: Gloo's.
+    """Return the cost of one ring through all workers, with those of a host one after another, as in Gloo.
 
-    No worker waits for all the others at the end of a round. So a half of the rounds lasts as long as a piece takes
-    through n - 1 links, quick and slow ones; or, if that is more, as the network takes for n - 1 pieces.
+    No worker waits for all the others at the end of a round. So half of the rounds last as long as a piece needs
+    through n - 1 links, fast and slow ones, or as long as the network needs for n - 1 pieces, if that is longer.
     """
     number = hosts.number(workers)
     if number == 1:
@@ -184,7 +185,7 @@ def _seconds(cost: Cost) -> float:
 
 
 def flat_tree(workers: int, nbytes: float, hosts: Hosts) -> Cost:
-    """Return the cost of halves and doubles among all workers, those of a host first.
+    """Return the cost of halving and doubling among all workers, with those of a host first.
 
     Between hosts each of k workers has 1/k of the bytes left. All of them send at once, so the network carries all
     bytes, and each worker adds its own part.

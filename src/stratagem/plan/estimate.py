@@ -1,4 +1,4 @@
-"""An estimate of a step's time on devices that are not here, from arithmetic and bytes beside published peaks."""
+"""Estimate a step's time on devices that are not here, from its arithmetic and bytes and the published peaks."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ class Estimate:
     """Seconds of a step on each device.
 
     Args:
-        computing: Of the products, at the published peak.
-        moving: Of all bytes through the device's memory, at the published bandwidth.
-        exchanging: Of sums among the devices of a host or slice, and between hosts, at the bandwidth of the links.
-        hidden: Share of the exchange beside which the schedule has enough to move through memory.
+        computing: Seconds of the products, at the published peak.
+        moving: Seconds of all bytes through the device's memory, at the published bandwidth.
+        exchanging: Seconds of sums among the devices of a host or slice, and between hosts, at the links' bandwidth.
+        hidden: Share of the exchange during which the schedule has enough bytes to move through memory.
     """
 
     computing: float
@@ -26,7 +26,7 @@ class Estimate:
 
     @property
     def alone(self) -> tuple[float, float]:
-        """Shortest and longest time of a step without exchange: bytes move while products are computed, or not."""
+        """Shortest and longest time of a step without exchange: bytes move while products are computed, or after."""
         return max(self.computing, self.moving), self.computing + self.moving
 
     @property
@@ -37,23 +37,23 @@ class Estimate:
 
     @property
     def longest(self) -> float:
-        """Time of a step if nothing happens beside anything else."""
+        """Time of a step if nothing overlaps."""
         return self.alone[1] + self.exchanging
 
     @property
     def efficiency(self) -> tuple[float, float]:
-        """Lowest and highest share of what as many devices do that exchange nothing."""
+        """Lowest and highest efficiency, relative to as many devices that exchange nothing."""
         best, worst = self.alone
         each = (best / (best + self.exchanging), worst / self.longest, best / self.shortest)
         return min(each), max(each)
 
 
 def estimated(step: CompiledStep, network: Link) -> Estimate | None:
-    """Return the estimate of a compiled step; None where the peaks of its device are not known, or it does not fit.
+    """Return the estimate of a compiled step; None if the peaks of its device are not known, or it does not fit.
 
     Args:
         step: The step.
-        network: Between hosts.
+        network: The link between hosts.
     """
     hardware, schedule = step.place.hardware, step.schedule
     if schedule is None or not hardware.bandwidth:

@@ -1,4 +1,4 @@
-"""The first step of training of a program, for devices that are only described: the program runs until there."""
+"""Run a program up to its first step of training, for devices that are only described."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from stratagem.strategy.multi_worker_mirrored import MultiWorkerMirroredStrategy
 
 
 def step_of(act: Callable[[], Any], devices: Sequence[Any], what: str) -> DescribedStep:
-    """Return the first step of training that a function would do.
+    """Return the first step of training of a function.
 
     Args:
         act: The function. What it prints goes to standard error.
-        devices: Those that strategies find.
+        devices: The devices that strategies find.
         what: Its name, for messages.
 
     Raises:
-        InputError: It trains nothing.
+        InputError: The function does not train.
     """
     prepare_fit()  # a program may train without a strategy
     try:
@@ -41,9 +41,9 @@ def step_of(act: Callable[[], Any], devices: Sequence[Any], what: str) -> Descri
 
 def _trains_nothing(what: str, more: str) -> InputError:
     return InputError(
-        f"{what} trained nothing: no fit, and no strategy.run that changes trainable variables.{more}",
-        "Plan a program that trains in one process. Parameter servers, and steps of your own in jax.jit, are not "
-        "planned; a program that needs arguments gets what stands behind --.",
+        f"{what} did not train: it called neither fit nor a strategy.run that changes trainable variables.{more}",
+        "Plan a program that trains in one process. Parameter servers and custom steps in jax.jit are not planned. "
+        "If the program needs arguments, write them after --.",
     )
 
 
@@ -52,7 +52,7 @@ def of_script(path: str, arguments: Sequence[str]) -> Callable[[], Any]:
 
     Args:
         path: The script.
-        arguments: Those of its command line.
+        arguments: The arguments of its command line.
 
     Raises:
         InputError: There is no such file.

@@ -1,4 +1,4 @@
-"""The time of a step on n workers, from that on one worker and the cost of an exchange."""
+"""Predict the time of a step on n workers, from its time on one worker and the cost of an exchange."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Way = Literal["memory", "ring", "tree", "two levels"]
 """How the workers exchange."""
 
 GOOD: Final = 0.9
-"""From this efficiency on, computing is what a step takes."""
+"""At this efficiency and above, computing bounds a step."""
 
 _REACH: Final = 9.0
 """Standard deviations beyond which the slowest of any number of workers is not looked for."""
@@ -36,8 +36,8 @@ class Workload:
         steps_per_update: Steps whose gradients are accumulated before they are exchanged
             (`gradient_accumulation_steps` of an optimizer).
         bytes_per_pack: As in `CommunicationOptions`; 0 is one pack.
-        overlap: Share of the computing beside which gradients travel. XLA on CPUs has none: the one exchange of a
-            step needs the last gradient.
+        overlap: Share of the computing during which gradients are exchanged. XLA on CPUs has no overlap: the one
+            exchange of a step needs the last gradient.
     """
 
     gradient_bytes: float
@@ -58,12 +58,12 @@ class Step:
     """One step on several workers. Times are in seconds.
 
     Args:
-        workers: How many.
+        workers: Number of workers.
         way: How they exchange.
-        computing: Computing, as on one worker.
-        waiting: For the slowest worker.
-        exchange: The exchange, as far as it is not hidden.
-        alone: One worker's step with the rows of one worker (weak growth) or of all (strong growth).
+        computing: Time of computing, as on one worker.
+        waiting: Time of waiting for the slowest worker.
+        exchange: The part of the exchange that is not hidden.
+        alone: One worker's step with the rows of one worker (weak growth) or of all workers (strong growth).
         rows: Rows of this step, as a multiple of those that `alone` was for.
     """
 
@@ -77,12 +77,12 @@ class Step:
 
     @property
     def seconds(self) -> float:
-        """All of it."""
+        """Time of the whole step."""
         return self.computing + self.waiting + self.exchange.seconds
 
     @property
     def efficiency(self) -> float:
-        """Rows a second, beside so many workers that neither exchange nor wait for each other."""
+        """Rows a second, relative to as many workers that neither exchange nor wait for each other."""
         return self.rows * self.alone / (self.workers * self.seconds)
 
     @property
@@ -105,7 +105,7 @@ def weak(workload: Workload, workers: int, hosts: Hosts, way: Way | None = None)
 
     Args:
         workload: What one worker does.
-        workers: How many.
+        workers: Number of workers.
         hosts: What they run on.
         way: How they exchange; None takes what Stratagem does (`usual_way`).
 
@@ -120,12 +120,12 @@ def weak(workload: Workload, workers: int, hosts: Hosts, way: Way | None = None)
 
 
 def strong(workload: Workload, workers: int, hosts: Hosts, way: Way | None = None) -> Step:
-    """Predict a step in which the workers share the rows of one worker. Arguments as of `weak`."""
+    """Predict a step in which the workers share the rows of one worker. The arguments are those of `weak`."""
     return _step(workload, workload.of_rows(1 / workers), workers, hosts, way, 1.0)
 
 
 def usual_way(workers: int, hosts: Hosts) -> Way:
-    """Return how Stratagem's workers exchange: through memory as far as they share a host, between hosts in rings."""
+    """Return how Stratagem's workers exchange: through memory within a host, and in rings between hosts."""
     if hosts.number(workers) == 1:
         return "memory"
     return "ring" if hosts.per_host == 1 else "two levels"
@@ -136,10 +136,10 @@ def exchange(way: Way, workers: int, nbytes: float, hosts: Hosts, bytes_per_pack
 
     Args:
         way: How they exchange.
-        workers: How many.
+        workers: Number of workers.
         nbytes: Size of what they exchange.
         hosts: What they run on.
-        bytes_per_pack: Size of the packs that go one after another; 0 is one pack. Through memory all go together.
+        bytes_per_pack: Size of the packs that go one after another; 0 is one pack. Memory takes all packs at once.
     """
     if workers == 1:
         return NOTHING
@@ -160,7 +160,7 @@ def _step(workload: Workload, computing: float, workers: int, hosts: Hosts, way:
 
 @functools.cache
 def slowest(workers: int) -> float:
-    """Return the expected maximum of so many independent standard normal values.
+    """Return the expected maximum of a number of independent standard normal values.
 
     The whole group waits for its slowest worker: with standard deviation s, a step is longer by s times this. It is the
     integral of `1 - F(x)**n - F(-x)**n` over positive x, with F the normal distribution.

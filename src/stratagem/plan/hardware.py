@@ -1,9 +1,9 @@
-"""Devices that programs are planned for, by their published figures.
+"""Devices that programs are planned for, with their published figures.
 
 Sources: NVIDIA's data sheets of V100, T4, A100, L4, H100 and H200 (peaks without sparsity, NVLink in one direction);
-Google Cloud's pages of TPU v5e, v5p and v6e (half of the bidirectional bandwidth between chips). What XLA's
-compiler needs to know of a GPU is as its own descriptions of these cards have it (openxla/xla,
-`xla/backends/gpu/target_config/specs`); those of L4 and T4 are of NVIDIA's architecture papers.
+Google Cloud's pages of TPU v5e, v5p and v6e (half of the bidirectional bandwidth between chips). The facts
+that XLA's compiler needs about a GPU come from its own descriptions of these cards (openxla/xla,
+`xla/backends/gpu/target_config/specs`); those of L4 and T4 come from NVIDIA's architecture papers.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ class Chip:
     Args:
         capability: Major and minor number of its compute capability.
         cores: Streaming multiprocessors.
-        units: Float32 units of each.
+        units: Float32 units of each multiprocessor.
         clock_ghz: Its highest clock.
         cache: Bytes of the second level's cache.
         shared: Bytes of shared memory of a multiprocessor.
         shared_of_block: Bytes of it that a block may ask for.
-        threads: That a multiprocessor holds at once.
+        threads: Number of threads that a multiprocessor holds at once.
     """
 
     capability: tuple[int, int]
@@ -46,16 +46,16 @@ class Hardware:
     """One kind of device.
 
     Args:
-        name: As `--on` has it.
-        title: As reports have it.
-        platform: Of JAX.
-        memory: Bytes.
+        name: Its name in `--on`.
+        title: Its name in reports.
+        platform: Its platform in JAX.
+        memory: Bytes of its memory.
         bandwidth: Bytes a second from and to its memory.
         flops: Greatest number of floating-point operations a second of matrix products, by dtype.
             JAX computes those of float32 arrays with the units for shorter numbers where there are some
             (TF32, bfloat16), unless the program asks for more.
         link: Bytes a second that a device sends to others of its host, or of its slice.
-        chip: Of an NVIDIA GPU.
+        chip: Facts of an NVIDIA GPU.
     """
 
     name: str
@@ -132,7 +132,7 @@ _ALL: Final = (
 )
 
 KNOWN: Final = {hardware.name: hardware for hardware in _ALL}
-"""By their names."""
+"""All kinds of devices, by name."""
 
 
 def target_config(hardware: Hardware) -> str:

@@ -1,4 +1,4 @@
-"""Gradients that a Keras model exchanges in a step, and the time of its step here."""
+"""Find the gradients that a Keras model exchanges in a step, and the time of its step here."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Timed(NamedTuple):
 
     Args:
         seconds: Their median.
-        spread: Their standard deviation, as a share of it.
+        spread: Their standard deviation, as a share of the median.
     """
 
     seconds: float
@@ -44,13 +44,17 @@ def model_of(place: str) -> keras.Model:
         place: A `.keras` file, or `module:function` or `path/to/file.py:function` that returns a model.
 
     Raises:
-        InputError: There is none.
+        InputError: There is no such model.
     """
     if not place.endswith(".keras"):
         made = load(place, "MODEL", _REMEDY)()
         if isinstance(made, keras.Model) and made.built:
             return made
-        found = "a model that is not built" if isinstance(made, keras.Model) else f"{type(made).__name__}, no model"
+        found = (
+            "a model that is not built"
+            if isinstance(made, keras.Model)
+            else f"{type(made).__name__}, which is not a model"
+        )
     elif Path(place).is_file():
         loaded: Any = keras.saving.load_model(place)
         return loaded
@@ -69,8 +73,8 @@ def time_step(model: keras.Model, rows: int, clock: Callable[[], float] = time.p
 
     Args:
         model: A built model; it is trained.
-        rows: Of a batch.
-        clock: Where time comes from.
+        rows: Rows of a batch.
+        clock: The source of time.
 
     Raises:
         InputError: The shape of its inputs is not known.
@@ -102,7 +106,7 @@ def random_batch(model: keras.Model, rows: int) -> tuple[Any, Any]:
 
     Args:
         model: A built model.
-        rows: How many.
+        rows: Number of rows.
 
     Raises:
         InputError: The shape of its inputs is not known.
@@ -116,8 +120,8 @@ def _inputs(model: keras.Model) -> Any:
     """Return the inputs as the model takes them: one, or a list."""
     if not model.inputs:
         raise InputError(
-            f"The model {model.name} does not say what its inputs are.",
-            "No random rows could be made for it.",
+            f"The model {model.name} does not describe its inputs.",
+            "Stratagem cannot make random rows for it.",
             "Give the time of its step: --step-ms 35. Or build the model from keras.Input.",
         )
     return model.inputs[0] if len(model.inputs) == 1 else list(model.inputs)
@@ -128,7 +132,7 @@ def _random(generator: np.random.Generator, spec: Any, rows: int) -> np.ndarray:
     if None in shape:
         raise InputError(
             f"The input {spec.name} has the shape {spec.shape}.",
-            "Random rows for it could be of any length, and take any time.",
+            "Random rows for it could have any length, and their step could take any time.",
             "Give the time of a step: --step-ms 35. Or fix the shape in keras.Input.",
         )
     if keras.backend.is_float_dtype(spec.dtype):

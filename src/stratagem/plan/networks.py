@@ -1,4 +1,4 @@
-"""Networks by name, and what a host adds to them."""
+"""Networks by name, and the cost that a host adds to them."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _SWITCHED: Final = 20e-6
 """Seconds that a small message takes from card to card through a switch of a data centre, both cards included."""
 
 GLOO: Final = Link(latency=0.0, combining=9.5e-10, start=3.7e-3)
-"""Cost of Gloo for a worker that has one core of an AMD EPYC: `benchmarks/growth.py`, 2026-11-22. Most of the start is
-Gloo's thread waiting for its turn on that core; what one message more costs is too little to be seen beside it."""
+"""Cost of Gloo for a worker that has one core of an AMD EPYC: `benchmarks/growth.py`, 2026-11-22. Most of the start
+is the time that Gloo's thread waits for that core. The cost of one more message is too small to be seen beside it."""
 
 MEMORY: Final = Link(latency=2.5e-5, combining=1.0e-10, start=2.5e-5)
-"""Cost of sums through memory for such workers, measured alike."""
+"""Cost of sums through memory for such workers, measured in the same way."""
 
 _UNITS: Final = {"bit": 1 / 8, "bps": 1 / 8, "b": 1 / 8, "B": 1.0}
 _PREFIXES: Final = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "ki": 2.0**10, "mi": 2.0**20, "gi": 2.0**30}
@@ -34,7 +34,7 @@ def wire(bits_per_second: float) -> Link:
     """Return what an Ethernet costs a program that sends bytes over TCP, without latency and without the hosts.
 
     Args:
-        bits_per_second: What it is called by.
+        bits_per_second: Its nominal speed.
     """
     return Link(seconds_per_byte=8 / (bits_per_second * _PAYLOAD))
 
@@ -43,12 +43,12 @@ def network(text: str, host: Link = GLOO) -> Link:
     """Return the network that a user names.
 
     Args:
-        text: `1gbe`, `10gbe`, `25gbe` or `100gbe`: an Ethernet between hosts, whose own cost is added. Or
-            bandwidth and latency as they are between two workers, all included, as `stratagem doctor` finds them.
-        host: Cost of a host itself, of an Ethernet.
+        text: `1gbe`, `10gbe`, `25gbe` or `100gbe`: an Ethernet between hosts, to which the cost of the hosts is added.
+            Or the total bandwidth and latency between two workers, as `stratagem doctor` measures them.
+        host: Cost of a host itself, for an Ethernet.
 
     Raises:
-        InputError: It is neither.
+        InputError: The text is neither.
 
     Example:
         >>> network("10GB/s, 2ms")
@@ -69,13 +69,13 @@ def network(text: str, host: Link = GLOO) -> Link:
         pass
     raise InputError(
         f"--network is {text!r}.",
-        "Without its bandwidth and latency no exchange can be predicted.",
+        "Exchanges cannot be predicted without its bandwidth and latency.",
         f"Write one of {', '.join(_RATES)}, or a bandwidth and a latency: --network 40gbit,30us",
     )
 
 
 def faster(text: str) -> str | None:
-    """Return the name of the next faster Ethernet; None where there is none."""
+    """Return the name of the next faster Ethernet, or None if there is none."""
     names = list(_RATES)
     place = names.index(text.lower()) + 1 if text.lower() in names else len(names)
     return names[place] if place < len(names) else None

@@ -1,4 +1,4 @@
-"""`stratagem plan --on`: what a program's step takes of devices that are not here."""
+"""`stratagem plan --on`: what a program's step needs on devices that are not here."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ def answer(what: str, arguments: Sequence[str], place: Place, *, batch: int, net
 
     Args:
         what: A program, or a model.
-        arguments: Of the program.
+        arguments: Arguments of the program.
         place: The devices.
         batch: Rows of each device, for a model.
-        network_name: Between hosts.
-        in_json: Whether for programs.
+        network_name: Name of the network between hosts.
+        in_json: Whether to return JSON, for programs.
 
     Raises:
         UsageError: The compiler for the devices is not installed.
-        InputError: There is no such program, model or slice of TPUs; or it trains nothing.
+        InputError: There is no such program, model or slice of TPUs; or the program does not train.
     """
     between = network(network_name, Link())  # NCCL's threads and cards cost the devices little
     devices = devices_of(place)

@@ -20,14 +20,14 @@ def as_text(step: CompiledStep, estimate: Estimate | None, network: str) -> str:
     """Return the answer as lines.
 
     Args:
-        step: What was compiled.
-        estimate: Of its time; None where there is none.
-        network: What that between hosts is called.
+        step: The compiled step.
+        estimate: The estimate of its time; None if there is none.
+        network: Name of the network between hosts.
     """
-    of = "" if step.devices == step.place.devices else f", of which the strategy takes {step.devices}"
+    of = "" if step.devices == step.place.devices else f"; the strategy uses {step.devices} of them"
     lines = [f"{step.name}, for {step.place}{of}", ""]
     if step.bytes is None:
-        lines += [f"It does not fit: it takes {size(step.too_much)} of a device, which has {size(step.available)}."]
+        lines += [f"It does not fit: it needs {size(step.too_much)} on a device, which has {size(step.available)}."]
     else:
         lines += [f"compiled in {step.seconds:.1f} s", "", *_memory(step), "", *_exchange(step)]
     if estimate is not None:
@@ -42,8 +42,8 @@ def as_json(step: CompiledStep, estimate: Estimate | None) -> dict[str, Any]:
     """Return the answer as a structure of names and numbers: bytes, seconds, and shares from 0 to 1.
 
     Args:
-        step: What was compiled.
-        estimate: Of its time; None where there is none.
+        step: The compiled step.
+        estimate: The estimate of its time; None if there is none.
     """
     place, used, schedule = step.place, step.bytes, step.schedule
     result: dict[str, Any] = {
@@ -73,21 +73,23 @@ def as_json(step: CompiledStep, estimate: Estimate | None) -> dict[str, Any]:
 
 
 def advised(step: CompiledStep) -> list[str]:
-    """Return what to change, the most useful first; nothing where all is well."""
+    """Return what to change, the most useful first; an empty list if nothing has to change."""
     advice = []
     if step.schedule is not None and step.schedule.host_calls:
         advice.append(
             f"A step calls Python on the host ({step.schedule.host_calls} times), and each call makes the device wait: "
-            "compute it in dataset.map, or with keras.ops."
+            "compute the result in dataset.map, or with keras.ops."
         )
     if step.fits:
         return advice
     largest = step.largest_batch
     if largest is not None and largest > 0:
         part = f"{_SLACK * largest:.0%}"
-        advice.append(f"A batch of {part} of this one; gradient_accumulation_steps of the optimizer makes up for it.")
+        advice.append(
+            f"A batch of {part} of this size; gradient_accumulation_steps of the optimizer can make up for it."
+        )
     if "float32" in step.operations and "bfloat16" not in step.operations:
-        advice.append('keras.config.set_dtype_policy("mixed_bfloat16"): half the bytes of most of what is temporary.')
+        advice.append('keras.config.set_dtype_policy("mixed_bfloat16"): it halves the bytes of most temporary values.')
     needed = step.too_much if step.bytes is None else step.bytes.together
     share = step.available / step.place.hardware.memory if step.place.hardware.memory else 1.0
     alike = [each for each in KNOWN.values() if each.platform == step.place.hardware.platform]
@@ -145,8 +147,8 @@ def _exchange(step: CompiledStep) -> list[str]:
 
 def _beside(each: Any) -> str:
     if not each.beside:
-        return "nothing beside it"
-    return f"beside {each.beside} kernels, {each.backward} of them of the backward pass"
+        return "nothing runs beside it"
+    return f"beside {each.beside} kernels, {each.backward} of them in the backward pass"
 
 
 def _time(step: CompiledStep, estimate: Estimate, network: str) -> list[str]:
@@ -159,10 +161,12 @@ def _time(step: CompiledStep, estimate: Estimate, network: str) -> list[str]:
         f"{1e3 * estimate.exchanging:.3g} ms at {hardware.link / 1e9:.0f} GB/s"
         + (f" and {network} between hosts" if step.hosts > 1 else "")
         + (f", {estimate.hidden:.0%} of it beside computing" if estimate.exchanging else "")
-        + ". Waiting for input, starting of kernels and slow ones are not in it."
+        + ". The time does not include waiting for input, starting kernels, and slow kernels."
     )
     span = f"{1e3 * estimate.shortest:.3g} to {1e3 * estimate.longest:.3g} ms"
     lines = [f"At best a step takes {span}."]
     if step.devices > 1:
-        lines[0] += f" {step.devices} devices do {low:.0%} to {high:.0%} of what as many alone would."
+        lines[0] += (
+            f" {step.devices} devices do {low:.0%} to {high:.0%} of the work of {step.devices} separate devices."
+        )
     return [line for each in (*lines, assumed) for line in textwrap.wrap(each, _WIDTH, subsequent_indent="  ")]

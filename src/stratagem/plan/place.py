@@ -1,4 +1,4 @@
-"""Places that `--on` names: so many devices of a kind, on so many hosts."""
+"""Places that `--on` names: a number of devices of one kind, on a number of hosts."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Place:
 
     Args:
         hardware: Their kind.
-        hosts: Of how many hosts; of a TPU, 1, as all chips of a slice are joined alike.
-        per_host: Devices of each.
-        shape: Of a slice of TPUs, as Google names it: "4x4".
+        hosts: Number of hosts; 1 for TPUs, because all chips of a slice are connected in the same way.
+        per_host: Devices of each host.
+        shape: Shape of a slice of TPUs, as Google names it: "4x4".
     """
 
     hardware: Hardware
@@ -36,7 +36,7 @@ class Place:
 
     @property
     def devices(self) -> int:
-        """Number of them all."""
+        """Number of all devices."""
         return self.hosts * self.per_host
 
     def __str__(self) -> str:
@@ -53,7 +53,7 @@ def place_of(text: str) -> Place:
         text: `h100:8`, `2x8xh100` (two hosts of eight), `tpu:v5e:4x4`, `cpu:4`; without a number one device.
 
     Raises:
-        InputError: There is no such device, or not so many.
+        InputError: There is no such device, or the number is not possible.
 
     Example:
         >>> print(place_of("2x8xh100"))
@@ -67,11 +67,11 @@ def place_of(text: str) -> Place:
         hosts, per_host, name = hosts_first.groups()
         hardware = _hardware(text, name)
         if hardware.platform == "tpu":
-            raise _refusal(text, f"{hardware.title} comes in slices of a shape")
+            raise _refusal(text, f"{hardware.title} needs the shape of a slice")
         return _checked(text, Place(hardware, int(hosts), int(per_host)))
     counted = _COUNTED.fullmatch(wanted)
     if counted is None:
-        raise _refusal(text, "it is no device and a number")
+        raise _refusal(text, "it is not a device and a number")
     name, number = counted.groups()
     hardware = _hardware(text, name)
     sizes = [int(size) for size in (number or "1").split("x")]
@@ -97,7 +97,7 @@ def _hardware(text: str, name: str) -> Hardware:
 
 def _checked(text: str, place: Place) -> Place:
     if place.devices < 1:
-        raise _refusal(text, "that is no device at all")
+        raise _refusal(text, "it has no devices")
     return place
 
 

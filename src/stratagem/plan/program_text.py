@@ -1,4 +1,4 @@
-"""The text of a compiled program: its computations, their instructions in the order of the schedule, their sizes."""
+"""Read the text of a compiled program: its computations, their instructions in scheduled order, and their sizes."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Instruction:
     """One instruction.
 
     Args:
-        name: Its own.
-        opcode: Such as "fusion" or "all-reduce-start".
+        name: Its name.
+        opcode: Its operation, such as "fusion" or "all-reduce-start".
         shape: Text of the shape of its result.
         inside: Text of its operands.
-        rest: Text behind these.
+        rest: Text after these.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Instruction:
 
     @property
     def bytes_in_memory(self) -> int:
-        """Those of its result that lie in the memory of the device, and not beside its cores."""
+        """Bytes of its result that are in the memory of the device, and not beside its cores."""
         arrays = zip(array_bytes(self.shape), _ARRAY.findall(self.shape), strict=True)
         return sum(nbytes for nbytes, (_, _, layout) in arrays if not _ON_CHIP.search(layout))
 
@@ -66,7 +66,7 @@ class Instruction:
 
     @property
     def op_name(self) -> str:
-        """The place in the program of the user that it comes of, as JAX names it."""
+        """The place in the user's program that it comes from, as JAX names it."""
         found = _OP_NAME.search(self.rest)
         return found[1] if found else ""
 
@@ -82,17 +82,17 @@ class ProgramText:
 
     Args:
         computations: Their instructions, by name.
-        entry: Name of the one that runs.
+        entry: Name of the computation that runs.
     """
 
     computations: dict[str, list[Instruction]] = field(default_factory=dict)
     entry: str = ""
 
     def turns(self, loop: Instruction) -> int:
-        """Return how often a loop turns; 1 where that is not known.
+        """Return how often a loop turns; 1 if that is not known.
 
-        Compilers for CPUs and GPUs write it down. That for TPUs does not; there a loop of JAX counts from 0 as long as
-        it is less than a number.
+        Compilers for CPUs and GPUs write it down. The compiler for TPUs does not; its loops from JAX count from 0 up
+        to a number.
         """
         found = _TRIPS.search(loop.rest)
         if found is not None:
@@ -108,7 +108,7 @@ class ProgramText:
 
 
 def parsed(text: str) -> ProgramText:
-    """Return a program, of `compiled.as_text()`.
+    """Return a program from its text, `compiled.as_text()`.
 
     Example:
         >>> text = '''ENTRY %main (p: f32[4]) -> f32[4] {
@@ -134,7 +134,7 @@ def parsed(text: str) -> ProgramText:
 def _instruction(name: str, text: str) -> Instruction:
     end = _closed(text, 0) if text.startswith("(") else text.index(" ")
     opcode = _OPCODE.match(text, end)
-    assert opcode is not None, f"No instruction of XLA: {text[:200]}"
+    assert opcode is not None, f"This is not an instruction of XLA: {text[:200]}"
     last = _closed(text, opcode.end() - 1)
     return Instruction(name, opcode[1], text[:end], text[opcode.end() : last - 1], text[last:])
 

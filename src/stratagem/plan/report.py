@@ -37,9 +37,9 @@ def report(
 
     Args:
         workload: What one worker does.
-        numbers: Of workers.
+        numbers: Numbers of workers.
         hosts: What they run on.
-        name: What the network is called.
+        name: Name of the network.
         faster: Name and costs of a faster network.
 
     Example:
@@ -57,8 +57,8 @@ def report(
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
     notes = [
-        "weak: efficiency where every worker has the rows of one alone; strong: where they share them. "
-        "ring, tree: weak, with one ring or tree through all workers.",
+        "weak: efficiency if every worker has the rows of one worker; strong: if all workers share these rows. "
+        "ring, tree: like weak, with one ring or tree through all workers.",
         _verdict(workload, steps[-1], hosts, name),
     ]
     wrapped = [line for note in notes for line in textwrap.wrap(note, _WIDTH, subsequent_indent="  ")]
@@ -71,7 +71,7 @@ def report(
 
 def _what(workload: Workload) -> str:
     spread = f", give or take {workload.spread:.1%}" if workload.spread else ""
-    fixed = f" ({1e3 * workload.fixed_seconds:.1f} of it whatever the rows)" if workload.fixed_seconds else ""
+    fixed = f" ({1e3 * workload.fixed_seconds:.1f} of it independent of the rows)" if workload.fixed_seconds else ""
     return (
         f"{workload.gradient_bytes / 1e6:.1f} MB of gradients; "
         f"a step of one worker alone takes {1e3 * workload.step_seconds:.1f} ms{spread}{fixed}."

@@ -1,4 +1,4 @@
-"""The schedule of a compiled program: its collectives, what computes beside them, what it moves through memory."""
+"""The schedule of a compiled program: its collectives, what runs beside them, and what it moves through memory."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class Collective:
 
     Args:
         kind: "all-reduce", "all-gather", ...
-        nbytes: Of the array that it makes, on each device.
+        nbytes: Bytes of the array that it makes, on each device.
         times: How often a step does it.
         beside: Instructions that run between its start and its end.
-        backward: Those of them that belong to the backward pass.
-        moved: Bytes that all these move through memory.
+        backward: How many of them belong to the backward pass.
+        moved: Bytes that all these instructions move through memory.
     """
 
     kind: str
@@ -51,12 +51,12 @@ class Collective:
 
 @dataclass(frozen=True)
 class Schedule:
-    """Collectives, traffic and calls of the host of a compiled step.
+    """Collectives, memory traffic and host calls of a compiled step.
 
     Args:
-        collectives: In their order.
+        collectives: The collectives, in order.
         moved: Bytes that the step moves through the memory of a device.
-        host_calls: Those that wait for Python on the host.
+        host_calls: Number of calls that wait for Python on the host.
     """
 
     collectives: tuple[Collective, ...]
@@ -70,13 +70,13 @@ class Schedule:
 
     @property
     def beside_backward(self) -> float:
-        """Share of these that cross while the backward pass computes."""
+        """Share of these bytes that are exchanged while the backward pass computes."""
         beside = sum(each.nbytes * each.times for each in self.collectives if each.backward)
         return beside / self.crossing if self.crossing else 0.0
 
 
 def schedule_of(program: ProgramText) -> Schedule:
-    """Return what a compiled program does, by its text.
+    """Return what a compiled program does, according to its text.
 
     Args:
         program: The program.

@@ -20,14 +20,14 @@ SETTINGS: Final = {
     "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",  # nothing runs on a TPU, so two processes may compile for one
     "TF_CPP_MIN_LOG_LEVEL": "3",
 }
-"""Variables that are alike for every place."""
+"""Variables that are the same for every place."""
 
 
 def prepare(place: Place) -> None:
     """Set what JAX and the compilers read. JAX must not have been imported.
 
     Args:
-        place: What will be compiled for.
+        place: The devices to compile for.
     """
     os.environ.update(SETTINGS)
     # The cluster of this shell is not the one that is planned, and nobody of it would come.
@@ -42,7 +42,7 @@ def cluster_of(place: Place) -> str:
     """Return the TF_CONFIG of the first of a place's hosts, which a program may read to count its workers.
 
     Args:
-        place: What will be compiled for.
+        place: The devices to compile for.
 
     Example:
         >>> from stratagem.plan.place import place_of

@@ -1,4 +1,4 @@
-"""Devices of a place, described to JAX so that XLA compiles for them. None of them need be here."""
+"""Describe the devices of a place to JAX so that XLA compiles for them. None of them have to be here."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def devices_of(place: Place) -> list[Any]:
     """Return the devices of a place, as JAX describes them.
 
     Args:
-        place: Which. `settings.prepare` was called for it.
+        place: The place. `settings.prepare` was called for it.
 
     Raises:
         UsageError: The compiler for them is not installed.
-        InputError: It knows no such slice of TPUs.
+        InputError: The compiler knows no such slice of TPUs.
     """
     platform = place.hardware.platform
     if platform == "cpu":
@@ -41,11 +41,11 @@ def _refusal(place: Place, error: Exception) -> UsageError | InputError:
     if not compat.has_compiler(platform):
         return UsageError(
             f"XLA's compiler for {place.hardware.title} is not installed here.",
-            f"Install it: pip install {_INSTALLED[platform]}. It needs no such device and no driver.",
+            f"Install it: pip install {_INSTALLED[platform]}. It needs neither the device nor a driver.",
         )
     return InputError(
-        f"XLA's compiler describes no {place}: {str(error).splitlines()[0]}",
-        "Name a slice that there is, for instance --on tpu:v5e:2x4 or --on tpu:v5p:2x2x2."
+        f"XLA's compiler cannot describe {place}: {str(error).splitlines()[0]}",
+        "Name a slice that exists, for instance --on tpu:v5e:2x4 or --on tpu:v5p:2x2x2."
         if platform == "tpu"
         else "Ask for fewer devices, for instance --on h100:8.",
     )

@@ -1,1 +1,1 @@
-"""`stratagem replay`: a step of a program that is run again from its last backup, and compared bit by bit."""
+"""`stratagem replay`: run a step of a program again from its last backup, and compare it bit by bit."""

@@ -55,15 +55,15 @@ def main(
 
 
 def replayed(wanted: Wanted, script: str, arguments: tuple[str, ...] = ()) -> Result:
-    """Run a script up to one of its steps, and that step again and again.
+    """Run a script up to one of its steps, and run that step repeatedly.
 
     Args:
-        wanted: Which step.
-        script: The script. What it prints goes to standard error.
-        arguments: Those of its command line.
+        wanted: The step.
+        script: The script. Its output goes to standard error.
+        arguments: The arguments of its command line.
 
     Raises:
-        InputError: It has no such step, or no backup is from before it.
+        InputError: It has no such step, or there is no backup from before the step.
         CheckpointError: The backup cannot be read.
     """
     act = running_script(script, arguments, "stratagem replay --backup DIR --step 120 train.py")
@@ -77,10 +77,10 @@ def replayed(wanted: Wanted, script: str, arguments: tuple[str, ...] = ()) -> Re
         return done.result
     except SystemExit as error:
         end = error.code
-    calls = f"{chooser.fits} calls of `fit`, none of which has a" if chooser.fits else "no call of `fit` with a"
+    calls = f"{chooser.fits} calls of `fit`, but none with a" if chooser.fits else "no call of `fit` with a"
     raise InputError(
         f"{script} ended{f' with {end!r}' if end else ''}; it has {calls} BackupAndRestore.",
-        "A step is run again from the state of a backup, by the `fit` that made the backup.",
+        "The `fit` that made a backup runs a step again from the state of the backup.",
         "Name the training program, with the same arguments as before: stratagem replay --backup DIR --step 120 "
         "train.py --epochs 3",
     )

@@ -1,4 +1,4 @@
-"""A step that is run again and again: which variables get other bits, and where its numbers are not finite."""
+"""Run a step repeatedly: find which variables get different bits, and where its numbers are not finite."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from stratagem.mesh.same_values import checksums_of
 
 @dataclass(frozen=True)
 class Wanted:
-    """The wish of a user: which step, and what is to be done with it.
+    """The request of a user: the step, and what to do with it.
 
     Args:
         backup: The folder of the backups.
         step: The number of the step; `fit` begins with step 1.
-        times: How often it is run; None until two runs differ.
-        locates: Whether it is looked where its numbers are not finite.
+        times: How often it is run; None means until two runs differ.
+        locates: Whether to find where its numbers are not finite.
     """
 
     backup: str
@@ -36,10 +36,10 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Result:
-    """What running a step again has shown.
+    """The result of running a step again.
 
     Args:
-        text: It in words.
+        text: The result in words.
         is_same: Whether all runs had the same bits.
     """
 
@@ -53,12 +53,12 @@ def run_again(
     """Run a step again, and compare. All workers do it together.
 
     Args:
-        wanted: Which step, and how often.
-        step: It.
-        values: What it is given.
+        wanted: The step to run, and how often.
+        step: The compiled step.
+        values: The values that it is given.
         batch: Its batch.
-        first: Its number, or that of the first of several that run as one.
-        digests: Those of the run that the backup is of; None where there are none.
+        first: Its number, or the number of the first of several steps that run as one.
+        digests: The digests of the run that made the backup; None if there are none.
     """
     watched = Watched(step, values)
     last = first + batch.steps - 1
@@ -73,7 +73,7 @@ def run_again(
     lines, is_same = [], not differing
     if differing:
         listed = "".join(f"\n    {each}" for each in differing)
-        lines.append(f"Run {runs} of {name} computed other bits than run 1:{listed}")
+        lines.append(f"Run {runs} of {name} computed different bits than run 1:{listed}")
     else:
         said = "" if loss is None else f" and the loss {loss:.9g}"
         lines.append(f"{runs} runs of {name} computed the same bits: {len(watched.names)} variables{said}.")
@@ -81,7 +81,7 @@ def run_again(
     if original is not None:
         is_original = digest_of(watched.named(after)) == original
         is_same = is_same and is_original
-        lines.append(f"The run that Inspect has looked at had {'the same' if is_original else 'OTHER'} bits behind it.")
+        lines.append(f"The run that Inspect checked had {'the same' if is_original else 'DIFFERENT'} bits after it.")
     if wanted.locates:
         lines.append(_located(watched, values, batch, first))
     return Result("\n".join(lines), is_same)
@@ -125,4 +125,4 @@ def _located(watched: Watched, values: Sequence[jax.Array], batch: GlobalBatch, 
     if computed is None:
         return "All numbers that it computes are finite."
     where = f"`{computed.operation}` in {computed.result}, {computed.scope} {computed.line}".rstrip(", ")
-    return f"Its loss and variables are finite; on the way there {where} is not."
+    return f"Its loss and variables are finite, but an intermediate value is not: {where}."

@@ -1,4 +1,4 @@
-"""Callback that lets a `fit` begin at a backup, train up to a step, and ends it there."""
+"""Callback that lets a `fit` begin at a backup, train up to a step, and end there."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _WITHOUT_FILES: Final = (keras.callbacks.LearningRateScheduler, keras.callbacks.
 
 
 class ReplayedError(BaseException):
-    """The step was run again: the program has done its work. No `except Exception` of its own keeps it going.
+    """The step was run again, so the program is done. An `except Exception` in the program does not catch it.
 
     Args:
-        result: What was found.
+        result: The result.
     """
 
     def __init__(self, result: Result) -> None:
@@ -43,7 +43,7 @@ class Chooser:
     """Chooses the callbacks of each `fit` of a program that is run for one of its steps.
 
     Args:
-        wanted: Which step.
+        wanted: The step.
 
     Attributes:
         fits: How many calls of `fit` there were.
@@ -70,11 +70,11 @@ class Chooser:
 
 
 class ReplayPoint(keras.callbacks.Callback):
-    """Callback in the place of a `BackupAndRestore`: it reads a backup, and writes nothing.
+    """Callback that replaces a `BackupAndRestore`: it reads a backup, and writes nothing.
 
     Args:
-        wanted: Which step.
-        digests: Those of the run that the backup is of; None where there are none.
+        wanted: The step.
+        digests: The digests of the run that made the backup; None if there are none.
     """
 
     def __init__(self, wanted: Wanted, digests: Digests | None) -> None:
@@ -127,7 +127,7 @@ class ReplayPoint(keras.callbacks.Callback):
         ended = progress.stopped or progress.epoch >= epochs
         compat.begin_at_epoch(self._session.model, epochs if ended else progress.epoch)
         if self._session.strategy.is_chief:
-            announce(f"Step {self._wanted.step} is run from the backup behind step {progress.steps}")
+            announce(f"Step {self._wanted.step} is run from the backup after step {progress.steps}")
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         restored, self._restored = self._restored, None
@@ -136,7 +136,7 @@ class ReplayPoint(keras.callbacks.Callback):
 
     def on_train_end(self, logs: Any = None) -> None:
         raise InputError(
-            f"`fit` has ended behind step {self._session.steps}, and --step is {self._wanted.step}.",
+            f"`fit` has ended after step {self._session.steps}, and --step is {self._wanted.step}.",
             "So the program has no such step to run again.",
-            f"Name a step up to {self._session.steps}; or give the program the same arguments as before.",
+            f"Name a step up to {self._session.steps}. Or give the program the same arguments as before.",
         )

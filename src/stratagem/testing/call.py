@@ -1,4 +1,4 @@
-"""The program that `run_workers` starts for a function: it calls that function in a process of its own.
+"""The program that `run_workers` starts for a function: it calls that function in a separate process.
 
 Runs as a file, so that a worker loads only what the function itself imports.
 """
@@ -19,7 +19,7 @@ from typing import Final
 ARGUMENTS_FILE: Final = "arguments.pickle"
 VALUE_FILE: Final = "value-{pid}.pickle"
 LOADING_FILE: Final = "loading-{pid}"
-"""There while a worker runs the file that the function stands in: that must not start workers in turn."""
+"""Set while a worker loads the file of the function, because that file must not start workers itself."""
 
 
 def _load(file: str, name: str) -> ModuleType:

@@ -31,7 +31,7 @@ def virtual_devices(count: int) -> None:
         4
     """
     if not isinstance(count, int) or count < 1:
-        raise InputError(f"virtual_devices got {count!r}.", "Ask for a whole number of devices, 1 or more.")
+        raise InputError(f"virtual_devices got {count!r}.", "Write a whole number of devices, 1 or more.")
     if described_devices() is not None:
         return  # a program that is planned; it has the devices that it is planned for
     if backends_started():
@@ -40,7 +40,7 @@ def virtual_devices(count: int) -> None:
             return
         raise UsageError(
             f"virtual_devices({count}) was called after JAX had started with {shown} CPU devices.",
-            "JAX fixes its devices at the first operation; the program would go on with the old ones.",
+            "JAX fixes its devices at the first operation, so the program would continue with the old ones.",
             f"Call stratagem.testing.virtual_devices({count}) at the top of the program, before anything computes "
             f"or asks for devices, or start the program with JAX_NUM_CPU_DEVICES={count}.",
         )

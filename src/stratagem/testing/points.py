@@ -1,4 +1,4 @@
-"""Faults that a program under test brings upon itself: it waits until the test lets it go on, or loses its network."""
+"""Faults that a program under test causes itself: it waits until the test releases it, or loses its network."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stratagem.core import environment
 def block_point(name: str) -> None:
     """Wait here until the test calls `release(name)` on this worker; do nothing outside a test.
 
-    It prints a line, for which the test can wait. So a test can act on a worker at a known place, without sleeping.
+    It prints a line that the test can wait for. So a test can act on a worker at a known place, without sleeping.
 
     Args:
         name: The name of the place, for instance "step 3". Each name can be used once.
@@ -58,7 +58,7 @@ def drop_connections() -> int:
 
 
 def reached_line(name: str) -> str:
-    """Return the line of output that says that a worker waits at a point."""
+    """Return the line of output that a worker prints when it waits at a point."""
     return f"waits at block point {name!r}"
 
 

@@ -74,7 +74,7 @@ def run_workers(
         devices_per_worker: Number of virtual CPU devices of each worker; None means one.
         timeout_seconds: Time limit for all workers, in seconds.
         env: Variables to add to the environment of the workers.
-        check: Whether a failed worker raises an error. Otherwise the results show it.
+        check: Whether a failed worker raises an error. If not, the results show the failure.
         clock: The source of time, for tests.
 
     Returns:
@@ -105,16 +105,16 @@ def run_workers(
         late = [worker for worker in workers if worker not in ended]
         failed = next((worker for worker in ended if worker.returncode != 0), None)
         if failed is not None and (check or late):
-            waiting = f" Killed, because they had not ended: {_names(late)}." if late else ""
+            waiting = f" These workers had not ended, and were killed: {_names(late)}." if late else ""
             raise PeerError(
                 f"{failed.name} ended with exit code {failed.returncode}.{waiting}",
-                f"Mend what it says.\n{failed.last_lines()}",
+                f"Correct the error in its output.\n{failed.last_lines()}",
             )
         if late:
             raise PeerError(
-                f"Not ended after {timeout_seconds:g} s: {_names(late)}.",
+                f"These workers did not end within {timeout_seconds:g} s: {_names(late)}.",
                 "The test would hang. They were killed.",
-                "See where each of them was.\n" + "\n".join(worker.last_lines() for worker in late),
+                "Look at the last output of each worker.\n" + "\n".join(worker.last_lines() for worker in late),
             )
         return [worker.wait() for worker in workers]
 
@@ -246,7 +246,7 @@ class Worker:
         """Wait until the worker's output contains a text.
 
         Raises:
-            PeerError: The worker ended before, or did not write the text in time; its output is in the message.
+            PeerError: The worker ended before, or did not write the text in time. The message contains its output.
         """
         while text not in self.output():
             is_over = self.returncode is not None
@@ -281,7 +281,7 @@ class Worker:
         """Wait for the end of the worker, and return its result.
 
         Raises:
-            PeerError: The worker did not end in time; its output is in the message.
+            PeerError: The worker did not end in time. The message contains its output.
         """
         if not _wait([self], self.deadline):
             raise _silence(self, "did not end")
@@ -320,8 +320,8 @@ def _refuse_while_loading() -> None:
     folder = os.environ.get(environment.BLOCK_POINTS)
     if folder is not None and (Path(folder) / LOADING_FILE.format(pid=os.getpid())).exists():
         raise UsageError(
-            "A worker was told to start workers while it loaded the file that its function stands in.",
-            "Those would do the same, without end.",
+            "A worker was told to start workers while it loaded the file of its function.",
+            "Those workers would start workers too, without end.",
             'Write the call in that file under `if __name__ == "__main__":`.',
         )
 
@@ -337,7 +337,7 @@ def _command(program: Callable[..., object] | str | Path, args: Sequence[Any], f
     if file is None or "<" in name:
         raise InputError(
             f"run_workers got {program!r}.",
-            "Another process could not find that function.",
+            "Another process cannot find such a function.",
             "Pass a function defined at the top level of a Python file, or the path of a script.",
         )
     (folder / ARGUMENTS_FILE).write_bytes(pickle.dumps(tuple(args)))
@@ -347,7 +347,7 @@ def _command(program: Callable[..., object] | str | Path, args: Sequence[Any], f
 
 def _silence(worker: Worker, what: str) -> PeerError:
     end = "in time" if worker.returncode is None else f"before it ended with exit code {worker.returncode}"
-    return PeerError(f"{worker.name} {what} {end}.", f"See where it was.\n{worker.last_lines()}")
+    return PeerError(f"{worker.name} {what} {end}.", f"Look at its last output.\n{worker.last_lines()}")
 
 
 def _names(workers: Sequence[Worker]) -> str:

@@ -1,4 +1,4 @@
-"""Channel: the side that asks, with a connection to one task that ends when the task does."""
+"""Channel: the side that asks. It has a connection to one task, which ends when the task ends."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ def _shared_context() -> zmq.Context:
 
 
 class Channel:
-    """A connection to a task. When the task is lost the channel is dead; make another to try again.
+    """A connection to a task. If the task is lost, the channel is dead; make another one to try again.
 
     One thread at a time may use it.
 
     Args:
         task: The task, as messages name it.
-        address: Where it listens.
+        address: The address that it listens on.
         keys: The keys of this task, or None.
-        holder: Whose key the other task has (`keys`): nobody else can answer.
+        holder: The holder of the other task's key (`keys`): nobody else can answer.
     """
 
     def __init__(self, task: str, address: str, *, keys: Keys | None = None, holder: str = Role.PS) -> None:
@@ -84,7 +84,7 @@ class Channel:
         self.socket.connect(f"tcp://{address}")
 
     def close(self) -> None:
-        """Give up the connection. What was not sent is dropped. Harmless when closed."""
+        """Close the connection. Messages that were not sent are dropped. It is harmless if the channel is closed."""
         if not self.socket.closed:
             self.socket.disable_monitor()
             self.monitor.close()
@@ -93,7 +93,7 @@ class Channel:
                 memory.close()
 
     def send(self, message: Message) -> int:
-        """Send a request; return the number that its answer will have. It does not wait for the answer.
+        """Send a request; return the number that its answer will have. Do not wait for the answer.
 
         Raises:
             UnavailableError: The task was lost before, or takes no messages.
@@ -120,7 +120,7 @@ class Channel:
                 self.socket.send_multipart(frames, zmq.DONTWAIT, copy=False)  # pyzmq copies small ones: that costs less
                 return
             if deadline.expired:
-                raise self._unavailable(f"took no message for {deadline.seconds:g} s")
+                raise self._unavailable(f"accepted no message for {deadline.seconds:g} s")
             poller = zmq.Poller()
             poller.register(self.socket, zmq.POLLOUT)
             poller.register(self.monitor, zmq.POLLIN)
@@ -128,7 +128,7 @@ class Channel:
             self.check()
 
     def share_memory(self, deadline: Deadline) -> None:
-        """Let arrays lie in memory that both tasks have, where they run on one machine.
+        """Put arrays in memory that both tasks share, if they run on one machine.
 
         Args:
             deadline: When to give up waiting for the task.
@@ -164,15 +164,15 @@ class Channel:
         return message
 
     def receive(self, number: int, deadline: Deadline) -> Message:
-        """Wait for the answer to a request; answers to older ones are dropped, those to newer ones kept for `receive`.
+        """Wait for the answer to a request. Answers to older requests are dropped, those to newer ones are kept.
 
         Args:
-            number: What `send` returned.
+            number: The number that `send` returned.
             deadline: When to give up.
 
         Raises:
             UnavailableError: The task was lost, or did not answer in time.
-            Exception: What the task answered instead: an error of Stratagem or a built-in one, by its name.
+            Exception: The error that the task answered with: one of Stratagem's or a built-in one, by its name.
         """
         poller = zmq.Poller()
         poller.register(self.socket, zmq.POLLIN)
@@ -197,7 +197,7 @@ class Channel:
 
         Raises:
             UnavailableError: The task was lost, or did not answer in time.
-            Exception: What the task answered instead.
+            Exception: The error that the task answered with.
         """
         return self.receive(self.send(message), Deadline(seconds))
 
@@ -212,16 +212,16 @@ class Channel:
             if event & _REFUSED:
                 self._loss = "refused this task: it has keys of another run or another secret"
             elif event & _HUNG_UP:
-                self._loss = "hung up at once: it ended, or has keys of another run or another secret"
+                self._loss = "closed the connection at once: it ended, or has keys of another run or another secret"
             else:
-                self._loss = "ended, or cannot be reached any more"
+                self._loss = "ended, or can no longer be reached"
         if self._loss is not None:
             raise self._unavailable(self._loss)
 
     def _unavailable(self, what: str) -> UnavailableError:
         return UnavailableError(
             f"{self.task} at {self.address} {what}.",
-            "See the end of its output; start it, or the whole cluster, again, all tasks with the same secret.",
+            "Look at the end of its output. Start it or the whole cluster again, with the same secret in all tasks.",
         )
 
 
@@ -230,9 +230,9 @@ def _bytes(header: Any, message: Message) -> int:
 
 
 def raise_if_error(message: Message) -> Message:
-    """Return an answer; raise what it tells instead.
+    """Return an answer; raise the error if the answer is one.
 
-    The error is of the class that was raised, where this process has a module with such a class; else it is a
+    The error is of the class that was raised, if this process has a module with such a class. Otherwise it is a
     `StratagemError`.
     """
     if message.kind != ERROR:

@@ -1,4 +1,4 @@
-"""Throw garbage at a listening task: `python -m stratagem.transport.fuzz HOST:PORT --seconds 60`.
+"""Send garbage to a listening task: `python -m stratagem.transport.fuzz HOST:PORT --seconds 60`.
 
 The bytes are random, greetings and frames of ZeroMQ's protocol with damage, and its true beginnings. A task that goes
 on answering its own cluster passes; the tests do it for a second.
@@ -21,11 +21,11 @@ _GREETINGS = (
 
 
 def fuzz(address: str, seconds: float, seed: int = 0) -> int:
-    """Open connections and say nonsense for a while; return how many were opened.
+    """Open connections and send nonsense for a while; return how many were opened.
 
     Args:
         address: `host:port`.
-        seconds: For how long.
+        seconds: How long it lasts.
         seed: Seed of the random bytes.
     """
     rng = random.Random(seed)
@@ -45,7 +45,7 @@ def fuzz(address: str, seconds: float, seed: int = 0) -> int:
 
 
 def nonsense(rng: random.Random) -> list[bytes]:
-    """Return the pieces of what a stranger says on one connection."""
+    """Return the pieces of the bytes that a stranger sends on one connection."""
     greeting = bytearray(rng.choice((*_GREETINGS, b"")))
     for _ in range(rng.choice((0, 0, 1, 5))):
         if greeting:

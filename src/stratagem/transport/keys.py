@@ -1,9 +1,9 @@
-"""CURVE key pairs, by which the chief of a run, its parameter servers and each of its workers know one another.
+"""CURVE key pairs, which identify the chief of a run, its parameter servers and each of its workers.
 
 `stratagem run` makes the keys of a run and gives each task, in its environment, its own secret and the public keys of
-all. So a task knows of every connection who is at the other end: a worker cannot pass for the chief, or for another
-worker. Tasks that are started otherwise make the keys of all from the secret of the cluster: they keep strangers out,
-not each other. (CurveZMQ: https://rfc.zeromq.org/spec/26/)
+all. So a task knows for every connection who is at the other end: a worker cannot pretend to be the chief or another
+worker. Tasks that are started in another way make the keys of all from the secret of the cluster: they keep strangers
+out, but not each other. (CurveZMQ: https://rfc.zeromq.org/spec/26/)
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PURPOSE: Final = "CURVE key of"
 
 
 class Role(enum.StrEnum):
-    """What a task is to the others."""
+    """The role of a task for the others."""
 
     CHIEF = "chief"
     WORKER = "worker"
@@ -61,7 +61,7 @@ class Keys:
         return next((holder for holder, key in self.public.items() if key == text), None)
 
     def as_text(self) -> str:
-        """Return what stands in the environment of a task."""
+        """Return the text for the environment of a task."""
         public = {holder: key.decode() for holder, key in self.public.items()}
         return json.dumps({"holder": self.holder, "secret": self.secret.decode(), "public": public})
 
@@ -70,7 +70,7 @@ class Keys:
         """Read keys from the environment.
 
         Raises:
-            ClusterError: They are incomplete, or no keys.
+            ClusterError: They are incomplete, or are not keys.
         """
         try:
             parts = json.loads(text)
@@ -84,13 +84,13 @@ class Keys:
         except (ValueError, KeyError, TypeError, AttributeError, zmq.ZMQError) as error:
             raise ClusterError(
                 f"{environment.KEYS} cannot be used: {type(error).__name__}: {error}.",
-                f"Start the tasks by `stratagem run`; or unset it, and set {environment.SECRET_FILE} in each task.",
+                f"Start the tasks with `stratagem run`. Or unset it, and set {environment.SECRET_FILE} in each task.",
             ) from None
         return keys
 
 
 def role_of(holder: str) -> Role:
-    """Return the role of whoever holds a key.
+    """Return the role of the holder of a key.
 
     Example:
         >>> role_of("worker 3") is Role.WORKER
@@ -100,7 +100,7 @@ def role_of(holder: str) -> Role:
 
 
 def holder_for(role: str, index: int) -> str:
-    """Return who the key of a task belongs to: workers have one each.
+    """Return the holder of the key of a task: each worker has its own.
 
     Example:
         >>> holder_for("worker", 3), holder_for("ps", 3)
@@ -110,11 +110,11 @@ def holder_for(role: str, index: int) -> str:
 
 
 def make_keys(workers: int, seed: bytes | None = None) -> dict[str, Keys]:
-    """Return keys for a run with so many workers, by holder.
+    """Return the keys for a run, by holder.
 
     Args:
-        workers: How many there are.
-        seed: A secret; who knows it makes all of the same keys. None makes new ones.
+        workers: Number of workers.
+        seed: A secret. Everyone who knows it makes the same keys. None makes new ones.
 
     Example:
         >>> make_keys(1, b"a secret")["ps"] == make_keys(1, b"a secret")["ps"]

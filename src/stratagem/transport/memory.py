@@ -1,11 +1,11 @@
-"""Memory that two tasks of one machine share: arrays lie in it instead of travelling.
+"""Memory that two tasks of one machine share, so that arrays are not sent.
 
-The task that asks makes it and says where it is over their connection, on which each knows who the other is. The other
-opens it as a file of the owner's process (`/proc/PID/fd/N`). The kernel allows that only to those who could as well
-read all memory of the owner, its keys too (ptrace(2), "Ptrace access mode checking"). It has no name in any file
-system: when both tasks have ended, killed or not, it is gone.
+The task that asks makes it. It says where it is over their connection, on which each task knows who the other is. The
+other task opens it as a file of the owner's process (`/proc/PID/fd/N`). The kernel allows that only to those who could
+also read all memory of the owner, including its keys (ptrace(2), "Ptrace access mode checking"). The memory has no name
+in any file system: when both tasks have ended, even if they were killed, it is gone.
 
-The reason: copying into pages that were touched before runs at the speed of memory. Through a socket the kernel copies
+The reason: copying into pages that were used before runs at the speed of memory. With a socket, the kernel copies
 twice, into new pages each time, and with keys all bytes are encrypted and decrypted (benchmarks/pull_push.py).
 """
 
@@ -24,7 +24,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 HALF: Final = 256 << 20
-"""Bytes for each direction. Arrays that do not fit travel; pages that nobody has written to take no memory."""
+"""Bytes for each direction. Arrays that do not fit are sent; pages that nobody has written to take no memory."""
 
 _SEALS: Final = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL if sys.platform == "linux" else 0
 _PATH: Final = re.compile(r"/proc/[0-9]{1,10}/fd/[0-9]{1,10}")
@@ -37,9 +37,9 @@ class MadeFile(NamedTuple):
     """Memory without a place in any file system.
 
     Args:
-        name: Tells it from all others; nobody can guess it.
-        path: Where this process has it. With the name, what `open_file` needs.
-        file: The memory. Nobody can open it any more when it is closed.
+        name: A unique name, which nobody can guess.
+        path: The path of this memory in this process. `open_file` needs it and the name.
+        file: The memory. When it is closed, nobody can open it any more.
     """
 
     name: str
@@ -48,10 +48,10 @@ class MadeFile(NamedTuple):
 
 
 def make_file(size: int) -> MadeFile | None:
-    """Return new memory, full of zeros; None where the system has none of this kind.
+    """Return new memory, full of zeros; None if the system does not have this kind of memory.
 
     Args:
-        size: In bytes. It can never change, so that reading it is safe for whoever opens it.
+        size: Size in bytes. It can never change, so that everyone who opens the memory can safely read it.
     """
     if sys.platform != "linux":
         return None
@@ -66,12 +66,12 @@ def make_file(size: int) -> MadeFile | None:
 
 
 def open_file(name: Any, path: Any, size: int) -> FileIO | None:
-    """Return memory that another process has made; None where this one cannot have it, as on another machine.
+    """Return memory that another process has made; None if this process cannot open it, as on another machine.
 
     Args:
-        name: Its name, as the other process says.
-        path: Where the other process says it is. Both may be anything.
-        size: In bytes.
+        name: Its name, as the other process says. It may be any text.
+        path: Its path, as the other process says. It may be any text.
+        size: Size in bytes.
     """
     if sys.platform != "linux" or not (isinstance(path, str) and _PATH.fullmatch(path)):
         return None
@@ -89,9 +89,10 @@ def open_file(name: Any, path: Any, size: int) -> FileIO | None:
 
 
 class SharedMemory:
-    """One half for this task to write to, one that the other task writes to. Had from `make` or `open`.
+    """Two halves: this task writes to one, and the other task writes to the other. `make` and `open` return it.
 
-    There is no lock. The task that made it uses it for one request at a time, the other from a request to its answer.
+    There is no lock. The task that made it uses it for one request at a time; the other task uses it from a request to
+    its answer.
 
     Args:
         made: The memory, as its owner has it.
@@ -106,7 +107,7 @@ class SharedMemory:
 
     @classmethod
     def make(cls) -> SharedMemory | None:
-        """Return new memory; None where the system has none of this kind."""
+        """Return new memory; None if the system does not have this kind of memory."""
         made = make_file(2 * HALF)
         try:
             return None if made is None else cls(made, owner=True)
@@ -115,11 +116,11 @@ class SharedMemory:
 
     @classmethod
     def open(cls, name: Any, path: Any) -> SharedMemory | None:
-        """Return memory that another task has made; None where this one cannot have it, as on another machine.
+        """Return memory that another task has made; None if this task cannot open it, as on another machine.
 
         Args:
-            name: Its name, as the other task says.
-            path: Where the other task says it is. Both may be anything.
+            name: Its name, as the other task says. It may be any text.
+            path: Its path, as the other task says. It may be any text.
         """
         file = open_file(name, path, 2 * HALF)
         if file is None:
@@ -131,12 +132,12 @@ class SharedMemory:
             return None
 
     def close(self) -> None:
-        """Let nobody open it any more. It lasts until both tasks have dropped it. Harmless when closed."""
+        """Let nobody open it any more. It lasts until both tasks have dropped it. It is harmless if it is closed."""
         self._file.close()
 
     @property
     def whereabouts(self) -> dict[str, str]:
-        """What `open` needs."""
+        """The name and path that `open` needs."""
         return {"name": self.name, "path": self._path}
 
     @property
@@ -145,13 +146,13 @@ class SharedMemory:
         return _leads_to(self._path, self.name)
 
     def put(self, contents: Iterable[np.ndarray]) -> list[bool]:
-        """Copy bytes to the half of this task, over what lay there.
+        """Copy bytes to the half of this task, and replace its earlier contents.
 
         Args:
             contents: One array of bytes after the other.
 
         Returns:
-            Of each, whether there was room for it.
+            For each array, whether there was room for it.
         """
         given = list(contents)
         places = list(_places(content.nbytes for content in given))
@@ -161,18 +162,18 @@ class SharedMemory:
         return [place is not None for place in places]
 
     def take(self, sizes: Iterable[int]) -> list[np.ndarray]:
-        """Return copies of what the other task has put.
+        """Return copies of the arrays that the other task has put there.
 
         Args:
-            sizes: Bytes of those that found room, in order.
+            sizes: Bytes of the arrays for which there was room, in order.
 
         Raises:
-            ValueError: So much finds no room.
+            ValueError: There is no room for so many bytes.
         """
         taken = []
         for place in _places(sizes):
             if place is None:
-                raise ValueError("more is said to lie in the shared memory than finds room there")
+                raise ValueError("the arrays in the shared memory are larger than the memory")
             taken.append(_copied(self._in[place]))
         return taken
 

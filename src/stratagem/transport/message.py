@@ -1,4 +1,4 @@
-"""Messages between two tasks: a small header and arrays, each a frame of its own.
+"""Messages between two tasks: a small header and arrays, each in a separate frame.
 
 | frame    | bytes                                                                              |
 | -------- | ---------------------------------------------------------------------------------- |
@@ -29,7 +29,7 @@ DONE: Final = "done"
 """The kind of an answer."""
 
 ERROR: Final = "error"
-"""The kind of an answer that says why there is none: fields `module`, `class` and `text`."""
+"""The kind of an answer that reports an error: fields `module`, `class` and `text`."""
 
 VERSION: Final = 2
 _PREFIX: Final = struct.Struct("!4sH")
@@ -47,7 +47,7 @@ _DTYPES: Final[Mapping[str, np.dtype]] = {
 
 
 class MessageError(StratagemError, ValueError):
-    """Bytes that are no message of this version. Remedy: run the same version of Stratagem in every task."""
+    """The bytes are not a message of this version. Remedy: run the same version of Stratagem in every task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Message:
         kind: What is asked for, or answered.
         fields: What JSON can hold.
         arrays: Arrays of numbers. Those of a received message may be read only, and keep its frames alive.
-        id: An answer has that of its request.
+        id: The number of the request; an answer has the same number.
         memory: In a received message, the name of the shared memory for it and its answer; None without one.
 
     Example:
@@ -92,11 +92,11 @@ class Message:
 
 
 def encode(message: Message, memory: SharedMemory | None = None) -> list[Any]:
-    """Return the frames of a message: bytes, then the memory of each array without a copy where it allows that.
+    """Return the frames of a message: bytes, then the memory of each array, without a copy where possible.
 
     Args:
         message: The message.
-        memory: Where its arrays are put instead, as far as there is room.
+        memory: The shared memory for its arrays, as far as there is room.
     """
     arrays = [np.ascontiguousarray(array).reshape(np.shape(array)) for array in message.arrays]
     dtypes = [_dtype_name(array) for array in arrays]
@@ -122,11 +122,11 @@ def decode(
 
     Args:
         frames: Objects with a buffer.
-        limits: What is accepted.
+        limits: The limits for a message.
         memories: The memories shared with other tasks, by name.
 
     Raises:
-        MessageError: It is no message of this version, or beyond the limits.
+        MessageError: The frames are not a message of this version, or are beyond the limits.
     """
     limits = limits or Limits()
     buffers = [memoryview(frame).cast("B") for frame in frames]
@@ -140,7 +140,7 @@ def decode(
         layouts = [_Layout.read(*described) for described in header["arrays"]]
         lying = [each.size for each in layouts if each.lies]
         if len(layouts) - len(lying) != len(buffers) - 1:
-            raise TypeError(f"{len(layouts) - len(lying)} arrays are announced, {len(buffers) - 1} came")
+            raise TypeError(f"{len(layouts) - len(lying)} arrays are announced, but {len(buffers) - 1} came")
         travelled = iter(buffers[1:])
         taken = iter((memories or {})[memory].take(lying) if memory or lying else [])
         read = [each.array(next(taken if each.lies else travelled)) for each in layouts]
@@ -156,13 +156,13 @@ def _read_header(buffer: memoryview, limits: Limits) -> dict[str, Any]:
     if magic != _MAGIC:
         raise _refused(f"A message begins with {magic!r}, not with {_MAGIC!r}.")
     if version != VERSION:
-        raise _refused(f"A message is of version {version}; this task speaks version {VERSION}.")
+        raise _refused(f"A message has version {version}; this task uses version {VERSION}.")
     try:
         header = json.loads(bytes(buffer[_PREFIX.size :]))
     except (ValueError, RecursionError) as error:
-        raise _refused(f"A header is no JSON: {type(error).__name__}.") from None
+        raise _refused(f"A header is not JSON: {type(error).__name__}.") from None
     if not isinstance(header, dict):
-        raise _refused("A header is JSON, but no object.")
+        raise _refused("A header is JSON, but not an object.")
     return header
 
 
@@ -177,9 +177,9 @@ class _Layout:
     @classmethod
     def read(cls, dtype: Any, shape: Any, lies: Any) -> _Layout:
         if not (isinstance(dtype, str) and dtype in _DTYPES):
-            raise TypeError(f"{dtype!r} is no dtype of an array")
+            raise TypeError(f"{dtype!r} is not a dtype of an array")
         if not (isinstance(shape, list) and all(type(size) is int and size >= 0 for size in shape)):
-            raise TypeError(f"{shape!r} is no shape")
+            raise TypeError(f"{shape!r} is not a shape")
         return cls(_DTYPES[dtype], shape, lies is True)
 
     @property
@@ -199,5 +199,5 @@ def _dtype_name(array: np.ndarray) -> str:
 
 
 def _refused(found: str) -> MessageError:
-    remedy = "Run the same version of Stratagem in every task, and let nobody else use its ports."
-    return MessageError(found, "What it means is unknown; it was refused.", remedy)
+    remedy = "Run the same version of Stratagem in every task, and do not let other programs use its ports."
+    return MessageError(found, "Its meaning is unknown, so it was refused.", remedy)

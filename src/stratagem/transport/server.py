@@ -1,4 +1,4 @@
-"""Server of messages: the side that is asked. One thread takes requests and sends the answers."""
+"""Server of messages: the side that answers. One thread takes requests and sends the answers."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class Request:
     """A message that waits for an answer.
 
     Args:
-        message: What came.
-        holder: Whose key it came with; None where there are no keys, so that nobody can tell.
+        message: The message.
+        holder: The holder of the key that it came with; None without keys, because then nobody knows.
         answer: Sends the answer, from any thread.
     """
 
@@ -48,19 +48,20 @@ class Request:
 
     @property
     def role(self) -> Role | None:
-        """The role of who sent it, as far as anybody can tell."""
+        """The role of the sender, as far as it is known."""
         return None if self.holder is None else role_of(self.holder)
 
     def require(self, *roles: Role) -> None:
         """Refuse the request unless one of these roles sent it. Without keys all are trusted.
 
         Raises:
-            RefusedError: Somebody else did.
+            RefusedError: A task with another role sent it.
         """
         if self.role is not None and self.role not in roles:
             raise RefusedError(
                 f"A {self.role} asked for {self.message.kind!r}; only a {' or '.join(roles)} may.",
-                "Ask from the right task. If nobody did, a task of this run is in strange hands.",
+                "Send the request from the right task. If your program did not send it, somebody else controls a task "
+                "of this run.",
             )
 
 
@@ -68,19 +69,19 @@ class Request:
 class MessageServer:
     """Answers requests at an address until it is closed.
 
-    What cannot be read is logged and dropped, never answered. An error of the handler is the answer, and is
-    logged where it is none of Stratagem's own.
+    A message that cannot be read is logged and dropped, never answered. If the handler raises an error, the error is
+    the answer. It is also logged if it is not one of Stratagem's own.
 
     Args:
-        address: `host:port` to listen at; port 0 takes a free one, which then stands here.
+        address: `host:port` to listen at; port 0 takes a free one, which is then in this attribute.
         handler: Called in the thread of the server with each request. It answers at once, or keeps the request and
             answers from another thread.
-        keys: The keys of this task, with which only tasks of the run get through; None lets everybody in who can reach
-            the address (`stratagem.ps.own_keys` says when).
-        limits: What is accepted.
+        keys: The keys of this task, so that only tasks of the run can connect; None admits everybody who can reach the
+            address (`stratagem.ps.own_keys` says when).
+        limits: The limits for a message.
 
     Raises:
-        StartupError: The address is taken, or is none of this machine's.
+        StartupError: The address is taken, or is not an address of this machine.
     """
 
     address: str
@@ -126,12 +127,12 @@ class MessageServer:
             self._context.destroy(linger=0)
             raise StartupError(
                 f"This task cannot listen at {address}: {error.strerror}.",
-                "End what uses the port, or correct the address in the cluster.",
+                "End the program that uses the port, or correct the address in the cluster.",
             ) from None
         return router, f"{host}:{port}"
 
     def close(self) -> None:
-        """Send the answers that wait, then end. Harmless when closed."""
+        """Send the answers that wait, then end. It is harmless if the server is closed."""
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._send([b""])
             self._thread.join()
@@ -182,7 +183,7 @@ class MessageServer:
         has_key = mechanism == b"CURVE" and len(request) == 7
         holder = self.keys.holder_of(request[6]) if self.keys and has_key else None
         if holder is None:
-            self._refuse("key", f"{peer.decode(errors='replace')} has a key that is none of this run's")
+            self._refuse("key", f"{peer.decode(errors='replace')} has a key that is not of this run")
         status = (b"200", b"OK", holder.encode()) if holder else (b"400", b"unknown key", b"")
         self._zap.send_multipart([version, number, *status, b""])
 
@@ -237,7 +238,7 @@ class MessageServer:
 
 
 def error_message(error: BaseException) -> Message:
-    """Return the answer that tells of an error."""
+    """Return the answer that reports an error."""
     kind = type(error)
     return Message(ERROR, {"module": kind.__module__, "class": kind.__name__, "text": str(error)})
 

@@ -67,7 +67,7 @@ def test_examples_that_come_twice_or_never_are_seen() -> None:
         return Dataset.range(12).batch(4)
 
     twice = datasets.read_together(strategy_of(2), dataset, lambda said: [said, said])
-    assert (twice.verdict, "12 examples, of which the workers read 24" in twice.found) == ("FAIL", True)
+    assert (twice.verdict, "12 examples, and the workers read 24" in twice.found) == ("FAIL", True)
     never = datasets.read_together(strategy_of(2), dataset, lambda said: [[12, str(int(said[1]) ^ 1), *said[2:]]])
     assert never.verdict == "FAIL"
 
@@ -77,7 +77,7 @@ def test_workers_that_make_different_datasets_are_named() -> None:
         strategy_of(2), lambda: Dataset.range(12).batch(4), lambda said: [said, said, [0, "0", 6, "1"]]
     )
     assert finding.verdict == "FAIL"
-    assert finding.found.startswith("worker 2 makes another dataset than worker 0: 6 and 12 examples")
+    assert finding.found.startswith("worker 2 makes a different dataset than worker 0: 6 and 12 examples")
 
 
 MODULE = """

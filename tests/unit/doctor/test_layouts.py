@@ -42,20 +42,20 @@ def test_the_table_tells_what_a_device_holds(program: str) -> None:
         "up/bias      (256,)                      1.0 kB",
         "down/kernel  (256, 64)  axis 0: 256 / 2  32.8 kB",
         "",
-        "Together 132.1 kB, of which 99% are divided among 2 devices: 66.6 kB on each.",
+        "Together 132.1 kB; 99% are divided among 2 devices: 66.6 kB on each.",
     ]
 
 
 def test_a_map_is_followed_and_what_matches_nothing_is_named(program: str) -> None:
     *_, together, unmatched = described(f"{program}:with_map", 4).splitlines()
-    assert together == "Together 132.1 kB, of which 50% are divided among 4 devices: 82.9 kB on each."
+    assert together == "Together 132.1 kB; 50% are divided among 4 devices: 82.9 kB on each."
     assert unmatched == "Patterns that match no variable: '.*/nothing'"
 
 
 @pytest.mark.parametrize(
     ("function", "devices", "said"),
     [
-        ("unbuilt", 2, "no model that is built"),
+        ("unbuilt", 2, "which is not a built model"),
         ("bad_map", 2, "1 entries for 2 axes"),
         ("make_model", 1, "A replica has one device"),
         ("make_model", None, "without model_parallel"),

@@ -19,4 +19,4 @@ def test_sums_are_timed_by_the_clock() -> None:
     assert finding.found == "1.0 ms for one value, 15.62 GiB/s for 16 MiB, over 2 replicas"
     slow = measure_sums(strategy_of(2), clock=lambda: 0.03 * next(ticks))
     assert (slow.verdict, "30.0 ms for one value" in slow.found) == ("warn", True)
-    assert measure_sums(strategy_of(1)).found == "one replica: nothing travels"
+    assert measure_sums(strategy_of(1)).found == "one replica: nothing to exchange"

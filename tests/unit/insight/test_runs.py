@@ -47,12 +47,12 @@ def test_a_folder_that_others_can_write_is_refused(own_folder: Path) -> None:
     folder = folder_of_runs()
     assert folder.stat().st_mode & 0o777 == 0o700
     folder.chmod(0o777)
-    with pytest.raises(ClusterError, match="not a folder of this user alone"):
+    with pytest.raises(ClusterError, match="not a private folder of this user"):
         known_runs()
     folder.rmdir()
     (own_folder / "elsewhere").mkdir(mode=0o700)
     folder.symlink_to(own_folder / "elsewhere")
-    with pytest.raises(ClusterError, match="not a folder of this user alone"):
+    with pytest.raises(ClusterError, match="not a private folder of this user"):
         known_runs()
     with Listing("train.py", 5.0) as listing:  # a run trains without an entry
         listing.write({}, [])

@@ -59,7 +59,7 @@ def test_a_slow_worker_is_named_and_the_end_is_said() -> None:
 
 def test_a_run_of_this_machine_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs.tempfile, "gettempdir", lambda: str(tmp_path))
-    with pytest.raises(ClusterError, match="No run of this user is under way"):
+    with pytest.raises(ClusterError, match="This user has no run on this machine"):
         look_at_run(None)
     progress = Progress(file=CountersFile(tmp_path / "0"))
     progress.enter(Phase.INPUT, 4)

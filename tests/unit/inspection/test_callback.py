@@ -107,13 +107,13 @@ def test_replicas_that_agree_train_as_without() -> None:
 @pytest.mark.thorough
 def test_rows_on_the_second_replica_and_an_uneven_batch() -> None:
     model = made()
-    with pytest.raises(InputError, match="Step 2 computed NaN or infinity: `log` did first") as raised:
+    with pytest.raises(InputError, match="Step 2 computed NaN or infinity: `log` was the first operation") as raised:
         model.fit(with_rows([5, 6]), Y, batch_size=4, shuffle=False, verbose=0, callbacks=[Inspect(every=50)])
     assert "in layer 'planted'" in str(raised.value)
     assert "on replica 0 of 2 (worker 0)" in str(raised.value)
     assert "Rows 1, 2 of the 4 of its global batch" in str(raised.value)
     model = made()
-    with pytest.raises(InputError, match="Step 7 computed NaN or infinity: `log` did first") as raised:
+    with pytest.raises(InputError, match="Step 7 computed NaN or infinity: `log` was the first operation") as raised:
         model.fit(with_rows([32])[:33], Y[:33], batch_size=5, shuffle=False, verbose=0, callbacks=[Inspect(every=50)])
     assert "Row 2 of the 3 of its global batch" in str(raised.value)
     assert np.isfinite(model.get_weights()[0]).all()
@@ -121,7 +121,7 @@ def test_rows_on_the_second_replica_and_an_uneven_batch() -> None:
 
 def test_several_steps_that_run_as_one_are_told_apart() -> None:
     model = made(steps_per_execution=4)
-    with pytest.raises(InputError, match="Step 7 computed NaN or infinity: `log` did first") as raised:
+    with pytest.raises(InputError, match="Step 7 computed NaN or infinity: `log` was the first operation") as raised:
         model.fit(with_rows([25]), Y, batch_size=4, shuffle=False, verbose=0, callbacks=[Inspect(every=8)])
     assert "Row 1 of the 4 of its global batch" in str(raised.value)
     assert int(model.optimizer.iterations) == 6
@@ -131,7 +131,7 @@ def test_several_steps_that_run_as_one_are_told_apart() -> None:
 @pytest.mark.parametrize("shard", ["optimizer", "parameters"])
 def test_state_in_shards_is_put_back(shard: Any) -> None:
     model = made(stratagem.MirroredStrategy(["cpu:0", "cpu:1"], shard=shard), optimizer="adam")
-    with pytest.raises(InputError, match="Step 2 computed NaN or infinity: `log` did first"):
+    with pytest.raises(InputError, match="Step 2 computed NaN or infinity: `log` was the first operation"):
         model.fit(with_rows([5]), Y, batch_size=4, shuffle=False, verbose=0, callbacks=[Inspect(every=5)])
     assert int(model.optimizer.iterations) == 1
     model.fit(X, Y, batch_size=4, verbose=0, callbacks=[Inspect(every=5)])
@@ -182,7 +182,9 @@ class OwnStep(keras.Sequential):
         return {"loss": loss}
 
 
-@pytest.mark.parametrize(("eager", "said"), [(False, "`log` did first"), (True, "produced NaN or infinity")])
+@pytest.mark.parametrize(
+    ("eager", "said"), [(False, "`log` was the first operation"), (True, "produced NaN or infinity")]
+)
 def test_a_step_of_ones_own_and_one_that_is_not_compiled(eager: bool, said: str) -> None:
     with stratagem.MirroredStrategy(["cpu:0"]).scope():
         model = OwnStep([keras.Input((4,)), Logarithm(), keras.layers.Dense(1)])

@@ -59,6 +59,6 @@ def test_what_is_saved_is_the_state_before_the_step_and_its_batch(tmp_path: Path
 
 def test_stop_names_the_step_and_the_variables() -> None:
     _, said = trained(PLANTED["log"], Inspect(every=10, nonfinite="stop"))
-    assert said.startswith("Step 2 produced NaN or infinity. The loss behind it is nan. NaN or infinity came into '")
+    assert said.startswith("Step 2 produced NaN or infinity. The loss after it is nan. NaN or infinity came into '")
     assert "/kernel'" in said
     assert "layer" not in said.partition("What to do")[0]

@@ -84,11 +84,11 @@ def test_bytes_that_do_not_matter_stay(data: bytes, new: bytes, tmp_path: Path) 
         (
             b"import tensorflow as tf\nprint 'two'\n",
             "Line 2 is not Python: Missing parentheses in call to 'print'.",
-            "run 2to3 on a program of Python 2",
+            "run 2to3 if the program is for Python 2",
         ),
-        (b"import tensorflow\n# \xff\xfe\n", "Its encoding is not what it says, or not UTF-8", "Save it as UTF-8"),
-        (b"# coding: klingon\n", "Its encoding is not what it says, or not UTF-8", "Save it as UTF-8"),
-        (None, "It cannot be read: No such file or directory", "Name a file that can be read"),
+        (b"import tensorflow\n# \xff\xfe\n", "The file is not in the encoding that it declares", "Save it as UTF-8"),
+        (b"# coding: klingon\n", "The file is not in the encoding that it declares", "Save it as UTF-8"),
+        (None, "The file cannot be read: No such file or directory", "Name a file that can be read"),
     ],
     ids=["python 2", "not utf-8", "unknown encoding", "not there"],
 )

@@ -14,7 +14,7 @@ def test_private_names_that_nothing_uses_are_left_out() -> None:
     assert migrated.text == "import stratagem.tf as tf\nprint(tf.ones(2))\n"
     said = f"{private.strip()} -> (nothing)"
     assert [(each.what, each.text) for each in migrated.findings if "gen_math_ops" in each.what] == [
-        (said, "Nothing of it is used here.")
+        (said, "The program uses nothing from it.")
     ]
     alone = f"import tensorflow as tf\nif True:\n    {private}"
     assert migrate(alone).text == "import stratagem.tf as tf\nif True:\n    pass\n"

@@ -16,7 +16,7 @@ def test_a_job_set_goes_to_stdout_and_what_is_different_to_stderr(tmp_path: Path
     file.write_text(tfjobs.WORKERS)
     done = CliRunner().invoke(main, ["--manifest", str(file)])
     assert (done.exit_code, [document["kind"] for document in yaml.safe_load_all(done.stdout)]) == (0, ["JobSet"])
-    assert f"{file}: Secret multi-worker-secret: make it before the start" in done.stderr
+    assert f"{file}: Secret multi-worker-secret: create it before you start the job" in done.stderr
     assert file.read_text() == tfjobs.WORKERS
 
 
@@ -34,7 +34,7 @@ def test_one_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
     bad.write_text("a: b: c")
     done = CliRunner().invoke(main, ["--manifest", str(bad), str(tmp_path / "none.yaml"), str(good)])
     assert done.exit_code == 2
-    assert f"stratagem: {bad}: The file is no YAML: line 1, column 5" in done.stderr
+    assert f"stratagem: {bad}: The file is not valid YAML: line 1, column 5" in done.stderr
     assert "No such file" in done.stderr
     assert [document["kind"] for document in yaml.safe_load_all(done.stdout)] == ["JobSet"]
 

@@ -123,10 +123,10 @@ def test_all_types_and_other_documents(tmp_path: Path) -> None:
     ]
     assert "evaluator" not in config(machines[-1])["cluster"]
     assert config(machines[-1])["task"] == {"type": "evaluator", "index": 0}
-    assert [note for note in converted.notes if note.startswith(("worker:", "Comments"))] == [
-        "worker: restartPolicy ExitCode. The codes are Stratagem's: 42, 43, 44 and signals are tried again, "
-        "1 and 2 are not.",
-        "Comments of the file are left out.",
+    assert [note for note in converted.notes if note.startswith(("worker:", "The comments"))] == [
+        "worker: restartPolicy ExitCode. The codes are Stratagem's: pods start again after 42, 43, 44 and signals, "
+        "but not after 1 and 2.",
+        "The comments of the file are left out.",
     ]
 
 
@@ -150,16 +150,16 @@ def test_sidecars_and_what_else_is_different(tmp_path: Path) -> None:
     assert variables.count("TF_CONFIG") == 1
     told = "\n".join(converted.notes)
     for line in (
-        "metadata.generateName becomes the name 'with-logs', as host names are made of it. Change it for each job.",
-        "${PROJECT}, <image>: left to be filled in, and stays as it is. Fill it in before the start.",
+        "metadata.generateName becomes the name 'with-logs', because host names contain it. Change it for each job.",
+        "${PROJECT}, <image>: not filled in, and left unchanged. Fill it in before you start the job.",
         "worker: TF_CONFIG of the container is replaced by that of the new job.",
         "worker: logs became a sidecar (an init container that stays), which needs Kubernetes 1.29.",
-        "worker: schedulerName volcano stays. The operator made a PodGroup for it; make one, or let Kueue queue",
-        "worker: with hostNetwork two tasks on one node have one port. Give them nodes of their own.",
-        "cleanPodPolicy All: pods stay as long as the job. ttlSecondsAfterFinished deletes both, after a while.",
-        "Labels tf-replica-type: pods speak of them, and have them as the operator wrote them.",
-        "tf-replica-index: pods speak of it, and no other kind has it.",
-        "Secret with-logs-secret: make it before the start; the file says how. Pods wait for it.",
+        "worker: schedulerName volcano stays. The operator made a PodGroup for it. Make one, or let Kueue queue",
+        "worker: with hostNetwork, two tasks on one node use the same port. Give them separate nodes.",
+        "cleanPodPolicy All: pods stay as long as the job. ttlSecondsAfterFinished deletes both after that time.",
+        "Labels tf-replica-type: the pods refer to them, and have them as the operator wrote them.",
+        "tf-replica-index: the pods refer to it, and no other kind has it.",
+        "Secret with-logs-secret: create it before you start the job; the file says how. Pods wait for it.",
     ):
         assert line in told
 
@@ -197,26 +197,27 @@ def test_kinds_whose_pods_are_all_workers_refuse_others(kind: str, tmp_path: Pat
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a: b: c\n", "The file is no YAML: line 1, column 5: mapping values are not allowed here.\n    a: b: c\n    "),
+        ("a: b: c\n", "The file is not valid YAML: line 1, column 5: mapping values are not allowed here.\n"
+            "    a: b: c\n    "),
         ("kind: TFJob\nspec:\n\t- a\n", "line 3, column 1: found character '\\t' that cannot start any token."),
-        ("{{- if .Values.a }}\nkind: TFJob\n", "Line 1 is of a template of Helm"),
-        ('local k = import "k.libsonnet";\n{ kind: "TFJob" }', "Line 1 is of a program of ksonnet or Jsonnet"),
+        ("{{- if .Values.a }}\nkind: TFJob\n", "Line 1 belongs to a Helm template, so the file is not YAML yet."),
+        ('local k = import "k.libsonnet";\n{ kind: "TFJob" }', "Line 1 belongs to a ksonnet or Jsonnet program"),
         ("", "The file has no TFJob, but nothing."),
-        ("kind: ConfigMap\ndata: {a: 'kind: TFJob'}", "The ConfigMap contains one as text or as a part"),
+        ("kind: ConfigMap\ndata: {a: 'kind: TFJob'}", "The ConfigMap contains a TFJob as text or as a part"),
         ("kind: Job\n", "The file has no TFJob, but Job."),
         ("kind: TFJob\nmetadata: {name: $JOB}", "metadata.name is '$JOB': this is a template."),
         ("kind: TFJob\nmetadata: {name: job_1}", "'job_1' cannot be the name of a job."),
-        ("kind: TFJob\nmetadata: {name: a}\nspec: []", "spec is [], and not a mapping."),
-        ("kind: TFJob\nmetadata: {name: a}", "The TFJob has no tasks, and nobody who trains."),
-        ("kind: TFJob\nmetadata: {name: a}\nspec: {tfReplicaSpecs: {Boss: {}}}", "no type of task is called so"),
+        ("kind: TFJob\nmetadata: {name: a}\nspec: []", "spec is [], which is not a mapping."),
+        ("kind: TFJob\nmetadata: {name: a}", "The TFJob has no tasks, and no task that trains."),
+        ("kind: TFJob\nmetadata: {name: a}\nspec: {tfReplicaSpecs: {Boss: {}}}", "there is no such type of task"),
         (
             tfjobs.WORKERS.replace("replicas: 2", "replicas: $N"),
             "spec.tfReplicaSpecs.Worker.replicas is '$N'.",
         ),
         (tfjobs.WORKERS.replace("backoffLimit: 2", "backoffLimit: $R"), "runPolicy.backoffLimit is '$R'."),
-        (tfjobs.PS_AND_WORKERS.replace("Worker", "Evaluator"), "The TFJob has ps, evaluator, and nobody who trains."),
+        (tfjobs.PS_AND_WORKERS.replace("Worker", "Evaluator"), "The TFJob has ps, evaluator, and no task that trains."),
         (tfjobs.OLDEST.replace("replicas: 1", "replicas: 2"), "The TFJob has several chiefs."),
-        (tfjobs.ALL_TYPES.replace("Worker:", "Master:"), "there are two types for the chief"),
+        (tfjobs.ALL_TYPES.replace("Worker:", "Master:"), "the type chief has two entries"),
         ("kind: TFJob\nmetadata: {name: a}\nspec: {tfReplicaSpecs: {Worker: {}}}", "template.spec has no containers"),
     ],
 )  # fmt: skip

@@ -48,4 +48,4 @@ def test_findings_lie_in_cells() -> None:
 def test_what_is_no_notebook_is_explained(text: str) -> None:
     with pytest.raises(InputError, match="This is not a notebook of format 4") as error:
         notebook.read(text)
-    assert "Open it with Jupyter and save it" in str(error.value)
+    assert "Open the notebook with Jupyter and save it" in str(error.value)

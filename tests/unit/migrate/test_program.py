@@ -242,9 +242,9 @@ def test_control_flow_on_tensors_of_compiled_functions() -> None:
     ]
     texts = [f.text for f in migrate(CONTROL_FLOW).findings if f.kind is Kind.UNKNOWN]
     assert texts[0].startswith(
-        "If `x > 0` is a tensor, this cannot be compiled, for the raise or assignment to an attribute"
+        "If `x > 0` is a tensor, this cannot be compiled, because it contains a raise or an assignment to an attribute"
     )
-    assert texts[0].endswith("or:\n    value = tf.cond(x > 0, lambda: ..., lambda: ...)")
+    assert texts[0].endswith("or write:\n    value = tf.cond(x > 0, lambda: ..., lambda: ...)")
 
 
 def test_a_dtype_needs_a_name_of_tensorflow() -> None:

@@ -62,7 +62,7 @@ def test_widest_table_has_100_columns() -> None:
         (("missing.keras",), "MODEL missing.keras: no such file."),
         (("train.py",), "MODEL train.py was given without --on."),
         (("--json", "--bytes", "5", "--step-ms", "5"), "--json was given without --on."),
-        (("--on", "h100:8"), "--on is 'h100:8', and no program or model is named."),
+        (("--on", "h100:8"), "--on is 'h100:8', but no program or model is named."),
         (("train.py", "--on", "h101:8"), "--on is 'h101:8': h101 is not known; h100 is."),
         (("train.py", "--on", "h100:8", "--workers", "4"), "--workers was given with --on."),
         (("train.py", "--on", "h100:8", "--batch", "64"), "--batch was given with --on."),
@@ -193,7 +193,7 @@ def needs_compiler(platform: str) -> pytest.MarkDecorator:
         (("train.py", "--on", "cpu:2"), "IndexError: list index out of range"),
         pytest.param(
             ("train.py", "--on", "tpu:v5e:3x5", "--", "8"),
-            "XLA's compiler describes no 15 x TPU v5e (3x5)",
+            "XLA's compiler cannot describe 15 x TPU v5e (3x5)",
             marks=needs_compiler("tpu"),
             id="tpu",
         ),
@@ -236,7 +236,7 @@ def test_what_does_not_fit_on_a_tpu_is_an_answer(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     # Activations of 100,000 rows and 16,384 units take 6.6 GB, and there are at least three at once; weights and two
     # moments of 537 million numbers take 6.4 GB.
-    found = re.search(r"It does not fit: it takes (\d+\.\d) GB of a device, which has 16\.8 GB\.", done.stdout)
+    found = re.search(r"It does not fit: it needs (\d+\.\d) GB on a device, which has 16\.8 GB\.", done.stdout)
     assert found is not None, done.stdout
     assert 3 * 6.55 + 6.44 < float(found[1]) < 5 * 6.55 + 6.44
     assert '  keras.config.set_dtype_policy("mixed_bfloat16")' in done.stdout

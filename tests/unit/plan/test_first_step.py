@@ -138,7 +138,7 @@ def test_strategies_without_one_step_of_all_devices_are_refused(strategy: Callab
 @pytest.mark.parametrize(
     ("act", "found"),
     [
-        (lambda: None, "the program trained nothing: no fit, and no strategy.run"),
+        (lambda: None, "the program did not train: it called neither fit nor a strategy.run"),
         (lambda: model().evaluate(*rows(4)), "the program trained nothing"),
         (lambda: exit_with("usage: train.py DATA"), "It ended with 'usage: train.py DATA'."),
     ],

@@ -62,13 +62,13 @@ def test_what_a_person_reads() -> None:
         "",
         "Exchange of a step: 2 all-reduce; 40.0 MB, where the gradients are 40.0 MB",
         "  75% of it while the backward pass computes",
-        "  all-reduce             30.0 MB   beside 12 kernels, 10 of them of the backward pass",
-        "  all-reduce             10.0 MB   nothing beside it",
+        "  all-reduce             30.0 MB   beside 12 kernels, 10 of them in the backward pass",
+        "  all-reduce             10.0 MB   nothing runs beside it",
         "",
-        "At best a step takes 3.04 to 5.16 ms. 8 devices do 95% to 99% of what as many alone would.",
+        "At best a step takes 3.04 to 5.16 ms. 8 devices do 95% to 99% of the work of 8 separate devices.",
         "Estimated from NVIDIA H100 80GB HBM3's published peaks, which no program reaches: products 2 ms",
         "  (988.0 Gflop of float32), memory 3 ms, exchange 0.156 ms at 450 GB/s, 75% of it beside computing.",
-        "  Waiting for input, starting of kernels and slow ones are not in it.",
+        "  The time does not include waiting for input, starting kernels, and slow kernels.",
     ]
 
 
@@ -79,8 +79,8 @@ def test_what_does_not_fit_and_what_to_do() -> None:
     assert any("DOES NOT FIT: a device has 63.7 GB" in line for line in lines)
     advice = lines[lines.index("Try:") + 1 :]
     assert advice == [
-        "  A batch of 45% of this one; gradient_accumulation_steps of the optimizer makes up for it.",
-        '  keras.config.set_dtype_policy("mixed_bfloat16"): half the bytes of most of what is temporary.',
+        "  A batch of 45% of this size; gradient_accumulation_steps of the optimizer can make up for it.",
+        '  keras.config.set_dtype_policy("mixed_bfloat16"): it halves the bytes of most temporary values.',
     ]
     little = dataclasses.replace(STEP, bytes=dataclasses.replace(USED, temporary=70_000_000_000))
     assert text_of(little).splitlines()[-1] == "  A device with more memory, for instance --on h200 (151.4 GB)."
@@ -89,7 +89,7 @@ def test_what_does_not_fit_and_what_to_do() -> None:
 def test_what_xla_refuses_to_compile_for_want_of_memory() -> None:
     step = dataclasses.replace(STEP, place=place_of("tpu:v5e:2x4"), bytes=None, schedule=None, too_much=20.5 * 2**30)
     lines = text_of(step).splitlines()
-    assert lines[2] == "It does not fit: it takes 22.0 GB of a device, which has 16.8 GB."
+    assert lines[2] == "It does not fit: it needs 22.0 GB on a device, which has 16.8 GB."
     assert lines[-1] == "  A device with more memory, for instance --on v6e (34.4 GB)."
     assert as_json(step, None)["bytes"] == {"together": 20.5 * 2**30}
 
@@ -97,7 +97,7 @@ def test_what_xla_refuses_to_compile_for_want_of_memory() -> None:
 def test_fewer_devices_than_there_are_and_hosts() -> None:
     two = dataclasses.replace(STEP, devices=2)
     assert text_of(two).startswith(
-        "train_step of Sequential, for 8 x NVIDIA H100 80GB HBM3, of which the strategy takes 2"
+        "train_step of Sequential, for 8 x NVIDIA H100 80GB HBM3; the strategy uses 2 of them"
     )
     hosts = dataclasses.replace(STEP, place=place_of("2x8xh100"), devices=16, hosts=2)
     # 40 MB at 1 GB a second between the hosts.
@@ -110,8 +110,8 @@ def test_one_device_and_no_peaks() -> None:
     assert "No exchange among devices." in lines
     assert lines[-3:] == [
         "Try:",
-        "  A step calls Python on the host (2 times), and each call makes the device wait: compute it in",
-        "  dataset.map, or with keras.ops.",
+        "  A step calls Python on the host (2 times), and each call makes the device wait: compute the result",
+        "  in dataset.map, or with keras.ops.",
     ]
     assert not any("At best" in line for line in lines)
 

@@ -33,14 +33,14 @@ def test_a_place_is_read(text: str, name: str, hosts: int, per_host: int, shape:
     ("text", "found"),
     [
         ("h101:8", "--on is 'h101:8': h101 is not known; h100 is."),
-        ("8", "--on is '8': it is no device and a number."),
-        ("h100:0", "--on is 'h100:0': that is no device at all."),
-        ("0x8xh100", "--on is '0x8xh100': that is no device at all."),
+        ("8", "--on is '8': it is not a device and a number."),
+        ("h100:0", "--on is 'h100:0': it has no devices."),
+        ("0x8xh100", "--on is '0x8xh100': it has no devices."),
         ("h100:2x4", "--on is 'h100:2x4': only a slice of TPUs has a shape."),
-        ("2x4xv5e", "--on is '2x4xv5e': TPU v5e comes in slices of a shape."),
-        ("h100:-1", "--on is 'h100:-1': it is no device and a number."),
-        ("", "--on is '': it is no device and a number."),
-        ("tpu:", "--on is 'tpu:': it is no device and a number."),
+        ("2x4xv5e", "--on is '2x4xv5e': TPU v5e needs the shape of a slice."),
+        ("h100:-1", "--on is 'h100:-1': it is not a device and a number."),
+        ("", "--on is '': it is not a device and a number."),
+        ("tpu:", "--on is 'tpu:': it is not a device and a number."),
     ],
 )
 def test_what_is_none_is_refused(text: str, found: str) -> None:

@@ -87,11 +87,11 @@ def test_a_step_has_the_same_bits_as_the_run_before_and_nothing_is_written(
     assert result.is_same
     first, second = result.text.splitlines()
     assert first.startswith("2 runs of step 5 computed the same bits: ")
-    assert second == "The run that Inspect has looked at had the same bits behind it."
+    assert second == "The run that Inspect checked had the same bits after it."
     assert files(script.parent) == before
     said = capsys.readouterr()
     assert said.out == ""
-    assert "Step 5 is run from the backup behind step 4" in said.err
+    assert "Step 5 is run from the backup after step 4" in said.err
     assert "These callbacks are left out, because they may write files: Ends" in said.err
 
 
@@ -100,7 +100,7 @@ def test_what_the_run_before_computed_otherwise_is_told(script: Path) -> None:
     file.write_text(file.read_text().replace('"digest": "', '"digest": "0'))
     result = replay(script, 5)
     assert not result.is_same
-    assert result.text.splitlines()[1] == "The run that Inspect has looked at had OTHER bits behind it."
+    assert result.text.splitlines()[1] == "The run that Inspect checked had DIFFERENT bits after it."
 
 
 def test_a_run_that_differs_is_named_with_its_variables(script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,7 +117,7 @@ def test_a_run_that_differs_is_named_with_its_variables(script: Path, monkeypatc
     result = replay(script, 9, times=None)
     assert not result.is_same
     first, second = result.text.splitlines()
-    assert first == "Run 4 of step 9 computed other bits than run 1:"
+    assert first == "Run 4 of step 9 computed different bits than run 1:"
     assert second.strip().startswith("trainable_variables/0/sequential/dense/kernel: checksums ")
 
 
@@ -125,7 +125,7 @@ def test_a_run_that_differs_is_named_with_its_variables(script: Path, monkeypatc
 def test_locate_names_the_layer_and_the_rows(script: Path) -> None:
     result = replay(script, 10, locates=True)
     assert result.is_same
-    assert "Step 10 computed NaN or infinity: `log` did first" in result.text
+    assert "Step 10 computed NaN or infinity: `log` was the first operation" in result.text
     assert "Row 3 of the 4 of its global batch led to it." in result.text
     assert replay(script, 9, locates=True).text.endswith("All numbers that it computes are finite.")
 
@@ -163,7 +163,7 @@ def test_a_folder_without_backups_and_one_with_damaged_ones(script: Path, tmp_pa
             "import numpy as np\nfrom stratagem import keras\n"
             "model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])\nmodel.compile('sgd', 'mse')\n"
             "model.fit(np.ones((2, 1)), np.ones((2, 1)), verbose=0)\n",
-            "1 calls of `fit`, none of which has a BackupAndRestore",
+            "1 calls of `fit`, but none with a BackupAndRestore",
         ),
     ],
 )

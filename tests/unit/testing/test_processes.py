@@ -177,9 +177,9 @@ def test_late_worker_is_named_with_its_last_output_and_killed(tmp_path: Path) ->
         run_workers(worker_1_waits_for_ever, 2, args=(tmp_path, ""), timeout_seconds=50, clock=clock)
 
     assert str(error.value) == (
-        "Not ended after 50 s: worker 1.\n"
+        "These workers did not end within 50 s: worker 1.\n"
         "  Why it matters: The test would hang. They were killed.\n"
-        "  What to do: See where each of them was.\n"
+        "  What to do: Look at the last output of each worker.\n"
         "Last output of worker 1:\nwaiting for godot"
     )
 
@@ -191,7 +191,7 @@ def test_failure_counts_more_than_who_is_late_because_of_it(tmp_path: Path) -> N
         )
 
     assert str(error.value).startswith(
-        "worker 0 ended with exit code 1. Killed, because they had not ended: worker 1.\n"
+        "worker 0 ended with exit code 1. These workers had not ended, and were killed: worker 1.\n"
     )
     assert "ValueError: the cause" in str(error.value)
 
