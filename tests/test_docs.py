@@ -69,7 +69,6 @@ def test_program_that_readers_save_trains_on_two_workers(page: str, tmp_path: Pa
 
 @pytest.mark.thorough
 @pytest.mark.multiprocess
-@pytest.mark.quick
 def test_first_diff_of_readme_makes_a_program_that_runs(tmp_path: Path) -> None:
     diff = re.findall(r"^```diff\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)[0]
     before, after = ("".join(f"{line[2:]}\n" for line in diff.splitlines() if line[:1] != sign) for sign in "+-")

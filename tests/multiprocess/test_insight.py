@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -11,9 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from stratagem.launch.machine import free_ports
+
 pytestmark = pytest.mark.multiprocess
 
 PROGRAM = Path(__file__).with_name("trains_slowly.py")
+ROOT = Path(__file__).parents[2]
 
 
 def _run(*arguments: object, options: tuple[object, ...] = ()) -> subprocess.CompletedProcess[str]:
@@ -50,6 +54,50 @@ def test_a_run_shows_what_its_time_was_spent_on(tmp_path: Path) -> None:
     assert last["worker 0"]["spent"]["between"] > 150 * 0.035
     assert 0 < last["worker 0"]["loss"] < 10
     assert page.read_text().count("<svg") == 5
+
+
+ON_HOSTS = """
+import runpy, sys
+from tests.hosts import be_on_hosts
+
+be_on_hosts("ab")
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def test_the_launcher_of_worker_0_shows_the_workers_of_all_machines(tmp_path: Path) -> None:
+    """Two launchers, as on two machines: the workers say that they are on host-a and host-b."""
+    script = tmp_path / "train.py"
+    script.write_text(ON_HOSTS.replace("sys.argv[0]", repr(str(PROGRAM))))
+    (port,) = free_ports(1)
+    launcher = [sys.executable, "-m", "stratagem", "run", "--nodes", "2", "--coordinator", f"127.0.0.1:{port}"]
+    program = [str(script), "between", "40", "1", "200"]
+    files = [tmp_path / f"{rank}.jsonl" for rank in range(2)]
+    runs = [
+        subprocess.Popen(
+            [*launcher, "--node-rank", str(rank), "--log-json", str(file), *program],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])},
+        )
+        for rank, file in enumerate(files)
+    ]
+    said = [run.communicate(timeout=150) for run in runs]
+    assert [run.returncode for run in runs] == [0, 0], said
+
+    lines = [[json.loads(line) for line in file.read_text().splitlines()] for file in files]
+    assert [{line["task"] for line in each} for each in lines] == [{"worker 0", "worker 1"}, {"worker 1"}]
+    far = [line for line in lines[0] if line["task"] == "worker 1"]
+    near = [line for line in lines[1] if line["task"] == "worker 1"]
+    assert {line["host"] for line in far} == {"host-b"}
+    assert far[-1]["pid"] == near[-1]["pid"]
+    assert 150 <= far[-1]["steps"] <= near[-1]["steps"] == 200
+    assert far[-1]["spent"]["between"] > 150 * 0.035
+    assert far[-1]["memory"] == pytest.approx(near[-1]["memory"], rel=0.5)
+    assert "worker 1 (host-b)" in said[0][1]
+    assert "worker 1 is slow: it spends time between steps" in said[0][1]
+    assert "worker 0" not in said[1][1].partition("Time of the steps")[2]
 
 
 def test_a_run_can_be_watched_while_it_trains(tmp_path: Path) -> None:

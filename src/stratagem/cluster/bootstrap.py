@@ -25,6 +25,7 @@ from stratagem.cluster.ending import leave, leave_at_once_on_failure, show_end
 from stratagem.cluster.hello import Hello, Peer
 from stratagem.cluster.lifeline import Lifeline
 from stratagem.cluster.orphan import end_with_launcher
+from stratagem.cluster.other_hosts import notes_other_hosts
 from stratagem.cluster.rendezvous import Meeting, await_service, gather, visit
 from stratagem.cluster.resolver import ClusterResolver, master_url
 from stratagem.cluster.secret import read_secret
@@ -231,6 +232,7 @@ def _watch(meeting: Meeting, index: int, hang_timeout: float | None) -> Lifeline
         hang_timeout,
         show=functools.partial(show_end, meeting.peers[index], index),
         leave=leave,
+        note=notes_other_hosts(meeting.peers[index], os.environ),
     )
     _lifeline.start()
     return _lifeline

@@ -7,9 +7,9 @@ JAX's exit barrier takes minutes, and JAX's own news of the death of process 0 i
 Process 0 has a connection to every task, the others one to process 0. Messages are lines of JSON:
 
 * every second a task tells process 0 what it is doing (`at`), and what its seconds were spent on, by which slow tasks
-  are named (`stragglers`). Process 0 answers with what it is doing itself, and
-  with the seconds of silence that are too many (`patience`), so that a frozen process 0 is found too. Who is silent or
-  holds up the others is named in a warning long before (`stalls`);
+  are named (`stragglers`). Process 0 answers with what it is doing itself, and with the seconds of silence that are too
+  many (`patience`), so that a frozen process 0 is found too. A task that is silent or holds up the others is named in a
+  warning long before (`stalls`). What tasks of other hosts do is also written for the launcher (`other_hosts`);
 * `failed`: the sender ends because of an exception; `bye`: it has come to the end of its program;
 * `end`: process 0 tells all why the group ends, and leaves last, because JAX's coordination service, which
   aborts its clients when it goes, lives there.
@@ -35,6 +35,7 @@ from stratagem.cluster.stragglers import Reading, Stragglers
 from stratagem.cluster.watchdog import Standing, find_hang, patience
 from stratagem.core import exits
 from stratagem.core.clock import Clock, Deadline
+from stratagem.core.counters import resident_bytes
 from stratagem.core.errors import name_some
 from stratagem.core.log import announce_once, logger, warn_apart
 from stratagem.core.progress import Phase, Progress
@@ -127,6 +128,7 @@ class Lifeline:
         show: Tells the user why this process ends. Called once, by the thread.
         leave: Ends this process with an exit code.
         warn: Tells the user what does not end this process.
+        note: Called on process 0 with each beat: what each process is doing, this one first.
         clock: Where time comes from.
     """
 
@@ -138,6 +140,7 @@ class Lifeline:
     show: Callable[[End], object]
     leave: Callable[[int], object]
     warn: Callable[[str], object] = warn_apart
+    note: Callable[[Sequence[Standing]], object] = lambda standings: None
     clock: Clock = field(default_factory=Clock)
 
     def __post_init__(self) -> None:
@@ -337,6 +340,7 @@ class Lifeline:
             self.warn(line)
         if self.index == 0:
             self._name_straggler(standings)
+            self.note(standings)
 
     def _name_straggler(self, standings: Sequence[Standing]) -> None:
         """Say which worker the others wait for, step by step."""
@@ -346,12 +350,12 @@ class Lifeline:
         if found is not None:
             self.warn(found.described(str(standings[found.task].peer)))
 
-    def _at(self) -> tuple[Phase, int, float, float, float, int, str, bool, str, float, Spent]:
+    def _at(self) -> tuple[Phase, int, float, float, float, int, str, bool, str, float, float, int, Spent]:
         """Return what this process is doing, as a `Standing` takes it behind the peer."""
         mark, progress = self.progress.mark, self.progress
         now = progress.clock.now()
         figures = mark.steps, now - mark.since, progress.longest_step, progress.usual_step
-        return mark.phase, *figures, *mark[3:], now, progress.spent
+        return mark.phase, *figures, *mark[3:], now, progress.loss, resident_bytes(), progress.spent
 
     def _check_all_ended(self) -> None:
         """Stop waiting when all programs have come to their end. Process 0 knows, and tells the others."""

@@ -7,6 +7,7 @@ works between steps (saves, evaluates) for a time that is short beside the steps
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -53,6 +54,8 @@ class Standing:
         is_joint: Whether it surely cannot go on from there before all others have come there.
         called: The method of a model that it is in.
         clock: When it said so, on its own clock; 0 where it has not yet.
+        loss: Its latest loss; NaN if none is known.
+        memory: Bytes of memory that it holds; 0 if that is not known.
         spent: What its seconds were spent on until then.
         silence: Seconds since it was last heard.
     """
@@ -68,6 +71,8 @@ class Standing:
     is_joint: bool = False
     called: str = ""
     clock: float = 0.0
+    loss: float = math.nan
+    memory: int = 0
     spent: Spent = NOTHING_SPENT
     silence: float = 0.0
 

@@ -71,6 +71,7 @@ class CountersFile:
     """
 
     def __init__(self, path: Path) -> None:
+        beside(path).unlink(missing_ok=True)  # of a process whose place this one takes
         with path.open("a+b") as file:
             file.truncate(_SIZE)
             if hasattr(os, "posix_fallocate"):  # without room on the disk, a write into the memory would be SIGBUS
@@ -130,3 +131,25 @@ class CountersFile:
         (pid,) = _PID.unpack_from(data)
         part, since = _PHASE.unpack_from(data, _PHASE_AT)
         return Counters(steps, moment, joined, part, since, counted, Spent(*spent), loss, pid)
+
+
+def beside(path: Path) -> Path:
+    """Return the file in which process 0 writes what the tasks of other hosts do.
+
+    Args:
+        path: The file of its own counters.
+    """
+    return path.with_suffix(".elsewhere")
+
+
+def resident_bytes(pid: int | None = None) -> int:
+    """Return the memory that a process holds, in bytes; 0 if that is not known.
+
+    Args:
+        pid: Its number; None for this process.
+    """
+    try:
+        pages = Path(f"/proc/{pid or 'self'}/statm").read_text(encoding="ascii").split()[1]
+    except (OSError, IndexError):
+        return 0
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")

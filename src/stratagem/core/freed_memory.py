@@ -18,6 +18,8 @@ from typing import Final
 
 import jax
 
+from stratagem.core.counters import resident_bytes
+
 _TRIM_THRESHOLD: Final = -1
 _TOP_PAD: Final = -2
 _MMAP_THRESHOLD: Final = -3
@@ -132,14 +134,9 @@ class StepMemory:
         """Whether the process takes more than when this was asked first."""
         if not _is_kept():  # nor is there any such file on other systems
             return False
-        resident = _resident_bytes()
+        resident = resident_bytes()
         self._usual = self._usual or resident
         return resident >= _GROWN * self._usual
-
-
-def _resident_bytes() -> int:
-    with open("/proc/self/statm", "rb") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def _is_kept() -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import functools
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -85,6 +86,21 @@ _EXCHANGING: Final = Spent._fields.index("exchanging")
 _WAITING: Final = _PLACE_OF[Phase.MEETING]
 
 
+def part_of(phase: Phase, steps: int) -> str:
+    """Return what a process in a phase spends its seconds on: the name of a field of `Spent`, or "ended".
+
+    Args:
+        phase: What it does.
+        steps: Steps that it has finished.
+
+    Example:
+        >>> part_of(Phase.STEP, 7), part_of(Phase.OUTSIDE, 0)
+        ('computing', 'starting')
+    """
+    part = _PART_OF.get(phase, "ended")
+    return "starting" if part == "between" and not steps else part
+
+
 class Progress:
     """The marks of one process.
 
@@ -96,6 +112,7 @@ class Progress:
         longest_step: Seconds of its longest step.
         usual_step: Seconds that a step takes it, as a moving average.
         waited_for_input: Seconds in which no step was running while it had no batch.
+        loss: The latest loss that was noted; NaN before the first.
         behind_step: Called behind steps with their number so far, where somebody wants to know.
 
     Example:
@@ -120,6 +137,7 @@ class Progress:
         self._seconds = [0.0] * (ENDED + 1)  # of phases that have ended; exchanges count as computing here
         self._exchanged = 0.0
         self._waited = 0.0
+        self.loss = math.nan
         self._file = file
 
     def enter(self, phase: Phase, more_steps: int = 0, place: str = "", is_joint: bool = False) -> None:
@@ -175,6 +193,7 @@ class Progress:
 
     def note_loss(self, loss: float) -> None:
         """Let others see the latest loss."""
+        self.loss = loss
         if self._file is not None:
             self._file.note_loss(loss, self._now())
 

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from stratagem.cluster.stragglers import Straggler, Stragglers
 from stratagem.core.log import logger
-from stratagem.insight.samples import History, Sample, take_sample
+from stratagem.insight.samples import History, Sample, take_samples
 
 SAMPLE_SECONDS: Final = 1.0
 """Seconds between two looks at the tasks."""
@@ -66,6 +66,7 @@ class Observer:
         self.events: list[Event] = []
         self.stragglers: dict[str, Straggler] = {}
         self._files: dict[str, Path] = {}
+        self._elsewhere: set[str] = set()
         self._rule = Stragglers()
         self._workers: list[str] = []
         self._lock = threading.Lock()
@@ -87,8 +88,8 @@ class Observer:
         return dict(self._files)
 
     def present(self) -> dict[str, Sample]:
-        """Return the newest samples of the tasks of the last look, by name."""
-        newest = {name: self.histories[name].last for name in self._files}
+        """Return the newest samples of the present tasks by name, those of this machine first."""
+        newest = {name: self.histories[name].last for name in (*self._files, *sorted(self._elsewhere))}
         return {name: sample for name, sample in newest.items() if sample is not None}
 
     def follow(self, files: Mapping[str, Path]) -> None:
@@ -99,6 +100,7 @@ class Observer:
         """
         with self._lock:
             self._files = dict(files)
+            self._elsewhere = set()
             self._rule = Stragglers()
         for name in files:
             self.histories.setdefault(name, History())
@@ -111,10 +113,10 @@ class Observer:
     def look(self) -> dict[str, Sample]:
         """Sample all tasks now; return the samples by name."""
         with self._lock:
-            samples = {name: take_sample(path) for name, path in self._files.items()}
-            samples = {name: sample for name, sample in samples.items() if sample.pid}
+            samples = take_samples(self._files)
             for name, sample in samples.items():
-                self.histories[name].add(sample)
+                self.histories.setdefault(name, History()).add(sample)
+                self._elsewhere |= {name} - self._files.keys()
             workers = {name: sample for name, sample in samples.items() if sample.joined}
             # Those that have met count together; a task that trains with nobody holds up nobody.
             if list(workers) != self._workers:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import math
-import os
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from stratagem.cluster.stragglers import Reading
-from stratagem.core.counters import ENDED, Counters, CountersFile
+from stratagem.core.counters import ENDED, Counters, CountersFile, beside, resident_bytes
 from stratagem.core.spent import Spent
 
 MOST_SAMPLES: Final = 1200
@@ -31,6 +32,7 @@ class Sample(NamedTuple):
         loss: Its latest loss; NaN if none is known.
         memory: Bytes of memory that it uses; 0 if that is not known.
         joined: Whether it trains together with others.
+        host: The name of its machine, if that is another one.
     """
 
     moment: float
@@ -42,6 +44,15 @@ class Sample(NamedTuple):
     loss: float
     memory: int
     joined: bool = False
+    host: str = ""
+
+    def title(self, task: str) -> str:
+        """Return what people call the task: its name, and its machine if that is another one.
+
+        Args:
+            task: Its name.
+        """
+        return f"{task} ({self.host})" if self.host else task
 
     @property
     def reading(self) -> Reading:
@@ -60,6 +71,27 @@ class Sample(NamedTuple):
         """Return the sample that `as_dict` described."""
         loss = math.nan if said["loss"] is None else said["loss"]
         return cls(**{**said, "spent": Spent(**said["spent"]), "loss": loss})
+
+
+def take_samples(files: Mapping[str, Path]) -> dict[str, Sample]:
+    """Return what tasks count, by name: those of this host, and those of other hosts that process 0 knows.
+
+    Args:
+        files: The file of the counters of each task, by its name.
+    """
+    samples = {name: take_sample(path) for name, path in files.items()}
+    elsewhere: dict[str, Sample] = {}
+    for path in files.values():
+        elsewhere |= _of_other_hosts(beside(path))
+    return {name: each for name, each in (elsewhere | samples).items() if each.pid}
+
+
+def _of_other_hosts(path: Path) -> dict[str, Sample]:
+    try:
+        said = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return {name: Sample.from_dict(sample) for name, sample in said.items()}
 
 
 def take_sample(path: Path) -> Sample:
@@ -85,19 +117,6 @@ def _until(counters: Counters, doing: str, now: float) -> Spent:
     """Return what was spent until now: what was counted with the last step, and what the task has done since."""
     begun = max(counters.counted, counters.since)
     return counters.spent._replace(**{doing: getattr(counters.spent, doing) + max(0.0, now - begun)})
-
-
-def resident_bytes(pid: int) -> int:
-    """Return the memory that a process uses, in bytes; 0 if that is not known.
-
-    Args:
-        pid: The number of the process.
-    """
-    try:
-        pages = Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]
-    except (OSError, IndexError):
-        return 0
-    return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 class History:

@@ -58,7 +58,7 @@ def table_of(samples: Mapping[str, Sample]) -> str | None:
           worker 0              10.0      60%       10%   10%    20%    0%       0%    0%    2.0 s    1.0 s
           worker 1              10.0      60%       10%   10%    20%    0%       0%    0%    2.0 s    1.0 s
     """
-    trained = {name: sample for name, sample in samples.items() if sample.steps}
+    trained = {sample.title(name): sample for name, sample in samples.items() if sample.steps}
     if not any(_is_enough(sample) for sample in trained.values()):
         return None
     width = max(18, *(len(name) + 2 for name in trained))

@@ -24,7 +24,7 @@ from stratagem.core.errors import ClusterError
 from stratagem.core.spent import LABELS
 from stratagem.insight.metrics import token_of
 from stratagem.insight.runs import KnownRun, known_runs
-from stratagem.insight.samples import Sample, rate, take_sample
+from stratagem.insight.samples import Sample, rate, take_samples
 
 LOOK_SECONDS: Final = 1.0
 """Seconds between two looks at the run."""
@@ -87,8 +87,8 @@ def look_at_run(pid: int | None) -> Look:
         run: KnownRun | None = next((each for each in known_runs() if each.pid == chosen.pid), None)
         if run is None:
             return None
-        samples = {name: take_sample(Path(path)) for name, path in run.files.items()}
-        return View(run.command, run.began, {name: each for name, each in samples.items() if each.pid}, run.events)
+        samples = take_samples({name: Path(path) for name, path in run.files.items()})
+        return View(run.command, run.began, samples, run.events)
 
     return look
 
@@ -179,7 +179,7 @@ class Screen:
             memory = f"{sample.memory / 2**20:,.0f} MB" if sample.memory else ""
             style = "red" if name in self._slow else ""
             table.add_row(
-                Text(name, style=style),
+                Text(sample.title(name), style=style),
                 str(sample.pid),
                 f"{sample.steps:,}",
                 f"{rate(first, sample):.1f}",

@@ -155,7 +155,7 @@ def test_memory_that_has_grown_goes_back_after_more_and_more_steps(monkeypatch: 
     library = SimpleNamespace(malloc_trim=lambda pad: trims.append(now[0]))
     monkeypatch.setattr(freed_memory, "_is_kept", lambda: True)
     monkeypatch.setattr(freed_memory.ctypes, "CDLL", lambda name: library)
-    monkeypatch.setattr(freed_memory, "_resident_bytes", lambda: resident[now[0]])
+    monkeypatch.setattr(freed_memory, "resident_bytes", lambda: resident[now[0]])
     steps = freed_memory.StepMemory(1 << 30)
     for now[0] in calls:
         steps.tidy()
@@ -165,7 +165,7 @@ def test_memory_that_has_grown_goes_back_after_more_and_more_steps(monkeypatch: 
 def test_where_nothing_is_kept_nothing_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     """Systems other than Linux have no such file."""
     monkeypatch.setattr(freed_memory, "_is_kept", lambda: False)
-    monkeypatch.setattr(freed_memory, "_resident_bytes", lambda: pytest.fail("asked"))
+    monkeypatch.setattr(freed_memory, "resident_bytes", lambda: pytest.fail("asked"))
     steps = freed_memory.StepMemory(1 << 30)
     for _ in range(20):
         steps.tidy()

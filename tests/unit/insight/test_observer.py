@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from stratagem.core.counters import CountersFile
+from stratagem.core.counters import CountersFile, beside
 from stratagem.core.progress import Phase, Progress
 from stratagem.core.spent import Spent
-from stratagem.insight import observer as module
+from stratagem.insight import samples as module
 from stratagem.insight.observer import MOST_EVENTS, Observer
 from stratagem.insight.samples import Sample
 
@@ -35,6 +35,22 @@ def test_it_samples_the_tasks_that_there_are(tmp_path: Path) -> None:
     observer.follow({"worker 0": tmp_path / "other"})
     assert observer.look() == {}
     assert list(observer.present()) == ["worker 0"]
+
+
+def test_it_knows_tasks_of_other_hosts_until_others_follow(tmp_path: Path) -> None:
+    observer = Observer("train.py")
+    file = tmp_path / "0.counters"
+    observer.follow({"worker 0": file})
+    _task(file).enter(Phase.OUTSIDE, 3)
+    other = Sample(1.0, 1.0, 22, 5, "computing", Spent(), 0.5, 1, joined=True, host="b")
+    beside(file).write_text(json.dumps({"worker 1": other.as_dict()}))
+    observer.look()
+    assert observer.present()["worker 1"] == other
+    assert observer.as_dict()["tasks"]["worker 1"]["host"] == "b"
+    assert list(observer.files) == ["worker 0"]
+    observer.follow({"worker 0": tmp_path / "next"})
+    assert list(observer.present()) == ["worker 0"]
+    assert observer.histories["worker 1"].last == other
 
 
 def test_it_names_a_slow_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

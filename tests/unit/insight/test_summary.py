@@ -27,6 +27,17 @@ def test_shares_are_those_of_the_training() -> None:
     assert row.split() == ["worker", "0", "5.0", "60%", "0%", "20%", "0%", "0%", "0%", "20%", "3.0", "s", "2.5", "s"]
 
 
+def test_a_task_of_another_host_has_its_name() -> None:
+    spent = Spent(computing=8.0, waiting=2.0)
+    here = Sample(0.0, 0.0, 11, 100, "computing", spent, 0.5, 0)
+    table = table_of({"worker 0": here, "worker 1": here._replace(host="node-b")})
+    assert table is not None
+    assert [line.split("  10.0 ")[0].rstrip() for line in table.splitlines()[1:]] == [
+        "  worker 0                   10.0      80%        0%   20%     0%    0%       0%    0%    0.0 s    0.0 s",
+        "  worker 1 (node-b)          10.0      80%        0%   20%     0%    0%       0%    0%    0.0 s    0.0 s",
+    ]
+
+
 def test_a_slow_worker_is_named_before_all_else() -> None:
     quick = _sample(starting=2.0, compiling=5.0, computing=2.0, exchanging=0.5, waiting=7.5)
     slow = _sample(starting=2.5, compiling=4.0, computing=2.0, exchanging=0.5, input=7.5)

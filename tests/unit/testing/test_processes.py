@@ -146,7 +146,6 @@ def test_a_function_of_the_script_itself(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.quick
 def test_failure_shows_the_output_of_the_first_that_failed() -> None:
     with pytest.raises(PeerError) as error:
         run_workers(fail_on_worker_1, 2)

@@ -79,7 +79,6 @@ class Squares:
 
 @pytest.mark.thorough
 @pytest.mark.multiprocess
-@pytest.mark.quick
 def test_processes_read_from_copies_that_follow_the_object() -> None:
     squares = Squares()
     processes = Processes(2)
