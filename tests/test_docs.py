@@ -67,7 +67,6 @@ def test_program_that_readers_save_trains_on_two_workers(page: str, tmp_path: Pa
     assert f"Epoch {2 if page == 'README.md' else 3}/" in done.stdout
 
 
-@pytest.mark.thorough
 @pytest.mark.multiprocess
 def test_first_diff_of_readme_makes_a_program_that_runs(tmp_path: Path) -> None:
     diff = re.findall(r"^```diff\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)[0]

@@ -94,7 +94,8 @@ def test_the_launcher_of_worker_0_shows_the_workers_of_all_machines(tmp_path: Pa
     assert far[-1]["pid"] == near[-1]["pid"]
     assert 150 <= far[-1]["steps"] <= near[-1]["steps"] == 200
     assert far[-1]["spent"]["between"] > 150 * 0.035
-    assert far[-1]["memory"] == pytest.approx(near[-1]["memory"], rel=0.5)
+    largest = max(line["memory"] for line in near)
+    assert 0.5 * largest < far[-1]["memory"] <= 1.1 * largest
     assert "worker 1 (host-b)" in said[0][1]
     assert "worker 1 is slow: it spends time between steps" in said[0][1]
     assert "worker 0" not in said[1][1].partition("Time of the steps")[2]

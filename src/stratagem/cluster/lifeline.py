@@ -128,8 +128,8 @@ class Lifeline:
         show: Tells the user why this process ends. Called once, by the thread.
         leave: Ends this process with an exit code.
         warn: Tells the user what does not end this process.
-        note: Called on process 0 with each beat: what each process is doing, this one first.
         clock: Where time comes from.
+        note: Called on process 0 with each beat: what each process is doing, this one first.
     """
 
     peers: Sequence[Peer]
@@ -140,8 +140,8 @@ class Lifeline:
     show: Callable[[End], object]
     leave: Callable[[int], object]
     warn: Callable[[str], object] = warn_apart
-    note: Callable[[Sequence[Standing]], object] = lambda standings: None
     clock: Clock = field(default_factory=Clock)
+    note: Callable[[Sequence[Standing]], object] = lambda standings: None
 
     def __post_init__(self) -> None:
         self._patience = patience(self.hang_timeout, ())

@@ -77,7 +77,9 @@ def replayed(wanted: Wanted, script: str, arguments: tuple[str, ...] = ()) -> Re
         return done.result
     except SystemExit as error:
         end = error.code
-    calls = f"{chooser.fits} calls of `fit`, but none with a" if chooser.fits else "no call of `fit` with a"
+    calls = "no call of `fit` with a"
+    if chooser.fits:
+        calls = f"{chooser.fits} call{'s' if chooser.fits > 1 else ''} of `fit`, but none with a"
     raise InputError(
         f"{script} ended{f' with {end!r}' if end else ''}; it has {calls} BackupAndRestore.",
         "The `fit` that made a backup runs a step again from the state of the backup.",

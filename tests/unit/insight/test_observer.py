@@ -8,7 +8,8 @@ import pytest
 from stratagem.core.counters import CountersFile, beside
 from stratagem.core.progress import Phase, Progress
 from stratagem.core.spent import Spent
-from stratagem.insight import samples as module
+from stratagem.insight import observer as observing
+from stratagem.insight import samples as sampling
 from stratagem.insight.observer import MOST_EVENTS, Observer
 from stratagem.insight.samples import Sample
 
@@ -61,7 +62,7 @@ def test_it_names_a_slow_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         spent = Spent(computing=now * (0.4 if waits else 0.9), exchanging=now * 0.1, waiting=now * 0.5 * waits)
         return Sample(now, now, 11, int(20 * now), "computing", spent, 0.5, 1, joined=True)
 
-    monkeypatch.setattr(module, "take_sample", sample)
+    monkeypatch.setattr(sampling, "take_sample", sample)
     told: list[str] = []
     observer = Observer("train.py", tell=told.append)
     observer.follow({"worker 0": tmp_path / "0", "worker 1": tmp_path / "1"})
@@ -97,7 +98,7 @@ def test_a_listener_whose_disk_is_full_does_not_end_it(tmp_path: Path) -> None:
 
 
 def test_its_thread_ends_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SAMPLE_SECONDS", 0.001)
+    monkeypatch.setattr(observing, "SAMPLE_SECONDS", 0.001)
     _task(tmp_path / "0")
     observer = Observer("train.py")
     observer.follow({"worker 0": tmp_path / "0"})

@@ -124,7 +124,6 @@ def run_plan(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.thorough
 @pytest.mark.multiprocess
 def test_a_program_is_planned_for_devices_that_are_not_here(tmp_path: Path) -> None:
     done = run_plan(tmp_path, "train.py", "--on", "cpu:4", "--json", "--", "300")
@@ -161,7 +160,6 @@ model.fit(np.zeros((rows, 100), np.float32), np.zeros((rows, 3), np.float32), ba
 """
 
 
-@pytest.mark.thorough
 @pytest.mark.multiprocess
 def test_a_program_that_counts_its_workers_finds_one_on_each_host(tmp_path: Path) -> None:
     (tmp_path / "workers.py").write_text(OF_SEVERAL_WORKERS)

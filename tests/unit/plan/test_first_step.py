@@ -139,7 +139,7 @@ def test_strategies_without_one_step_of_all_devices_are_refused(strategy: Callab
     ("act", "found"),
     [
         (lambda: None, "the program did not train: it called neither fit nor a strategy.run"),
-        (lambda: model().evaluate(*rows(4)), "the program trained nothing"),
+        (lambda: model().evaluate(*rows(4)), "the program did not train: it called neither fit nor"),
         (lambda: exit_with("usage: train.py DATA"), "It ended with 'usage: train.py DATA'."),
     ],
 )

@@ -36,7 +36,7 @@ def test_a_saved_model(tmp_path: Path) -> None:
     [
         ("missing.keras", "MODEL missing.keras: no such file."),
         ("keras:Sequential", "MODEL keras:Sequential: a model that is not built."),
-        ("builtins:dict", "MODEL builtins:dict: dict, no model."),
+        ("builtins:dict", "MODEL builtins:dict: dict, which is not a model."),
         ("train", "MODEL train: it does not name a module and a function."),
     ],
 )

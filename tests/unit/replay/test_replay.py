@@ -132,7 +132,10 @@ def test_locate_names_the_layer_and_the_rows(script: Path) -> None:
 
 @pytest.mark.parametrize(
     ("step", "said"),
-    [(3, r"from before step 3: its backups were made after step 4 and 8"), (21, "behind step 20")],
+    [
+        (3, r"from before step 3: its backups were made after step 4 and 8"),
+        (21, "`fit` has ended after step 20, and --step is 21"),
+    ],
 )
 def test_steps_that_cannot_be_run(script: Path, step: int, said: str) -> None:
     with pytest.raises(InputError, match=said):
@@ -163,7 +166,7 @@ def test_a_folder_without_backups_and_one_with_damaged_ones(script: Path, tmp_pa
             "import numpy as np\nfrom stratagem import keras\n"
             "model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])\nmodel.compile('sgd', 'mse')\n"
             "model.fit(np.ones((2, 1)), np.ones((2, 1)), verbose=0)\n",
-            "1 calls of `fit`, but none with a BackupAndRestore",
+            "it has 1 call of `fit`, but none with a BackupAndRestore",
         ),
     ],
 )

@@ -77,7 +77,6 @@ class Squares:
         return np.full(2, number**2 * self.factor), os.getpid()
 
 
-@pytest.mark.thorough
 @pytest.mark.multiprocess
 def test_processes_read_from_copies_that_follow_the_object() -> None:
     squares = Squares()
