@@ -9,7 +9,7 @@ from stratagem.program.autograph import leave_as_it_is
 
 
 def do_not_convert(func: Callable[..., Any] | None = None) -> Any:
-    """Return the function, which is never rewritten: conditions and loops in it are Python's.
+    """Return the function, which is then never rewritten: its conditions and loops stay Python's.
 
     Example:
         >>> @do_not_convert
@@ -31,4 +31,4 @@ def set_loop_options(**options: Any) -> None:
 
 
 def set_verbosity(level: int, alsologtostdout: bool = False) -> None:
-    """Accept the level: nothing is said when a function is rewritten."""
+    """Accept the level, without effect: no message appears when a function is rewritten."""

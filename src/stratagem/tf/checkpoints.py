@@ -18,10 +18,10 @@ class CheckpointReader:
     """The values in a checkpoint, by name (what `tf.train.load_checkpoint` returns).
 
     Args:
-        path: The checkpoint, or a folder, whose newest one is read.
+        path: The checkpoint, or a folder whose newest checkpoint is read.
 
     Raises:
-        CheckpointError: There is none, or it is damaged.
+        CheckpointError: There is no checkpoint, or it is damaged.
 
     Example:
         >>> import keras, stratagem.train
@@ -56,7 +56,7 @@ class CheckpointReader:
         """Return a value.
 
         Raises:
-            CheckpointError: There is none of that name.
+            CheckpointError: No value has that name.
         """
         if name not in self._arrays:
             raise CheckpointError(
@@ -67,12 +67,12 @@ class CheckpointReader:
 
 
 def load_checkpoint(ckpt_dir_or_file: str | os.PathLike[str]) -> CheckpointReader:
-    """Return the values in a checkpoint, or in the newest of a folder (`tf.train.load_checkpoint`)."""
+    """Return the values in a checkpoint, or in the newest checkpoint of a folder (`tf.train.load_checkpoint`)."""
     return CheckpointReader(ckpt_dir_or_file)
 
 
 def list_variables(ckpt_dir_or_file: str | os.PathLike[str]) -> list[tuple[str, list[int]]]:
-    """Return name and shape of each value in a checkpoint (`tf.train.list_variables`)."""
+    """Return the name and the shape of each value in a checkpoint (`tf.train.list_variables`)."""
     return list(CheckpointReader(ckpt_dir_or_file).get_variable_to_shape_map().items())
 
 
@@ -91,7 +91,7 @@ class CheckpointState:
 
 
 def get_checkpoint_state(checkpoint_dir: str | os.PathLike[str], latest_filename: Any = None) -> CheckpointState | None:
-    """Return the checkpoints of a folder; None where there are none.
+    """Return the checkpoints of a folder; None if there are none.
 
     Args:
         checkpoint_dir: The folder.

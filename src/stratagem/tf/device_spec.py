@@ -16,7 +16,7 @@ from stratagem.core.errors import InputError
 
 @dataclass(frozen=True, repr=False)
 class DeviceSpec:
-    """The parts of a device's name, each None where the name leaves it open.
+    """The parts of a device's name. A part that the name leaves open is None.
 
     Args:
         job: The type of the task.
@@ -48,15 +48,15 @@ class DeviceSpec:
         """Return the parts of a name.
 
         Args:
-            spec: As "/job:worker/task:1/device:GPU:0", "/gpu:0" or ""; or a device of JAX, as `tensor.device` is one.
+            spec: As "/job:worker/task:1/device:GPU:0", "/gpu:0" or ""; or a device of JAX, such as `tensor.device`.
 
         Raises:
-            InputError: A part is unknown, is no number, or there are two devices; or it is no name.
+            InputError: A part is unknown or is not a number, there are two devices, or the argument is not a name.
         """
         if isinstance(spec, jax.Device):
             return cls(device_type=spec.platform.upper(), device_index=spec.id)
         if not isinstance(spec, str):
-            raise InputError(f"{spec!r} is no name of a device.", _AS_THIS)
+            raise InputError(f"{spec!r} is not the name of a device.", _AS_THIS)
         found: dict[str, Any] = {}
         for part in filter(None, spec.split("/")):
             new = _parsed(part.split(":"), spec)
@@ -66,14 +66,14 @@ class DeviceSpec:
         try:
             return cls(**found)
         except ValueError as error:
-            raise InputError(f"{spec!r} is no name of a device: {error}.", _AS_THIS) from error
+            raise InputError(f"{spec!r} is not the name of a device: {error}.", _AS_THIS) from error
 
     def parse_from_string(self, spec: str) -> DeviceSpec:
         """Return the parts of another name (`from_string`)."""
         return self.from_string(spec)
 
     def make_merged_spec(self, dev: DeviceSpec) -> DeviceSpec:
-        """Return these parts, with those in their places that another spec names.
+        """Return these parts, replaced by those that another spec names.
 
         Args:
             dev: The other spec.
@@ -82,10 +82,10 @@ class DeviceSpec:
         return self.replace(**{name: value for name, value in named.items() if value is not None})
 
     def replace(self, **parts: Any) -> DeviceSpec:
-        """Return these parts with others in the place of some.
+        """Return these parts with some of them replaced.
 
         Args:
-            parts: By name, as of the constructor.
+            parts: The new parts by name, as in the constructor.
         """
         return _replaced(self, **parts)
 
@@ -116,4 +116,4 @@ def _parsed(words: list[str], spec: str) -> dict[str, Any]:
         name, values = "device", [name, *(values or ["*"])]
     if name == "device" and len(values) == _NAMED:
         return {"device_type": values[0].upper(), "device_index": None if values[1] == "*" else values[1]}
-    raise InputError(f"{name!r} in {spec!r} is no part of a device's name.", _AS_THIS)
+    raise InputError(f"{name!r} in {spec!r} is not a part of a device's name.", _AS_THIS)

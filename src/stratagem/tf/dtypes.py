@@ -13,7 +13,7 @@ from stratagem.tf.namespace import explaining
 
 
 class DType(str):
-    """A dtype (`tf.dtypes.DType`): its name, and what TensorFlow's programs ask of it.
+    """A dtype (`tf.dtypes.DType`): its name, and the attributes that TensorFlow's programs use.
 
     Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/dtypes/DType
 
@@ -112,8 +112,8 @@ class DType(str):
             raise TypeError(
                 explain(
                     f"tf.{self} was asked for its least or greatest value.",
-                    "Only integer and floating-point dtypes have one; TensorFlow refuses it too.",
-                    "Ask first: dtype.is_integer, dtype.is_floating.",
+                    "Only integer and floating-point dtypes have these values; TensorFlow refuses it too.",
+                    "Check dtype.is_integer or dtype.is_floating first.",
                 )
             )
         return ml_dtypes.finfo(self.as_numpy_dtype)
@@ -160,13 +160,13 @@ uint64: Final = DType("uint64")
 
 
 def as_dtype(type_value: Any) -> DType:
-    """Return the dtype that something names (`tf.as_dtype`).
+    """Return the dtype that a value names (`tf.as_dtype`).
 
     Args:
-        type_value: A `DType`, a NumPy or JAX dtype, a name, or one of Python's types.
+        type_value: A `DType`, a NumPy or JAX dtype, a name, or a type of Python.
 
     Raises:
-        TypeError: It names no dtype.
+        TypeError: The value names no dtype.
 
     Example:
         >>> as_dtype(np.float32), as_dtype("int64"), as_dtype(float)
@@ -183,7 +183,7 @@ def as_dtype(type_value: Any) -> DType:
     if name not in _KNOWN:
         raise TypeError(
             explain(
-                f"{type_value!r} is no dtype.", "Write tf.float32, tf.int32, tf.string or another name of tf.dtypes."
+                f"{type_value!r} is not a dtype.", "Write tf.float32, tf.int32, tf.string or another name of tf.dtypes."
             )
         )
     return DType(name)

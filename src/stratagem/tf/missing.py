@@ -10,7 +10,7 @@ from typing import Final
 from stratagem.core.errors import explain
 from stratagem.tf.repairs import INSTEAD
 
-DEFAULT: Final = "See `stratagem help tensorflow` for what there is."
+DEFAULT: Final = "See `stratagem help tensorflow` for the names that exist."
 """The repair where none is known."""
 
 _SURELY: Final = 0.91
@@ -25,11 +25,11 @@ _LIKE: Final = ("keras.ops", "jax.numpy", "jax.nn", "jax.scipy.special", "jax.nu
 
 
 def missing(name: str, known: Iterable[str] = ()) -> AttributeError:
-    """Return the error for a name that is not here.
+    """Return the error for a name that `stratagem.tf` does not have.
 
     Args:
-        name: As a program writes it: `tf.while_loop`.
-        known: The names that are there, in the same module.
+        name: The name as a program writes it: `tf.while_loop`.
+        known: The names that the same module has.
 
     Example:
         >>> print(missing("tf.Session"))
@@ -40,11 +40,11 @@ def missing(name: str, known: Iterable[str] = ()) -> AttributeError:
 
 
 def repair(name: str, known: Iterable[str] = ()) -> str:
-    """Return what to write in place of a name that is not here.
+    """Return what to write in place of a name that `stratagem.tf` does not have.
 
     Args:
-        name: As a program writes it.
-        known: The names that are there, in the same module.
+        name: The name as a program writes it.
+        known: The names that the same module has.
 
     Example:
         >>> repair("tf.log"), repair("tf.compat.v1.assert_near")

@@ -19,11 +19,11 @@ from stratagem.tf.tensors.variables import Variable, VariableAggregation
 
 
 class ExponentialMovingAverage:
-    """Averages of variables in which each update counts less than the next (`tf.train.ExponentialMovingAverage`).
+    """Averages of variables in which recent values count more (`tf.train.ExponentialMovingAverage`).
 
     Args:
-        decay: How much of the average stays at an update, from 0 to 1.
-        num_updates: How many updates there were, if the first ones are to count more: the decay is then at most
+        decay: The part of the average that remains at an update, from 0 to 1.
+        num_updates: The number of updates so far. It makes the first updates count more: the decay is then at most
             `(1 + num_updates) / (10 + num_updates)`.
         zero_debias: No effect: averages of variables begin at the variables' values.
         name: The end of the averages' names.
@@ -57,23 +57,23 @@ class ExponentialMovingAverage:
         return self._name
 
     def apply(self, var_list: Iterable[Any] | None = None) -> None:
-        """Move the average of each variable towards its value; the first time, make it.
+        """Move the average of each variable towards its value. The first call makes the averages.
 
-        In `strategy.run` the value is the mean of the replicas'.
+        In `strategy.run` the value is the mean over the replicas.
 
         Args:
             var_list: Variables of floating dtypes.
 
         Raises:
-            InputError: There is no list, or something in it is no such variable.
+            InputError: The argument is not a list of such variables.
         """
         variables = None if var_list is None else list(var_list)
         wrong = [each for each in variables or () if not _is_averaged(each)]
         if variables is None or wrong:
             raise InputError(
                 f"ExponentialMovingAverage.apply was given {wrong[0] if wrong else None!r}.",
-                "Averages are kept of variables of floating dtypes.",
-                "Give it a list of them: ema.apply(model.trainable_variables).",
+                "It averages only variables of floating dtypes.",
+                "Give it a list of such variables: ema.apply(model.trainable_variables).",
             )
         for variable in variables:
             self._average_of(variable)

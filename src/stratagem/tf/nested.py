@@ -26,11 +26,11 @@ def _parts(leaf: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:
 
 
 def flatten(structure: Any, expand_composites: bool = False) -> list[Any]:
-    """Return the leaves of a structure, those of dictionaries in the order of their keys.
+    """Return the leaves of a structure; dictionaries are read in the order of their keys.
 
     Args:
-        structure: Lists, tuples and dictionaries in each other, or a leaf.
-        expand_composites: Whether the arrays of a ragged or sparse tensor are leaves, and not it.
+        structure: Nested lists, tuples and dictionaries, or a leaf.
+        expand_composites: Whether the arrays of a ragged or sparse tensor are leaves, instead of the tensor.
 
     Example:
         >>> flatten({"b": 1, "a": [2, 3]})
@@ -59,7 +59,7 @@ def pack_sequence_as(structure: Any, flat_sequence: Sequence[Any], expand_compos
         own, made_of = _parts(leaf)
         if len(flat) < begin + len(own):
             raise InputError(
-                f"pack_sequence_as was given {len(flat)} leaves.", "Give as many as tf.nest.flatten returns."
+                f"pack_sequence_as was given {len(flat)} leaves.", "Give as many leaves as tf.nest.flatten returns."
             )
         leaves.append(made_of(flat[begin : begin + len(own)]))
         begin += len(own)
@@ -72,14 +72,14 @@ def map_structure(
     """Return a structure with a function applied to its leaves.
 
     Args:
-        func: Takes as many leaves as there are structures, those at the same place.
-        structure: The structures, of one form.
-        check_types: Whether a list does not fit a tuple.
+        func: A function of as many leaves as there are structures; it is called for the leaves at each place.
+        structure: The structures; they must have the same form.
+        check_types: Whether to refuse a list in place of a tuple.
         expand_composites: As for `flatten`.
 
     Raises:
-        TypeError: A list stands where the first structure has a tuple, or the like.
-        ValueError: The structures have other forms.
+        TypeError: Types differ, for example a list in place of a tuple.
+        ValueError: The structures have different forms.
 
     Example:
         >>> map_structure(lambda a, b: a + b, [1, {"x": 2}], [10, {"x": 20}])
@@ -92,27 +92,28 @@ def map_structure(
 
 
 def assert_same_structure(nest1: Any, nest2: Any, check_types: bool = True, expand_composites: bool = False) -> None:
-    """Check that two structures have one form.
+    """Check that two structures have the same form.
 
     Args:
-        nest1: The one.
-        nest2: The other.
-        check_types: Whether a list does not fit a tuple.
+        nest1: The first structure.
+        nest2: The second structure.
+        check_types: Whether to refuse a list in place of a tuple.
         expand_composites: Whether ragged and sparse tensors must have as many arrays.
 
     Raises:
-        TypeError: They differ in types alone.
+        TypeError: They differ only in types.
         ValueError: They differ.
     """
     if not _alike(_without_types(nest1), _without_types(nest2)):
         raise InputError(_DIFFERENT, f"The first is {nest1!r}, the second {nest2!r}.")
     if check_types and not _alike(nest1, nest2):
         differ = f"The first is {nest1!r}, the second {nest2!r}: the types of their parts differ."
-        raise TypeError(explain(_DIFFERENT, differ, "Write check_types=False where that does not matter."))
+        raise TypeError(explain(_DIFFERENT, differ, "Write check_types=False if the types do not matter."))
     counts = [[len(_parts(leaf)[0]) for leaf in keras.tree.flatten(nest)] for nest in (nest1, nest2)]
     if expand_composites and counts[0] != counts[1]:
         raise InputError(
-            f"Leaves of two structures have {counts[0]} and {counts[1]} arrays.", "Give tensors of one kind."
+            f"Leaves of two structures have {counts[0]} and {counts[1]} arrays.",
+            "Give leaves of the same kind: dense, ragged or sparse tensors.",
         )
 
 

@@ -30,10 +30,10 @@ class ProfilerOptions:
 
 
 def start(logdir: str | os.PathLike[str], options: ProfilerOptions | None = None) -> None:
-    """Begin to record what runs, for TensorBoard's profile page.
+    """Start a recording of what runs, for TensorBoard's profile page.
 
     Args:
-        logdir: Folder of the trace.
+        logdir: The folder of the trace.
         options: Accepted as in TensorFlow.
     """
     jax.profiler.start_trace(os.fspath(logdir))
@@ -43,7 +43,7 @@ def stop(save: bool = True) -> None:
     """End the recording, and write it.
 
     Args:
-        save: Accepted as in TensorFlow; JAX always writes.
+        save: Accepted as in TensorFlow; JAX always writes the recording.
     """
     jax.profiler.stop_trace()
 
@@ -53,7 +53,7 @@ def Profile(logdir: str | os.PathLike[str], options: ProfilerOptions | None = No
     """Record what runs inside `with`.
 
     Args:
-        logdir: Folder of the trace.
+        logdir: The folder of the trace.
         options: Accepted as in TensorFlow.
     """
     start(logdir, options)
@@ -64,10 +64,10 @@ def Profile(logdir: str | os.PathLike[str], options: ProfilerOptions | None = No
 
 
 def Trace(name: str, **metadata: Any) -> Any:
-    """Name a stretch of a recording; `step_num` makes it a step.
+    """Give a name to a part of a recording; `step_num` makes it a step.
 
     Args:
-        name: What it is called.
+        name: The name.
         metadata: `step_num`, `_r` and others, shown with it.
 
     Example:
@@ -84,12 +84,12 @@ _running: list[str] = []
 
 
 def trace_on(graph: bool = True, profiler: bool = False, profiler_outdir: str | os.PathLike[str] | None = None) -> None:
-    """Begin to record what runs (`tf.summary.trace_on`).
+    """Start a recording of what runs (`tf.summary.trace_on`).
 
     Args:
         graph: Accepted as in TensorFlow; there is no graph to show.
         profiler: Whether to record times.
-        profiler_outdir: Folder of the recording; None for a temporary one.
+        profiler_outdir: The folder of the recording; None for a temporary one.
     """
     if profiler and not _running:
         folder = tempfile.mkdtemp() if profiler_outdir is None else os.fspath(profiler_outdir)
@@ -110,6 +110,6 @@ def trace_export(name: str, step: Any = None, profiler_outdir: str | os.PathLike
     Args:
         name: Accepted as in TensorFlow.
         step: Accepted as in TensorFlow.
-        profiler_outdir: Accepted as in TensorFlow; `trace_on` says where it goes.
+        profiler_outdir: Accepted as in TensorFlow; the folder is that of `trace_on`.
     """
     trace_off()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 _NO_GRAPH: Final = (
-    "Call the function: there is no graph to build and run. Values are there at once (`.numpy()`), `tf.function` "
+    "Call the function: there is no graph to build and run. Values exist at once (`.numpy()`), and `tf.function` "
     "compiles. For a program of TensorFlow 1 with a model_fn see `stratagem help estimator`."
 )
 _READ_DATASET: Final = (
@@ -24,7 +24,7 @@ _SESSION_HOOKS: Final = (
     "Use tf.estimator, which runs hooks, saves checkpoints and stops (see `stratagem help estimator`)."
 )
 _VARIABLES: Final = (
-    "Make variables by tf.Variable or keras layers; a model_fn of an Estimator finds them again by name "
+    "Make variables with tf.Variable or keras layers; a model_fn of an Estimator finds them again by name "
     "(see `stratagem help estimator`)."
 )
 _DENSE: Final = (
@@ -37,16 +37,20 @@ _IN_DATASET: Final = (
     "Dataset.map. See `stratagem help keras#text-and-lookups`."
 )
 _DTENSOR: Final = (
-    "Use a strategy for data parallelism; for tensors cut over devices use JAX itself: jax.sharding.NamedSharding, "
+    "Use a strategy for data parallelism; for tensors divided among devices use JAX: jax.sharding.NamedSharding, "
     "keras.distribution.ModelParallel."
 )
 _CONVERT: Final = "Save with model.save('model.keras') and convert on a machine that has TensorFlow."
-_EXTENSION: Final = "Use a dict, a tuple or a dataclass registered with jax.tree_util.register_dataclass: they nest."
+_EXTENSION: Final = (
+    "Use a dict, a tuple or a dataclass registered with jax.tree_util.register_dataclass. They can be nested."
+)
 _LIBRARY: Final = "JAX loads compiled code through jax.ffi.ffi_call; there are no TensorFlow kernels to load."
 _RAW: Final = "Use the function of the same purpose: tf.nn, tf.math, keras.ops or jax.lax."
 _ENGINE: Final = "It tunes TensorFlow's own runtime; leave the line out."
 _ENQUEUER: Final = "Write keras.utils.PyDataset(workers=4, use_multiprocessing=True), which fit takes."
-_CLUSTER_FILE: Final = "Describe the cluster in TF_CONFIG, or to tf.distribute.cluster_resolver.SimpleClusterResolver."
+_CLUSTER_FILE: Final = (
+    "Describe the cluster in TF_CONFIG, or with tf.distribute.cluster_resolver.SimpleClusterResolver."
+)
 
 _TABLE: Final = {
     # TensorFlow 1: graphs, sessions, variables by name.
@@ -110,11 +114,13 @@ _TABLE: Final = {
     ),
     "tf.train.noisy_linear_cosine_decay": "Write tf.compat.v1.train.linear_cosine_decay.",
     "tf.losses.mean_pairwise_squared_error": "Write it with tf.math, and tf.compat.v1.losses.add_loss.",
-    "tf.layers": "Write tf.compat.v1.layers in a model_fn; elsewhere tf.keras.layers, with capitals: Dense.",
+    "tf.layers": "Write tf.compat.v1.layers in a model_fn, and tf.keras.layers elsewhere, with capitals: Dense.",
     "tf.to_float tf.to_double tf.to_int32 tf.to_int64 tf.to_bfloat16 tf.to_complex64 tf.to_complex128": (
-        "Write tf.cast(x, tf.float32), or the dtype that is meant."
+        "Write tf.cast(x, tf.float32), or another dtype."
     ),
-    "tf.random_crop tf.multinomial tf.random_gamma tf.random_poisson": "Write keras.random or tf.random by that name.",
+    "tf.random_crop tf.multinomial tf.random_gamma tf.random_poisson": (
+        "Write the function of that name in keras.random or tf.random."
+    ),
     """tf.assign tf.assign_add tf.assign_sub tf.count_up_to tf.scatter_add tf.scatter_div tf.scatter_max tf.scatter_min
     tf.scatter_mul tf.scatter_nd_add tf.scatter_nd_sub tf.scatter_nd_update tf.scatter_sub tf.scatter_update
     tf.batch_scatter_update""": (
@@ -122,7 +128,7 @@ _TABLE: Final = {
         "variable.assign(tf.tensor_scatter_nd_update(variable, indices, updates))."
     ),
     "tf.flags tf.app tf.logging tf.gfile tf.python_io tf.resource_loader tf.ConfigProto tf.GPUOptions": (
-        "Write tf.compat.v1 before it, as in TensorFlow 2; absl.flags and absl.app are the same; files are tf.io.gfile."
+        "Write tf.compat.v1 before it, as in TensorFlow 2. absl.flags and absl.app work too; for files use tf.io.gfile."
     ),
     """tf.AttrValue tf.Event tf.GraphDef tf.HistogramProto tf.LogMessage tf.MetaGraphDef tf.NameAttrList tf.NodeDef
     tf.SessionLog tf.Summary tf.SummaryMetadata tf.TensorInfo tf.make_tensor_proto tf.train.ServerDef
@@ -153,7 +159,7 @@ _TABLE: Final = {
     """tf.experimental.Optional tf.data.experimental.Optional tf.data.experimental.from_variant
     tf.data.experimental.to_variant""": "Write iterator.get_next_as_optional(), which has has_value() and get_value().",
     "tf.experimental.async_scope tf.experimental.async_clear_error": "Leave it out: JAX computes in the background.",
-    "tf.experimental.numpy": "Write numpy or jax.numpy, which it follows.",
+    "tf.experimental.numpy": "Write numpy or jax.numpy, which have the same functions.",
     "tf.experimental.dlpack": "Write jax.dlpack.from_dlpack(x); JAX's arrays have __dlpack__.",
     "tf.experimental.enable_strict_mode tf.experimental.function_executor_type": _ENGINE,
     "tf.CriticalSection": "Leave it out: a compiled step runs on its own, and variables are assigned in order.",
@@ -174,7 +180,7 @@ _TABLE: Final = {
     ),
     # Names of Keras 2 that Keras 3 dropped.
     "tf.keras.applications": (
-        "Write a model of tf.keras.applications that is there (ResNet, EfficientNetV2, ConvNeXt), or keras_hub."
+        "Write another model of tf.keras.applications (ResNet, EfficientNetV2, ConvNeXt), or keras_hub."
     ),
     "tf.keras.backend": (
         "Write keras.ops or tf, whose functions have the names of NumPy and TensorFlow: conv2d is tf.nn.conv2d, "
@@ -200,7 +206,7 @@ _TABLE: Final = {
         "Write keras.layers.Embedding of fixed size over hashed ids: keras.layers.Hashing."
     ),
     "tf.keras.layers.experimental.RandomFourierFeatures": "Write Dense(trainable=False) and keras.ops.cos.",
-    "tf.keras.layers.experimental.preprocessing": "Write keras.layers by that name.",
+    "tf.keras.layers.experimental.preprocessing": "Write the layer of that name in keras.layers.",
     "tf.keras.metrics.MeanRelativeError": "Write keras.metrics.Mean of keras.ops.abs(y - p) / normalizer.",
     "tf.keras.metrics.MeanTensor": "Write a subclass of keras.Metric with a total and a count.",
     "tf.keras.metrics.experimental": "Write a subclass of keras.Metric.",
@@ -250,7 +256,7 @@ _TABLE: Final = {
         "tf.data.Options().reader_processes (see `stratagem help data`)."
     ),
     "tf.data.experimental.make_saveable_from_iterator": (
-        "Write tf.train.Checkpoint(iterator=iterator): iterators tell their state."
+        "Write tf.train.Checkpoint(iterator=iterator): iterators save their state."
     ),
     """tf.data.experimental.index_table_from_dataset tf.data.experimental.table_from_dataset
     tf.data.experimental.DatasetInitializer""": _IN_DATASET,
@@ -265,7 +271,7 @@ _TABLE: Final = {
     "tf.io.decode_compressed tf.decode_compressed": "Write zlib.decompress or gzip.decompress in a Dataset.map.",
     "tf.train.CheckpointView tf.train.TrackableView": "Write tf.train.load_checkpoint(path), tf.train.list_variables.",
     "tf.train.experimental": (
-        "A checkpoint is one file, written by the chief; Python values in it: tf.train.Checkpoint(step=tf.Variable(0))."
+        "The chief writes a checkpoint as one file. For a Python value write tf.train.Checkpoint(step=tf.Variable(0))."
     ),
     "tf.profiler.experimental.client tf.profiler.experimental.server": (
         "Write jax.profiler.start_server(port), and capture from TensorBoard's profile page or xprof."
@@ -284,7 +290,7 @@ _TABLE: Final = {
     "tf.fftnd tf.ifftnd tf.irfftnd tf.rfftnd": "Write jax.numpy.fft.fftn, ifftn, irfftn, rfftn.",
     "tf.approx_top_k": "Write jax.lax.approx_max_k.",
     "tf.fingerprint": "Write hashlib in a function given to Dataset.map.",
-    "tf.resource tf.variant": "Such dtypes hold TensorFlow's own objects; hold Python objects in Python.",
+    "tf.resource tf.variant": "These dtypes hold TensorFlow's own objects; keep Python objects in Python.",
     "tf.is_symbolic_tensor": "Write isinstance(x, jax.core.Tracer).",
     "tf.random_index_shuffle": "Write jax.random.permutation(key, n)[index].",
     "tf.extract_volume_patches": "Write keras.ops.image.extract_patches_3d.",
@@ -298,7 +304,7 @@ _TABLE: Final = {
     "tf.get_current_name_scope": "Leave it out: names of operations are for profiles only.",
     "tf.get_seed": "Write tf.random.set_seed(seed).",
     "tf.matrix_square_root tf.linalg.sqrtm": "Write jax.scipy.linalg.sqrtm.",
-    "tf.linalg.logm": "Write the logarithm by jax.numpy.linalg.eigh: v @ diag(log(w)) @ v.T for a symmetric matrix.",
+    "tf.linalg.logm": "Write v @ diag(log(w)) @ v.T with jax.numpy.linalg.eigh, for a symmetric matrix.",
     "tf.linalg.eigh_tridiagonal tf.linalg.experimental": (
         "Write jax.scipy.linalg.eigh_tridiagonal, jax.scipy.sparse.linalg.cg."
     ),
@@ -355,7 +361,7 @@ _TABLE: Final = {
         "Write tf.random.Generator.from_seed(seed), or keras.random.SeedGenerator."
     ),
     "tf.random.stateless_poisson tf.random.stateless_gamma tf.random.stateless_binomial": (
-        "Write jax.random by that name with jax.random.key(seed)."
+        "Write the function of that name in jax.random, with jax.random.key(seed)."
     ),
     "tf.strings tf.string_split tf.string_to_hash_bucket tf.string_to_hash_bucket_fast "
     "tf.string_to_hash_bucket_strong": (
@@ -367,7 +373,7 @@ _TABLE: Final = {
         "Write tf.debugging.assert_type(x, dtype)."
     ),
     "tf.verify_tensor_all_finite": "Write tf.debugging.assert_all_finite(x, message).",
-    "tf.dtypes.experimental": "Write the dtype's name, as ml_dtypes has it: 'float8_e4m3fn', 'int4'.",
+    "tf.dtypes.experimental": "Write the name that the dtype has in ml_dtypes: 'float8_e4m3fn', 'int4'.",
     "tf.dtypes": "Write the dtype's name: 'float32'.",
     """tf.errors.ABORTED tf.errors.ALREADY_EXISTS tf.errors.CANCELLED tf.errors.DATA_LOSS tf.errors.DEADLINE_EXCEEDED
     tf.errors.FAILED_PRECONDITION tf.errors.INTERNAL tf.errors.INVALID_ARGUMENT tf.errors.NOT_FOUND tf.errors.OK
@@ -387,7 +393,7 @@ _TABLE: Final = {
     "tf.uniform_unit_scaling_initializer": "Write tf.keras.initializers.VarianceScaling.",
     "tf.Dimension tf.CXX11_ABI_FLAG tf.CXX_VERSION tf.MONOLITHIC_BUILD": "Leave it out; sizes are Python's numbers.",
     "tf.RunOptions": "Write tf.distribute.RunOptions; a session's options have no use here.",
-    "tf.nondifferentiable_batch_function": "Requests to a server are batched by the server; call the model.",
+    "tf.nondifferentiable_batch_function": "Call the model: the server batches requests.",
     "tf.security tf.python tf.core tf.compiler": "These are TensorFlow's private modules; use the public names.",
     "tf.compat.forward_compatible tf.compat.forward_compatibility_horizon": "Leave it out: there is one version here.",
 }

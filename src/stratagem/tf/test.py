@@ -76,12 +76,12 @@ class TestCase(unittest.TestCase):
     _folder: str | None = None
 
     def setUp(self) -> None:
-        """Seed Python's, NumPy's and TensorFlow's random numbers alike for each test, on each worker."""
+        """Seed the random numbers of Python, NumPy and `tf.random` in the same way for each test, on each worker."""
         super().setUp()
         set_seed(_SEED)
 
     def evaluate(self, tensors: Any) -> Any:
-        """Return values as NumPy arrays, in a structure as it is; of a per-replica value a tuple of its components."""
+        """Return values as NumPy arrays, in the same structure; a per-replica value as a tuple of its components."""
         return jax.tree.map(_evaluated, tensors, is_leaf=lambda each: not isinstance(each, dict | list | tuple))
 
     def get_temp_dir(self) -> str:
@@ -136,7 +136,7 @@ class TestCase(unittest.TestCase):
         bfloat16_atol: float = 1e-2,
         msg: str | None = None,
     ) -> None:
-        """Fail unless two arrays are nearly equal, as far as the shorter of their dtypes can tell."""
+        """Fail unless two arrays are nearly equal, within the precision of the shorter of their dtypes."""
         of_dtype = {
             "float32": (float_rtol, float_atol),
             "float16": (half_rtol, half_atol),
@@ -148,13 +148,13 @@ class TestCase(unittest.TestCase):
         self.assertAllClose(np.asarray(a, "float64"), np.asarray(b, "float64"), rtol, atol, msg)
 
     def assertArrayNear(self, farray1: Any, farray2: Any, err: float, msg: str | None = None) -> None:
-        """Fail unless two rows of numbers, or of arrays of one number, differ nowhere by more than `err`."""
+        """Fail if two rows of numbers, or of arrays of one number, differ by more than `err` at any place."""
         self.assertEqual(len(farray1), len(farray2), msg)
         for one, other in zip(farray1, farray2, strict=True):
             self.assertNear(np.asarray(one).item(), np.asarray(other).item(), err, msg)
 
     def assertNear(self, f1: float, f2: float, err: float, msg: str | None = None) -> None:
-        """Fail unless two numbers differ by `err` at most."""
+        """Fail if two numbers differ by more than `err`."""
         self.assertTrue(f1 == f2 or abs(f1 - f2) <= err, f"{f1!r} != {f2!r} +/- {err!r} {msg or ''}")
 
     def assertAllGreater(self, a: Any, comparison_target: Any) -> None:
@@ -181,7 +181,7 @@ class TestCase(unittest.TestCase):
         open_lower_bound: bool = False,
         open_upper_bound: bool = False,
     ) -> None:
-        """Fail unless all elements are between two bounds, which belong to the range unless they are open."""
+        """Fail unless all elements are between two bounds. The bounds belong to the range unless they are open."""
         values = np.asarray(target)
         above = values > lower_bound if open_lower_bound else values >= lower_bound
         below = values < upper_bound if open_upper_bound else values <= upper_bound
@@ -201,7 +201,7 @@ class TestCase(unittest.TestCase):
 
     @contextlib.contextmanager
     def assertRaisesWithPredicateMatch(self, exception_type: Any, expected_err_re_or_predicate: Any) -> Iterator[None]:
-        """Fail unless the block raises an exception that a function accepts, or whose text a pattern is found in."""
+        """Fail unless the block raises an exception that a function accepts, or whose text contains a pattern."""
         predicate = expected_err_re_or_predicate
         with self.assertRaises(exception_type) as raised:
             yield

@@ -20,10 +20,10 @@ _LOOK_SECONDS: Final = 0.05
 
 
 class Coordinator:
-    """Lets threads end together, and the error of one reach the thread that waits for all (`tf.train.Coordinator`).
+    """Lets threads end together, and passes the error of one to the thread that waits for all (`tf.train.Coordinator`).
 
-    Threads ask `should_stop()` again and again. Any of them calls `request_stop()`, or fails within
-    `stop_on_exception()`; then `join` waits for the others, and raises the first error that was told.
+    Threads call `should_stop()` repeatedly. When one of them calls `request_stop()` or fails within
+    `stop_on_exception()`, `join` waits for the others, and raises the first reported error.
     Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/train/Coordinator
 
     Args:
@@ -62,8 +62,8 @@ class Coordinator:
         """Ask all threads to stop.
 
         Args:
-            ex: Why: an error, or `sys.exc_info()`. `join` raises that of the first request. After `join` it is raised
-                here, as nobody waits for it any more.
+            ex: The reason: an error, or `sys.exc_info()`. `join` raises the error of the first request. After `join`,
+                the error is raised here.
         """
         error = _error_of(ex)
         with self._lock:
@@ -89,7 +89,7 @@ class Coordinator:
 
     @contextlib.contextmanager
     def stop_on_exception(self) -> Iterator[None]:
-        """Return a context that gives an error of its body to `request_stop`, and goes on behind it."""
+        """Return a context that gives an error of its body to `request_stop`, and continues after the context."""
         try:
             yield
         except BaseException as error:
@@ -99,15 +99,15 @@ class Coordinator:
         """Wait until a stop is asked for.
 
         Args:
-            timeout: Longest time to wait, in seconds; None waits for ever.
+            timeout: The longest time to wait, in seconds; None to wait forever.
 
         Returns:
-            Whether it was asked for.
+            Whether a stop was asked for.
         """
         return self._stop.wait(timeout)
 
     def register_thread(self, thread: threading.Thread) -> None:
-        """Let the next `join` wait for a thread too."""
+        """Make the next `join` wait for a thread too."""
         with self._lock:
             self._registered.add(thread)
 
@@ -120,13 +120,13 @@ class Coordinator:
         """Wait until threads have ended.
 
         Args:
-            threads: The threads; those that are registered are waited for in any case.
-            stop_grace_period_secs: How long they may go on after a stop was asked for, in seconds.
-            ignore_live_threads: Whether to say nothing about those that go on longer.
+            threads: The threads. `join` waits for registered threads too.
+            stop_grace_period_secs: The time for which they may run after a stop was asked for, in seconds.
+            ignore_live_threads: Whether to ignore threads that run longer.
 
         Raises:
             BaseException: The error that was given to `request_stop`.
-            RuntimeError: Some threads go on, and there is no such error.
+            RuntimeError: Some threads still run, and there is no such error.
         """
         with self._lock:
             waited_for = [*self._registered.union(threads or ())]

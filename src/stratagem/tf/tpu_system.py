@@ -13,14 +13,14 @@ from stratagem.tf.config.devices import count_devices
 class TPUClusterResolver(ClusterResolver):
     """The TPUs of this machine (`tf.distribute.cluster_resolver.TPUClusterResolver`).
 
-    JAX finds them by itself, so it holds no more than the answer that they are there. Never run on a TPU so far.
+    JAX finds TPUs by itself, so this object only says that there are some. It has never run on a TPU so far.
 
     Args:
         tpu: "", "local" or a name; accepted, as JAX knows which TPU the machine belongs to.
         options: TensorFlow's other arguments; accepted.
 
     Raises:
-        InputError: There is no TPU. It is a ValueError, as programs that fall back on GPUs expect.
+        InputError: There is no TPU. This is a ValueError, as programs that fall back on GPUs expect.
     """
 
     def __init__(self, tpu: str | None = None, **options: Any) -> None:
@@ -47,4 +47,4 @@ def initialize_tpu_system(cluster_resolver: Any = None) -> None:
 
 
 def shutdown_tpu_system(cluster_resolver: Any = None) -> None:
-    """Accept the call: JAX lets the TPUs go when the process ends (`tf.tpu.experimental.shutdown_tpu_system`)."""
+    """Accept the call: JAX releases the TPUs when the process ends (`tf.tpu.experimental.shutdown_tpu_system`)."""

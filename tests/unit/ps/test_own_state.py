@@ -168,7 +168,7 @@ def test_tables_are_those_of_the_moment_of_scheduling(coordinator: ClusterCoordi
         change()
         found.append(run(coordinator, look, key))
     assert found == [[[-1]], [[7]], [[-1]]]
-    with pytest.raises(UsageError, match="changed in a copy of it"):
+    with pytest.raises(UsageError, match="A copy of a table was changed"):
         run(coordinator, lambda: table.insert([4], [1]))
 
 

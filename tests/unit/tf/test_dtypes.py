@@ -35,7 +35,7 @@ def test_names_of_a_dtype(value: object, name: str) -> None:
 
 @pytest.mark.parametrize("value", ["floaty", object(), np.dtype("M8[s]")])
 def test_what_is_no_dtype_is_refused(value: object) -> None:
-    with pytest.raises(TypeError, match=r"is no dtype\.\n  What to do: Write tf\.float32"):
+    with pytest.raises(TypeError, match=r"is not a dtype\.\n  What to do: Write tf\.float32"):
         as_dtype(value)
 
 

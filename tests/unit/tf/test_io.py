@@ -79,7 +79,7 @@ def test_a_tensor_becomes_bytes_and_comes_back(array: np.ndarray) -> None:
 
 
 def test_bytes_that_hold_something_else_are_refused() -> None:
-    with pytest.raises(InputError, match="was asked for float32, and the bytes hold int64"):
+    with pytest.raises(InputError, match="was asked for float32, but the bytes hold int64"):
         tf.io.parse_tensor(tf.io.serialize_tensor(np.arange(3)), np.float32)
     with pytest.raises(InputError, match="another format"):
         tf.io.parse_tensor(b"\x08\x01\x12\x04", np.float32)

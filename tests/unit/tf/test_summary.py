@@ -99,5 +99,5 @@ def test_distributions_images_and_text(tmp_path: Path) -> None:
     assert tf.io.decode_png(found["digits"].image.encoded_image_string, channels=1).tolist()[0][0] == [127]
     (note,) = [value for tag, value in found.items() if tag.startswith("note")]
     assert b"**bold**" in note.tensor.SerializeToString()
-    with pytest.raises(ValueError, match="no batch of images"):
+    with pytest.raises(ValueError, match="not a batch of images"):
         tf.summary.image("digits", np.zeros((4, 6, 1)), step=0)

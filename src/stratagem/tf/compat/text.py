@@ -49,7 +49,7 @@ def path_to_str(path: Any) -> str:
 
 
 def dimension_value(dimension: Any) -> int | None:
-    """Return a dimension as it is: dimensions are numbers here.
+    """Return a dimension unchanged: dimensions are numbers here.
 
     Example:
         >>> dimension_value(3)

@@ -41,7 +41,7 @@ class LogicalDeviceConfiguration:
     """One logical device of a physical one (`tf.config.LogicalDeviceConfiguration`).
 
     Args:
-        memory_limit: In MB; accepted, and without effect, as JAX has no limit for a device.
+        memory_limit: In MB. It has no effect, because JAX has no limit for a device.
         experimental_priority: Accepted as in TensorFlow.
         experimental_device_ordinal: Accepted as in TensorFlow.
 
@@ -100,7 +100,7 @@ def list_local_devices(session_config: Any = None) -> list[LogicalDevice]:
     """Return the devices of this process (`device_lib.list_local_devices`), as `list_logical_devices` does.
 
     Args:
-        session_config: Accepted as in TensorFlow, and without effect: there are no sessions.
+        session_config: Accepted as in TensorFlow. It has no effect, because there are no sessions.
 
     Example:
         >>> [device.name for device in list_local_devices() if device.device_type == "CPU"][:1]
@@ -115,14 +115,14 @@ def get_visible_devices(device_type: str | None = None) -> list[PhysicalDevice]:
 
 
 def set_visible_devices(devices: Any, device_type: str | None = None) -> None:
-    """Use some devices only.
+    """Use only some devices.
 
     Args:
-        devices: A device or several, of `list_physical_devices`; an empty list hides a kind.
+        devices: One or several devices of `list_physical_devices`; an empty list hides a kind.
         device_type: "GPU" or "CPU"; None for all kinds.
 
     Raises:
-        InputError: The CPU was to be hidden.
+        InputError: The call would hide the CPU.
         UsageError: JAX has already started with other devices.
 
     Example:
@@ -154,11 +154,11 @@ def set_logical_device_configuration(
     """Make several devices of the CPU, to try strategies without accelerators.
 
     Args:
-        device: The CPU; of a GPU JAX makes one device.
+        device: The CPU. JAX makes one device of a GPU.
         logical_devices: One configuration for each device.
 
     Raises:
-        InputError: Several devices of one GPU, or none at all, were asked for.
+        InputError: Several devices of one GPU were asked for, or no devices at all.
         UsageError: JAX has already started with another number of devices.
 
     Example:
@@ -172,8 +172,8 @@ def set_logical_device_configuration(
         virtual_devices(len(wanted))
     elif len(wanted) > 1:
         raise InputError(
-            f"{device.name} was to become {len(wanted)} devices.",
-            "JAX makes one device of a GPU; several replicas cannot share it.",
+            f"set_logical_device_configuration was asked to make {len(wanted)} devices of {device.name}.",
+            "JAX makes one device of a GPU. Several replicas cannot share it.",
             "Try several replicas on the CPU: set_logical_device_configuration("
             "tf.config.list_physical_devices('CPU')[0], [tf.config.LogicalDeviceConfiguration()] * 2).",
         )
@@ -185,7 +185,7 @@ def set_logical_device_configuration(
 
 
 def get_logical_device_configuration(device: PhysicalDevice) -> list[LogicalDeviceConfiguration] | None:
-    """Return one configuration for each device that was made of the CPU; None where nothing was set."""
+    """Return one configuration for each device that was made of the CPU; None if nothing was set."""
     count = count_devices("CPU") if device.device_type == "CPU" else 1
     return [LogicalDeviceConfiguration() for _ in range(count)] if count > 1 else None
 

@@ -15,11 +15,11 @@ _PREALLOCATE: Final = "XLA_PYTHON_CLIENT_PREALLOCATE"
 
 
 def set_memory_growth(device: PhysicalDevice, enable: bool) -> None:
-    """Take the memory of GPUs as it is needed instead of most of it at the start. The setting holds for all GPUs.
+    """Take the memory of GPUs when it is needed, instead of most of it at the start. This applies to all GPUs.
 
     Args:
         device: One of `list_physical_devices("GPU")`.
-        enable: Whether.
+        enable: Whether to do so.
 
     Raises:
         UsageError: JAX has already started, and taken the memory.
@@ -30,14 +30,14 @@ def set_memory_growth(device: PhysicalDevice, enable: bool) -> None:
     if backends_started() and described_devices() is None:
         raise UsageError(
             "set_memory_growth was called after JAX had started.",
-            "The memory has been taken already.",
+            "JAX has already taken the memory.",
             f"Call it at the top of the program, or set {_PREALLOCATE}={wanted} in the environment.",
         )
     os.environ[_PREALLOCATE] = wanted
 
 
 def get_memory_growth(device: PhysicalDevice) -> bool:
-    """Return whether memory is taken as it is needed.
+    """Return whether memory is taken when it is needed.
 
     Example:
         >>> get_memory_growth(PhysicalDevice("/physical_device:CPU:0", "CPU"))
@@ -47,7 +47,7 @@ def get_memory_growth(device: PhysicalDevice) -> bool:
 
 
 def get_memory_info(device: str) -> dict[str, int]:
-    """Return the bytes in use on a device, `current` and `peak`; zeros where JAX does not count, as on the CPU.
+    """Return the bytes in use on a device, `current` and `peak`; zeros if JAX does not count, as on the CPU.
 
     Args:
         device: "GPU:0".
@@ -69,13 +69,13 @@ def reset_memory_stats(device: str) -> None:
     """
     raise UsageError(
         f"reset_memory_stats({device!r}) was called.",
-        "JAX counts the peak of memory from the start of the process; it would not be the peak since now.",
+        "JAX measures the peak from the start of the process, and cannot begin a new measurement.",
         "Compare get_memory_info(device)['peak'] before and after.",
     )
 
 
 def get_device_details(device: PhysicalDevice) -> dict[str, Any]:
-    """Return `device_name`, and `compute_capability` of a GPU; nothing for the CPU. It starts JAX.
+    """Return `device_name`, and `compute_capability` of a GPU; nothing for the CPU. This starts JAX.
 
     Example:
         >>> get_device_details(PhysicalDevice("/physical_device:CPU:0", "CPU"))

@@ -51,7 +51,7 @@ def set_soft_device_placement(enabled: bool) -> None:
 
 
 def get_soft_device_placement() -> bool:
-    """Return True: nothing fails for where it is placed.
+    """Return True: no operation fails because of its place.
 
     Example:
         >>> get_soft_device_placement()
@@ -69,9 +69,9 @@ def experimental_connect_to_host(remote_host: Any = None, job_name: str = "worke
 
 
 def enable_op_determinism() -> None:
-    """Let XLA choose only operations that give the same result each time; on the CPU they do anyway.
+    """Let XLA choose only operations that give the same result each time. On the CPU all operations do.
 
-    Call it at the top of the program, and `tf.keras.utils.set_random_seed`.
+    Call it at the top of the program, together with `tf.keras.utils.set_random_seed`.
     """
     flags = os.environ.get(_XLA_FLAGS, "")
     if _DETERMINISTIC not in flags:
@@ -79,10 +79,10 @@ def enable_op_determinism() -> None:
 
 
 def enable_tensor_float_32_execution(enabled: bool) -> None:
-    """Let products of float32 matrices be computed in TensorFloat-32 where the device has it, or not.
+    """Allow or forbid TensorFloat-32 for products of float32 matrices, on devices that have it.
 
     Args:
-        enabled: True, JAX's default, or False: all bits of float32.
+        enabled: True, which is JAX's default; or False, to use all bits of float32.
 
     Example:
         >>> enable_tensor_float_32_execution(False)
@@ -100,7 +100,7 @@ def tensor_float_32_execution_enabled() -> bool:
 
 
 def set_synchronous_execution(enable: bool | None) -> None:
-    """Accept the switch: JAX computes in the background, and waits where a value is read."""
+    """Accept the switch: JAX computes in the background, and waits when a value is read."""
 
 
 def get_synchronous_execution() -> bool:
@@ -126,7 +126,7 @@ def disable_mlir_bridge() -> None:
 
 
 def set_jit(enabled: bool | str) -> None:
-    """Accept the switch: XLA compiles everything, whatever it says.
+    """Accept the switch, without effect: XLA compiles everything.
 
     Args:
         enabled: True, False or "autoclustering".
@@ -151,11 +151,11 @@ def set_experimental_options(options: Mapping[str, Any]) -> None:
     Args:
         options: As in TensorFlow.
     """
-    announce_once("tf.config.optimizer.set_experimental_options has no effect: XLA optimizes by rules of its own.")
+    announce_once("tf.config.optimizer.set_experimental_options has no effect: XLA optimizes by its own rules.")
 
 
 def get_experimental_options() -> dict[str, Any]:
-    """Return no options: there are none.
+    """Return an empty dictionary: there are no options.
 
     Example:
         >>> get_experimental_options()
@@ -170,17 +170,19 @@ def set_inter_op_parallelism_threads(num_threads: int) -> None:
 
 
 def set_intra_op_parallelism_threads(num_threads: int) -> None:
-    """Let XLA compute with so many threads on the CPU; 0 leaves it to XLA: one for each core.
+    """Set the number of threads with which XLA computes on the CPU; 0 means one for each core.
 
-    Call it at the top of the program; when JAX has started it has no effect.
+    Call it at the top of the program: it has no effect after JAX has started.
 
     Args:
-        num_threads: How many.
+        num_threads: The number of threads.
     """
     if num_threads > 0 and not backends_started():
         os.environ[environment.THREAD_COUNTS[0]] = str(num_threads)
     elif num_threads > 0:
-        announce_once("tf.config.threading.set_intra_op_parallelism_threads came after JAX had started: no effect.")
+        announce_once(
+            "tf.config.threading.set_intra_op_parallelism_threads was called after JAX had started; it has no effect."
+        )
 
 
 def get_inter_op_parallelism_threads() -> int:
@@ -194,7 +196,7 @@ def get_inter_op_parallelism_threads() -> int:
 
 
 def get_intra_op_parallelism_threads() -> int:
-    """Return how many threads XLA computes with on the CPU; 0: as many as the process has cores.
+    """Return the number of threads with which XLA computes on the CPU; 0 means one for each core of the process.
 
     Example:
         >>> get_intra_op_parallelism_threads() >= 0

@@ -11,7 +11,7 @@ from stratagem.data.options import Options as _Options
 
 
 class Tuning:
-    """Settings of TensorFlow's runtime: kept as they are set, and without effect.
+    """Settings of TensorFlow's runtime. They are kept as they are set, and have no effect.
 
     Args:
         path: How a program reaches them.
@@ -101,11 +101,13 @@ def AutotuneOptions() -> Tuning:
 
 
 def _said(name: str) -> None:
-    announce_once(f"tf.data.Options: {name} tunes TensorFlow's runtime; it is accepted, and has no effect here.")
+    announce_once(f"tf.data.Options: {name} tunes TensorFlow's runtime; it is accepted but has no effect here.")
 
 
 def _unknown(name: str, known: tuple[str, ...]) -> AttributeError:
-    return AttributeError(explain(f"tf.data.Options has no {name}.", f"Remove the line; there are {', '.join(known)}."))
+    return AttributeError(
+        explain(f"tf.data.Options has no {name}.", f"Remove the line, or use one of {', '.join(known)}.")
+    )
 
 
 _GROUPS: Final = {

@@ -87,7 +87,7 @@ def _refuse_positions_outside(shape: tuple[int, ...], key: Any) -> None:
             if known and not -size <= int(part) < size:
                 raise IndexError(
                     explain(
-                        f"Index {int(part)} was asked of axis {axis}, which has {size} elements.",
+                        f"Index {int(part)} was used on axis {axis}, which has {size} elements.",
                         "There is no such element; TensorFlow refuses it too.",
                         "Correct the index.",
                     )

@@ -27,7 +27,7 @@ def numpy_of(array: Any) -> Any:
     """Return the values as a NumPy array (`tf.Tensor.numpy`).
 
     Raises:
-        UsageError: There are none yet, as in a function that is being compiled.
+        UsageError: There are no values yet, as in a function that is being compiled.
     """
     if is_traced(array):
         raise UsageError(
@@ -39,7 +39,7 @@ def numpy_of(array: Any) -> Any:
 
 
 def backing_device_of(array: Any) -> str:
-    """Return the device that holds an array, this worker's first of several (`tf.Tensor.backing_device`)."""
+    """Return the device that holds an array; if several do, the first of this worker (`tf.Tensor.backing_device`)."""
     return device_of_task(array.addressable_shards[0].device)
 
 
@@ -59,7 +59,7 @@ def set_shape(array: Any, shape: Any) -> None:
 
 
 class Reference:
-    """A key for one variable or tensor, whatever its value (`tf.Variable.ref`): for dictionaries and sets.
+    """A key for one variable or tensor, for dictionaries and sets; its value does not matter (`tf.Variable.ref`).
 
     Args:
         value: The variable or tensor.
@@ -127,10 +127,10 @@ class TensorVariable:
 
     @property
     def device(self) -> str:
-        """The device that holds it: "/job:ps/replica:0/task:1/device:CPU:0" on a parameter server.
+        """The device that holds the variable: "/job:ps/replica:0/task:1/device:CPU:0" on a parameter server.
 
-        Of a variable that several devices hold it is this worker's first one; of parts on several servers, that of the
-        first part.
+        If several devices hold the variable, it is the first of this worker. If several servers hold parts, it is that
+        of the first part.
         """
         if hasattr(self, "residence"):
             parts: Any = self.parts  # pyright: ignore[reportAttributeAccessIssue]
@@ -140,31 +140,31 @@ class TensorVariable:
         return device_of_task(own)
 
     def ref(self) -> Reference:
-        """Return a key for this variable, which dictionaries and sets take (`tf.Variable.ref`)."""
+        """Return a key for this variable, for dictionaries and sets (`tf.Variable.ref`)."""
         return Reference(self)
 
     experimental_ref = ref
 
     def read_value(self) -> Any:
-        """Return the value as a tensor of its own (`tf.Variable.read_value`)."""
+        """Return the value as a separate tensor (`tf.Variable.read_value`)."""
         return own_tensor(self.value)
 
     initialized_value = read_value
 
     @property
     def initializer(self) -> None:
-        """None, as in eager TensorFlow: there is nothing to run before the variable has its value."""
+        """None, as in eager TensorFlow: a variable has its value without running anything."""
 
     def is_initialized(self, name: str | None = None) -> bool:
         """Return True: a variable has a value from the beginning."""
         return True
 
     def sparse_read(self, indices: Any, name: str | None = None) -> Any:
-        """Return the rows that stand at indices (`tf.gather`)."""
+        """Return the rows at indices (`tf.gather`)."""
         return indexing.gather(self.value, indices)
 
     def gather_nd(self, indices: Any, name: str | None = None) -> Any:
-        """Return the slices that stand at indices of several axes (`tf.gather_nd`)."""
+        """Return the slices at indices of several axes (`tf.gather_nd`)."""
         return indexing.gather_nd(self.value, indices)
 
     def _assign_slices(self, method: str, change: Callable[..., Any], indices: Any, updates: Any) -> Any:

@@ -19,7 +19,7 @@ class TFRecordOptions:
 
     Args:
         compression_type: "GZIP", "ZLIB", "" or None.
-        tuning: TensorFlow's numbers for zlib; accepted, and without effect.
+        tuning: TensorFlow's numbers for zlib; they have no effect.
 
     Example:
         >>> TFRecordOptions("GZIP").compression_type
@@ -38,7 +38,7 @@ def read_file(filename: Any, name: str | None = None) -> EagerText:
         name: Accepted as in TensorFlow.
 
     Raises:
-        InputError: It cannot be read.
+        InputError: The file cannot be read.
 
     Example:
         >>> read_file("/dev/null")
@@ -52,11 +52,11 @@ def read_file(filename: Any, name: str | None = None) -> EagerText:
 
 
 def write_file(filename: Any, contents: Any, name: str | None = None) -> None:
-    """Write a file, folders included (`tf.io.write_file`).
+    """Write a file, and make its folders (`tf.io.write_file`).
 
     Args:
-        filename: Where.
-        contents: Bytes or text, or an array without axes of either.
+        filename: The name of the file.
+        contents: Bytes or text, or an array without axes that holds either.
         name: Accepted as in TensorFlow.
 
     Example:
@@ -89,7 +89,7 @@ def matching_files(pattern: Any, name: str | None = None) -> EagerArray:
 def serialize_tensor(tensor: Any, name: str | None = None) -> EagerText:
     """Return an array as bytes that `parse_tensor` reads (`tf.io.serialize_tensor`).
 
-    They have NumPy's format, not TensorFlow's.
+    The bytes have NumPy's format, not TensorFlow's.
 
     Args:
         tensor: Numbers or booleans, of any shape.
@@ -105,7 +105,7 @@ def serialize_tensor(tensor: Any, name: str | None = None) -> EagerText:
 
 
 def parse_tensor(serialized: Any, out_type: Any, name: str | None = None) -> EagerArray:
-    """Return the array that `serialize_tensor` made bytes of (`tf.io.parse_tensor`).
+    """Return the array whose bytes `serialize_tensor` returned (`tf.io.parse_tensor`).
 
     Args:
         serialized: The bytes.
@@ -113,7 +113,7 @@ def parse_tensor(serialized: Any, out_type: Any, name: str | None = None) -> Eag
         name: Accepted as in TensorFlow.
 
     Raises:
-        InputError: The bytes are none of `serialize_tensor`'s, or hold another dtype.
+        InputError: The bytes do not come from `serialize_tensor`, or hold another dtype.
 
     Example:
         >>> parse_tensor(serialize_tensor(np.arange(3)), "int64").tolist()
@@ -131,8 +131,8 @@ def parse_tensor(serialized: Any, out_type: Any, name: str | None = None) -> Eag
         ) from None
     if found.dtype != wanted:
         raise InputError(
-            f"parse_tensor was asked for {wanted}, and the bytes hold {found.dtype}.",
-            "The numbers would not be those that were written.",
+            f"parse_tensor was asked for {wanted}, but the bytes hold {found.dtype}.",
+            "The numbers would differ from those that were written.",
             f"Write out_type=tf.{found.dtype}.",
         )
     return found.view(EagerArray)

@@ -39,7 +39,7 @@ class GFile:
         mode: As in `open`: "r", "w", "a", "r+", each also with "b".
 
     Raises:
-        FileNotFoundError: It is not there.
+        FileNotFoundError: There is no such file.
 
     Example:
         >>> name = getfixture("tmp_path") / "words"
@@ -78,7 +78,7 @@ class GFile:
         return self._file.readlines()
 
     def write(self, file_content: Any) -> int:
-        """Write text or bytes, as the mode says; return how many."""
+        """Write text or bytes, depending on the mode, and return how many."""
         return self._file.write(file_content)
 
     def seek(self, offset: int, whence: int = 0) -> int:
@@ -90,11 +90,11 @@ class GFile:
         return self._file.tell()
 
     def seekable(self) -> bool:
-        """Return whether positions can be gone to."""
+        """Return whether `seek` works."""
         return self._file.seekable()
 
     def flush(self) -> None:
-        """Hand what was written to the system."""
+        """Pass the written data to the system."""
         self._file.flush()
 
     def close(self) -> None:
@@ -114,7 +114,7 @@ class GFile:
 
 
 def exists(path: Path) -> bool:
-    """Return whether there is such a file or folder.
+    """Return whether a file or folder exists.
 
     Example:
         >>> exists("/dev/null"), exists("/no/such/file")
@@ -125,7 +125,7 @@ def exists(path: Path) -> bool:
 
 
 def isdir(path: Path) -> bool:
-    """Return whether it is a folder.
+    """Return whether a path is a folder.
 
     Example:
         >>> isdir("/"), isdir("/dev/null")
@@ -146,7 +146,7 @@ def glob(pattern: Path | Iterable[Path]) -> list[str]:
 
 
 def listdir(path: Path) -> list[str]:
-    """Return the names in a folder, without it.
+    """Return the names in a folder, without the path of the folder.
 
     Raises:
         FileNotFoundError: There is no such folder.
@@ -162,7 +162,7 @@ def listdir(path: Path) -> list[str]:
 
 
 def makedirs(path: Path) -> None:
-    """Make a folder and those it lies in; one that is there is fine.
+    """Make a folder and its parents. A folder that exists is not an error.
 
     Example:
         >>> makedirs(getfixture("tmp_path") / "a" / "b")
@@ -172,11 +172,11 @@ def makedirs(path: Path) -> None:
 
 
 def mkdir(path: Path) -> None:
-    """Make a folder in one that is there.
+    """Make a folder in an existing folder.
 
     Raises:
-        FileExistsError: It is there already.
-        FileNotFoundError: The folder it lies in is not.
+        FileExistsError: The folder exists already.
+        FileNotFoundError: The folder around it does not exist.
 
     Example:
         >>> mkdir(getfixture("tmp_path") / "a")
@@ -186,10 +186,10 @@ def mkdir(path: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, or a folder with nothing in it.
+    """Remove a file or an empty folder.
 
     Raises:
-        FileNotFoundError: It is not there.
+        FileNotFoundError: There is no such file or folder.
 
     Example:
         >>> makedirs(getfixture("tmp_path") / "a")
@@ -208,7 +208,7 @@ def rmtree(path: Path) -> None:
     """Remove a folder and all that is in it.
 
     Raises:
-        FileNotFoundError: It is not there.
+        FileNotFoundError: There is no such folder.
 
     Example:
         >>> makedirs(getfixture("tmp_path") / "a" / "b")
@@ -222,7 +222,7 @@ def rename(src: Path, dst: Path, overwrite: bool = False) -> None:
     """Give a file or folder another name.
 
     Raises:
-        FileExistsError: `dst` is there, and `overwrite` is false.
+        FileExistsError: `dst` exists, and `overwrite` is false.
     """
     _refuse_overwriting(dst, overwrite)
     place = _remote(src)
@@ -233,7 +233,7 @@ def copy(src: Path, dst: Path, overwrite: bool = False) -> None:
     """Copy a file.
 
     Raises:
-        FileExistsError: `dst` is there, and `overwrite` is false.
+        FileExistsError: `dst` exists, and `overwrite` is false.
     """
     _refuse_overwriting(dst, overwrite)
     with GFile(src, "rb") as source, GFile(dst, "wb") as target:
@@ -241,10 +241,10 @@ def copy(src: Path, dst: Path, overwrite: bool = False) -> None:
 
 
 def stat(path: Path) -> FileStatistics:
-    """Return how large a file is and when it was changed.
+    """Return the size of a file and the time of its last change.
 
     Raises:
-        FileNotFoundError: It is not there.
+        FileNotFoundError: There is no such file.
 
     Example:
         >>> stat("/dev/null").length
@@ -288,7 +288,7 @@ def join(path: Path, *paths: Path) -> str:
 
 
 def get_registered_schemes() -> list[str]:
-    """Return the protocols that need nothing installed: files of this machine.
+    """Return the protocols that work without further packages: files of this machine.
 
     Example:
         >>> get_registered_schemes()
@@ -321,7 +321,7 @@ def _matching(pattern: str) -> list[str]:
 
 def _refuse_overwriting(dst: Path, overwrite: bool) -> None:
     if not overwrite and exists(dst):
-        raise FileExistsError(f"{LocalPath(_text(dst))} is there already; write overwrite=True to replace it.")
+        raise FileExistsError(f"{LocalPath(_text(dst))} already exists; write overwrite=True to replace it.")
 
 
 __getattr__ = explaining(__name__)

@@ -18,9 +18,9 @@ def encode_jpeg(image: Any, format: str = "", quality: int = 95, **tuning: Any) 
 
     Args:
         image: uint8, of shape (height, width, 1 or 3).
-        format: "grayscale", "rgb", or "" for what the channels say.
+        format: "grayscale", "rgb", or "" to choose by the number of channels.
         quality: 0 to 100.
-        tuning: TensorFlow's other arguments; accepted, and without effect.
+        tuning: TensorFlow's other arguments; they have no effect.
 
     Raises:
         InputError: The image has another dtype or shape.
@@ -84,9 +84,9 @@ def _encoded(image: Any, format: str, channels: tuple[int, ...], **options: Any)
     pixels = np.asarray(image)
     if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[-1] not in channels:
         raise InputError(
-            f"An image of shape {pixels.shape} and dtype {pixels.dtype} was to become a {format} file.",
-            f"Such a file holds uint8 of shape (height, width, {' or '.join(map(str, channels))}).",
-            "Convert it: tf.cast(tf.clip_by_value(image * 255, 0, 255), tf.uint8) of values from 0 to 1.",
+            f"An image of shape {pixels.shape} and dtype {pixels.dtype} cannot be written as a {format} file.",
+            f"Such a file holds uint8 pixels of shape (height, width, {' or '.join(map(str, channels))}).",
+            "Convert values from 0 to 1 with tf.cast(tf.clip_by_value(image * 255, 0, 255), tf.uint8).",
         )
     stream = io.BytesIO()
     pillow = optional.load("PIL.Image", "files", f"Writing a {format} file")

@@ -27,11 +27,11 @@ def decode_csv(
 
     Args:
         records: A line as bytes or text, or an array of lines, of shape (...).
-        record_defaults: For each column the value where a line has none, whose dtype is the column's; or a dtype
-            alone (an empty list, `tf.float32`), where every line must have a value.
-        field_delim: What stands between columns.
-        use_quote_delim: Whether a double quote keeps a column together.
-        na_value: What else stands for no value.
+        record_defaults: For each column the value for lines that have none; its dtype is that of the column. Or only
+            a dtype (an empty list, `tf.float32`), if every line must have a value.
+        field_delim: The text between columns.
+        use_quote_delim: Whether double quotes may enclose a column.
+        na_value: Another text that means no value.
         select_cols: The columns to return; None for all.
         name: Accepted as in TensorFlow.
 
@@ -39,7 +39,8 @@ def decode_csv(
         An array of shape (...) for each column; text as bytes.
 
     Raises:
-        InputError: A line has too few or too many columns, no value where one is needed, or no number.
+        InputError: A line has too few or too many columns, lacks a value that is needed, or has text in place of a
+            number.
 
     Example:
         >>> [each.tolist() for each in decode_csv([b"1,2.5,a", b"4,,b"], [0, 1.0, ""])]
@@ -54,7 +55,7 @@ def decode_csv(
         if len(row) <= max(wanted, default=0) or (select_cols is None and len(row) != len(record_defaults)):
             raise InputError(
                 f"The line {text!r} has {len(row)} columns; {len(record_defaults)} are described.",
-                "Values would stand in the wrong columns.",
+                "Values would end up in the wrong columns.",
                 "Give a default for each column, or name the columns with select_cols.",
             )
     columns = [

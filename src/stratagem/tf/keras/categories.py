@@ -12,9 +12,9 @@ def to_categorical(y: Any, num_classes: int | None = None, dtype: Any = "float32
     """Return a vector for each class, 1 at its number (`tf.keras.utils.to_categorical`).
 
     Args:
-        y: Numbers of classes, from 0 on, of any shape; a last axis of size 1 is left out.
-        num_classes: How many there are; None for as many as are seen.
-        dtype: Of the vectors; Keras 3 does not ask.
+        y: Numbers of classes, from 0, in any shape. A last axis of size 1 is removed.
+        num_classes: The number of classes; None to take it from `y`.
+        dtype: The dtype of the vectors; Keras 3 has no such argument.
 
     Example:
         >>> to_categorical([0, 2], dtype="uint8").tolist()

@@ -72,9 +72,9 @@ def keeping_imaginary_parts(original: Callable[..., Any]) -> Callable[..., Any]:
         elif is_of_keras and function is not keras.losses.mean_absolute_error:
             raise InputError(
                 f"{type(self).__name__} was given complex outputs.",
-                "It is defined for real numbers; imaginary parts would be dropped, and get no gradient.",
+                "The loss is defined for real numbers. Imaginary parts would be dropped and get no gradient.",
                 "Give it tf.abs(y), tf.math.real(y) or tf.math.angle(y) of targets and outputs; MeanAbsoluteError and "
-                "MeanSquaredError take complex ones.",
+                "MeanSquaredError take complex numbers.",
             )
         targets, outputs = (
             keras.tree.map_structure(lambda leaf: _as_tensor(leaf, self.dtype), each) for each in (y_true, y_pred)
@@ -109,14 +109,14 @@ def taking_real_parts(original: Callable[..., Any]) -> Callable[..., Any]:
 
 @functools.wraps(keras.losses.mean_squared_error)
 def mean_squared_error(y_true: Any, y_pred: Any) -> Any:
-    """Return the mean of squared errors along the last axis; of complex numbers that of squared absolute values."""
+    """Return the mean of squared errors along the last axis; for complex numbers, of squared absolute values."""
     function = keras.losses.mean_squared_error
     return (_by_parts(function) if _is_complex(y_pred) else function)(y_true, y_pred)
 
 
 @functools.wraps(keras.losses.get)
 def get(identifier: Any) -> Any:
-    """Return the loss of a name (`tf.keras.losses.get`)."""
+    """Return the loss that has a name (`tf.keras.losses.get`)."""
     loss = keras.losses.get(identifier)
     return mean_squared_error if loss is keras.losses.mean_squared_error else loss
 

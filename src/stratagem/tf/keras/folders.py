@@ -76,12 +76,12 @@ def save_model(model: Any, filepath: str | os.PathLike[str], overwrite: bool = T
 
     Args:
         model: The model.
-        filepath: A file that ends in `.keras` or `.h5`; anything else is a folder.
-        overwrite: Whether what is there may be replaced without asking.
-        options: As of `Model.save` in Keras 2 (`save_format`, `include_optimizer`); others are accepted.
+        filepath: A file that ends in `.keras` or `.h5`; any other name is a folder.
+        overwrite: Whether to replace an existing model without asking.
+        options: The options of `Model.save` in Keras 2 (`save_format`, `include_optimizer`); others are accepted.
 
     Raises:
-        InputError: The folder's name is that of a file.
+        InputError: The name of the folder is that of a file.
 
     Example:
         >>> import keras
@@ -102,18 +102,18 @@ def load_model(
 ) -> Any:
     """Return a model that was saved, compiled as it was (`tf.keras.models.load_model`).
 
-    A folder needs no `custom_objects` for classes that stand at the top of a module that the program has imported, or
-    of the program itself: Keras 2 needed none.
+    A folder needs no `custom_objects` for classes that are defined at the top level of the program or of a module that
+    it has imported: Keras 2 needed none.
 
     Args:
         filepath: A file or a folder.
-        custom_objects: Classes and functions of the program's own by name.
+        custom_objects: The program's own classes and functions, by name.
         compile: Whether to compile it.
         safe_mode: Whether to refuse code in the file.
         options: Accepted as in TensorFlow.
 
     Raises:
-        InputError: The folder holds no model, or one of TensorFlow's.
+        InputError: The folder holds no model, or a model of TensorFlow.
     """
     path = os.fspath(filepath)
     if os.path.isdir(path):
@@ -135,12 +135,13 @@ def file_of(folder: str) -> str:
         raise InputError(
             f"{folder!r} is a SavedModel of TensorFlow.",
             "Its graph runs in TensorFlow only.",
-            "Load it there, save its weights (model.save_weights('x.h5')), and load these into the model here.",
+            "Load the model in TensorFlow, save its weights (model.save_weights('x.h5')), and load them into the model "
+            "here.",
         )
     if not os.path.exists(os.path.join(folder, "config.json")):
         raise InputError(
-            f"The folder {folder!r} holds no model: {sorted(os.listdir(folder))[:5]}.",
-            f"Give the folder that model.save was given; it holds {FILE}.",
+            f"The folder {folder!r} contains no model. It contains {sorted(os.listdir(folder))[:5]}.",
+            f"Give the folder that was given to model.save; it contains {FILE}.",
         )
     return folder
 
@@ -205,7 +206,7 @@ def _descriptions(value: Any) -> Iterator[dict[str, Any]]:
 def _checked(folder: str) -> str:
     if os.path.isfile(folder):
         raise InputError(
-            f"A model is to be saved to the folder {folder!r}, and that is a file.",
+            f"A model cannot be saved to the folder {folder!r}, because that is a file.",
             "Choose another name, or one that ends in .keras for a file.",
         )
     return folder

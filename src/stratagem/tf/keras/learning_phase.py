@@ -31,7 +31,7 @@ def choose(value: Any) -> None:
     """Let models train, or not, where they are called without `training`.
 
     Args:
-        value: Whether they train; None for what Keras 3 does.
+        value: Whether they train; None for the behaviour of Keras 3.
     """
     _CHOSEN.value = None if value is None else bool(value)
 

@@ -94,8 +94,9 @@ def _begin_with(layer: Any, values: Sequence[Any]) -> None:
         needed = [tuple(weight.shape) for weight in layer.weights]
         if found != needed:
             raise InputError(
-                f"The layer {layer.name} was given weights of the shapes {found}, and has weights of {needed}.",
-                "Its numbers would not be those that the program gave.",
+                f"The layer {layer.name} was given weights of the shapes {found}, but its weights have the shapes "
+                f"{needed}.",
+                "The layer would not have the numbers that the program gave.",
                 "Give `weights` one array for each weight, in the order of `layer.weights`.",
             )
         for weight, value in zip(layer.weights, values, strict=True):

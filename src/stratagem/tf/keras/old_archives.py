@@ -15,18 +15,18 @@ import keras
 
 @functools.wraps(keras.utils.get_file)
 def get_file(*args: Any, **kwargs: Any) -> str:
-    """Fetch a file, unless it is there already (`tf.keras.utils.get_file`).
+    """Fetch a file, unless it exists already (`tf.keras.utils.get_file`).
 
-    A path as `fname` is Keras 2's way, which Keras 3 refuses: the file is that path, an archive is unpacked beside it,
-    and with `untar` the path stands for the folder that the archive `path.tar.gz` holds. Everything else is Keras 3's.
+    In Keras 2 `fname` could be a path, which Keras 3 refuses. The file then has that path, an archive is unpacked next
+    to it, and with `untar` the path means the folder in the archive `path.tar.gz`. All else is as in Keras 3.
     Source of the semantics: https://www.tensorflow.org/versions/r2.15/api_docs/python/tf/keras/utils/get_file
 
     Args:
-        *args: Keras's, in its order.
-        **kwargs: Keras's, by name.
+        *args: The arguments of Keras, in its order.
+        **kwargs: The arguments of Keras, by name.
 
     Returns:
-        The file; Keras 3's folder of an archive if `fname` is no path.
+        The file; or, if `fname` is not a path, Keras 3's folder of the archive.
 
     Example:
         >>> get_file("words.txt", "file:///usr/share/words", cache_dir="/data")  # doctest: +SKIP

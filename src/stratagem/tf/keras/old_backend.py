@@ -80,17 +80,17 @@ transpose = _like("transpose", ops.transpose, "x")
 
 
 def sqrt(x: Any) -> Any:
-    """Return the root, 0 of negative numbers."""
+    """Return the square root; 0 for negative numbers."""
     return ops.sqrt(ops.clip(x, 0.0, float("inf")))
 
 
 def batch_dot(x: Any, y: Any, axes: int | Sequence[int] | None = None) -> Any:
-    """Return the products of matrices or vectors of a batch, example by example (`K.batch_dot`).
+    """Return the products of matrices or vectors of each example in a batch (`K.batch_dot`).
 
     Args:
-        x: Of shape (batch, ...), two axes or more.
-        y: Likewise.
-        axes: Which axis of each is summed over; None for the last of `x` and the last but one of `y`.
+        x: A tensor of shape (batch, ...), with two or more axes.
+        y: Another such tensor.
+        axes: The axis of each that is summed; None for the last axis of `x` and the second-to-last of `y`.
 
     Example:
         >>> batch_dot(np.ones((2, 3)), np.ones((2, 3)), axes=1).shape
@@ -121,12 +121,13 @@ def eval(x: Any) -> Any:
 def function(inputs: Any, outputs: Any, updates: Any = None, name: str | None = None) -> Callable[[Any], Any]:
     """Return a function of arrays that computes symbolic tensors of a functional model (`K.function`).
 
-    It computes as in inference. Its arguments are one array for each input, or a list of them; its results are NumPy's.
+    The function computes as in inference. It takes one array for each input, or a list of them, and returns NumPy
+    arrays.
 
     Args:
         inputs: Symbolic tensors: `model.input`, `layer.output`.
-        outputs: Those to compute; of a list the function returns a list.
-        updates: Not supported: None.
+        outputs: The tensors to compute. If this is a list, the function returns a list.
+        updates: Only None is supported.
         name: No effect.
 
     Raises:
@@ -141,7 +142,7 @@ def function(inputs: Any, outputs: Any, updates: Any = None, name: str | None = 
     if updates:
         raise UsageError(
             "K.function was given updates.",
-            "There is no graph that would run them: they would be left out.",
+            "There is no graph to run the updates, so they would be left out.",
             "Assign to the variables after the call: variable.assign(...).",
         )
     model = keras.Model(inputs, outputs)
@@ -162,7 +163,7 @@ def set_value(x: Any, value: Any) -> None:
     """Give a variable a value: `K.set_value(optimizer.lr, 0.01)` (`K.set_value`).
 
     Raises:
-        UsageError: It is not a variable: the learning rate of an optimizer with a schedule.
+        UsageError: The argument is not a variable, as the learning rate of an optimizer with a schedule.
     """
     if not isinstance(x, keras.Variable):
         raise UsageError(
@@ -206,7 +207,7 @@ def categorical_crossentropy(target: Any, output: Any, from_logits: bool = False
 def sparse_categorical_crossentropy(
     target: Any, output: Any, from_logits: bool = False, axis: int = -1, ignore_class: int | None = None
 ) -> Any:
-    """Return the cross-entropy of each row of probabilities with a class; 0 for a class to ignore."""
+    """Return the cross-entropy of each row of probabilities with a class; 0 for a class that is ignored."""
     return keras.losses.sparse_categorical_crossentropy(target, output, from_logits, ignore_class, axis)
 
 
@@ -264,7 +265,7 @@ def truncated_normal(
 
 
 def switch(condition: Any, then_expression: Any, else_expression: Any) -> Any:
-    """Return one or the other, element by element; of functions, what the chosen one returns."""
+    """Return one of two tensors, element by element; for functions, the result of the chosen one."""
     if callable(then_expression) and callable(else_expression):
         chosen: Callable[..., Any] = ops.cond
         return chosen(condition, then_expression, else_expression)
@@ -282,7 +283,7 @@ def bias_add(x: Any, bias: Any, data_format: str | None = None) -> Any:
 def batch_normalization(
     x: Any, mean: Any, var: Any, beta: Any, gamma: Any, axis: int = -1, epsilon: float = 1e-3
 ) -> Any:
-    """Return a tensor brought to mean `beta` and deviation `gamma`."""
+    """Return a tensor normalized to the mean `beta` and the deviation `gamma`."""
     sizes = [1] * len(x.shape)
     sizes[axis] = x.shape[axis]
 
@@ -322,12 +323,12 @@ def in_top_k(predictions: Any, targets: Any, k: int) -> Any:
 
 
 def is_sparse(tensor: Any) -> bool:
-    """Return whether a tensor is a sparse one."""
+    """Return whether a tensor is sparse."""
     return isinstance(tensor, SparseTensor)
 
 
 def one_hot(indices: Any, num_classes: int) -> Any:
-    """Return rows of zeros with a one where each index says."""
+    """Return rows of zeros with a one at the index of each row."""
     return ops.one_hot(indices, num_classes, dtype=keras.config.floatx())
 
 
@@ -337,7 +338,7 @@ def ones(shape: Any, dtype: Any = None, name: str | None = None) -> Any:
 
 
 def ones_like(x: Any, dtype: Any = None, name: str | None = None) -> Any:
-    """Return a tensor of ones as large as another."""
+    """Return a tensor of ones with the shape of another."""
     return ops.ones_like(x, dtype=dtype)
 
 
@@ -352,7 +353,7 @@ def repeat(x: Any, n: int) -> Any:
 
 
 def stop_gradient(variables: Any) -> Any:
-    """Return a tensor, or a list of them, that derivatives take for constant."""
+    """Return a tensor, or a list of tensors, that derivatives treat as constant."""
     if isinstance(variables, list | tuple):
         return [ops.stop_gradient(each) for each in variables]
     return ops.stop_gradient(variables)
@@ -369,19 +370,19 @@ def zeros(shape: Any, dtype: Any = None, name: str | None = None) -> Any:
 
 
 def zeros_like(x: Any, dtype: Any = None, name: str | None = None) -> Any:
-    """Return a tensor of zeros as large as another."""
+    """Return a tensor of zeros with the shape of another."""
     return ops.zeros_like(x, dtype=dtype)
 
 
 def learning_phase() -> Any:
-    """Refuse: a layer is told by an argument whether it trains.
+    """Raise an error: an argument tells a layer whether it trains.
 
     Raises:
         UsageError: Always.
     """
     raise UsageError(
-        "learning_phase() was asked for.",
-        "There is no global phase in Keras 3: what it returned would not be what the layers do.",
+        "learning_phase() was called.",
+        "Keras 3 has no global phase. The returned value would not say what the layers do.",
         "Take `training` as an argument: `def call(self, inputs, training=False)`.",
     )
 
@@ -389,8 +390,8 @@ def learning_phase() -> Any:
 def set_learning_phase(value: Any) -> None:
     """Let models that are called without `training` train, or not (`K.set_learning_phase`).
 
-    `fit`, `evaluate` and `predict` say themselves whether they train. A layer that is called by itself, outside a
-    model, is told by its argument alone.
+    `fit`, `evaluate` and `predict` say themselves whether they train. For a layer that is called
+    directly, outside a model, only its argument counts.
 
     Args:
         value: Whether models train.

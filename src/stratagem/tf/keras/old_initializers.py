@@ -23,8 +23,8 @@ def _filled(value: Any, shape: Any, dtype: Any) -> Any:
     if count not in (1, int(np.prod(sizes))):
         raise TypeError(
             explain(
-                f"A constant of {count} numbers was to fill the shape {sizes}.",
-                "Which number goes where is not said; TensorFlow refuses it too.",
+                f"A constant of {count} numbers cannot fill the shape {sizes}.",
+                "It is not defined which number goes where; TensorFlow refuses it too.",
                 "Give as many numbers as the shape has elements, or one.",
             )
         )
@@ -35,11 +35,11 @@ class ConstantInitializer(keras.initializers.Constant):
     """An initializer of given numbers (`tf.constant_initializer`).
 
     Args:
-        value: A number, or as many as the weights will have, in a list of any depth or an array.
+        value: One number, or as many numbers as the weights will have, in a list of any depth or an array.
         support_partition: No effect.
 
     Raises:
-        TypeError: When called: there are fewer or more numbers than the shape has elements.
+        TypeError: When it is called: there are fewer or more numbers than the shape has elements.
 
     Example:
         >>> ConstantInitializer([0.0, 1.0, 2.0, 3.0])(shape=(2, 2)).tolist()
@@ -54,12 +54,12 @@ class ConstantInitializer(keras.initializers.Constant):
 
 
 class OldConstantInitializer(ConstantInitializer):
-    """The same with a dtype of its own (`tf.compat.v1.constant_initializer`).
+    """The same with its own dtype (`tf.compat.v1.constant_initializer`).
 
     Args:
-        value: A number, or as many as the weights will have.
-        dtype: Of the weights, where none is asked for.
-        verify_shape: Whether the numbers must have the weights' very shape.
+        value: One number, or as many numbers as the weights will have.
+        dtype: The dtype of the weights if a call gives none.
+        verify_shape: Whether the numbers must have the shape of the weights.
     """
 
     def __init__(self, value: Any = 0, dtype: Any = "float32", verify_shape: bool = False) -> None:
@@ -70,8 +70,8 @@ class OldConstantInitializer(ConstantInitializer):
         if self.verify_shape and np.shape(self.value) != integers(shape):
             raise TypeError(
                 explain(
-                    f"A constant of shape {np.shape(self.value)} was to fill the shape {integers(shape)}.",
-                    "verify_shape asks for the same.",
+                    f"A constant of shape {np.shape(self.value)} cannot fill the shape {integers(shape)}.",
+                    "verify_shape requires the same shape.",
                     "Give the numbers in the shape of the weights, or leave verify_shape out.",
                 )
             )

@@ -75,7 +75,7 @@ def _is_stepping() -> bool:
 
 @functools.wraps(keras.losses.binary_crossentropy)
 def binary_crossentropy(y_true: Any, y_pred: Any, *args: Any, **kwargs: Any) -> Any:
-    """Return the cross-entropy of targets that are broadcast to outputs (Keras 3 on JAX refuses other shapes)."""
+    """Return the cross-entropy of targets that are broadcast to the outputs (Keras 3 on JAX refuses other shapes)."""
     shapes: list[tuple[Any, ...]] = [tuple(getattr(each, "shape", ())) for each in (y_true, y_pred)]
     targets, outputs = shapes
     if len(targets) == len(outputs) and targets[:-1] == outputs[:-1] and targets[-1:] == (1,) != outputs[-1:]:

@@ -20,7 +20,7 @@ class OldMetric:
         adapt(cls)
 
     def reset_states(self) -> None:
-        """Begin anew: `reset_state` by its old name."""
+        """Reset the state: the old name of `reset_state`."""
         metric: Any = self
         metric.reset_state()
 

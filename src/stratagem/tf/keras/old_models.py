@@ -112,23 +112,23 @@ class OldModel:
 
     @property
     def compiled_loss(self) -> Callable[..., Any]:
-        """The loss that `compile` was given, as a function that counts it."""
+        """The loss that was given to `compile`, as a function that also updates the mean of the loss."""
         return functools.partial(_compiled_loss, self)
 
     @property
     def compiled_metrics(self) -> Any:
-        """The metrics that `compile` was given, as one."""
+        """The metrics that were given to `compile`, as one metric."""
         metrics = self._compile_metrics  # pyright: ignore[reportAttributeAccessIssue]
         return _NoMetrics() if metrics is None else metrics
 
     @property
     def distribute_strategy(self) -> Any:
-        """The strategy that the model belongs to; the default one if it belongs to none."""
+        """The strategy of the model; the default strategy if it has none."""
         return strategy_of(self) or one_replica()
 
     @property
     def metrics_names(self) -> list[str]:
-        """The names of what `evaluate` returns as a list."""
+        """The names of the numbers that `evaluate` returns as a list."""
         return old_results.names_of(self.metrics)
 
     def _flatten_metrics_in_order(self, logs: dict[str, Any]) -> Any:
@@ -139,18 +139,18 @@ class OldModel:
 
     @property
     def losses(self) -> list[Any]:
-        """The losses of layers, of regularisers, and of what `add_loss` was given."""
+        """The losses of layers and regularisers, and those that were given to `add_loss`."""
         model: Any = super()
         return added.with_functions(self, model.losses)
 
     def add_loss(self, losses: Any) -> None:
         """Add losses in a call of the model.
 
-        A symbolic one is left out: it comes of `self.call(symbolic_inputs)`, which is no call of the model, as in
-        a `summary` of one's own. Calls of the model compute it anew. A functional model has an `add_loss` of its own.
+        A symbolic loss is ignored. It comes from `self.call(symbolic_inputs)`, for example in a `summary` that the
+        program defines, and each call of the model computes it again. A functional model has its own `add_loss`.
 
         Args:
-            losses: One or a list.
+            losses: One loss or a list of losses.
         """
         layer: Any = super()
         kept = [loss for loss in keras.tree.flatten(losses) if not isinstance(loss, keras.KerasTensor)]
@@ -162,8 +162,8 @@ class OldModel:
     ) -> Any:
         """Return the loss that `compile` was given (`Model.compute_loss`), of targets that are broadcast as in Keras 2.
 
-        Targets of shape (n,) are a column there: beside outputs of shape (n, 10) a mean squared error, for example,
-        compares each with all ten. Targets that are classes have one for each row of outputs, in whatever shape.
+        Targets of shape (n,) are a column there: with outputs of shape (n, 10), a mean squared error compares each
+        target with all ten outputs. Targets that are classes have one class for each row of outputs, in any shape.
         """
         trainer: Any = super()
         targets = _as_in_keras_2(self.loss, y, y_pred)
@@ -172,18 +172,18 @@ class OldModel:
         return loss
 
     def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> Any:
-        """Return the results of the metrics, of the targets that the loss is computed of.
+        """Return the results of the metrics, for the same targets as the loss.
 
-        In a step of one's own the loss that `compute_loss` returned is among them, as in Keras 2.
+        In a training step that the program writes itself they include the loss of `compute_loss`, as in Keras 2.
         """
         trainer: Any = super()
         old_results.count_noted_loss(self)
         return trainer.compute_metrics(x, _as_in_keras_2(self.loss, y, y_pred), y_pred, sample_weight)
 
     def get_metrics_result(self) -> dict[str, Any]:
-        """Return the results of the metrics, without those of `compile` where a step of one's own does not count them.
+        """Return the results of the metrics, without those of `compile` that the program's own step does not update.
 
-        Keras 3 fails on these: they are not built.
+        Keras 3 fails on such metrics, because they are not built.
         """
         of_compile: Any = self._compile_metrics  # pyright: ignore[reportAttributeAccessIssue]
         results: dict[str, Any] = {}
@@ -194,7 +194,7 @@ class OldModel:
         return results
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the model: `model(x, True)`, and without `training` in the phase that `K.set_learning_phase` chose."""
+        """Call the model, as in `model(x, True)`. Without `training`, `K.set_learning_phase` decides."""
         layer: Any = super()
         args, kwargs = old_layers.by_name(self, args, kwargs)
         if on_host.begins_on_host(self) and not (on_host.are_symbols(args) or on_host.is_of_host(*args[:1])):
@@ -203,16 +203,16 @@ class OldModel:
             return layer.__call__(*map(_as_tensors, args), **kwargs, **missing)
 
     def predict_proba(self, x: Any, batch_size: int | None = None, verbose: Any = 0) -> Any:
-        """`predict` by the name that it had for probabilities."""
+        """Return the result of `predict`: an old name."""
         return self.predict(x, batch_size=batch_size, verbose=verbose)
 
     def predict_classes(self, x: Any, batch_size: int | None = None, verbose: Any = 0) -> Any:
-        """Return the class of each row: its greatest probability, or whether its only one is above a half.
+        """Return the class of each row: that of the greatest probability, or whether a single probability is above 0.5.
 
         Args:
             x: Inputs.
-            batch_size: Rows at a time.
-            verbose: Whether to show how far it is.
+            batch_size: The number of rows of a batch.
+            verbose: Whether to show the progress.
         """
         probabilities = self.predict(x, batch_size=batch_size, verbose=verbose)
         if probabilities.shape[-1] > 1:
@@ -220,7 +220,7 @@ class OldModel:
         return (probabilities > 0.5).astype("int32")
 
     def reset_states(self) -> None:
-        """Let layers that keep a state between batches, such as `LSTM(stateful=True)`, begin anew."""
+        """Reset layers that keep a state between batches, such as `LSTM(stateful=True)`."""
         for layer in self._flatten_layers(include_self=False):  # pyright: ignore[reportAttributeAccessIssue]
             if getattr(layer, "stateful", False) and hasattr(layer, "reset_state"):
                 layer.reset_state()
@@ -323,17 +323,17 @@ def _building_by_a_call(model: Any) -> Callable[..., None]:
 def Input(shape: Any = None, batch_size: int | None = None, *args: Any, **kwargs: Any) -> Any:
     """Return a symbolic input (`tf.keras.Input`).
 
-    Its shape may be one number, as in `Input((4))`. Its batch size is that of the replicas together.
+    The shape may be one number, as in `Input((4))`. The batch size is that of all replicas together.
 
     Raises:
-        InputError: Inside the scope of a strategy, whose replicas the batch size does not divide into equal shares.
+        InputError: In the scope of a strategy, `batch_size` is not divisible by the number of replicas.
     """
     replicas = get_strategy().num_replicas_in_sync
     if batch_size and batch_size % replicas:
         raise InputError(
             f"The `batch_size` argument ({batch_size}) must be divisible by the number of replicas ({replicas}).",
-            "The model would be built for one number of rows, and replicas would have different ones.",
-            f"Give a multiple of {replicas}, or leave batch_size out: any number of rows will do.",
+            "The model would be built for one number of rows, but replicas would have different numbers of rows.",
+            f"Give a multiple of {replicas}, or leave batch_size out to accept any number of rows.",
         )
     made = keras.Input((shape,) if isinstance(shape, int | np.integer) else shape, batch_size, *args, **kwargs)
     making_layers.note_shapes(input_layer_of(made), [made], [made])

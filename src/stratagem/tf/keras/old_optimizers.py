@@ -20,14 +20,14 @@ from stratagem.program.compat import innermost_scope
 def minimize(
     optimizer: Any, loss: Any, var_list: Any = None, grad_loss: Any = None, name: Any = None, tape: Any = None
 ) -> Any:
-    """Make one step that makes a loss smaller (`tf.keras.optimizers.Optimizer.minimize`).
+    """Apply one step that reduces a loss (`tf.keras.optimizers.Optimizer.minimize`).
 
-    An Estimator lets it return the operation that does so in its `model_fn`, `stratagem.estimator.updates.minimize`.
+    In the `model_fn` of an Estimator it returns the operation that does so (`stratagem.estimator.updates.minimize`).
 
     Args:
         optimizer: The optimizer.
         loss: A tensor that was computed under `tape`; or a function without arguments that computes it.
-        var_list: The variables to change; or a function that returns them.
+        var_list: The variables to change, or a function that returns them.
         grad_loss: A weight of the loss.
         name: Accepted as in TensorFlow.
         tape: The tape.
@@ -38,8 +38,8 @@ def minimize(
     if tape is None:
         if not callable(loss):
             raise InputError(
-                "minimize was given a tensor, and no tape.",
-                "How it came about is not known, so it has no gradient.",
+                "minimize was given a tensor but no tape.",
+                "It is not known how the tensor was computed, so it has no gradient.",
                 "Give the tape it was computed under: minimize(loss, variables, tape=tape).",
             )
         with GradientTape() as tape:
@@ -119,7 +119,7 @@ def _by_own_apply_gradients(cls: Any) -> Callable[..., None]:
         if scope.state_mapping.keys() - held:
             raise InputError(
                 f"{type(self).__name__}.apply_gradients changed a variable that is not one of the optimizer's.",
-                "fit carries those of optimizer.variables from step to step; what others were given would be lost.",
+                "fit carries only optimizer.variables from step to step. The values of other variables would be lost.",
                 "Keep it as an attribute of the optimizer: self.sum = tf.Variable(0.0) in build.",
             )
 
@@ -129,9 +129,9 @@ def _by_own_apply_gradients(cls: Any) -> Callable[..., None]:
 class OldOptimizer:
     """A base of Keras's optimizers: arguments and names of Keras 2.
 
-    `lr=` is the learning rate, `decay=` lets it fall: at step t it is `learning_rate / (1 + decay * t)`
+    `lr=` is the learning rate, and `decay=` reduces it: at step t it is `learning_rate / (1 + decay * t)`
     (https://www.tensorflow.org/versions/r2.15/api_docs/python/tf/keras/optimizers/legacy/Optimizer). Keras 3 refuses
-    the one and passes over the other with a warning. `clipvalue=` may be given beside `clipnorm=` or
+    `lr=` and ignores `decay=` with a warning. `clipvalue=` may be given beside `clipnorm=` or
     `global_clipnorm=`, which Keras 3 refuses too: gradients are clipped by value first.
 
     An optimizer of the program's own may call `super().__init__(name)`, make its rate by `_build_learning_rate`, and
@@ -156,8 +156,8 @@ class OldOptimizer:
             warnings.warn(
                 explain(
                     f"{cls.__name__} has a _resource_apply_dense, which nothing calls.",
-                    "It belongs to optimizers before Keras 2.11, and to tf.keras.optimizers.legacy; without it the "
-                    "optimizer is what its base is.",
+                    "It belongs to optimizers before Keras 2.11, and to tf.keras.optimizers.legacy. Without it the "
+                    "optimizer behaves like its base class.",
                     "Write update_step(self, gradient, variable, learning_rate).",
                 ),
                 stacklevel=2,
@@ -202,7 +202,7 @@ class OldOptimizer:
         return keras_optimizer._clip_gradients(grads)
 
     def minimize(self, *args: Any, **kwargs: Any) -> Any:
-        """Make one step, or, where an Estimator is used, what its `minimize` makes of it."""
+        """Apply one step that reduces a loss, or do what an Estimator's `minimize` does in its `model_fn`."""
         of_estimator = getattr(super(), "minimize", None)
         return minimize(self, *args, **kwargs) if of_estimator is None else of_estimator(*args, **kwargs)
 
@@ -214,7 +214,7 @@ class OldOptimizer:
             slot_name: Keras 3's name or that of Keras 2: "momentum" or "m", "velocity" or "v".
 
         Raises:
-            InputError: There is none of this name, or not yet.
+            InputError: There is no slot with this name, or it is not made yet.
         """
         of_variable = f"{var.path.replace('/', '_')}_"
         slots = {each.name[len(of_variable) :]: each for each in self.variables if each.name.startswith(of_variable)}
@@ -252,10 +252,10 @@ class OldOptimizer:
     loss_scale = _of_scaling("loss_scale", lambda self: self.scale_loss(1.0))
 
     def apply_gradients(self, grads_and_vars: Tree, *args: Any, **kwargs: Any) -> Any:
-        """Apply gradients; a LossScaleOptimizer divides them by the scale, so those without one are scaled again.
+        """Apply gradients. A LossScaleOptimizer divides them by the scale, so unscaled gradients are scaled first.
 
-        The variables may be others than before, as with `tf.keras.optimizers.legacy`: they get slots of zeros.
-        The scale is a power of two, so that times it and divided by it a number is what it was.
+        The variables may be new ones, as with `tf.keras.optimizers.legacy`: they get slots of zeros.
+        The scale is a power of two, so multiplying and dividing by it does not change a number.
         """
         keras_optimizer: Any = super()
         grads_and_vars = list(grads_and_vars)

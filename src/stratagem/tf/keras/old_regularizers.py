@@ -6,10 +6,10 @@ import keras
 
 
 def l1_l2(l1: float = 0.01, l2: float = 0.01) -> keras.regularizers.L1L2:
-    """Return a regulariser of both kinds; Keras 3's function of this name does nothing unless it is told more.
+    """Return a regulariser of both kinds. Keras 3's function of this name does nothing without arguments.
 
     Args:
-        l1: What the sum of absolute values counts.
-        l2: What the sum of squares counts.
+        l1: The factor of the sum of absolute values.
+        l2: The factor of the sum of squares.
     """
     return keras.regularizers.L1L2(l1=l1, l2=l2)

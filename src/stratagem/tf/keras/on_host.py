@@ -68,7 +68,7 @@ class HostPart:
             if number is None:
                 self._taken.add(next(place for place, each in enumerate(self._inputs) if each is tensor))
                 if tensor.dtype == "string":
-                    self.fault = f"its input {tensor.name!r} is text that is not looked up"
+                    self.fault = f"its input {tensor.name!r} is text that no layer looks up"
                 continue
             node = self._nodes[number]
             if number in self._kept | self._divided | self._in_step:
@@ -77,7 +77,7 @@ class HostPart:
                 (self._kept if _is_on_host(node) else self._divided).add(number)
                 of_host += node.input_tensors
                 if tensor.dtype == "string":
-                    self.fault = f"{node.operation.name!r} gives text to the rest of it"
+                    self.fault = f"{node.operation.name!r} gives text to the rest of the model"
             else:
                 self._in_step.add(number)
                 ahead += node.input_tensors
@@ -91,7 +91,7 @@ class HostPart:
                 continue
             node = self._nodes[number]
             if _is_divided(node) or (not _is_on_host(node) and getattr(node.operation, "weights", ())):
-                self.fault = f"a lookup takes what {node.operation.name!r} computes, which has weights"
+                self.fault = f"a lookup takes the result of {node.operation.name!r}, which has weights"
             self._on_host.add(number)
             ahead += node.input_tensors
 
@@ -217,8 +217,8 @@ def host_part(model: Any, example: Any) -> Callable[[Any], dict[str, Any]]:
     if part.fault is not None:
         raise UsageError(
             f"Model {model.name!r} looks up text, and {part.fault}.",
-            "fit, evaluate and predict look up on the host, before the step that devices run.",
-            "Give them a model without that part, and call the rest itself: rest(model.predict(x)).",
+            "fit, evaluate and predict look text up on the host, before the step that devices run.",
+            "Give them a model without that part, and call the rest separately: rest(model.predict(x)).",
         )
     return functools.partial(of_values, model)
 
@@ -271,7 +271,7 @@ def _in_order(model: Any, inputs: Any) -> tuple[list[Any], bool]:
         missing = [name for name in names if name not in inputs]
         if missing:
             raise InputError(
-                f"Model {model.name!r} has an input {missing[0]!r}, and was given {sorted(inputs)}.",
+                f"Model {model.name!r} has an input {missing[0]!r}, but was given {sorted(inputs)}.",
                 "Give each input under its name.",
             )
         inputs = [inputs[name] for name in names]

@@ -21,17 +21,17 @@ def split_dataset(
     seed: int | None = None,
     preferred_backend: str | None = None,
 ) -> tuple[Any, Any]:
-    """Return the first and the last elements of a dataset as two (`tf.keras.utils.split_dataset`).
+    """Return the first and the last elements of a dataset as two datasets (`tf.keras.utils.split_dataset`).
 
     All elements are read now, and kept in memory. Batches are taken apart, and joined again in the same size.
     Source of the semantics: https://keras.io/api/utils/python_utils/#split_dataset-function
 
     Args:
-        dataset: A dataset, an array, or a list or tuple of arrays; one of torch goes to Keras's own function.
-        left_size: How many elements, or which fraction of them, the first half has; None for the rest.
-        right_size: As many of the second.
-        shuffle: Whether in random order, the one that Keras has for a seed.
-        seed: Of that order.
+        dataset: A dataset, an array, or a list or tuple of arrays. A dataset of torch goes to Keras's own function.
+        left_size: The number of elements of the first half, or their fraction; None for the rest.
+        right_size: The same for the second half.
+        shuffle: Whether to shuffle first; a seed gives the same order as in Keras.
+        seed: The seed of that order.
         preferred_backend: "torch" for Keras's own function.
 
     Raises:
@@ -69,7 +69,7 @@ def _sizes(left_size: float | None, right_size: float | None, length: int) -> Se
     ]
     if given == [None, None] or min(left, right) < 1 or left + right > length:
         raise InputError(
-            f"left_size is {left_size!r}, right_size is {right_size!r}, of a dataset with {length} elements.",
-            "Write one of them: a number of elements below that, or a fraction between 0 and 1; neither half is empty.",
+            f"left_size is {left_size!r}, right_size is {right_size!r}, for a dataset with {length} elements.",
+            "Write one of them: a smaller number of elements, or a fraction between 0 and 1. No half may be empty.",
         )
     return left, right

@@ -36,7 +36,7 @@ class LookupLayer(keras.layers.Layer):
         self.built = True
 
     def __call__(self, inputs: Any, *others: Any, **named: Any) -> Any:
-        """Return the numbers of tokens; for the symbolic input of a model a symbolic tensor."""
+        """Return the numbers of tokens, or a symbolic tensor for a symbolic input of a model."""
         if isinstance(inputs, keras.KerasTensor):
             return super().__call__(inputs, *others, **named)
         return self.lookup(inputs)
@@ -46,12 +46,12 @@ class LookupLayer(keras.layers.Layer):
         return self.lookup(inputs)
 
     def compute_output_spec(self, inputs: Any) -> keras.KerasTensor:
-        """Return the shape and dtype of what is looked up."""
+        """Return the shape and dtype of the result."""
         shape, dtype = self.lookup.output_spec(inputs.shape)
         return keras.KerasTensor(shape, dtype)
 
     def compute_output_shape(self, input_shape: Any) -> tuple[int | None, ...]:
-        """Return the shape of what is looked up."""
+        """Return the shape of the result."""
         return self.lookup.output_spec(input_shape)[0]
 
     def __reduce__(self) -> Any:
@@ -60,10 +60,10 @@ class LookupLayer(keras.layers.Layer):
     # As files hold it ----------------------------------------------------------------------------
 
     def get_config(self) -> dict[str, Any]:
-        """Return what the layer is made anew of, where a model is saved.
+        """Return the configuration from which a saved model makes the layer again.
 
         Raises:
-            InputError: The lookup has a function without a name, of which a file holds nothing.
+            InputError: The lookup has a function without a name, which a file cannot hold.
         """
         state = {name: value for name, value in vars(self.lookup).items() if name not in text.DERIVED}
         for name, value in state.items():
@@ -71,9 +71,9 @@ class LookupLayer(keras.layers.Layer):
                 continue
             if getattr(value, "__name__", "<lambda>") == "<lambda>":
                 raise InputError(
-                    f"A {type(self).__name__} with a function as {name.strip('_')} is in a model that is to be saved.",
-                    "Write it with def, under @tf.keras.utils.register_keras_serializable(); or save the rest of the "
-                    "model, and look up in dataset.map.",
+                    f"A {type(self).__name__} with a function as {name.strip('_')} is in a model that is being saved.",
+                    "Write the function with def, under @tf.keras.utils.register_keras_serializable(). Or save the "
+                    "rest of the model, and look text up in dataset.map.",
                 )
             state[name] = keras.saving.serialize_keras_object(value)
         state["_weights"] = None if state["_weights"] is None else np.asarray(state["_weights"]).tolist()
@@ -99,7 +99,7 @@ class LookupLayer(keras.layers.Layer):
         self.lookup.adapt(data, batch_size, steps)
 
     def reset_state(self) -> None:
-        """Forget what `update_state` was given."""
+        """Forget the tokens that were given to `update_state`."""
         self.lookup.reset_state()
 
     def update_state(self, data: Any) -> None:
@@ -107,7 +107,7 @@ class LookupLayer(keras.layers.Layer):
         self.lookup.update_state(data)
 
     def finalize_state(self) -> None:
-        """Make the vocabulary of what was counted."""
+        """Make the vocabulary from the counted tokens."""
         self.lookup.finalize_state()
 
     def set_vocabulary(self, vocabulary: Any, idf_weights: Any = None) -> None:
@@ -126,17 +126,17 @@ class LookupLayer(keras.layers.Layer):
 
     @property
     def max_tokens(self) -> int | None:
-        """The most numbers there are."""
+        """The greatest possible number of numbers."""
         return self.lookup.max_tokens
 
     @property
     def output_mode(self) -> str:
-        """What is returned for tokens."""
+        """The form of the result for tokens."""
         return self.lookup.output_mode
 
     @property
     def invert(self) -> bool:
-        """Whether tokens are looked up by numbers."""
+        """Whether numbers are looked up, and tokens returned."""
         return self.lookup.invert
 
 

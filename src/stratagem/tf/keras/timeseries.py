@@ -24,23 +24,23 @@ def timeseries_dataset_from_array(
 ) -> Dataset:
     """Return a dataset of windows of a series (`tf.keras.utils.timeseries_dataset_from_array`).
 
-    Keras 3's makes a `tf.data` dataset, on every backend. Memory holds only the positions of the windows.
+    Keras 3's own function makes a `tf.data` dataset on every backend. Memory holds only the positions of the windows.
     Source of the semantics: https://keras.io/api/data_loading/timeseries/
 
     Args:
         data: An array of consecutive points, along the first axis.
-        targets: One for each window, the one at its first point; None for windows alone.
-        sequence_length: How many points a window has.
-        sequence_stride: How far the next window begins behind one.
-        sampling_rate: How far the next point of a window lies behind one.
-        batch_size: How many windows are a batch; None for single ones.
-        shuffle: Whether in random order.
-        seed: Of that order.
-        start_index: The first point to be used.
-        end_index: The first point no longer to be used.
+        targets: One target for each window, at the position of its first point; None for windows without targets.
+        sequence_length: The number of points of a window.
+        sequence_stride: The distance between the beginnings of two windows.
+        sampling_rate: The distance between two points of a window.
+        batch_size: The number of windows in a batch; None for single windows.
+        shuffle: Whether the windows are in random order.
+        seed: The seed of that order.
+        start_index: The first point that is used.
+        end_index: The first point that is no longer used.
 
     Raises:
-        InputError: No window fits, or a number makes no sense.
+        InputError: No window fits, or a number is not valid.
 
     Example:
         >>> dataset = timeseries_dataset_from_array(np.arange(6), np.arange(6) * 10, sequence_length=3, batch_size=2)
@@ -55,8 +55,8 @@ def timeseries_dataset_from_array(
         last = min(last, len(targets) - 1)
     if min(sequence_length, sequence_stride, sampling_rate) < 1 or not 0 <= first <= end <= len(series) or last < first:
         raise InputError(
-            f"Windows of {sequence_length} points, each {sampling_rate} behind the one before, were asked for, "
-            f"{sequence_stride} apart; from point {first} to {end} of {len(series)}.",
+            f"Windows with sequence_length={sequence_length}, sampling_rate={sampling_rate} and "
+            f"sequence_stride={sequence_stride} were asked for, from point {first} to {end} of {len(series)}.",
             "Give positive numbers, and a window no longer than the series.",
         )
     starts = np.arange(first, last + 1, sequence_stride)

@@ -88,7 +88,7 @@ def _load_weights(model: Any, filepath: str | os.PathLike[str], *args: Any, **kw
         raise InputError(
             "load_weights was given None.",
             "The model would keep the weights it has.",
-            "latest_checkpoint(folder) returns None where the folder has no checkpoint: look at the folder.",
+            "Check the folder: latest_checkpoint(folder) returns None if the folder has no checkpoint.",
         )
     path = os.fspath(filepath)
     if path.endswith((*_OF_KERAS, *_HDF5)) or not file_names.file_of(path).exists():

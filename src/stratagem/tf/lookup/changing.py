@@ -21,16 +21,16 @@ from stratagem.tf.tensors.operation import tensor
 class MutableHashTable(Table, Changing):
     """A table that a program changes (`tf.lookup.experimental.MutableHashTable`). A checkpoint saves its entries.
 
-    A `tf.function` that uses it runs as Python. A copy, as reader processes and workers of parameter servers get one,
-    has the entries of the moment at which it was made, and does not change; a function that is scheduled after the
-    table has changed gets another.
+    A `tf.function` that uses the table runs as Python. Reader processes and workers of parameter servers get a copy. It
+    has the entries of the time when it was made, and does not change. A function that is scheduled after a change of
+    the table gets a new copy.
 
     Args:
         key_dtype: The dtype of the keys.
         value_dtype: The dtype of the values.
-        default_value: The value of keys that it lacks; its shape is that of all values.
-        name: Its name.
-        checkpoint: Whether checkpoints save it.
+        default_value: The value for keys that are not in the table; all values have its shape.
+        name: The name of the table.
+        checkpoint: Whether checkpoints save the table.
         experimental_is_anonymous: No effect.
 
     Raises:
@@ -77,12 +77,13 @@ class MutableHashTable(Table, Changing):
 
         Args:
             keys: The keys, of any shape.
-            dynamic_default_values: A value for each key that is not there, or one for all; None for the table's.
+            dynamic_default_values: A value for each key that is not in the table, or one value for all; None for the
+                default value of the table.
             name: No effect.
 
         Raises:
-            InputError: The keys are of another kind.
-            UsageError: It is called in `strategy.run` or in a step of `fit`.
+            InputError: The keys have another dtype.
+            UsageError: The method is called in `strategy.run` or in a step of `fit`.
         """
         flat_keys, shape = self._known(keys)
         whole = (*shape, *np.shape(self._default))
@@ -92,7 +93,7 @@ class MutableHashTable(Table, Changing):
         return self.tensor_of(found, whole)
 
     def insert(self, keys: Any, values: Any, name: str | None = None) -> None:
-        """Give keys their values, in place of those that they have.
+        """Set the values of keys, and replace those that they have.
 
         Args:
             keys: The keys, of any shape.
@@ -100,8 +101,8 @@ class MutableHashTable(Table, Changing):
             name: No effect.
 
         Raises:
-            InputError: There are not as many values as keys, or they are of another kind.
-            UsageError: It is called in `strategy.run` or in a step of `fit`, or on a copy.
+            InputError: The numbers of keys and values differ, or they have another dtype.
+            UsageError: The method is called in `strategy.run`, in a step of `fit`, or on a copy.
         """
         flat_keys, shape = self._changed(keys)
         refuse_traced(values, _CHANGES, _OUTSIDE)
@@ -115,15 +116,15 @@ class MutableHashTable(Table, Changing):
         self._entries.update(zip(flat_keys, array.reshape(len(flat_keys), *np.shape(self._default)), strict=True))
 
     def remove(self, keys: Any, name: str | None = None) -> None:
-        """Forget keys; those that are not there count for nothing.
+        """Remove keys. Keys that are not in the table are ignored.
 
         Args:
             keys: The keys, of any shape.
             name: No effect.
 
         Raises:
-            InputError: The keys are of another kind.
-            UsageError: It is called in `strategy.run` or in a step of `fit`, or on a copy.
+            InputError: The keys have another dtype.
+            UsageError: The method is called in `strategy.run`, in a step of `fit`, or on a copy.
         """
         flat_keys = self._changed(keys)[0]
         self.changes += 1
@@ -144,16 +145,16 @@ class MutableHashTable(Table, Changing):
     def _changed(self, keys: Any) -> tuple[list[Any], tuple[int, ...]]:
         if self._is_copy:
             raise UsageError(
-                "A table was changed in a copy of it, as a reader process or a worker of parameter servers gets one.",
-                "The table of the program would stay as it is.",
-                "Change the table in the program itself, and return from the function what it needs for that.",
+                "A copy of a table was changed. Reader processes and workers of parameter servers get copies.",
+                "The table of the program would not change.",
+                "Return the new entries from the function, and change the table in the program itself.",
             )
         return self._known(keys)
 
 
-_CHANGES: Final = "The table changes from call to call, and a compiled function would keep what it has now."
+_CHANGES: Final = "The table can change between calls, but a compiled function would keep its present entries."
 _OUTSIDE: Final = (
-    "Call it outside strategy.run and fit, or in Dataset.map; a tf.lookup.StaticHashTable of numbers may be there."
+    "Call it outside strategy.run and fit, or in Dataset.map; a tf.lookup.StaticHashTable of numbers may be used there."
 )
 
 
@@ -164,28 +165,28 @@ def _leave_compiled() -> None:
         UsageError: It runs on replicas.
     """
     if inside_step():
-        raise UsageError("A table that changes was used in strategy.run or in a step of fit.", _CHANGES, _OUTSIDE)
+        raise UsageError("A table that can change was used in strategy.run or in a step of fit.", _CHANGES, _OUTSIDE)
     leave_tracing()
 
 
 class DenseHashTable(MutableHashTable):
     """A table that a program changes (`tf.lookup.experimental.DenseHashTable`), with two keys that it never has.
 
-    `export` returns the keys that are there; in TensorFlow its empty places too.
+    `export` returns the keys of the table; in TensorFlow it also returns the empty places.
 
     Args:
         key_dtype: The dtype of the keys.
         value_dtype: The dtype of the values.
-        default_value: The value of keys that it lacks; its shape is that of all values.
+        default_value: The value for keys that are not in the table; all values have its shape.
         empty_key: A key that is never used.
         deleted_key: Another one.
         initial_num_buckets: No effect.
-        name: Its name.
-        checkpoint: Whether checkpoints save it.
+        name: The name of the table.
+        checkpoint: Whether checkpoints save the table.
         experimental_is_anonymous: No effect.
 
     Raises:
-        InputError: The two keys are the same; or, when it is used, one of them is asked for.
+        InputError: The two keys are the same; or later, a call names one of them.
 
     Example:
         >>> table = DenseHashTable("int64", "int64", default_value=-1, empty_key=0, deleted_key=-2)
@@ -210,15 +211,17 @@ class DenseHashTable(MutableHashTable):
         names = ("empty_key", "deleted_key")
         self._reserved = dict(zip(flat(typed([empty_key, deleted_key], self.key_dtype)[0]), names, strict=False))
         if len(self._reserved) < len(names):
-            raise InputError(f"empty_key and deleted_key are both {empty_key!r}.", "Write two keys that never come.")
+            raise InputError(
+                f"empty_key and deleted_key are both {empty_key!r}.", "Choose two different keys that never occur."
+            )
 
     def _known(self, keys: Any) -> tuple[list[Any], tuple[int, ...]]:
         found, shape = super()._known(keys)
         for key in found:
             if key in self._reserved:
                 raise InputError(
-                    f"A table was asked for {key!r}, its {self._reserved[key]}.",
-                    "Choose an empty_key and a deleted_key that never come.",
+                    f"A table was asked for {key!r}, which is its {self._reserved[key]}.",
+                    "Choose an empty_key and a deleted_key that never occur.",
                 )
         return found, shape
 

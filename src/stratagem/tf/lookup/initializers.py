@@ -18,7 +18,7 @@ from stratagem.tf.tensors.operation import is_text
 
 
 class TextFileIndex:
-    """Numbers that say what of a line is a key or a value (`tf.lookup.TextFileIndex`); others are those of columns.
+    """Numbers for the part of a line that is a key or a value (`tf.lookup.TextFileIndex`); others are columns.
 
     Example:
         >>> TextFileIndex.WHOLE_LINE, TextFileIndex.LINE_NUMBER
@@ -35,12 +35,12 @@ class KeyValueTensorInitializer:
     Args:
         keys: The keys, of shape (n,): whole numbers or texts.
         values: The value of each.
-        key_dtype: Their dtype; None for that of the keys.
-        value_dtype: The dtype of the values; None for that of the values.
+        key_dtype: The dtype of the keys; None for the one that they have.
+        value_dtype: The dtype of the values; None for the one that they have.
         name: No effect.
 
     Raises:
-        InputError: There are not as many values as keys.
+        InputError: The numbers of keys and values differ.
 
     Example:
         >>> KeyValueTensorInitializer(["a", "b"], [1, 2]).value_dtype
@@ -65,16 +65,16 @@ class TextFileInitializer:
     Args:
         filename: The file.
         key_dtype: The dtype of the keys.
-        key_index: What of a line is its key: the number of a column, or one of `TextFileIndex`.
+        key_index: The part of a line that is the key: the number of a column, or one of `TextFileIndex`.
         value_dtype: The dtype of the values.
-        value_index: The same for values.
-        vocab_size: How many lines to read; None for all.
-        delimiter: What stands between columns.
+        value_index: The part of a line that is the value.
+        vocab_size: The number of lines to read; None for all.
+        delimiter: The text between columns.
         name: No effect.
-        value_index_offset: What is added to the numbers of lines.
+        value_index_offset: A number that is added to the numbers of lines.
 
     Raises:
-        InputError: A number of a column or a dtype is wrong, or the file is not like that.
+        InputError: The number of a column or a dtype is wrong, or does not fit the file.
         FileNotFoundError: There is no such file.
     """
 
@@ -102,7 +102,7 @@ class TextFileInitializer:
 
 
 def typed(values: Any, dtype: Any = None) -> tuple[np.ndarray, DType]:
-    """Return keys or values as NumPy holds them, and their dtype. Numbers of Python are int32 or float32.
+    """Return keys or values as a NumPy array, and their dtype. Python numbers become int32 or float32.
 
     Args:
         values: A tensor, an array, or a list.
@@ -124,9 +124,11 @@ def _lines(filename: str | os.PathLike[str], count: int | None) -> list[bytes]:
     lines = Path(filename).read_bytes().replace(b"\r", b"").removesuffix(b"\n").split(b"\n")
     lines = [] if lines == [b""] else lines
     if count is not None and count > len(lines):
-        raise InputError(f"{filename} has {len(lines)} lines, and vocab_size={count}.", "Leave vocab_size out.")
+        raise InputError(f"{filename} has {len(lines)} lines, but vocab_size is {count}.", "Leave vocab_size out.")
     if b"" in lines[:count]:
-        raise InputError(f"Line {lines.index(b'')} of {filename} is empty.", "Take it out: it would be no key.")
+        raise InputError(
+            f"Line {lines.index(b'')} of {filename} is empty.", "Remove the line: an empty line cannot be a key."
+        )
     return lines[:count]
 
 
@@ -137,9 +139,9 @@ def _check_column(what: str, index: int, dtype: DType) -> None:
         )
     whole = index == TextFileIndex.WHOLE_LINE
     if index == TextFileIndex.LINE_NUMBER and dtype != "int64":
-        raise InputError(f"{what}_dtype is {dtype!r}, of the numbers of lines.", f"Write {what}_dtype=tf.int64.")
+        raise InputError(f"{what}_dtype is {dtype!r}, for the numbers of lines.", f"Write {what}_dtype=tf.int64.")
     if whole and dtype not in ("string", "int64"):
-        raise InputError(f"{what}_dtype is {dtype!r}, of whole lines.", "Write tf.string or tf.int64.")
+        raise InputError(f"{what}_dtype is {dtype!r}, for whole lines.", "Write tf.string or tf.int64.")
 
 
 def _column(filename: Any, lines: list[bytes], rows: list[list[bytes]], index: int, dtype: DType) -> np.ndarray:
@@ -148,7 +150,7 @@ def _column(filename: Any, lines: list[bytes], rows: list[list[bytes]], index: i
     short = next((number for number, row in enumerate(rows) if len(row) <= index), None)
     if short is not None:
         raise InputError(
-            f"Line {short} of {filename} has {len(rows[short])} columns, and column {index} was asked for.",
+            f"Line {short} of {filename} has {len(rows[short])} columns, but column {index} was asked for.",
             "Correct the number of the column, or delimiter.",
         )
     texts = lines if index == TextFileIndex.WHOLE_LINE else [row[index] for row in rows]
@@ -156,5 +158,5 @@ def _column(filename: Any, lines: list[bytes], rows: list[list[bytes]], index: i
         return typed(texts if dtype == "string" else [dtype.as_numpy_dtype(text.decode()) for text in texts], dtype)[0]
     except ValueError as error:
         raise InputError(
-            f"A line of {filename} is no {dtype!r}: {error}.", "Correct the file, or the dtype."
+            f"A line of {filename} cannot be read as {dtype!r}: {error}.", "Correct the file, or the dtype."
         ) from error

@@ -37,7 +37,7 @@ class Table(Holder):
     Args:
         key_dtype: The dtype of the keys.
         value_dtype: The dtype of the values.
-        name: Its name.
+        name: The name of the table.
 
     Raises:
         InputError: The keys are neither text nor whole numbers.
@@ -60,11 +60,11 @@ class Table(Holder):
 
     @property
     def name(self) -> str | None:
-        """Its name."""
+        """The name of the table."""
         return self._name
 
     def checkpoint_parts(self) -> dict[str, Any]:
-        """Return nothing: a program makes a table that never changes as it was."""
+        """Return nothing: a restarted program makes a table that never changes again."""
         return {}
 
     def lookup(self, keys: Any, *args: Any, **kwargs: Any) -> Any:
@@ -72,12 +72,12 @@ class Table(Holder):
 
         Args:
             keys: The keys, of any shape.
-            args: `name`, of no effect; of tables that change also `dynamic_default_values`.
+            args: `name`, which has no effect; for tables that can change also `dynamic_default_values`.
             kwargs: The same by name.
 
         Raises:
-            InputError: The keys are of another kind.
-            UsageError: They are computed in a compiled function, and the table or its keys cannot be in one.
+            InputError: The keys have another dtype.
+            UsageError: A compiled function computes the keys, and cannot use the table or its keys.
         """
         raise NotImplementedError
 
@@ -88,14 +88,14 @@ class Table(Holder):
         """Return keys as a tensor.
 
         Raises:
-            InputError: They are of another kind.
+            InputError: The keys have another dtype.
         """
         found = tensor(keys, self.key_dtype if isinstance(keys, list | tuple | int | str | bytes) else None)
         kind = as_dtype(found.dtype) if hasattr(found, "dtype") else as_dtype("string")
         if (kind == "string") != (self.key_dtype == "string") or not (kind == "string" or kind.is_integer):
             raise InputError(
                 f"A table with keys of {self.key_dtype!r} was asked for keys of {kind!r}.",
-                "Give keys of that dtype: tf.cast, tf.strings.as_string and tf.strings.to_number change it.",
+                "Convert the keys with tf.cast, tf.strings.as_string or tf.strings.to_number.",
             )
         return found
 
@@ -103,14 +103,14 @@ class Table(Holder):
         """Return values as a tensor.
 
         Raises:
-            InputError: A number has more bits than JAX's.
+            InputError: A number needs more bits than JAX has.
         """
         array = np.asarray(values, self.value_dtype.as_numpy_dtype).reshape(shape)
         found = tensor(array[()] if array.dtype == object and not array.ndim else array, self.value_dtype)
         if self.value_dtype.is_integer and not np.array_equal(np.asarray(found), array):
             raise InputError(
-                f"A table of {self.value_dtype!r} gives {array.max()}, and JAX holds whole numbers in 32 bits.",
-                "Look it up in Dataset.map, where NumPy holds all 64; or give numbers that fit.",
+                f"A table of {self.value_dtype!r} has the value {array.max()}, but JAX holds whole numbers in 32 bits.",
+                "Look values up in Dataset.map, where NumPy holds all 64 bits, or give numbers that fit.",
             )
         return found
 
@@ -129,7 +129,7 @@ def refuse_traced(keys: Any, why: str, instead: str) -> None:
     """Refuse keys that are not known yet.
 
     Raises:
-        UsageError: They are computed in a compiled function.
+        UsageError: A compiled function computes them.
     """
     if is_traced(keys):
         raise UsageError("A table was asked for keys that a compiled function computes.", why, instead)
@@ -139,13 +139,13 @@ class StaticHashTable(Table):
     """A table that never changes (`tf.lookup.StaticHashTable`).
 
     Args:
-        initializer: Its contents.
-        default_value: The value of keys that it lacks.
-        name: Its name.
+        initializer: The contents of the table.
+        default_value: The value for keys that are not in the table.
+        name: The name of the table.
         experimental_is_anonymous: No effect.
 
     Raises:
-        UsageError: A key is there twice, with two values.
+        UsageError: A key occurs twice, with different values.
 
     Example:
         >>> table = StaticHashTable(KeyValueTensorInitializer(["a", "b"], [1, 2]), default_value=-1)
@@ -166,7 +166,7 @@ class StaticHashTable(Table):
 
     @property
     def default_value(self) -> Any:
-        """The value of keys that the table lacks."""
+        """The value for keys that are not in the table."""
         return self.tensor_of(self._default, ())
 
     def size(self, name: str | None = None) -> Any:
@@ -208,7 +208,8 @@ def _entries_of(initializer: Contents) -> dict[Any, Any]:
     for key, value in zip(flat(initializer.keys), initializer.values.tolist(), strict=True):
         if entries.setdefault(key, value) != value:
             raise UsageError(
-                f"A table has {entries[key]!r} and {value!r} for the key {key!r}.", "Give each key one value."
+                f"A table has the values {entries[key]!r} and {value!r} for the key {key!r}.",
+                "Give each key one value.",
             )
     return entries
 
@@ -222,19 +223,19 @@ def exported(table: Table, entries: Mapping[Any, Any]) -> tuple[Any, Any]:
 
 
 class StaticVocabularyTable(Table):
-    """A table of numbers for words, in which words that it lacks share a few more (`tf.lookup.StaticVocabularyTable`).
+    """A table of numbers for words; unknown words share a few further numbers (`tf.lookup.StaticVocabularyTable`).
 
-    A word that is not there has the number of a bucket, by its fingerprint: the one that it has in TensorFlow.
+    An unknown word gets the number of a bucket by its fingerprint, the same number as in TensorFlow.
 
     Args:
         initializer: Keys and their numbers, int64; None for no known keys.
-        num_oov_buckets: How many numbers those share that are not there.
+        num_oov_buckets: The number of buckets that unknown words share.
         lookup_key_dtype: The dtype of the keys that are looked up; None for that of the initializer.
-        name: Its name.
+        name: The name of the table.
         experimental_is_anonymous: No effect.
 
     Raises:
-        InputError: There is no bucket, or the values are not int64.
+        InputError: `num_oov_buckets` is less than 1, or the values are not int64.
 
     Example:
         >>> known = KeyValueTensorInitializer(["e", "l"], [0, 1], value_dtype="int64")
@@ -255,12 +256,12 @@ class StaticVocabularyTable(Table):
         if num_oov_buckets <= 0:
             raise InputError(f"num_oov_buckets is {num_oov_buckets}.", "Write 1 or more, or tf.lookup.StaticHashTable.")
         if initializer is not None and initializer.value_dtype not in ("int64", "int32"):
-            raise InputError(f"The values are of {initializer.value_dtype!r}.", "Give whole numbers: tf.int64.")
+            raise InputError(f"The values have the dtype {initializer.value_dtype!r}.", "Give whole numbers: tf.int64.")
         self._buckets = num_oov_buckets
         self._entries = {} if initializer is None else _entries_of(initializer)
 
     def size(self, name: str | None = None) -> Any:
-        """Return how many numbers there are, those of the buckets included."""
+        """Return how many numbers there are, including those of the buckets."""
         return tensor(np.int64(len(self._entries) + self._buckets))
 
     def lookup(self, keys: Any, name: str | None = None) -> Any:
@@ -268,7 +269,7 @@ class StaticVocabularyTable(Table):
         given = self.given(keys)
         refuse_traced(
             given,
-            "A key that is not there has the number of its fingerprint, which is that of a text.",
+            "A key that is not in the table gets a number by its fingerprint, which is that of a text.",
             "Look keys up in Dataset.map, or outside the function.",
         )
         return self.tensor_of([self._number(key) for key in flat(given)], np.shape(given))

@@ -44,14 +44,14 @@ TPU: Final = "tpu"
 
 @dataclass(frozen=True)
 class SaveOptions:
-    """Accepted as in TensorFlow (`tf.saved_model.SaveOptions`), and without effect.
+    """Options that are accepted as in TensorFlow and have no effect (`tf.saved_model.SaveOptions`).
 
     Args:
         experimental_io_device: The device that writes.
         namespace_whitelist: Namespaces of operations.
         save_debug_info: Whether to save traces of calls.
         function_aliases: Names of functions.
-        experimental_custom_gradients: Whether to save gradients of the program's own.
+        experimental_custom_gradients: Whether to save custom gradients.
     """
 
     experimental_io_device: str | None = None
@@ -63,7 +63,7 @@ class SaveOptions:
 
 @dataclass(frozen=True)
 class LoadOptions:
-    """Accepted as in TensorFlow (`tf.saved_model.LoadOptions`), and without effect.
+    """Options that are accepted as in TensorFlow and have no effect (`tf.saved_model.LoadOptions`).
 
     Args:
         allow_partial_checkpoint: Whether values may be missing.
@@ -79,21 +79,21 @@ class LoadOptions:
 def save(obj: Any, export_dir: str | os.PathLike[str], signatures: Any = None, options: Any = None) -> None:
     """Save a Keras model, or a module with its variables and functions, to a folder (`tf.saved_model.save`).
 
-    Of a module each `tf.function` is saved that has an `input_signature` or has been called, for the shapes that it was
-    called with; a size may be None. It is saved as if there were no strategy; one that calls `strategy.run` is left
-    out. Assertions are left out too. Values are saved whole. On several workers all call it: the chief writes, and a
-    worker with a folder of its own.
+    A module is saved with each `tf.function` that has an `input_signature` or has been called, for the shapes of these
+    calls; a size may be None. Functions are saved as if there were no strategy. A function that calls `strategy.run` is
+    left out, and so are assertions. Values are saved whole. With several workers, all must call it: the chief writes,
+    and so does a worker that was given another folder.
 
     Args:
-        obj: A Keras model, `tf.Module`, `tf.train.Checkpoint`, variable, or what `load` returned.
+        obj: A Keras model, a `tf.Module`, a `tf.train.Checkpoint`, a variable, or a result of `load`.
         export_dir: The folder.
-        signatures: A function with an `input_signature`, or what `get_concrete_function` returned, or several by name;
-            None for the one function of a module that has an `input_signature`, and for the call of a Keras model.
+        signatures: A function with an `input_signature`, a result of `get_concrete_function`, or a dictionary of these.
+            None chooses the only function of a module that has an `input_signature`, or the call of a Keras model.
         options: Accepted as in TensorFlow.
 
     Raises:
         CheckpointError: The file cannot be written, here or on another worker.
-        InputError: It is nothing that can be saved; or a signature is no such function, or cannot be saved.
+        InputError: The object cannot be saved; or a signature is not such a function, or cannot be saved.
 
     Example:
         >>> import stratagem.tf as tf
@@ -118,9 +118,9 @@ def save(obj: Any, export_dir: str | os.PathLike[str], signatures: Any = None, o
 
 
 def load(export_dir: str | os.PathLike[str], tags: Any = None, options: Any = None) -> Any:
-    """Load what `save` or `model.save` has put into a folder (`tf.saved_model.load`).
+    """Load what `save` or `model.save` has written to a folder (`tf.saved_model.load`).
 
-    Variables are made anew, in the scope of the strategy that is open. On several workers all call it.
+    Variables are made again, in the scope of the open strategy. With several workers, all must call it.
 
     Args:
         export_dir: The folder.
@@ -128,12 +128,13 @@ def load(export_dir: str | os.PathLike[str], tags: Any = None, options: Any = No
         options: Accepted as in TensorFlow.
 
     Returns:
-        Of a Keras model a `LoadedModel`, to predict with. Of a variable a variable. Of anything else an object with the
-        attributes that hold variables and functions, and `signatures`; functions take what they were saved for.
+        For a Keras model, a `LoadedModel`, which predicts. For a variable, a variable. For anything else, an object
+        with `signatures` and the attributes that hold variables and functions; functions take the arguments that they
+        were saved for.
 
     Raises:
         CheckpointError: The file is damaged.
-        InputError: The folder holds no model, or one of TensorFlow's.
+        InputError: The folder holds no model, or a model of TensorFlow.
 
     Example:
         >>> folder = getfixture("tmp_path") / "model"
@@ -151,7 +152,7 @@ def load(export_dir: str | os.PathLike[str], tags: Any = None, options: Any = No
 
 
 def contains_saved_model(export_dir: str | os.PathLike[str]) -> bool:
-    """Return whether a folder holds what `load` takes."""
+    """Return whether a folder holds something that `load` can read."""
     folder = os.fspath(export_dir)
     return os.path.exists(os.path.join(folder, FILE)) or writing.is_in(folder)
 

@@ -18,7 +18,7 @@ def described(value: Any) -> Any:
     """Return a structure of `TensorSpec`s and plain values as JSON.
 
     Raises:
-        InputError: Something else is in it.
+        InputError: The structure contains something else.
 
     Example:
         >>> described([TensorSpec((None, 2), "float32", "x"), {"training": False}])
@@ -34,8 +34,8 @@ def described(value: Any) -> Any:
         return {"dict": {key: described(part) for key, part in value.items()}}
     raise InputError(
         f"A function takes or returns a {type(value).__name__}.",
-        "A file has no place for it.",
-        "Let it take and return tensors, lists, tuples and dictionaries with strings as keys.",
+        "A file cannot hold it.",
+        "Let the function take and return tensors, lists, tuples and dictionaries with strings as keys.",
     )
 
 

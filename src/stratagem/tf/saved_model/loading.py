@@ -22,7 +22,9 @@ from stratagem.tf.saved_model.described import structure_of, tensors_of
 from stratagem.tf.saved_model.writing import PROGRAM, VALUE, path_in
 from stratagem.tf.tensors.variables import Module, Variable
 
-_FORMAT_REMEDY = "Call it with what it was saved for; or save it again after calling it so, or with an input_signature."
+_FORMAT_REMEDY = (
+    "Call it with arguments it was saved for. Or save it again after such a call, or with an input_signature."
+)
 
 
 def load(folder: str) -> Any:
@@ -51,7 +53,7 @@ def signatures_of_model(folder: str, model: Any) -> dict[str, Any]:
 
 
 class LoadedObject(Module):
-    """An object that was loaded: its attributes are those that held variables and functions, and `signatures`."""
+    """A loaded object. It has `signatures` and the attributes that held variables and functions."""
 
     def __init__(self, parts: Mapping[str, Any]) -> None:
         super().__init__()
@@ -61,12 +63,12 @@ class LoadedObject(Module):
         """Call the function that was saved as `__call__`.
 
         Raises:
-            InputError: None was; or it was not saved for such arguments.
+            InputError: No such function was saved, or it was not saved for these arguments.
         """
         call = vars(self).get("__call__")
         if call is None:
             raise InputError(
-                f"A loaded object was called that has no saved __call__; it has {', '.join(sorted(vars(self)))}.",
+                f"A loaded object without a saved __call__ was called; it has {', '.join(sorted(vars(self)))}.",
                 "Write @tf.function above __call__ in the class that is saved.",
             )
         return call(*args, **kwargs)
@@ -76,13 +78,13 @@ class Signature:
     """A function of a loaded object that takes tensors by name and returns tensors by name.
 
     Attributes:
-        structured_input_signature: ((), what it takes: a `TensorSpec` by name).
-        structured_outputs: What it returns: a `TensorSpec` by name.
+        structured_input_signature: An empty tuple, and a dictionary of the `TensorSpec` of each input by name.
+        structured_outputs: A dictionary of the `TensorSpec` of each output by name.
 
     Args:
-        name: What it is called.
-        names: The names of what it takes, in the order of its programs' tensors.
-        programs: Its programs.
+        name: The name of the signature.
+        names: The names of the inputs, in the order of the programs' tensors.
+        programs: The programs of the function.
     """
 
     def __init__(self, name: str, names: Sequence[str], programs: Sequence[_Program]) -> None:
@@ -96,14 +98,14 @@ class Signature:
         )
 
     def __call__(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """Return its outputs.
+        """Return the outputs.
 
         Args:
-            args: Tensors in their order; TensorFlow takes one at most.
+            args: Tensors in their order; TensorFlow takes at most one.
             kwargs: Tensors by name.
 
         Raises:
-            InputError: They are not those that it takes.
+            InputError: These are not the tensors that the function takes.
         """
         given = {**dict(zip(self._names, args, strict=False)), **kwargs}
         if given.keys() != set(self._names) or len(args) + len(kwargs) != len(given):
@@ -163,7 +165,7 @@ def _result(name: str, programs: Sequence[_Program], given: Callable[[_Program],
     raise InputError(
         f"Could not find matching concrete function to call loaded from the SavedModel: {name} was given "
         f"{_said(given(programs[0])[1]) if programs else 'arguments'}, and was saved for {options}.",
-        "A saved function runs without its Python, and so for these alone.",
+        "A saved function runs without its Python code, so it takes only these.",
         _FORMAT_REMEDY,
     )
 
@@ -291,6 +293,6 @@ def _function(name: str, signature: inspect.Signature, programs: Sequence[_Progr
 
 def _left_out(name: str, why: str) -> Any:
     def call(*args: Any, **kwargs: Any) -> Tree:
-        raise InputError(f"{name} was left out of the file when it was saved. {why}", "Call what was saved.")
+        raise InputError(f"{name} was left out of the file when it was saved. {why}", "Call a function that was saved.")
 
     return call

@@ -15,17 +15,17 @@ DEFAULT_SERVING_SIGNATURE_DEF_KEY: Final = "serving_default"
 
 
 class LoadedModel:
-    """A model that was loaded to predict with. A program that trains it loads it with `tf.keras.models.load_model`.
+    """A loaded model that predicts. To train a model, load it with `tf.keras.models.load_model`.
 
     Attributes:
         model: The Keras model.
-        signatures: Those that it was saved with. Without any, its call under the name "serving_default": a function of
-            the inputs, in order or by name, that returns the outputs by name, as in Keras 2: the layers that they come
-            from, or "output_1" and so on.
+        signatures: The saved signatures. If there are none, the call of the model has the name "serving_default". It
+            takes the inputs in order or by name, and returns the outputs by name, as in Keras 2: the names of their
+            layers, or "output_1" and so on.
 
     Args:
         model: The Keras model.
-        signatures: Those that it was saved with.
+        signatures: The saved signatures.
     """
 
     def __init__(self, model: Any, signatures: Mapping[str, Any] | None = None) -> None:
@@ -44,7 +44,7 @@ class LoadedModel:
 
     @property
     def trainable_variables(self) -> list[Any]:
-        """Those that training changes."""
+        """The variables that training changes."""
         return self.model.trainable_variables
 
     def _by_name(self, *inputs: Any, **named: Any) -> dict[str, Any]:

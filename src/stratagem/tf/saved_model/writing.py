@@ -61,7 +61,7 @@ def write(obj: Any, folder: str, signatures: Any) -> None:
     if not isinstance(obj, WITH_STATE):
         raise InputError(
             f"tf.saved_model.save was given a {type(obj).__name__}.",
-            "It has no variables and functions that could be saved.",
+            "It has no variables or functions that could be saved.",
             "Give a Keras model, a tf.Module with them as attributes, a tf.train.Checkpoint, or a variable.",
         )
     is_model = isinstance(obj, keras.Model)
@@ -98,7 +98,7 @@ def _signatures(obj: Any, given: Any) -> dict[str, Any]:
         if not is_compiled(function) or len(function.seen_arguments()) != 1:
             raise InputError(
                 f"tf.saved_model.save was given {function!r} as the signature {name!r}.",
-                "What it takes is not said.",
+                "The function does not say which tensors it takes.",
                 "Write @tf.function(input_signature=[tf.TensorSpec([None, 3])]) above it, or give "
                 "function.get_concrete_function(tf.TensorSpec([None, 3])).",
             )

@@ -17,13 +17,13 @@ def scalar(name: str, data: Any, step: Any = None, description: str | None = Non
     """Write a number.
 
     Args:
-        name: Its name.
+        name: The name of the summary.
         data: A number, or an array of shape ().
-        step: When; None for the step that was set.
+        step: The step; None for the step that was set.
         description: Accepted as in TensorFlow.
 
     Returns:
-        Whether a writer took it.
+        Whether a writer took the summary.
 
     Raises:
         InputError: `data` has another shape.
@@ -40,17 +40,17 @@ def scalar(name: str, data: Any, step: Any = None, description: str | None = Non
 def histogram(
     name: str, data: Any, step: Any = None, buckets: int | None = None, description: str | None = None
 ) -> bool:
-    """Write how values are distributed.
+    """Write the distribution of values.
 
     Args:
-        name: Its name.
+        name: The name of the summary.
         data: An array of any shape; one without elements writes nothing.
-        step: When; None for the step that was set.
-        buckets: Number of buckets; None for 30.
+        step: The step; None for the step that was set.
+        buckets: The number of buckets; None for 30.
         description: Accepted as in TensorFlow.
 
     Returns:
-        Whether a writer took it.
+        Whether a writer took the summary.
     """
 
     def write(events: Any, tag: str, at: int, found: np.ndarray) -> None:
@@ -68,14 +68,14 @@ def image(name: str, data: Any, step: Any = None, max_outputs: int = 3, descript
     """Write images.
 
     Args:
-        name: Their name; those after the first get a number.
+        name: The name of the summary; it gets a number after the first one.
         data: An array of shape (images, height, width, 1 to 4): uint8, or floats from 0 to 1.
-        step: When; None for the step that was set.
-        max_outputs: How many of the images are written.
+        step: The step; None for the step that was set.
+        max_outputs: The greatest number of images to write.
         description: Accepted as in TensorFlow.
 
     Returns:
-        Whether a writer took them.
+        Whether a writer took the summary.
 
     Raises:
         InputError: `data` has another shape.
@@ -83,7 +83,7 @@ def image(name: str, data: Any, step: Any = None, max_outputs: int = 3, descript
     shape = np.shape(data)
     if len(shape) != 4 or not 1 <= shape[-1] <= 4:
         raise InputError(
-            f"tf.summary.image({name!r}) was given an array of shape {shape}, which is no batch of images.",
+            f"tf.summary.image({name!r}) was given an array of shape {shape}, which is not a batch of images.",
             "Give (images, height, width, channels): image[None, ...] makes a batch of one image.",
         )
 
@@ -108,16 +108,16 @@ def audio(
     """Write sounds.
 
     Args:
-        name: Their name; those after the first get a number.
+        name: The name of the summary; it gets a number after the first one.
         data: Floats from -1 to 1, of shape (sounds, samples, channels).
-        sample_rate: Samples a second.
-        step: When; None for the step that was set.
-        max_outputs: How many of the sounds are written.
-        encoding: Accepted as in TensorFlow; it is WAV.
+        sample_rate: The number of samples per second.
+        step: The step; None for the step that was set.
+        max_outputs: The greatest number of sounds to write.
+        encoding: Accepted as in TensorFlow; the encoding is WAV.
         description: Accepted as in TensorFlow.
 
     Returns:
-        Whether a writer took them.
+        Whether a writer took the summary.
     """
 
     def write(events: Any, tag: str, at: int, sounds: np.ndarray) -> None:
@@ -131,13 +131,13 @@ def text(name: str, data: Any, step: Any = None, description: str | None = None)
     """Write text, in Markdown.
 
     Args:
-        name: Its name.
-        data: Text or bytes, or an array of them, one a line.
-        step: When; None for the step that was set.
+        name: The name of the summary.
+        data: Text or bytes, or an array of them with one element for each line.
+        step: The step; None for the step that was set.
         description: Accepted as in TensorFlow.
 
     Returns:
-        Whether a writer took it.
+        Whether a writer took the summary.
     """
     parts = [each.decode() if isinstance(each, bytes) else str(each) for each in np.asarray(data, object).reshape(-1)]
     return record(lambda events, tag, at, _: events.add_text(tag, "\n\n".join(parts), at), name, step, 0)

@@ -32,8 +32,8 @@ class SummaryWriter:
     """Writes one event file (`tf.summary.SummaryWriter`). The file is made with the first record.
 
     Args:
-        logdir: Its folder; None writes nothing.
-        filename_suffix: End of its name.
+        logdir: The folder of the file; None to write nothing.
+        filename_suffix: The end of the name of the file.
 
     Example:
         >>> import stratagem.tf.summary as summary
@@ -52,7 +52,7 @@ class SummaryWriter:
 
     @property
     def events(self) -> Any:
-        """The `tensorboardX.SummaryWriter` of the events; None if nothing is to be written.
+        """The `tensorboardX.SummaryWriter` of the events; None if nothing will be written.
 
         Raises:
             InputError: The package that writes event files is not installed.
@@ -62,9 +62,9 @@ class SummaryWriter:
             return None
         if self._closed:
             raise UsageError(
-                "A summary was written after close() of its writer.",
+                "A summary was written after its writer was closed.",
                 "It would be lost.",
-                "Close the writer when the last summary is written.",
+                "Close the writer after the last summary.",
             )
         if self._events is None:
             library = optional.load("tensorboardX", "summaries", f"An event file in {self._logdir!r}")
@@ -75,10 +75,10 @@ class SummaryWriter:
 
     @contextmanager
     def as_default(self, step: Any = None) -> Iterator[Self]:
-        """Let summaries inside `with` go to this writer.
+        """Send summaries inside `with` to this writer.
 
         Args:
-            step: The step that counts inside, where none is given.
+            step: The step of summaries inside that give none.
         """
         before = _state.writer, _state.step
         self.set_as_default(step)
@@ -89,10 +89,10 @@ class SummaryWriter:
             self.flush()
 
     def set_as_default(self, step: Any = None) -> None:
-        """Let all summaries from here on go to this writer.
+        """Send all later summaries to this writer.
 
         Args:
-            step: The step that counts, where none is given.
+            step: The step of summaries that give none.
         """
         _state.writer = self
         if step is not None:
@@ -102,7 +102,7 @@ class SummaryWriter:
         """Do nothing: the file is made with the first record."""
 
     def flush(self) -> None:
-        """Hand what was written to the system."""
+        """Pass the written records to the system."""
         self._catch_up()
         if self._events is not None:
             self._events.flush()
@@ -140,10 +140,10 @@ def create_file_writer(
     """Return a writer of an event file (`tf.summary.create_file_writer`).
 
     Args:
-        logdir: Its folder.
+        logdir: The folder of the file.
         max_queue: Accepted as in TensorFlow.
         flush_millis: Accepted as in TensorFlow.
-        filename_suffix: End of its name; None for ".v2".
+        filename_suffix: The end of the name of the file; None for ".v2".
         name: Accepted as in TensorFlow.
         experimental_trackable: Accepted as in TensorFlow.
     """
@@ -168,7 +168,7 @@ def should_record_summaries() -> bool:
 
 @contextmanager
 def record_if(condition: bool | Callable[[], Any]) -> Iterator[None]:
-    """Write summaries inside `with` only where a condition holds (`tf.summary.record_if`).
+    """Write summaries inside `with` only if a condition holds (`tf.summary.record_if`).
 
     Args:
         condition: A boolean, or a function that returns one.
@@ -182,14 +182,14 @@ def record_if(condition: bool | Callable[[], Any]) -> Iterator[None]:
 
 
 def flush(writer: SummaryWriter | None = None, name: str | None = None) -> None:
-    """Hand what a writer, or the present one, was given to the system (`tf.summary.flush`)."""
+    """Pass the records of a writer, or of the current one, to the system (`tf.summary.flush`)."""
     chosen = writer or _state.writer
     if chosen is not None:
         chosen.flush()
 
 
 def set_step(step: Any) -> None:
-    """Set the step that counts where none is given (`tf.summary.experimental.set_step`).
+    """Set the step of summaries that give none (`tf.summary.experimental.set_step`).
 
     Args:
         step: A number, or a variable that is read when a summary is written; None for no step.
@@ -198,13 +198,13 @@ def set_step(step: Any) -> None:
 
 
 def get_step() -> Any:
-    """Return the step that counts where none is given (`tf.summary.experimental.get_step`)."""
+    """Return the step of summaries that give none (`tf.summary.experimental.get_step`)."""
     return _state.step
 
 
 @contextmanager
 def summary_scope(name: str, default_name: str = "summary", values: Any = None) -> Iterator[tuple[str, str]]:
-    """Put a name before those of summaries inside `with` (`tf.summary.experimental.summary_scope`).
+    """Put a name before the names of summaries inside `with` (`tf.summary.experimental.summary_scope`).
 
     Returns:
         The tag, and the scope.
@@ -219,7 +219,7 @@ def summary_scope(name: str, default_name: str = "summary", values: Any = None) 
 
 
 def record(write: Callable[..., None], name: str, step: Any, data: Any = None) -> bool:
-    """Write a summary to the present writer; from a compiled function each time it runs, on the first replica.
+    """Write a summary to the current writer. A compiled function writes it at each run, on the first replica.
 
     Args:
         write: Writes it, given what writes events, the tag, the step, and the data as a NumPy array.
@@ -228,7 +228,7 @@ def record(write: Callable[..., None], name: str, step: Any, data: Any = None) -
         data: A tensor, an array, or a variable.
 
     Returns:
-        Whether there is a writer, and summaries are to be written.
+        Whether there is a writer and summaries are written.
 
     Raises:
         UsageError: There is no step.
@@ -265,8 +265,8 @@ def _without_step(name: str) -> StepError:
     return StepError(
         explain(
             f"The summary {name!r} was written without a step, and none was set.",
-            "TensorBoard could not say when it was.",
-            "Write step=epoch, or tf.summary.experimental.set_step(step) before.",
+            "TensorBoard could not show when it was written.",
+            "Write step=epoch, or call tf.summary.experimental.set_step(step) first.",
         )
     )
 

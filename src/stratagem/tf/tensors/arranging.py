@@ -37,7 +37,7 @@ def reshape(tensor: Tensor, shape: Sizes) -> Any:
 
     Args:
         tensor: The tensor.
-        shape: The new shape; one size may be -1 (or None) for what is left.
+        shape: The new shape; one size may be -1 (or None), and follows from the others.
 
     Example:
         >>> reshape([[1, 2], [3, 4]], [-1]).tolist()
@@ -63,7 +63,7 @@ def squeeze(input: Tensor, axis: Any = None) -> Any:
 
 @operation
 def transpose(a: Tensor, perm: Sizes | None = None, conjugate: bool = False) -> Any:
-    """Return a tensor with its axes in another order (`tf.transpose`); without one, backwards."""
+    """Return a tensor with its axes in another order (`tf.transpose`); by default in reverse."""
     moved = xp(a).transpose(a, perm)
     return xp(a).conj(moved) if conjugate else moved
 
@@ -95,7 +95,7 @@ def unstack(value: Tensor, num: int | None = None, axis: int = 0) -> list[Any]:
     """Return the tensors that lie along an axis (`tf.unstack`).
 
     Raises:
-        InputError: There is no such axis, or it has not `num` elements.
+        InputError: There is no such axis, or it does not have `num` elements.
     """
     if not -value.ndim <= axis < value.ndim or num not in (None, value.shape[axis]):
         raise refusal(
@@ -111,8 +111,8 @@ def split(value: Tensor, num_or_size_splits: Any, axis: int = 0, num: Any = None
 
     Args:
         value: The tensor.
-        num_or_size_splits: How many equal parts, or the sizes of the parts; one may be -1 for what is left.
-        axis: Along which axis.
+        num_or_size_splits: The number of equal parts, or the sizes of the parts; one size may be -1 for the rest.
+        axis: The axis to split.
         num: No effect.
 
     Raises:
@@ -142,7 +142,7 @@ def tile(input: Tensor, multiples: Sizes) -> Any:
     """Return a tensor repeated along each axis (`tf.tile`).
 
     Raises:
-        InputError: There are not as many numbers as axes.
+        InputError: The numbers of multiples and axes differ.
     """
     if len(multiples) != input.ndim:
         raise refusal(f"tile was given {len(multiples)} multiples for shape {input.shape}.", "Give one for each axis.")
@@ -161,7 +161,7 @@ def repeat(input: Tensor, repeats: Any, axis: Any = None) -> Any:
 
 @operation
 def broadcast_to(input: Tensor, shape: Sizes) -> Any:
-    """Return a tensor repeated along its axes of size 1, to this shape (`tf.broadcast_to`)."""
+    """Return a tensor repeated along its axes of size 1 to a given shape (`tf.broadcast_to`)."""
     return xp(input).broadcast_to(input, shape)
 
 
@@ -170,13 +170,13 @@ _MODES: Final = {"CONSTANT": "constant", "REFLECT": "reflect", "SYMMETRIC": "sym
 
 @operation
 def pad(tensor: Tensor, paddings: Any, mode: str = "CONSTANT", constant_values: Any = 0) -> Any:
-    """Return a tensor with more around it (`tf.pad`).
+    """Return a tensor with elements added around it (`tf.pad`).
 
     Args:
         tensor: The tensor.
-        paddings: For each axis how many before and after, of shape (axes, 2).
+        paddings: The number of elements to add before and after each axis, of shape (axes, 2).
         mode: "CONSTANT", "REFLECT" or "SYMMETRIC".
-        constant_values: What to put there; empty texts around text.
+        constant_values: The value of the added elements; around text they are empty texts.
 
     Raises:
         InputError: The paddings do not fit the shape.
@@ -195,7 +195,7 @@ def pad(tensor: Tensor, paddings: Any, mode: str = "CONSTANT", constant_values: 
     if any(width < 0 or width > size + most for pair, size in zip(widths, tensor.shape, strict=True) for width in pair):
         raise refusal(
             f"pad was asked for {widths} with mode {mode} around shape {tuple(tensor.shape)}.",
-            "Give no negative numbers, and for a mirror no more than lies before it.",
+            "Give no negative numbers, and for REFLECT and SYMMETRIC no more than the axis has to mirror.",
         )
     if mode.upper() == "CONSTANT":
         nothing = b"" if is_text(tensor) and isinstance(constant_values, int) else constant_values
@@ -211,7 +211,7 @@ def reverse(tensor: Tensor, axis: Sizes) -> Any:
 
 @operation
 def roll(input: Tensor, shift: Axes, axis: Axes) -> Any:
-    """Return a tensor moved along axes, what falls off coming in again (`tf.roll`)."""
+    """Return a tensor shifted along axes; elements that leave at one end enter at the other (`tf.roll`)."""
     return xp(input).roll(input, shift, axis)
 
 
@@ -220,7 +220,7 @@ def _order(x: Any, axis: Any, direction: str) -> Any:
     if direction not in ("ASCENDING", "DESCENDING") or not -x.ndim <= axis < x.ndim:
         raise refusal(
             f"direction is {direction!r} and axis {axis}, for shape {tuple(x.shape)}.",
-            'Write "ASCENDING" or "DESCENDING", and an axis that is there.',
+            'Write "ASCENDING" or "DESCENDING", and an axis that the tensor has.',
         )
     numpy = xp(x)
     fixed = x if numpy is np else constant(x)
@@ -234,7 +234,7 @@ def _order(x: Any, axis: Any, direction: str) -> Any:
 def sort(values: Tensor, axis: int = -1, direction: str = "ASCENDING") -> Any:
     """Return a tensor in order along an axis (`tf.sort`); `direction` is "ASCENDING" or "DESCENDING".
 
-    NaN comes last, and first where they descend; TensorFlow leaves its place open.
+    NaN comes last in ascending order and first in descending order; TensorFlow does not define its place.
 
     Raises:
         InputError: There is no such direction or axis.
@@ -257,7 +257,7 @@ def meshgrid(*args: Any, indexing: str = "xy", name: str | None = None) -> list[
 
 @operation
 def sequence_mask(lengths: Tensor, maxlen: Any = None, dtype: Any = "bool") -> Any:
-    """Return, for each length, true that many times and then false (`tf.sequence_mask`).
+    """Return for each length a row that is true up to that length and then false (`tf.sequence_mask`).
 
     Example:
         >>> sequence_mask([1, 3], 3).tolist()
@@ -275,7 +275,7 @@ def reverse_sequence(
     """Return sequences with their first elements reversed; `seq_lengths` says how many (`tf.reverse_sequence`).
 
     Raises:
-        InputError: A length is greater than the axis, or there are not as many as sequences.
+        InputError: A length is greater than the axis, or the numbers of lengths and sequences differ.
     """
     along, batch = int(seq_axis or 0), int(batch_axis or 0)
     if seq_lengths.shape != (input.shape[batch],):
@@ -288,12 +288,12 @@ def reverse_sequence(
 
 
 def broadcast_static_shape(shape_x: Sequence[int], shape_y: Sequence[int]) -> TensorShape:
-    """Return the shape that two shapes give together (`tf.broadcast_static_shape`)."""
+    """Return the shape to which two shapes broadcast (`tf.broadcast_static_shape`)."""
     return TensorShape(np.broadcast_shapes(tuple(shape_x), tuple(shape_y)))
 
 
 def broadcast_dynamic_shape(shape_x: Any, shape_y: Any) -> Any:
-    """Return the shape that two shapes give together, as a tensor (`tf.broadcast_dynamic_shape`)."""
+    """Return the shape to which two shapes broadcast, as a tensor (`tf.broadcast_dynamic_shape`)."""
     return hosted(np.asarray(np.broadcast_shapes(integers(shape_x), integers(shape_y)), np.int32))
 
 
@@ -322,9 +322,9 @@ def space_to_batch(input: Tensor, block_shape: Any, paddings: Any) -> Any:
     """Return images with blocks of pixels as more rows (`tf.space_to_batch`, `tf.nn.space_to_batch`).
 
     Args:
-        input: Shape (rows, ..., channels).
+        input: A tensor of shape (rows, ..., channels).
         block_shape: The size of the blocks along the axes after the first.
-        paddings: How many zeros before and behind on each of these axes.
+        paddings: The number of zeros before and after each of these axes.
 
     Raises:
         InputError: The blocks do not make up the images.
@@ -334,7 +334,10 @@ def space_to_batch(input: Tensor, block_shape: Any, paddings: Any) -> Any:
     input = xp(input).pad(input, [(0, 0), *pairs, *[(0, 0)] * rest])
     sizes = input.shape[1 : 1 + len(blocks)]
     if any(size % block for size, block in zip(sizes, blocks, strict=True)):
-        raise refusal(f"Blocks of {blocks} were asked for, of images of {sizes}.", "Pad the images to whole blocks.")
+        raise refusal(
+            f"Blocks of {blocks} were asked for, but the images have the size {sizes}.",
+            "Pad the images to whole blocks.",
+        )
     split = [part for size, block in zip(sizes, blocks, strict=True) for part in (size // block, block)]
     apart = input.reshape(input.shape[0], *split, *input.shape[1 + len(blocks) :])
     order = [*range(2, 2 + 2 * len(blocks), 2), 0, *range(1, 1 + 2 * len(blocks), 2)]
@@ -350,17 +353,20 @@ def batch_to_space(input: Tensor, block_shape: Any, crops: Any) -> Any:
     """Return images with rows as blocks of pixels (`tf.batch_to_space`): the reverse of `space_to_batch`.
 
     Args:
-        input: Shape (rows, ..., channels).
+        input: A tensor of shape (rows, ..., channels).
         block_shape: The size of the blocks along the axes after the first.
-        crops: How many pixels to leave out before and behind on each of these axes.
+        crops: The number of pixels to remove before and after each of these axes.
 
     Raises:
-        InputError: There are not as many rows as the blocks need.
+        InputError: The number of rows is not a multiple of the size of the blocks.
     """
     blocks, pairs = _blocks(block_shape), np.asarray(crops).reshape(-1, 2).tolist()
     count, together = len(blocks), int(np.prod(blocks))
     if input.shape[0] % together:
-        raise refusal(f"Blocks of {blocks} were asked for, of {input.shape[0]} rows.", "Give a multiple of rows.")
+        raise refusal(
+            f"Blocks of {blocks} were asked for, but there are {input.shape[0]} rows.",
+            f"Give a multiple of {together} rows.",
+        )
     apart = input.reshape(*blocks, input.shape[0] // together, *input.shape[1:])
     order = [count, *(axis for i in range(count) for axis in (count + 1 + i, i))]
     moved = apart.transpose(*order, *range(2 * count + 1, apart.ndim))

@@ -29,26 +29,26 @@ from stratagem.tf.tensors.shapes import TensorShape
 class TensorArray(Adapting):
     """Tensors by number (`tf.TensorArray`).
 
-    Outside compiled functions `write` changes the array; in them it returns a new one, which has to be used:
-    `array = array.write(i, x)`. Numbers of tensors outside the array are refused, also where they are computed.
+    Outside compiled functions `write` changes the array. In a compiled function it returns a new array, which must be
+    used: `array = array.write(i, x)`. Numbers outside the array are refused, also if a compiled function computes them.
 
     Args:
         dtype: The dtype of the tensors.
-        size: How many there are.
-        dynamic_size: Whether writing beyond the size makes it larger. In a compiled function that takes numbers that
-            are known: those of Python, of shapes, and of loops over them.
+        size: The number of tensors.
+        dynamic_size: Whether writing beyond the size makes the array larger. A compiled function can do this only for
+            known numbers: those of Python, of shapes, and of loops over them.
         clear_after_read: No effect: a tensor may be read again.
         tensor_array_name: No effect.
-        handle: Not supported: None.
-        flow: Not supported: None.
+        handle: Only None is supported.
+        flow: Only None is supported.
         infer_shape: Whether all tensors must have one shape.
-        element_shape: Their shape, None for what is not known. It is that of tensors which are read before they are
-            written: zeros.
+        element_shape: The shape of the tensors, with None for unknown sizes. Tensors that are read before they are
+            written are zeros of this shape.
         colocate_with_first_write_call: No effect.
         name: No effect.
 
     Raises:
-        InputError: There is no size, or it is computed.
+        InputError: There is no size, or a compiled function computes it.
 
     Example:
         >>> array = TensorArray("float32", size=3)
@@ -78,8 +78,8 @@ class TensorArray(Adapting):
             )
             raise InputError(
                 f"tf.TensorArray was given {found}.",
-                "A compiled function keeps room for its tensors, whose number it must know.",
-                "Write TensorArray(dtype, size=n) with a number of Python or of a shape.",
+                "A compiled function reserves room for the tensors, so it must know their number.",
+                "Write TensorArray(dtype, size=n) with a Python number or a size from a shape.",
             )
         self._dtype = as_dtype(dtype)
         self._size = int(size)
@@ -140,13 +140,13 @@ class TensorArray(Adapting):
         return self._with()
 
     def close(self, name: str | None = None) -> None:
-        """Accept that it is no longer used."""
+        """Accept the call, without effect."""
 
     def read(self, index: Any, name: str | None = None) -> Any:
         """Return the tensor with a number.
 
         Raises:
-            InputError: There is none with that number.
+            InputError: No tensor has that number.
         """
         self._check(index, "read")
         if not is_traced(index) and self._rows is None:
@@ -155,7 +155,7 @@ class TensorArray(Adapting):
         return self._all()[index]
 
     def write(self, index: Any, value: Any, name: str | None = None) -> TensorArray:
-        """Return the array with a tensor at a number; outside compiled functions this one is changed.
+        """Return the array with a tensor at a number; outside compiled functions this array itself is changed.
 
         Raises:
             InputError: There is no room at that number, or the tensor has another dtype or shape.
@@ -164,7 +164,7 @@ class TensorArray(Adapting):
         if is_traced(index):
             if self._dynamic and not self._size:
                 raise refusal(
-                    "A TensorArray without room, dynamic_size=True, is written at an index that the function computes.",
+                    "A TensorArray of size 0 with dynamic_size=True is written at an index that the function computes.",
                     "Write TensorArray(dtype, size=most), or count with a Python number or tf.range of one.",
                     "A compiled function cannot make it larger while it runs.",
                 )
@@ -183,10 +183,10 @@ class TensorArray(Adapting):
     def stack(self, name: str | None = None) -> Any:
         """Return all tensors as one, along a new first axis.
 
-        Of no tensors of an unknown shape that is an array of shape (0,), as in TensorFlow.
+        Without tensors and with an unknown shape the result has the shape (0,), as in TensorFlow.
 
         Raises:
-            InputError: No tensor was written, and no shape of them is known: of an array with room for some, and in a
+            InputError: No tensor was written and their shape is not known, in an array whose size is not 0 or in a
                 compiled function.
         """
         return self._all()
@@ -205,14 +205,14 @@ class TensorArray(Adapting):
         """Return all tensors as one, along their first axis.
 
         Raises:
-            InputError: There is none; in a compiled function if their shape is not known either.
+            InputError: There are no tensors. In a compiled function: only if their shape is not known either.
         """
         if self._size:
             return concat([self.read(i) for i in range(self._size)], 0)
         rest = None if self._declared is None or current_tracing() is None else tuple(self._declared)[1:]
         if rest is None or None in rest or not len(self._declared or ()):
             raise refusal(
-                "A TensorArray of no tensors was to be concatenated.", "Write tensors first, array = array.write(i, x)."
+                "concat was called on a TensorArray without tensors.", "Write tensors first: array = array.write(i, x)."
             )
         return jnp.zeros((0, *rest), held(self._dtype))
 
@@ -289,9 +289,9 @@ class TensorArray(Adapting):
         shape = self._shape()
         if shape is None:
             raise refusal(
-                "A TensorArray is read or stacked that has no tensors, and no element_shape.",
-                "Write tensors first, `array = array.write(i, x)`, or make it with element_shape=.",
-                "Zeros of which shape to give is not known.",
+                "A TensorArray without tensors and without element_shape is read or stacked.",
+                "Write tensors first (`array = array.write(i, x)`), or make the array with element_shape=...",
+                "The shape of the zeros to return is not known.",
             )
         return tensor(np.zeros(shape), self._dtype)
 

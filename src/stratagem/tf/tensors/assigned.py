@@ -108,8 +108,8 @@ class _Combined(keras.Variable):
             return super().assign(_of_first_replica(context, change(self.value, indices, updates)))
         if method.rpartition("_")[2] not in _COMBINED_CHANGES:
             raise UnsupportedError(
-                f"{method} was called in strategy.run on {self.path!r}, of aggregation {self._combines.upper()}.",
-                "It is not defined what the slices of several replicas make together.",
+                f"{method} was called in strategy.run on {self.path!r}, with aggregation {self._combines.upper()}.",
+                "It is not defined how the slices of several replicas combine.",
                 "Write aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA, or call it outside strategy.run.",
             )
         indices, updates = context.all_gather((tensor(indices), tensor(updates, self.dtype)), axis=0)
@@ -140,18 +140,18 @@ class _Combined(keras.Variable):
         """Say what becomes of values that differ between replicas, of which TensorFlow keeps each."""
         is_mean = not self.trainable and keras.backend.is_float_dtype(self.dtype)
         announce_once(
-            f"{self.path!r}, a tf.Variable without aggregation, is assigned in strategy.run what may differ between "
-            f"replicas: it becomes {'their mean' if is_mean else 'that of the first'} when the function ends, where "
-            "TensorFlow keeps each. Give it aggregation=tf.VariableAggregation.MEAN, SUM or ONLY_FIRST_REPLICA, or "
-            "synchronization=tf.VariableSynchronization.ON_READ."
+            f"{self.path!r}, a tf.Variable without aggregation, is assigned values in strategy.run that may differ "
+            f"between replicas. It gets {'their mean' if is_mean else 'the value of the first'} when the function "
+            "ends, while TensorFlow keeps each value. Give it aggregation=tf.VariableAggregation.MEAN, SUM or "
+            "ONLY_FIRST_REPLICA, or synchronization=tf.VariableSynchronization.ON_READ."
         )
 
     def _require_means(self) -> None:
         if not keras.backend.is_float_dtype(self.dtype):
             raise InputError(
-                f"{self.path!r}, of {self.dtype} with aggregation MEAN, was assigned in strategy.run what may differ "
-                "between replicas.",
-                "The mean of whole numbers would be cut off.",
+                f"{self.path!r}, of {self.dtype} with aggregation MEAN, was assigned in strategy.run, where the values "
+                "of replicas may differ.",
+                "The fraction of their mean would be cut off.",
                 "Give the variable a floating dtype, or assign it outside strategy.run.",
             )
 

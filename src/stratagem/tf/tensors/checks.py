@@ -130,7 +130,7 @@ def assert_near(
     summarize: int | None = None,
     name: str | None = None,
 ) -> None:
-    """Check that x and y differ little: without tolerances by ten times the precision (`tf.debugging.assert_near`)."""
+    """Check that x and y are nearly equal: by default within ten times the precision (`tf.debugging.assert_near`)."""
     kind = jnp.result_type(tensor(x), jnp.float32)
     least = 10 * float(jnp.finfo(kind).eps)
     relative, absolute = (least if tolerance is None else tolerance for tolerance in (rtol, atol))
@@ -146,7 +146,7 @@ def check_numerics(tensor: Any, message: str, name: str | None = None) -> Any:
     """Return a tensor, checked to hold neither NaN nor infinity (`tf.debugging.check_numerics`).
 
     Raises:
-        InputError: It does.
+        InputError: The tensor holds NaN or infinity.
     """
     x = _tensor(tensor)
     _holds("check_numerics", lambda x: jnp.isfinite(x) if is_traced(x) else np.isfinite(x), (x,), message)
@@ -164,10 +164,11 @@ def assert_all_finite(x: Any, message: str, name: str | None = None) -> Any:
 def enable_check_numerics(stack_height_limit: int = 30, path_length_limit: int = 50) -> None:
     """Check all numbers from now on (`tf.debugging.enable_check_numerics`).
 
-    Functions that are compiled (`tf.function`, `strategy.run`, `fit` under a strategy) raise an InputError behind the
-    step, which names the first operation that computed NaN or infinity, its layer, line and replica. What was compiled
-    before is compiled anew. Outside of them operations of this namespace raise it at once; operators (`x / y`) are not
-    checked there. Infinity that comes from infinity passes, as masks have it, where TensorFlow refuses it.
+    Compiled functions (`tf.function`, `strategy.run`, `fit` under a strategy) raise an InputError after the step. It
+    names the first operation that computed NaN or infinity, with its layer, line and replica. Functions that are
+    already compiled are compiled again. Outside compiled functions, operations of this namespace raise the error at
+    once, and operators (`x / y`) are not checked. Infinity that comes from infinity passes, as in masks; TensorFlow
+    refuses it.
 
     Args:
         stack_height_limit: No effect.
@@ -182,13 +183,13 @@ def disable_check_numerics() -> None:
 
 
 def disable_traceback_filtering() -> None:
-    """Let tracebacks of errors have the frames of JAX and Keras too (`tf.debugging.disable_traceback_filtering`)."""
+    """Show the frames of JAX and Keras in tracebacks too (`tf.debugging.disable_traceback_filtering`)."""
     jax.config.update("jax_traceback_filtering", "off")
     keras.config.disable_traceback_filtering()
 
 
 def enable_traceback_filtering() -> None:
-    """Leave the frames of JAX and Keras out of tracebacks, as they are from the start."""
+    """Leave the frames of JAX and Keras out of tracebacks; this is the default."""
     jax.config.update("jax_traceback_filtering", "auto")
     keras.config.enable_traceback_filtering()
 
@@ -209,7 +210,7 @@ def assert_rank(x: Any, rank: Any, message: str | None = None, name: str | None 
 
 
 def assert_rank_at_least(x: Any, rank: Any, message: str | None = None, name: str | None = None) -> None:
-    """Check that a tensor has at least so many axes (`tf.debugging.assert_rank_at_least`)."""
+    """Check that a tensor has at least a number of axes (`tf.debugging.assert_rank_at_least`)."""
     if len(_shape(x)) < int(rank):
         raise _failed(f"rank of at least {int(rank)} of shape {_shape(x)}", message, [])
 
@@ -234,11 +235,11 @@ def assert_shapes(
         shapes: Pairs of a tensor and its shape: numbers, None for any size, names for sizes that must agree.
         data: No effect.
         summarize: No effect.
-        message: What to say.
+        message: The text of the error.
         name: No effect.
 
     Raises:
-        InputError: A shape is another.
+        InputError: A tensor has another shape.
     """
     pairs = shapes.items() if isinstance(shapes, dict) else shapes
     sizes: dict[str, int] = {}
@@ -260,7 +261,7 @@ def assert_type(tensor: Any, tf_type: Any, message: str | None = None, name: str
 
 
 def is_numeric_tensor(tensor: Any) -> bool:
-    """Return whether something is a tensor of numbers (`tf.debugging.is_numeric_tensor`)."""
+    """Return whether a value is a tensor of numbers (`tf.debugging.is_numeric_tensor`)."""
     return isinstance(tensor, jax.Array) and tensor.dtype != np.bool_
 
 

@@ -19,7 +19,7 @@ from stratagem.tf.tensors.operation import held, operation, refusal, tensor, xp
 
 @operation
 def convert_image_dtype(image: Tensor, dtype: Any, saturate: bool = False) -> Any:
-    """Return an image of another dtype, its values scaled: whole numbers to their bounds, others to 0 to 1.
+    """Return an image of another dtype with scaled values: integers use their full range, others 0 to 1.
 
     (`tf.image.convert_image_dtype`)
 
@@ -44,10 +44,10 @@ def convert_image_dtype(image: Tensor, dtype: Any, saturate: bool = False) -> An
 
 
 def images_of(value: Any, channels: int | None = None) -> Any:
-    """Return a tensor that holds one image or a batch of them, of so many channels.
+    """Return a tensor that holds one image or a batch of images, with a number of channels.
 
     Raises:
-        InputError: It holds something else.
+        InputError: The tensor has another shape.
     """
     x = tensor(value)
     if x.ndim not in (3, 4) or channels not in (None, x.shape[-1]):
@@ -73,7 +73,7 @@ def adjust_brightness(image: Any, delta: Any) -> Any:
 
 @operation
 def adjust_contrast(images: Any, contrast_factor: Any) -> Any:
-    """Return images with each channel's distance from its mean times a factor (`tf.image.adjust_contrast`)."""
+    """Return images with a factor for the distance of each channel from its mean (`tf.image.adjust_contrast`)."""
 
     def change(x: Any) -> Any:
         mean = xp(x).mean(x, axis=(-3, -2), keepdims=True)
@@ -84,13 +84,13 @@ def adjust_contrast(images: Any, contrast_factor: Any) -> Any:
 
 @operation
 def adjust_gamma(image: Any, gamma: Any = 1, gain: Any = 1) -> Any:
-    """Return gain times images to the power gamma (`tf.image.adjust_gamma`).
+    """Return the images to the power gamma, multiplied by gain (`tf.image.adjust_gamma`).
 
     Raises:
         InputError: gamma is negative.
     """
     if not is_traced(gamma) and gamma < 0:
-        raise refusal(f"gamma is {gamma}.", "Give a number from 0.")
+        raise refusal(f"gamma is {gamma}.", "Give 0 or a greater number.")
     return _in_floats(image, lambda x: x**gamma * gain)
 
 
@@ -145,7 +145,7 @@ def adjust_hue(image: Any, delta: Any) -> Any:
     """Return images with a number from -1 to 1 added to their hue (`tf.image.adjust_hue`).
 
     Raises:
-        InputError: It is another.
+        InputError: The number is outside this range.
     """
     if not is_traced(delta) and not -1 <= delta <= 1:
         raise refusal(f"delta is {delta}.", "Give a number from -1 to 1.")
@@ -160,7 +160,7 @@ def adjust_hue(image: Any, delta: Any) -> Any:
 
 @operation
 def adjust_saturation(image: Any, saturation_factor: Any) -> Any:
-    """Return images with their saturation times a factor (`tf.image.adjust_saturation`)."""
+    """Return images with their saturation multiplied by a factor (`tf.image.adjust_saturation`)."""
 
     def change(x: Any) -> Any:
         hsv = rgb_to_hsv(x)
@@ -172,7 +172,10 @@ def adjust_saturation(image: Any, saturation_factor: Any) -> Any:
 
 def _most(max_delta: Any, limit: float = np.inf) -> Any:
     if not 0 <= max_delta <= limit:
-        raise refusal(f"max_delta is {max_delta}.", f"Give a number from 0{'' if np.isinf(limit) else f' to {limit}'}.")
+        raise refusal(
+            f"max_delta is {max_delta}.",
+            f"Give {'0 or a greater number' if np.isinf(limit) else f'a number from 0 to {limit}'}.",
+        )
     return max_delta
 
 
@@ -183,42 +186,42 @@ def _between(lower: Any, upper: Any) -> tuple[Any, Any]:
 
 
 def random_brightness(image: Any, max_delta: float, seed: int | None = None) -> Any:
-    """Return images with up to `max_delta` added or taken away (`tf.image.random_brightness`)."""
+    """Return images with a random number of up to `max_delta` added or subtracted (`tf.image.random_brightness`)."""
     return adjust_brightness(image, uniform([], -_most(max_delta), max_delta, seed=seed))
 
 
 def random_contrast(image: Any, lower: float, upper: float, seed: int | None = None) -> Any:
-    """Return images of a contrast drawn between two factors (`tf.image.random_contrast`)."""
+    """Return images with a random factor for the contrast (`tf.image.random_contrast`)."""
     return adjust_contrast(image, uniform([], *_between(lower, upper), seed=seed))
 
 
 def random_hue(image: Any, max_delta: float, seed: int | None = None) -> Any:
-    """Return images of a hue drawn up to `max_delta`, at most 0.5, away (`tf.image.random_hue`)."""
+    """Return images with a hue changed at random by up to `max_delta`, at most 0.5 (`tf.image.random_hue`)."""
     return adjust_hue(image, uniform([], -_most(max_delta, 0.5), max_delta, seed=seed))
 
 
 def random_saturation(image: Any, lower: float, upper: float, seed: int | None = None) -> Any:
-    """Return images of a saturation drawn between two factors (`tf.image.random_saturation`)."""
+    """Return images with a random factor for the saturation (`tf.image.random_saturation`)."""
     return adjust_saturation(image, uniform([], *_between(lower, upper), seed=seed))
 
 
 def stateless_random_brightness(image: Any, max_delta: float, seed: Any) -> Any:
-    """Return images brighter or darker, as a seed of two numbers says (`tf.image.stateless_random_brightness`)."""
+    """Return images made brighter or darker by a seed of two numbers (`tf.image.stateless_random_brightness`)."""
     return adjust_brightness(image, stateless_uniform([], seed, -_most(max_delta), max_delta))
 
 
 def stateless_random_contrast(image: Any, lower: float, upper: float, seed: Any) -> Any:
-    """Return images of another contrast, as a seed of two numbers says (`tf.image.stateless_random_contrast`)."""
+    """Return images with a contrast that a seed of two numbers chooses (`tf.image.stateless_random_contrast`)."""
     return adjust_contrast(image, stateless_uniform([], seed, *_between(lower, upper)))
 
 
 def stateless_random_hue(image: Any, max_delta: float, seed: Any) -> Any:
-    """Return images of another hue, as a seed of two numbers says (`tf.image.stateless_random_hue`)."""
+    """Return images with a hue that a seed of two numbers chooses (`tf.image.stateless_random_hue`)."""
     return adjust_hue(image, stateless_uniform([], seed, -_most(max_delta, 0.5), max_delta))
 
 
 def stateless_random_saturation(image: Any, lower: float, upper: float, seed: Any = None) -> Any:
-    """Return images of another saturation, as a seed of two numbers says (`tf.image.stateless_random_saturation`)."""
+    """Return images with a saturation that a seed of two numbers chooses (`tf.image.stateless_random_saturation`)."""
     return adjust_saturation(image, stateless_uniform([], seed, *_between(lower, upper)))
 
 

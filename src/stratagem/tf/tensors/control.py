@@ -36,9 +36,9 @@ def cond(pred: Any, true_fn: Callable[[], Any], false_fn: Callable[[], Any], nam
 
     Args:
         pred: A boolean scalar.
-        true_fn: Called where it is true.
-        false_fn: Called where it is false. Where the choice is made in a compiled function, both must return
-            tensors of the same shapes and dtypes.
+        true_fn: The function to call if it is true.
+        false_fn: The function to call if it is false. If a compiled function makes the choice, both must return tensors
+            of the same shapes and dtypes.
         name: No effect.
 
     Example:
@@ -57,7 +57,7 @@ def switch_case(
     """Call the function with a given number and return its result (`tf.switch_case`).
 
     Args:
-        branch_index: Which function; outside the numbers, the default.
+        branch_index: The number of the function. Another number chooses the default.
         branch_fns: Functions, pairs of a number and a function, or a dict of them.
         default: The function for other numbers; None for the last.
         name: No effect.
@@ -92,8 +92,8 @@ def case(
 
     Args:
         pred_fn_pairs: Pairs of a boolean and a function.
-        default: The function where none is true; None for the last of the pairs.
-        exclusive: No effect: the first counts.
+        default: The function if none is true; None for that of the last pair.
+        exclusive: No effect: the first true condition counts.
         strict: No effect.
         name: No effect.
     """
@@ -116,23 +116,23 @@ def while_loop(
     maximum_iterations: Any = None,
     name: str | None = None,
 ) -> Any:
-    """Call `body` on its own results as long as `cond` holds (`tf.while_loop`).
+    """Call `body` on its own results while `cond` holds (`tf.while_loop`).
 
     Args:
         cond: Function of the loop's variables that returns a boolean.
         body: Function of the loop's variables that returns their new values, of the same shapes and dtypes.
-        loop_vars: Their first values: a list or tuple of tensors or structures.
+        loop_vars: The first values of the variables: a list or tuple of tensors or structures.
         shape_invariants: No effect.
         parallel_iterations: No effect.
         back_prop: No effect.
         swap_memory: No effect.
-        maximum_iterations: The most times. In a compiled function, gradients through the loop are quicker with it, and
-            take more memory: JAX keeps the values of each time, which it computes again where it does not know how many
-            there are.
+        maximum_iterations: The greatest number of iterations. In a compiled function it makes gradients through the
+            loop faster, but they take more memory: JAX keeps the values of each iteration. Without it, JAX computes
+            them again.
         name: No effect.
 
     Returns:
-        Their last values, as `loop_vars` has them.
+        The last values, in the structure of `loop_vars`.
 
     Example:
         >>> [int(x) for x in while_loop(lambda i, s: i < 4, lambda i, s: (i + 1, s + i), (0, 0))]
@@ -231,14 +231,14 @@ def scan(
     """Return all intermediate results of a function that carries its result along the first axis (`tf.scan`).
 
     Args:
-        fn: Function of (what was carried, an element) that returns what is carried on.
+        fn: Function of the carried value and an element that returns the next carried value.
         elems: A tensor, or a structure of tensors of equal length.
-        initializer: What is carried first; None for the first element.
+        initializer: The first carried value; None for the first element.
         parallel_iterations: No effect.
         back_prop: No effect.
         swap_memory: No effect.
         infer_shape: No effect.
-        reverse: Whether to begin at the end.
+        reverse: Whether to start at the end.
         name: No effect.
 
     Example:

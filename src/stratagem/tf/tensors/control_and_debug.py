@@ -28,13 +28,13 @@ Tuple: Any = type(())
 
 
 def device(device_name: Any) -> contextlib.AbstractContextManager[None]:
-    """Return a context that places nothing (`tf.device`): strategies and JAX place values."""
-    announce_once("tf.device has no effect: a strategy, or JAX, decides where values lie.")
+    """Return a context without effect (`tf.device`): strategies and JAX place values."""
+    announce_once("tf.device has no effect: the strategy or JAX decides where values are.")
     return contextlib.nullcontext()
 
 
 def name_scope(name: str) -> contextlib.AbstractContextManager[Any]:
-    """Return a context in which operations bear a name in profiles (`tf.name_scope`)."""
+    """Return a context in which operations have a name in profiles (`tf.name_scope`)."""
     return jax.named_scope(str(name))
 
 
@@ -44,12 +44,12 @@ def control_dependencies(control_inputs: Any) -> contextlib.AbstractContextManag
 
 
 def init_scope() -> contextlib.AbstractContextManager[None]:
-    """Return a context in which constants are computed at once, also while a function is compiled (`tf.init_scope`)."""
+    """Return a context that computes constants at once, also while a function is compiled (`tf.init_scope`)."""
     return jax.ensure_compile_time_eval()
 
 
 def group(*inputs: Any, name: str | None = None) -> None:
-    """Do nothing (`tf.group`): what the inputs are has happened."""
+    """Do nothing (`tf.group`): the inputs are already computed."""
 
 
 def no_op(name: str | None = None) -> None:
@@ -73,16 +73,17 @@ def inside_function() -> bool:
 
 @operation
 def stop_gradient(input: Tensor) -> Any:
-    """Return a tensor that gradients take for a constant (`tf.stop_gradient`)."""
+    """Return a tensor that gradients treat as a constant (`tf.stop_gradient`)."""
     return input if on_host(input) else constant(input)
 
 
 def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a function a gradient of its own (`tf.custom_gradient`).
+    """Give a function a custom gradient (`tf.custom_gradient`).
 
     Args:
-        f: Function of tensors that returns (its result, a function that makes the gradients with respect to its
-            arguments of the gradient with respect to the result). It is called again when the gradient is taken.
+        f: Function of tensors that returns its result and a second function. That function takes the gradient with
+            respect to the result, and returns the gradients with respect to the arguments. `f` is called again when the
+            gradient is taken.
 
     Example:
         >>> @custom_gradient
@@ -116,7 +117,7 @@ def grad_pass_through(f: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def recompute_grad(f: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a function's intermediate values be computed again for its gradient, not kept (`tf.recompute_grad`)."""
+    """Recompute a function's intermediate values for its gradient, instead of keeping them (`tf.recompute_grad`)."""
     return jax.checkpoint(f)
 
 
@@ -124,16 +125,16 @@ def py_function(func: Callable[..., Any], inp: Any, Tout: Any, name: str | None 
     """Call a function of Python on tensors (`tf.py_function`): in `Dataset.map`, or outside compiled functions.
 
     Args:
-        func: Function of tensors, which answer `.numpy()`; a tape looks into it, outside functions of datasets.
+        func: Function of tensors, which have `.numpy()`. Outside functions of datasets a tape records it.
         inp: The tensors.
         Tout: The dtype of its result, or a list of dtypes.
         name: No effect.
 
     Returns:
-        A tensor, or a list of them where `Tout` is a list.
+        A tensor, or a list of tensors if `Tout` is a list.
 
     Raises:
-        UsageError: A tensor is computed in a compiled function.
+        UsageError: A compiled function computes a tensor.
 
     Example:
         >>> float(py_function(lambda x: x.numpy() * 2, [3.0], "float32"))
@@ -159,7 +160,7 @@ def _checked(value: Any) -> Any:
     if is_traced(value):
         raise UsageError(
             "tf.py_function or tf.numpy_function was called in a compiled function.",
-            "There its arguments have no values yet, and the shapes of its results are not known.",
+            "Its arguments have no values there yet, and the shapes of its results are not known.",
             "Call it in Dataset.map, or write jax.pure_callback(func, shape_and_dtype, *arguments).",
         )
     return value
@@ -187,14 +188,14 @@ def print(
     end: str = "\n",
     name: str | None = None,
 ) -> None:
-    """Print tensors and other things to standard error, from compiled functions each time they run (`tf.print`).
+    """Print tensors and other values to standard error; compiled functions print at each run (`tf.print`).
 
     Args:
-        inputs: What to print: tensors, and structures of them, text, anything.
+        inputs: The values to print: tensors, structures of tensors, text, or anything else.
         output_stream: A file, or its name after "file://"; None for standard error.
-        summarize: How many elements to show at each end of an axis; -1 for all.
-        sep: What stands between.
-        end: What stands at the end.
+        summarize: The number of elements to show at each end of an axis; -1 for all.
+        sep: The text between values.
+        end: The text at the end.
         name: No effect.
     """
     tracing = current_tracing()

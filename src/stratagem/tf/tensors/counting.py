@@ -36,13 +36,13 @@ def bincount(
 
     Args:
         arr: Whole numbers.
-        weights: What each counts; None for 1.
+        weights: The weight of each number; None for 1.
         minlength: The least length of the result.
-        maxlength: Greater numbers, and this one, do not count.
-        dtype: The dtype of the result; that of the weights where there are some.
+        maxlength: The greatest length of the result. This number and greater ones do not count.
+        dtype: The dtype of the result. With weights it is that of the weights.
         name: No effect.
-        axis: None or 0 to count all of them, -1 to count each row.
-        binary_output: Whether to return 1 for numbers that occur and 0 for others, in place of counts.
+        axis: None or 0 to count all numbers together; -1 to count each row separately.
+        binary_output: Whether to return 1 for numbers that occur and 0 for others, instead of counts.
 
     Raises:
         InputError: A number is negative.
@@ -74,12 +74,12 @@ def bincount(
 def confusion_matrix(
     labels: Array, predictions: Array, num_classes: Any = None, weights: Array | None = None, dtype: Any = "int32"
 ) -> Any:
-    """Return how often each class (row) was taken for each class (column) (`tf.math.confusion_matrix`).
+    """Return how often each class (row) was predicted as each class (column) (`tf.math.confusion_matrix`).
 
     Args:
         labels: The true classes, whole numbers.
-        predictions: The classes predicted.
-        num_classes: How many there are; needed in a compiled function.
+        predictions: The predicted classes.
+        num_classes: The number of classes; it is needed in a compiled function.
         weights: A weight for each prediction.
         dtype: The dtype of the counts.
 
@@ -103,12 +103,12 @@ def segment(data: Array, segment_ids: Array, kind: str, num_segments: Any, ascen
     """Return the "sum", "prod", "max", "min", "mean" or "sqrt_n" of each segment's rows; negative ids have no segment.
 
     Raises:
-        InputError: A number is too great, or there are not as many as rows.
+        InputError: A number is too great, or the numbers of ids and rows differ.
     """
     if data.shape[: segment_ids.ndim] != segment_ids.shape:
         raise InputError(
             f"Segments of shape {segment_ids.shape} were given for data of shape {data.shape}.",
-            "Give as many numbers as there are rows.",
+            "Give one segment number for each row.",
         )
     count = int(num_segments)
     refuse_outside(segment_ids, count, "segment_ids", "segments", negative=True)
@@ -159,7 +159,7 @@ unsorted_segment_sum = _segments("sum")
 
 @operation
 def histogram_fixed_width_bins(values: Array, value_range: Tensor, nbins: int = 100, dtype: Any = "int32") -> Any:
-    """Return in which of equal parts of a range each number lies; those outside in the first or last.
+    """Return the part of a range in which each number lies; the first or the last for numbers outside.
 
     (`tf.histogram_fixed_width_bins`)
     """
@@ -170,18 +170,18 @@ def histogram_fixed_width_bins(values: Array, value_range: Tensor, nbins: int = 
 
 @operation
 def histogram_fixed_width(values: Tensor, value_range: Tensor, nbins: int = 100, dtype: Any = "int32") -> Any:
-    """Return how many numbers lie in each of equal parts of a range (`tf.histogram_fixed_width`).
+    """Return how many numbers lie in each of several equal parts of a range (`tf.histogram_fixed_width`).
 
     Example:
         >>> histogram_fixed_width([-1.0, 0.0, 1.5, 2.0, 5.0, 15.0], [0.0, 5.0], nbins=5).tolist()
         [2, 1, 1, 0, 2]
 
     Raises:
-        InputError: The range is none, or a number is NaN.
+        InputError: The range is empty or reversed, or a number is NaN.
     """
     low, high = value_range
     if not (is_traced(low) or is_traced(high)) and not low < high:
         raise refusal(f"value_range is [{low}, {high}].", "Give the lower bound first.")
     if not is_traced(values) and np.issubdtype(values.dtype, np.floating) and np.isnan(values).any():
-        raise refusal("NaN was to be counted in a histogram.", "Leave such numbers out first.")
+        raise refusal("A histogram was given NaN.", "Remove NaN from the numbers first.")
     return bincount(histogram_fixed_width_bins(values, value_range, nbins), None, nbins, nbins, dtype)

@@ -28,12 +28,12 @@ def constant(value: Any, dtype: Any = None, shape: Any = None, name: str | None 
 
     Args:
         value: A number, text, an array, or nested lists of them.
-        dtype: The dtype; None for the value's: int32 and float32 for numbers of Python.
+        dtype: The dtype; None for that of the value, which is int32 or float32 for Python numbers.
         shape: The shape; a single value fills it.
         name: No effect.
 
     Raises:
-        TypeError: Numbers with a point are to become whole ones.
+        TypeError: Numbers with a fraction would become integers.
 
     Example:
         >>> constant([1, 2, 3]).numpy()
@@ -60,7 +60,7 @@ def _refuse_fractions(value: Any, made: Any) -> None:
     if of_python and any(isinstance(leaf, float) for leaf in jax.tree.leaves(value)):
         raise TypeError(
             explain(
-                f"{value!r} was to become a tensor of {made.dtype}.",
+                f"{value!r} cannot become a tensor of {made.dtype}.",
                 "Fractions would be cut off; TensorFlow refuses it too.",
                 "Write tf.cast(value, dtype), or whole numbers.",
             )
@@ -68,7 +68,7 @@ def _refuse_fractions(value: Any, made: Any) -> None:
 
 
 def convert_to_tensor(value: Any, dtype: Any = None, dtype_hint: Any = None, name: str | None = None) -> Any:
-    """Return a tensor of a value (`tf.convert_to_tensor`); a tensor must have the dtype that is asked for.
+    """Return a tensor of a value (`tf.convert_to_tensor`); a value that is a tensor must already have `dtype`.
 
     Raises:
         InputError: The value is a tensor of another dtype.
@@ -102,10 +102,10 @@ def identity(input: Tensor, name: str | None = None) -> Any:
 
 @operation
 def cast(x: Tensor, dtype: Any) -> Any:
-    """Return a tensor of another dtype (`tf.cast`); fractions are cut off, and of a complex number its imaginary part.
+    """Return a tensor of another dtype (`tf.cast`); fractions and imaginary parts are cut off.
 
     Args:
-        x: A tensor, or what becomes one.
+        x: A tensor, or a value that becomes one.
         dtype: The dtype; JAX holds int64 as int32 and float64 as float32.
 
     Example:
@@ -120,7 +120,7 @@ def cast(x: Tensor, dtype: Any) -> Any:
 
 @operation
 def saturate_cast(value: Tensor, dtype: Any) -> Any:
-    """Return a tensor of another dtype, values beyond its bounds brought to them (`tf.saturate_cast`)."""
+    """Return a tensor of another dtype, with values limited to its bounds (`tf.saturate_cast`)."""
     kind = as_dtype(held(dtype))
     return xp(value).clip(value, kind.min, kind.max).astype(held(dtype))
 
@@ -194,13 +194,14 @@ def eye(
 def range(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name: str = "range") -> Any:
     """Return numbers at equal distances (`tf.range`).
 
-    In a compiled function a loop `for i in tf.range(n)` is unrolled up to 64 turns, and else a loop of the program, if
-    it can be; where n is computed, always. Else the bounds must be known, as a shape must.
+    In a compiled function a loop `for i in tf.range(n)` of up to 64 iterations is unrolled. A longer loop becomes a
+    loop of the program if possible, and so does every loop whose `n` is computed. Otherwise the bounds must be known,
+    like a shape.
 
     Args:
-        start: The first number; alone, the limit.
-        limit: Where it ends, not included.
-        delta: The distance.
+        start: The first number; or the limit, if it is the only argument.
+        limit: The end, which is not included.
+        delta: The distance between two numbers.
         dtype: The dtype; None for that of the numbers.
         name: No effect.
 
@@ -234,7 +235,7 @@ def range(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name
 
 @operation
 def linspace(start: Any, stop: Any, num: Any, name: str | None = None, axis: int = 0) -> Any:
-    """Return numbers at equal distances, both ends among them (`tf.linspace`)."""
+    """Return numbers at equal distances, including both ends (`tf.linspace`)."""
     start, stop = (derivatives.constant(x) if isinstance(x, jax.Array) else x for x in (tensor(start), tensor(stop)))
     kind = start.dtype if jnp.issubdtype(start.dtype, jnp.inexact) else np.dtype(np.float32)
     return xp(start, stop).linspace(start, stop, int(num), axis=axis).astype(kind)
@@ -244,14 +245,14 @@ def linspace(start: Any, stop: Any, num: Any, name: str | None = None, axis: int
 def one_hot(
     indices: Tensor, depth: Any, on_value: Any = None, off_value: Any = None, axis: Any = None, dtype: Any = None
 ) -> Any:
-    """Return a 1 at each index among zeros (`tf.one_hot`).
+    """Return for each index a row of zeros with a 1 at that index (`tf.one_hot`).
 
     Args:
         indices: Whole numbers; those outside 0 to `depth` - 1 give no 1.
-        depth: How many there are.
-        on_value: What stands instead of 1.
-        off_value: What stands instead of 0.
-        axis: Where the new axis goes; None for last.
+        depth: The number of elements of a row.
+        on_value: The value instead of 1.
+        off_value: The value instead of 0.
+        axis: The place of the new axis; None for the last.
         dtype: The dtype; None for float32, or that of the values.
 
     Example:
@@ -273,7 +274,7 @@ def one_hot(
 
 
 def shape(input: Any, out_type: Any = "int32", name: str | None = None) -> Any:
-    """Return a tensor's shape as a tensor, of NumPy, so that it can be used as a shape again (`tf.shape`).
+    """Return the shape of a tensor as a NumPy array, which can be used as a shape again (`tf.shape`).
 
     For a symbolic tensor of Keras it is a tuple with None for unknown sizes. In a layer that Keras calls to find its
     output shape, it is a tuple with symbols in place of None.
@@ -311,11 +312,11 @@ def ensure_shape(x: Any, shape: Any, name: str | None = None) -> Any:
 
     Args:
         x: The tensor.
-        shape: Its shape; None where the size may be any.
+        shape: The expected shape, with None for any size.
         name: No effect.
 
     Raises:
-        InputError: It has another shape.
+        InputError: The tensor has another shape.
     """
     x = tensor(x)
     wanted = TensorShape(shape)

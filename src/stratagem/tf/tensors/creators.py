@@ -16,14 +16,14 @@ _creators: Final[ContextVar[tuple[Callable[..., Any], ...]]] = ContextVar("creat
 def variable_creator_scope(variable_creator: Callable[..., Any]) -> Iterator[None]:
     """Return a context in which a function makes the variables (`tf.variable_creator_scope`).
 
-    It takes part in each call of `tf.Variable` in this thread, once for all replicas; of several the innermost is
-    called first. Variables that Keras's layers, metrics and optimizers make are made without it, other than in
-    TensorFlow.
+    The function is called in each call of `tf.Variable` in this thread, once for all replicas. If there are several,
+    the innermost is called first. Unlike in TensorFlow, it is not called for variables that Keras's layers, metrics
+    and optimizers make.
     Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/variable_creator_scope
 
     Args:
-        variable_creator: Function of `next_creator`, which makes the variable, and by name of the arguments of
-            `tf.Variable`. What it returns is what the program gets.
+        variable_creator: Function of `next_creator`, which makes the variable, and of the arguments of `tf.Variable` by
+            name. The program gets what it returns.
 
     Example:
         >>> import stratagem.tf as tf

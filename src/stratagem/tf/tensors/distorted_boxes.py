@@ -30,27 +30,27 @@ def sample_distorted_bounding_box(
     use_image_if_no_bounding_boxes: bool | None = None,
     name: str | None = None,
 ) -> tuple[Any, Any, Any]:
-    """Return a crop of an image, drawn (`tf.image.sample_distorted_bounding_box`).
+    """Return a random crop of an image (`tf.image.sample_distorted_bounding_box`).
 
     Args:
         image_size: (height, width, channels), whole numbers.
         bounding_boxes: Objects in the image: float32 of shape (images, objects, 4) or (objects, 4), each as
             (top, left, bottom, right) from 0 to 1.
         seed: The seed of the stream of draws; 0 for the one of `tf.random.set_seed`.
-        min_object_covered: The part of one object, at least, that the crop holds.
+        min_object_covered: The least part of one object that the crop must contain.
         aspect_ratio_range: Smallest and largest width divided by height; None for 0.75 and 1.33.
         area_range: Smallest and largest part of the image's area; None for 0.05 and 1.
-        max_attempts: How many crops are tried before the whole image is the crop; None for 100.
-        use_image_if_no_bounding_boxes: Whether the whole image is the object where none is given.
+        max_attempts: The number of crops to try before the whole image becomes the crop; None for 100.
+        use_image_if_no_bounding_boxes: Whether the whole image is the object if no object is given.
         name: No effect.
 
     Returns:
-        For `tf.slice` (top, left, 0) and (height, width, -1), with the dtype of `image_size`; and the crop as one
-        bounding box, float32 of shape (1, 1, 4).
+        The arguments of `tf.slice`, (top, left, 0) and (height, width, -1), with the dtype of `image_size`; and the
+        crop as one bounding box, float32 of shape (1, 1, 4).
 
     Raises:
         InputError: An argument cannot be used.
-        UsageError: It is called in a compiled function, where sizes of arrays must be known.
+        UsageError: The call is in a compiled function, where the sizes of arrays must be known.
 
     Example:
         >>> begin, size, box = sample_distorted_bounding_box(
@@ -85,7 +85,7 @@ def stateless_sample_distorted_bounding_box(
 ) -> tuple[Any, Any, Any]:
     """Return the crop that a seed of two numbers chooses; see `sample_distorted_bounding_box`.
 
-    The same seed chooses the same crop, and another one than in TensorFlow.
+    The same seed always chooses the same crop, but not the one that TensorFlow chooses.
     """
     return _sampled(
         np.random.default_rng(np.asarray(seed).astype(np.uint32).tolist()),
@@ -112,7 +112,7 @@ def _sampled(
     if any(isinstance(each, Tracer) for each in (image_size, bounding_boxes, *np.atleast_1d(image_size))):
         raise UsageError(
             "sample_distorted_bounding_box was called in a compiled function.",
-            "The crop's size is drawn, and sizes of arrays are known before a compiled function runs.",
+            "The size of the crop is random, but a compiled function must know all sizes before it runs.",
             "Call it in a function that is given to Dataset.map.",
         )
     sizes = np.asarray(image_size)

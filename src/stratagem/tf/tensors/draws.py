@@ -93,7 +93,7 @@ def normal(shape: Sizes, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = "float
         mean: The mean.
         stddev: The standard deviation.
         dtype: The dtype.
-        seed: Calls with the same seed draw from a stream of their own; see `tf.random.set_seed`.
+        seed: Calls with the same seed share a separate stream of draws; see `tf.random.set_seed`.
     """
     kind = held(dtype)
     return _drawn(
@@ -127,13 +127,13 @@ def uniform(shape: Sizes, minval: Any = 0, maxval: Any = None, dtype: Any = "flo
 
     Args:
         shape: The shape.
-        minval: The least.
-        maxval: The end; None for 1, for whole numbers it must be given.
-        dtype: The dtype, a floating-point or a whole one.
+        minval: The least number.
+        maxval: The end, which is not drawn; None for 1. Whole numbers need it.
+        dtype: The dtype: floating-point or integer.
         seed: As for `normal`.
 
     Raises:
-        InputError: Whole numbers without an end.
+        InputError: Whole numbers are asked for without `maxval`.
     """
     kind = held(dtype)
     is_integer = as_dtype(dtype).is_integer
@@ -162,8 +162,8 @@ def categorical(logits: Any, num_samples: Any, dtype: Any = None, seed: int | No
     """Return draws of classes (`tf.random.categorical`).
 
     Args:
-        logits: Shape (rows, classes), not normalised.
-        num_samples: How many draws for each row.
+        logits: A tensor of shape (rows, classes), not normalised.
+        num_samples: The number of draws for each row.
         dtype: The dtype; None for int64, which JAX holds as int32.
         seed: As for `normal`.
 
@@ -175,7 +175,7 @@ def categorical(logits: Any, num_samples: Any, dtype: Any = None, seed: int | No
 
 @operation
 def gamma(shape: Any, alpha: Any, beta: Any = None, dtype: Any = "float32", seed: int | None = None) -> Any:
-    """Return draws of gamma distributions; of each `alpha` the shape's many (`tf.random.gamma`)."""
+    """Return draws of gamma distributions, in the given shape for each `alpha` (`tf.random.gamma`)."""
     a, kind = jnp.asarray(alpha), held(dtype)
     size = (*integers(shape), *a.shape)
     scale = 1.0 if beta is None else jnp.asarray(beta)
@@ -183,7 +183,7 @@ def gamma(shape: Any, alpha: Any, beta: Any = None, dtype: Any = "float32", seed
 
 
 def poisson(shape: Any, lam: Any, dtype: Any = "float32", seed: int | None = None, name: str | None = None) -> Any:
-    """Return draws of Poisson distributions; of each `lam` the shape's many (`tf.random.poisson`)."""
+    """Return draws of Poisson distributions, in the given shape for each `lam` (`tf.random.poisson`)."""
     rate = jnp.asarray(lam)
     size = (*integers(shape), *rate.shape)
     return drawing_key(seed, lambda key: jax.random.poisson(key, rate, size).astype(held(dtype)))
@@ -251,12 +251,12 @@ def stateless_shuffle(value: Any, seed: Any, alg: str = "auto_select", name: str
 
 
 def stateless_split(seed: Any, num: int = 2, alg: str = "auto_select") -> Any:
-    """Return seeds made of one (`tf.random.split`), of shape (num, 2)."""
+    """Return seeds derived from one seed (`tf.random.split`), of shape (num, 2)."""
     return _stateless(lambda key: jax.random.randint(key, (num, 2), 0, 2**31 - 1), seed)
 
 
 def stateless_fold_in(seed: Any, data: Any, alg: str = "auto_select") -> Any:
-    """Return a seed made of one and a number (`tf.random.fold_in`)."""
+    """Return a seed derived from a seed and a number (`tf.random.fold_in`)."""
     return _stateless(lambda key: jax.random.randint(jax.random.fold_in(key, data), (2,), 0, 2**31 - 1), seed)
 
 
@@ -277,10 +277,10 @@ def _kept_by_program(made: weakref.ref[Generator], seed: int) -> bool:
 
 
 class Generator(Holder):
-    """A stream of draws with a state of its own (`tf.random.Generator`).
+    """A stream of draws with its own state (`tf.random.Generator`).
 
-    In a compiled function it goes on from call to call; inside `strategy.run` each replica draws its own numbers. One
-    that is made in a compiled function begins anew at each call.
+    In a compiled function the stream continues from call to call. Inside `strategy.run` each replica draws its own
+    numbers. A generator that is made in a compiled function starts again at each call.
 
     Args:
         generator: The seed generator that it draws from.
@@ -312,12 +312,12 @@ class Generator(Holder):
         return cls(keras.random.SeedGenerator(int(np.random.SeedSequence().generate_state(1)[0]) % 2**31))
 
     def keep_state(self, seed: int) -> None:
-        """Begin the stream of a seed in a variable of its own."""
+        """Start the stream of a seed in a separate variable."""
         self._generator = keras.random.SeedGenerator(seed % 2**31)
         note(self._generator.state)
 
     def checkpoint_parts(self) -> dict[str, Any]:
-        """Return what a checkpoint saves of it: the position of the stream."""
+        """Return what a checkpoint saves: the position of the stream."""
         return {"state": self.state}
 
     @property
@@ -326,7 +326,7 @@ class Generator(Holder):
         return self._generator.state
 
     def reset_from_seed(self, seed: int) -> None:
-        """Begin the stream of a seed."""
+        """Start the stream of a seed."""
         self._generator.state.assign([int(seed) % 2**31, 0])
 
     def make_seeds(self, count: int = 1) -> Any:
@@ -365,7 +365,7 @@ class Generator(Holder):
         return drawn.astype(held(dtype))
 
     def skip(self, delta: Any) -> Any:
-        """Leave out the numbers of the next `delta` draws, and return the position."""
+        """Skip the numbers of the next `delta` draws, and return the position."""
         return self.state.assign_add(jnp.asarray([0, delta], self.state.dtype))
 
     def reset(self, state: Any) -> None:
@@ -377,10 +377,10 @@ _global: list[Generator] = []
 
 
 def get_global_generator() -> Generator:
-    """Return the stream that all share (`tf.random.get_global_generator`)."""
+    """Return the global stream (`tf.random.get_global_generator`)."""
     return _global[0] if _global else Generator(drawing())
 
 
 def set_global_generator(generator: Generator) -> None:
-    """Let all share this stream (`tf.random.set_global_generator`)."""
+    """Make this the global stream (`tf.random.set_global_generator`)."""
     _global[:] = [generator]

@@ -135,14 +135,14 @@ def _of_texts_too(name: str, of_texts: Callable[[Any, Any], Any], text: str) -> 
     return operation(function, name, text)
 
 
-add = _of_texts_too("add", operator.add, "Return x + y; texts one after the other (`tf.math.add`).")
+add = _of_texts_too("add", operator.add, "Return x + y; for texts, one after the other (`tf.math.add`).")
 equal = _of_texts_too("equal", operator.eq, "Return whether elements are equal (`tf.math.equal`).")
 not_equal = _of_texts_too("not_equal", operator.ne, "Return whether elements are not equal (`tf.math.not_equal`).")
 
 
 @operation
 def angle(input: Tensor) -> Any:
-    """Return the angle of complex numbers; of others 0, and pi where they are negative (`tf.math.angle`)."""
+    """Return the angle of complex numbers; for real numbers 0, or pi if they are negative (`tf.math.angle`)."""
     if np.issubdtype(input.dtype, np.complexfloating):
         return xp(input).angle(input)
     return xp(input).where(input < 0, xp(input).full_like(input, np.pi), xp(input).zeros_like(input))
@@ -214,7 +214,7 @@ divide = truediv
 
 @operation
 def divide_no_nan(x: Operand, y: Operand) -> Any:
-    """Return x / y, and 0 where y is 0 (`tf.math.divide_no_nan`).
+    """Return x / y, or 0 where y is 0 (`tf.math.divide_no_nan`).
 
     Example:
         >>> divide_no_nan([3.0, 1.0], [0.0, 2.0]).tolist()
@@ -227,7 +227,7 @@ def divide_no_nan(x: Operand, y: Operand) -> Any:
 
 @operation
 def multiply_no_nan(x: Operand, y: Operand) -> Any:
-    """Return x * y, and 0 where y is 0, also where x is not finite (`tf.math.multiply_no_nan`)."""
+    """Return x * y, or 0 where y is 0, even if x is not finite (`tf.math.multiply_no_nan`)."""
     if on_host(x, y):
         return np.where(y == 0, np.zeros_like(y), np.where(y == 0, np.zeros_like(x), x) * y)
     return derivatives.multiply_no_nan(x, y)
@@ -235,7 +235,7 @@ def multiply_no_nan(x: Operand, y: Operand) -> Any:
 
 @operation
 def reciprocal_no_nan(x: Tensor) -> Any:
-    """Return 1 / x, and 0 where x is 0 (`tf.math.reciprocal_no_nan`)."""
+    """Return 1 / x, or 0 where x is 0 (`tf.math.reciprocal_no_nan`)."""
     return divide_no_nan(xp(x).ones_like(x), x)
 
 
@@ -261,7 +261,7 @@ def add_n(inputs: Any) -> Any:
     """Return the sum of several tensors, or of the rows of one (`tf.math.add_n`).
 
     Raises:
-        InputError: There are none, or of other shapes.
+        InputError: There are no tensors, or their shapes differ.
     """
     parts = [tensor(part) for part in inputs]
     if not parts:
@@ -269,7 +269,7 @@ def add_n(inputs: Any) -> Any:
     if len({tuple(part.shape) for part in parts}) > 1:
         raise InputError(
             f"add_n was given tensors of shapes {', '.join(str(tuple(part.shape)) for part in parts)}.",
-            "It adds tensors of one shape; it does not broadcast, in TensorFlow neither.",
+            "It adds tensors of one shape. It does not broadcast, and neither does TensorFlow.",
             "Write a + b, or tf.reduce_sum.",
         )
     return sum(parts[1:], start=parts[0])
@@ -289,7 +289,7 @@ def betainc(a: Array, b: Array, x: Array) -> Any:
 
 @operation
 def complex(real: Tensor, imag: Tensor) -> Any:
-    """Return complex numbers of their parts (`tf.complex`)."""
+    """Return complex numbers from their real and imaginary parts (`tf.complex`)."""
     return real + 1j * imag
 
 
@@ -299,7 +299,7 @@ def polyval(coeffs: Any, x: Any) -> Any:
 
     Args:
         coeffs: A list of tensors, the coefficient of the highest power first.
-        x: Where to compute it.
+        x: The points at which to compute it.
 
     Example:
         >>> float(polyval([1.0, 0.0, 2.0], 3.0))
@@ -313,7 +313,7 @@ def polyval(coeffs: Any, x: Any) -> Any:
 
 @operation
 def clip_by_value(t: Tensor, clip_value_min: Any, clip_value_max: Any) -> Any:
-    """Return a tensor with its values brought between two bounds (`tf.clip_by_value`).
+    """Return a tensor with its values limited to two bounds (`tf.clip_by_value`).
 
     Example:
         >>> clip_by_value([-1.0, 0.5, 3.0], 0.0, 1.0).tolist()

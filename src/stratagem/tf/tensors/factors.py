@@ -17,7 +17,7 @@ from stratagem.tf.tensors.operation import held, operation, refusal, tensor
 
 @operation
 def lu(input: Array, output_idx_type: Any = "int32") -> tuple[Any, Any]:
-    """Return (lower and upper triangular factors in one matrix, the order of the rows) (`tf.linalg.lu`).
+    """Return the lower and upper triangular factors in one matrix, and the order of the rows (`tf.linalg.lu`).
 
     Raises:
         InputError: A matrix is not square.
@@ -35,7 +35,7 @@ def _triangles(lower_upper: Any) -> tuple[Any, Any]:
 
 @operation
 def lu_reconstruct(lower_upper: Any, perm: Array, validate_args: bool = False) -> Any:
-    """Return the matrices that `lu` took apart (`tf.linalg.lu_reconstruct`)."""
+    """Return the matrices that `lu` factorized (`tf.linalg.lu_reconstruct`)."""
     lower, upper = _triangles(lower_upper)
     back = jnp.argsort(perm, axis=-1)
     return jnp.take_along_axis(lower @ upper, back[..., None], axis=-2)
@@ -43,7 +43,7 @@ def lu_reconstruct(lower_upper: Any, perm: Array, validate_args: bool = False) -
 
 @operation
 def lu_solve(lower_upper: Any, perm: Array, rhs: Array, validate_args: bool = False) -> Any:
-    """Return X with A X = rhs, of an A that `lu` took apart (`tf.linalg.lu_solve`)."""
+    """Return X with A X = rhs, for an A that `lu` factorized (`tf.linalg.lu_solve`)."""
     lower, upper = _triangles(lower_upper)
     batch = np.broadcast_shapes(perm.shape[:-1], rhs.shape[:-2])
     rhs = jnp.broadcast_to(rhs, (*batch, *rhs.shape[-2:]))
@@ -55,7 +55,7 @@ def lu_solve(lower_upper: Any, perm: Array, rhs: Array, validate_args: bool = Fa
 
 @operation
 def lu_matrix_inverse(lower_upper: Array, perm: Any, validate_args: bool = False) -> Any:
-    """Return the inverse of matrices that `lu` took apart (`tf.linalg.lu_matrix_inverse`)."""
+    """Return the inverses of matrices that `lu` factorized (`tf.linalg.lu_matrix_inverse`)."""
     return lu_solve(lower_upper, perm, jnp.eye(lower_upper.shape[-1], dtype=lower_upper.dtype))
 
 
@@ -65,7 +65,7 @@ def matrix_rank(a: Array, tol: Any = None, validate_args: bool = False) -> Any:
 
     Args:
         a: The matrices.
-        tol: Singular values up to this count as 0; None for a bound from the dtype's precision.
+        tol: Singular values up to this bound count as 0; None for a bound from the precision of the dtype.
         validate_args: No effect.
     """
     found = jnp.linalg.svd(a, compute_uv=False)
@@ -94,11 +94,11 @@ def _three(diagonals: Any, diagonals_format: str) -> tuple[Any, Any, Any]:
 
 @operation
 def tridiagonal_matmul(diagonals: Any, rhs: Array, diagonals_format: str = "compact") -> Any:
-    """Return the product of matrices of three diagonals and others (`tf.linalg.tridiagonal_matmul`).
+    """Return the product of tridiagonal matrices and other matrices (`tf.linalg.tridiagonal_matmul`).
 
     Args:
-        diagonals: The diagonal above the main one, it, and the one below it, as `diagonals_format` says.
-        rhs: Shape (..., rows, columns).
+        diagonals: The diagonal above the main one, the main one, and the one below, in the form of `diagonals_format`.
+        rhs: A tensor of shape (..., rows, columns).
         diagonals_format: "compact" (..., 3, rows), "sequence" of three, or "matrix".
     """
     above, main, below = _three(diagonals, diagonals_format)
@@ -118,14 +118,14 @@ def tridiagonal_solve(
     partial_pivoting: bool = True,
     perturb_singular: bool = False,
 ) -> Any:
-    """Return X with A X = rhs, of an A of three diagonals (`tf.linalg.tridiagonal_solve`).
+    """Return X with A X = rhs, for a tridiagonal A (`tf.linalg.tridiagonal_solve`).
 
     Args:
         diagonals: As for `tridiagonal_matmul`.
-        rhs: Shape (..., rows), or (..., rows, columns).
+        rhs: A tensor of shape (..., rows) or (..., rows, columns).
         diagonals_format: As for `tridiagonal_matmul`.
-        transpose_rhs: Whether `rhs` is to be transposed first.
-        conjugate_rhs: Whether it is to be conjugated first.
+        transpose_rhs: Whether to transpose `rhs` first.
+        conjugate_rhs: Whether to conjugate `rhs` first.
         name: No effect.
         partial_pivoting: No effect.
         perturb_singular: No effect.

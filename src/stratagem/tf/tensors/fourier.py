@@ -24,7 +24,7 @@ def _complex(x: Any, rank: int, name: str) -> Any:
     if x.ndim < rank or x.dtype.kind != "c":
         raise refusal(
             f"tf.signal.{name} was given a tensor of shape {tuple(x.shape)} and dtype {x.dtype}.",
-            f"Write tf.cast(x, tf.complex64) for real numbers, and {rank} or more axes.",
+            f"Convert real numbers with tf.cast(x, tf.complex64), and give {rank} or more axes.",
             f"It transforms the last {rank} axes of complex numbers; TensorFlow refuses it too.",
         )
     return x
@@ -35,7 +35,7 @@ def _real(x: Any, rank: int, name: str) -> Any:
     if x.ndim < rank or x.dtype not in (np.float32, np.float64):
         raise refusal(
             f"tf.signal.{name} was given a tensor of shape {tuple(x.shape)} and dtype {x.dtype}.",
-            f"Write tf.cast(x, tf.float32), and {rank} or more axes.",
+            f"Write tf.cast(x, tf.float32), and give {rank} or more axes.",
             f"It transforms the last {rank} axes of float32 numbers; TensorFlow refuses it too.",
         )
     return x
@@ -98,7 +98,8 @@ def rfft(input_tensor: Tensor, fft_length: Sizes | None = None) -> Any:
 
     Args:
         input_tensor: Real numbers, of shape (..., samples).
-        fft_length: How many samples to transform, a list of one: the first ones, or zeros behind them; None for all.
+        fft_length: The number of samples to transform, in a list of one. Others are left out, or zeros are added. None
+            for all.
 
     Returns:
         Complex numbers, of shape (..., fft_length // 2 + 1).
@@ -116,7 +117,7 @@ def irfft(input_tensor: Tensor, fft_length: Sizes | None = None) -> Any:
 
     Args:
         input_tensor: Complex numbers, of shape (..., fft_length // 2 + 1).
-        fft_length: How many samples to return, a list of one; None for an even number of them.
+        fft_length: The number of samples to return, in a list of one; None for an even number of samples.
     """
     return _whole(input_tensor, fft_length, 1, "irfft")
 
@@ -147,7 +148,7 @@ def irfft3d(input_tensor: Tensor, fft_length: Sizes | None = None) -> Any:
 
 @operation
 def fftshift(x: Tensor, axes: Axes | None = None) -> Any:
-    """Move the frequency zero to the middle of axes, of all where none are given (`tf.signal.fftshift`)."""
+    """Move the frequency zero to the middle of axes, by default of all axes (`tf.signal.fftshift`)."""
     return xp(x).fft.fftshift(x, axes)
 
 

@@ -25,7 +25,9 @@ Window = Callable[..., Any]
 def _window(values: np.ndarray, dtype: Any) -> Any:
     if not as_dtype(dtype).is_floating:
         raise refusal(
-            f"A window was asked for in {as_dtype(dtype)!r}.", "Write dtype=tf.float32.", "Its numbers are fractions."
+            f"A window was asked for with dtype {as_dtype(dtype)!r}.",
+            "Write dtype=tf.float32.",
+            "Its numbers are fractions.",
         )
     return tensor(values, dtype)
 
@@ -42,8 +44,8 @@ def hann_window(window_length: Any, periodic: bool = True, dtype: Any = "float32
     """Return a window of Hann (`tf.signal.hann_window`).
 
     Args:
-        window_length: How many factors.
-        periodic: Whether the next factor would be the first one again; else the last one is equal to it.
+        window_length: The number of factors.
+        periodic: Whether the factor after the last would be the first again; otherwise the last equals the first.
         dtype: The dtype.
         name: No effect.
 
@@ -63,8 +65,8 @@ def kaiser_window(window_length: Any, beta: float = 12.0, dtype: Any = "float32"
     """Return a window of Kaiser (`tf.signal.kaiser_window`).
 
     Args:
-        window_length: How many factors.
-        beta: How narrow it is.
+        window_length: The number of factors.
+        beta: The narrowness of the window.
         dtype: The dtype.
         name: No effect.
     """
@@ -74,14 +76,14 @@ def kaiser_window(window_length: Any, beta: float = 12.0, dtype: Any = "float32"
 def kaiser_bessel_derived_window(
     window_length: Any, beta: float = 12.0, dtype: Any = "float32", name: str | None = None
 ) -> Any:
-    """Return a window made of sums of one of Kaiser (`tf.signal.kaiser_bessel_derived_window`)."""
+    """Return a window made of sums of a Kaiser window (`tf.signal.kaiser_bessel_derived_window`)."""
     sums = np.cumsum(np.kaiser(int(window_length) // 2 + 1, float(beta)))
     half = np.sqrt(sums[:-1] / sums[-1])
     return _window(np.concatenate([half, half[::-1]]), dtype)
 
 
 def vorbis_window(window_length: Any, dtype: Any = "float32", name: str | None = None) -> Any:
-    """Return a window of Vorbis (`tf.signal.vorbis_window`), the one of `tf.signal.mdct`."""
+    """Return a window of Vorbis (`tf.signal.vorbis_window`), which `tf.signal.mdct` uses."""
     length = int(window_length)
     return _window(np.sin(np.pi / 2 * np.sin(np.pi / length * (np.arange(length) + 0.5)) ** 2), dtype)
 
@@ -94,10 +96,10 @@ def frame(
 
     Args:
         signal: Shape (..., samples, ...).
-        frame_length: How long a frame is, in samples.
-        frame_step: From the beginning of one to that of the next, in samples.
-        pad_end: Whether frames begin as long as there are samples; else all are whole.
-        pad_value: What the last ones are filled with.
+        frame_length: The length of a frame, in samples.
+        frame_step: The distance from the beginning of one frame to that of the next, in samples.
+        pad_end: Whether frames at the end may be filled up; otherwise all frames are whole.
+        pad_value: The value that fills up the last frames.
         axis: The axis.
 
     Returns:
@@ -125,7 +127,7 @@ def overlap_and_add(signal: Tensor, frame_step: int) -> Any:
 
     Args:
         signal: Shape (..., frames, frame_length).
-        frame_step: From the beginning of one frame to that of the next, in samples.
+        frame_step: The distance from the beginning of one frame to that of the next, in samples.
 
     Returns:
         Shape (..., (frames - 1) * frame_step + frame_length).
@@ -138,7 +140,10 @@ def overlap_and_add(signal: Tensor, frame_step: int) -> Any:
         [1.0, 12.0, 23.0, 30.0]
     """
     if signal.ndim < 2:
-        raise refusal(f"overlap_and_add was given a tensor of shape {tuple(signal.shape)}.", "Give it frames.")
+        raise refusal(
+            f"overlap_and_add was given a tensor of shape {tuple(signal.shape)}.",
+            "Give a tensor of shape (..., frames, frame_length).",
+        )
     numpy, step = xp(signal), int(frame_step)
     *outer, count, length = signal.shape
     parts = -(-length // step)
@@ -167,11 +172,11 @@ def stft(
 
     Args:
         signals: Real numbers, of shape (..., samples).
-        frame_length: How long a frame is, in samples.
-        frame_step: From the beginning of one to that of the next, in samples.
-        fft_length: How many samples are transformed; None for the next power of two.
-        window_fn: The window that frames are multiplied by; None for none.
-        pad_end: Whether frames begin as long as there are samples; else all are whole.
+        frame_length: The length of a frame, in samples.
+        frame_step: The distance from the beginning of one frame to that of the next, in samples.
+        fft_length: The number of samples to transform; None for the next power of two.
+        window_fn: The window by which frames are multiplied; None for no window.
+        pad_end: Whether frames at the end may be filled up; otherwise all frames are whole.
 
     Returns:
         Complex numbers, of shape (..., frames, fft_length // 2 + 1).
@@ -198,10 +203,10 @@ def inverse_stft(
 
     Args:
         stfts: Complex numbers, of shape (..., frames, fft_length // 2 + 1).
-        frame_length: How long a frame is, in samples.
-        frame_step: From the beginning of one to that of the next, in samples.
-        fft_length: How many samples were transformed; None for the next power of two.
-        window_fn: `tf.signal.inverse_stft_window_fn(frame_step)` makes up for the window of `stft`; None for none.
+        frame_length: The length of a frame, in samples.
+        frame_step: The distance from the beginning of one frame to that of the next, in samples.
+        fft_length: The number of transformed samples; None for the next power of two.
+        window_fn: `tf.signal.inverse_stft_window_fn(frame_step)` undoes the window of `stft`; None for no window.
 
     Returns:
         Shape (..., (frames - 1) * frame_step + frame_length).
@@ -219,8 +224,8 @@ def inverse_stft_window_fn(frame_step: int, forward_window_fn: Window = hann_win
     """Return the window with which `inverse_stft` undoes `stft` (`tf.signal.inverse_stft_window_fn`).
 
     Args:
-        frame_step: From the beginning of one frame to that of the next, in samples.
-        forward_window_fn: The window that `stft` had.
+        frame_step: The distance from the beginning of one frame to that of the next, in samples.
+        forward_window_fn: The window of `stft`.
         name: No effect.
     """
 

@@ -60,17 +60,17 @@ def _as_given(values: np.ndarray, like: Any) -> Any:
 
 @operation
 def gather(params: Tensor, indices: Tensor, validate_indices: Any = None, axis: Any = None, batch_dims: int = 0) -> Any:
-    """Return the slices that stand at indices (`tf.gather`).
+    """Return the slices at indices (`tf.gather`).
 
     Args:
         params: The tensor to take from.
-        indices: Which slices.
+        indices: The indices of the slices.
         validate_indices: No effect.
-        axis: Along which axis; None for the first after those of the batch.
-        batch_dims: How many leading axes `params` and `indices` have in common.
+        axis: The axis of the slices; None for the first after the batch axes.
+        batch_dims: The number of leading axes that `params` and `indices` have in common.
 
     Raises:
-        InputError: There is no such slice. In a compiled function it is NaN, or the last for whole numbers.
+        InputError: There is no such slice. In a compiled function the result is NaN, or the last slice for integers.
 
     Example:
         >>> gather([10, 20, 30], [2, 0]).tolist()
@@ -79,7 +79,9 @@ def gather(params: Tensor, indices: Tensor, validate_indices: Any = None, axis: 
     batch = int(batch_dims) % max(indices.ndim, 1) if batch_dims else 0
     along = batch if axis is None else int(axis)
     if not -params.ndim <= along < params.ndim:
-        raise refusal(f"gather was asked for axis {along} of shape {tuple(params.shape)}.", "Correct the axis.")
+        raise refusal(
+            f"gather was given axis {along} for a tensor of shape {tuple(params.shape)}.", "Correct the axis."
+        )
     along %= params.ndim
     refuse_outside(indices, params.shape[along], "indices", f"slices along axis {along}")
     if xp(params, indices) is np and not batch:
@@ -102,12 +104,12 @@ def _over(axes: int, function: Callable[..., Any]) -> Callable[..., Any]:
 def gather_nd(
     params: Tensor, indices: Tensor, batch_dims: int = 0, name: str | None = None, bad_indices_policy: str = ""
 ) -> Any:
-    """Return the slices that stand at indices of several axes (`tf.gather_nd`).
+    """Return the slices at indices of several axes (`tf.gather_nd`).
 
     Args:
         params: The tensor to take from.
-        indices: Shape (..., n): each row an index of the first n axes.
-        batch_dims: How many leading axes both have in common.
+        indices: A tensor of shape (..., n). Each row is an index of the first n axes.
+        batch_dims: The number of leading axes that both have in common.
         name: No effect.
         bad_indices_policy: No effect.
 
@@ -128,7 +130,7 @@ def _refuse_coordinates(places: Any, shape: tuple[int, ...]) -> None:
     if not places.ndim or places.shape[-1] > len(shape):
         raise refusal(
             f"Indices of shape {tuple(places.shape)} were given for a tensor of shape {shape}.",
-            "Give for each element an index of no more axes than there are.",
+            "Give indices whose last axis is not longer than the number of axes of the tensor.",
         )
     for axis in builtins.range(places.shape[-1]):
         refuse_outside(places[..., axis], shape[axis], "indices", f"slices along axis {axis}")
@@ -143,8 +145,8 @@ def boolean_mask(tensor: Tensor, mask: Tensor, axis: Any = None) -> Any:
     """Return the elements where a mask is true (`tf.boolean_mask`).
 
     Raises:
-        UsageError: The mask is computed in a compiled function.
-        InputError: It does not fit the tensor.
+        UsageError: A compiled function computes the mask.
+        InputError: The mask does not fit the tensor.
 
     Example:
         >>> boolean_mask([1, 2, 3], [True, False, True]).tolist()
@@ -163,7 +165,7 @@ def boolean_mask(tensor: Tensor, mask: Tensor, axis: Any = None) -> Any:
 
 @operation
 def where(condition: Any, x: Any = None, y: Any = None) -> Any:
-    """Return x where a condition is true and y elsewhere; without them, where it is true (`tf.where`).
+    """Return x where a condition is true and y elsewhere; without x and y, the true places (`tf.where`).
 
     Args:
         condition: Booleans.
@@ -171,10 +173,10 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
         y: A tensor, or None.
 
     Returns:
-        A tensor; of the condition alone, the indices of its true elements, of shape (n, axes).
+        A tensor; or, without x and y, the indices of the true elements, of shape (n, axes).
 
     Raises:
-        UsageError: The condition stands alone and is computed in a compiled function.
+        UsageError: A compiled function computes the condition, and x and y are missing.
 
     Example:
         >>> where([True, False], [1, 2], 0).tolist(), where([False, True]).tolist()
@@ -196,8 +198,8 @@ def slice(input_: Tensor, begin: Any, size: Any) -> Any:
 
     Args:
         input_: The tensor.
-        begin: Where it begins, for each axis; may be computed.
-        size: How long it is, for each axis; -1 for all that is left.
+        begin: The first index for each axis; a compiled function may compute it.
+        size: The size for each axis; -1 for all that is left.
 
     Raises:
         InputError: The part does not lie within the tensor.
@@ -213,15 +215,15 @@ def slice(input_: Tensor, begin: Any, size: Any) -> Any:
     if len(starts) != input_.ndim or len(sizes) != input_.ndim:
         raise refusal(
             f"slice was given {len(starts)} begins and {len(sizes)} sizes for shape {tuple(input_.shape)}.",
-            "Give one for each axis.",
+            "Give one of each for every axis.",
         )
     stops = [
         have if size == -1 else start + size for start, size, have in zip(starts, sizes, input_.shape, strict=True)
     ]
     if any(not 0 <= start <= stop <= have for start, stop, have in zip(starts, stops, input_.shape, strict=True)):
         raise refusal(
-            f"slice was asked for {sizes} from {starts} of shape {tuple(input_.shape)}.",
-            "Correct the begins and sizes.",
+            f"slice was given begin {starts} and size {sizes} for shape {tuple(input_.shape)}.",
+            "Correct begin and size: the slice must lie within the tensor.",
         )
     return input_[tuple(builtins.slice(start, stop) for start, stop in zip(starts, stops, strict=True))]
 
@@ -239,18 +241,18 @@ def strided_slice(
     shrink_axis_mask: int = 0,
     var: Any = None,
 ) -> Any:
-    """Return a part of a tensor, with steps (`tf.strided_slice`).
+    """Return a part of a tensor with steps between elements (`tf.strided_slice`).
 
     Args:
         input_: The tensor.
-        begin: Where it begins, for each axis.
-        end: Where it ends, not included.
+        begin: The first index for each axis.
+        end: The end index for each axis, which is not included.
         strides: The steps; None for 1.
-        begin_mask: Bits that stand for axes: from the first element on.
-        end_mask: The same: to the last.
-        ellipsis_mask: One bit: all axes that are not named.
-        new_axis_mask: Bits: a new axis of size 1.
-        shrink_axis_mask: Bits: one element, without the axis.
+        begin_mask: One bit for each axis: begin at the first element.
+        end_mask: One bit for each axis: end with the last element.
+        ellipsis_mask: One bit: this place means all axes that are not named.
+        new_axis_mask: Bits: this place is a new axis of size 1.
+        shrink_axis_mask: Bits: take one element, and remove the axis.
         var: No effect.
 
     Raises:
@@ -282,7 +284,7 @@ def _scattered(name: str, of: str) -> Callable[..., Any]:
             raise refusal(
                 f"Updates of shape {updates.shape} were given at indices of shape {indices.shape}, of a tensor of "
                 f"shape {tensor.shape}.",
-                "Give one update, of the shape of a slice, for each index.",
+                "Give one update for each index, with the shape of a slice.",
             )
         at = tensor.at[_coordinates(jnp.where(indices < 0, np.iinfo(np.int32).max, indices))]
         return getattr(at, of)(updates.astype(tensor.dtype), mode="drop")
@@ -307,7 +309,7 @@ tensor_scatter_nd_min = _scattered("tensor_scatter_nd_min", "min")
 def tensor_scatter_nd_sub(
     tensor: Any, indices: Any, updates: Array, name: str | None = None, bad_indices_policy: str = ""
 ) -> Any:
-    """Return a tensor less updates at indices of several axes (`tf.tensor_scatter_nd_sub`)."""
+    """Return a tensor minus updates at indices of several axes (`tf.tensor_scatter_nd_sub`)."""
     return tensor_scatter_nd_add(tensor, indices, -updates)
 
 
@@ -315,7 +317,7 @@ def tensor_scatter_nd_sub(
 def scatter_nd(
     indices: Any, updates: Array, shape: Sizes, name: str | None = None, bad_indices_policy: str = ""
 ) -> Any:
-    """Return updates at indices among zeros; those at one place are added up (`tf.scatter_nd`).
+    """Return a tensor of zeros with updates at indices; updates at one place are added up (`tf.scatter_nd`).
 
     Raises:
         InputError: An index is outside, or the updates have another shape.
@@ -329,7 +331,7 @@ def scatter_nd(
 
 @operation
 def searchsorted(sorted_sequence: Array, values: Array, side: str = "left", out_type: Any = "int32") -> Any:
-    """Return where values would stand in ascending sequences (`tf.searchsorted`)."""
+    """Return the positions of values in ascending sequences (`tf.searchsorted`)."""
     if jnp.issubdtype(values.dtype, jnp.inexact):
         nothing_less = -jnp.inf if side == "left" else jnp.inf
         values = jnp.where(jnp.isnan(values), nothing_less, values)  # no comparison with NaN holds
@@ -338,14 +340,14 @@ def searchsorted(sorted_sequence: Array, values: Array, side: str = "left", out_
 
 
 class Unique(NamedTuple):
-    """The different elements, and for each element which of them it is."""
+    """The different elements, and for each element the index of the one that it equals."""
 
     y: Any
     idx: Any
 
 
 class UniqueWithCounts(NamedTuple):
-    """The different elements, for each element which of them it is, and how often each occurs."""
+    """The different elements, for each element the index of the one that it equals, and how often each occurs."""
 
     y: Any
     idx: Any
@@ -356,15 +358,15 @@ def unique_with_counts(x: Any, out_idx: Any = "int32", name: str | None = None) 
     """Return the different elements in the order in which they first occur (`tf.unique_with_counts`).
 
     Raises:
-        UsageError: The tensor is computed in a compiled function.
-        InputError: It has not one axis.
+        UsageError: A compiled function computes the tensor.
+        InputError: The tensor does not have exactly one axis.
 
     Example:
         >>> [part.tolist() for part in unique_with_counts([7, 3, 7])]
         [[7, 3], [0, 1, 0], [2, 1]]
     """
     given = tensor(x)
-    values = known(given, "unique", "Write keras.ops or jnp.unique(x, size=the most there can be).")
+    values = known(given, "unique", "Write keras.ops or jnp.unique(x, size=the greatest possible number).")
     if values.ndim != 1:
         raise refusal(f"unique was given a tensor of shape {values.shape}.", "Write tf.reshape(x, [-1]) first.")
     _, first, inverse, counts = np.unique(
@@ -386,19 +388,21 @@ def invert_permutation(x: Tensor) -> Any:
     """Return the permutation that undoes this one (`tf.math.invert_permutation`).
 
     Raises:
-        InputError: It is not a permutation.
+        InputError: The argument is not a permutation.
     """
     if not is_traced(x) and sorted(np.asarray(x).tolist()) != list(builtins.range(x.size)):
-        raise refusal(f"invert_permutation was given {np.asarray(x).tolist()}.", "Give each number from 0 once.")
+        raise refusal(
+            f"invert_permutation was given {np.asarray(x).tolist()}.", "Give each number from 0 to n - 1 once."
+        )
     return xp(x).argsort(x).astype(x.dtype)
 
 
 def dynamic_partition(data: Any, partitions: Any, num_partitions: int, name: str | None = None) -> list[Any]:
-    """Return the rows of each number apart (`tf.dynamic_partition`).
+    """Return a list with the rows of each number (`tf.dynamic_partition`).
 
     Raises:
-        UsageError: The numbers are computed in a compiled function.
-        InputError: A number is outside, or there are not as many as rows.
+        UsageError: A compiled function computes the numbers.
+        InputError: A number is outside the range, or there is not one number for each row.
     """
     parts = known(tensor(partitions), "dynamic_partition", "Write tf.where(partitions == i, data, 0) for each part.")
     refuse_outside(parts, num_partitions, "partitions", "parts")
@@ -406,7 +410,7 @@ def dynamic_partition(data: Any, partitions: Any, num_partitions: int, name: str
 
 
 def dynamic_stitch(indices: Any, data: Any, name: str | None = None) -> Any:
-    """Return rows put together again: row `indices[m][i]` is `data[m][i]` (`tf.dynamic_stitch`)."""
+    """Return rows merged into one tensor: row `indices[m][i]` is `data[m][i]` (`tf.dynamic_stitch`)."""
     places = [np.asarray(tensor(index)).reshape(-1) for index in indices]
     rows = [tensor(part) for part in data]
     flat = [
@@ -423,7 +427,7 @@ def dynamic_stitch(indices: Any, data: Any, name: str | None = None) -> Any:
 
 @operation
 def unravel_index(indices: Tensor, dims: Sizes) -> Any:
-    """Return for positions in a flat array those along each axis, of shape (axes, ...) (`tf.unravel_index`).
+    """Return the index along each axis for positions in a flat array, of shape (axes, ...) (`tf.unravel_index`).
 
     Raises:
         InputError: There is no such position.

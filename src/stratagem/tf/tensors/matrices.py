@@ -25,7 +25,7 @@ def _matrix(value: Any) -> jax.Array:
 def _square(value: Any) -> jax.Array:
     x = _matrix(value)
     if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
-        raise refusal(f"A matrix of shape {x.shape} was given.", "Give a square one.")
+        raise refusal(f"A matrix of shape {x.shape} was given.", "Give a square matrix.")
     return x
 
 
@@ -49,7 +49,7 @@ def _adjoint(matrix: jax.Array) -> jax.Array:
 
 @operation
 def matrix_transpose(a: Array, name: str = "matrix_transpose", conjugate: bool = False) -> Any:
-    """Return matrices with rows for columns (`tf.linalg.matrix_transpose`)."""
+    """Return the transposes of matrices (`tf.linalg.matrix_transpose`)."""
     if a.ndim < 2:
         raise refusal(f"matrix_transpose was given shape {a.shape}.", "Give a matrix.")
     return _adjoint(a) if conjugate else jnp.swapaxes(a, -1, -2)
@@ -57,7 +57,7 @@ def matrix_transpose(a: Array, name: str = "matrix_transpose", conjugate: bool =
 
 @operation
 def adjoint(matrix: Array) -> Any:
-    """Return matrices transposed and conjugated (`tf.linalg.adjoint`)."""
+    """Return the conjugate transposes of matrices (`tf.linalg.adjoint`)."""
     return _adjoint(matrix)
 
 
@@ -81,7 +81,7 @@ def inv(input: Any, adjoint: bool = False) -> Any:
     """Return inverse matrices (`tf.linalg.inv`).
 
     Raises:
-        InputError: A matrix is not square, or outside compiled functions it has no inverse.
+        InputError: A matrix is not square or has no inverse; compiled functions do not check for an inverse.
     """
     x = _square(input)
     found = jnp.linalg.inv(_adjoint(x) if adjoint else x)
@@ -122,14 +122,14 @@ def trace(x: Array) -> Any:
 
 @operation
 def cholesky(input: Any) -> Any:
-    """Return lower triangular matrices whose squares these are (`tf.linalg.cholesky`); of the lower triangle."""
+    """Return the lower triangular Cholesky factors of matrices (`tf.linalg.cholesky`), from their lower triangles."""
     x = _square(input)
     return jnp.linalg.cholesky(x + constant(_of_lower(x) - x))
 
 
 @operation
 def cholesky_solve(chol: Array, rhs: Array) -> Any:
-    """Return X with A X = rhs, of A's Cholesky factor (`tf.linalg.cholesky_solve`)."""
+    """Return X with A X = rhs, from the Cholesky factor of A (`tf.linalg.cholesky_solve`)."""
     return jax.scipy.linalg.cho_solve((chol, True), rhs)
 
 
@@ -138,7 +138,7 @@ def solve(matrix: Any, rhs: Array, adjoint: bool = False) -> Any:
     """Return X with A X = rhs (`tf.linalg.solve`).
 
     Raises:
-        InputError: The right side is no matrix, or outside compiled functions A has no inverse.
+        InputError: The right side is not a matrix, or A has no inverse; compiled functions do not check for an inverse.
     """
     a = _square(matrix)
     if rhs.ndim < 2:
@@ -150,7 +150,7 @@ def solve(matrix: Any, rhs: Array, adjoint: bool = False) -> Any:
 
 @operation
 def triangular_solve(matrix: Array, rhs: Array, lower: bool = True, adjoint: bool = False) -> Any:
-    """Return X with A X = rhs, of a triangular A (`tf.linalg.triangular_solve`)."""
+    """Return X with A X = rhs, for a triangular A (`tf.linalg.triangular_solve`)."""
     batch = np.broadcast_shapes(matrix.shape[:-2], rhs.shape[:-2])
     matrix, rhs = (jnp.broadcast_to(x, (*batch, *x.shape[-2:])) for x in (matrix, rhs))
     return jax.lax.linalg.triangular_solve(
@@ -160,7 +160,7 @@ def triangular_solve(matrix: Array, rhs: Array, lower: bool = True, adjoint: boo
 
 @operation
 def lstsq(matrix: Array, rhs: Array, l2_regularizer: float = 0.0, fast: bool = True) -> Any:
-    """Return the X for which A X comes nearest to rhs (`tf.linalg.lstsq`)."""
+    """Return the least-squares solution X of A X = rhs (`tf.linalg.lstsq`)."""
     if l2_regularizer:
         gram = _adjoint(matrix) @ matrix + l2_regularizer * jnp.eye(matrix.shape[-1], dtype=matrix.dtype)
         return jnp.linalg.solve(gram, _adjoint(matrix) @ rhs)
@@ -169,7 +169,7 @@ def lstsq(matrix: Array, rhs: Array, l2_regularizer: float = 0.0, fast: bool = T
 
 @operation
 def svd(tensor: Array, full_matrices: bool = False, compute_uv: bool = True) -> Any:
-    """Return (s, u, v) with tensor = u diag(s) v* (`tf.linalg.svd`); s alone without `compute_uv`."""
+    """Return (s, u, v) with tensor = u diag(s) v* (`tf.linalg.svd`); only s without `compute_uv`."""
     if not compute_uv:
         return jnp.linalg.svd(tensor, compute_uv=False)
     u, s, vh = jnp.linalg.svd(tensor, full_matrices=full_matrices)
@@ -184,7 +184,7 @@ def qr(input: Array, full_matrices: bool = False) -> Any:
 
 @operation
 def eigh(tensor: Any) -> Any:
-    """Return (eigenvalues, eigenvectors) of symmetric matrices (`tf.linalg.eigh`); of the lower triangle."""
+    """Return (eigenvalues, eigenvectors) of symmetric matrices (`tf.linalg.eigh`), from their lower triangles."""
     return tuple(jnp.linalg.eigh(_of_lower(_square(tensor))))
 
 
@@ -220,7 +220,7 @@ def _places(k: Any, rows: int, columns: int, align: str) -> tuple[np.ndarray, np
     low, high = _bounds(k)
     lengths = {each: min(rows + min(each, 0), columns - max(each, 0)) for each in range(low, high + 1)}
     if not low <= high or (min(lengths.values()) < 1 and rows and columns):
-        raise refusal(f"Diagonals {k} were asked for, of {rows} rows and {columns} columns.", "Correct k.")
+        raise refusal(f"Diagonals {k} were asked for in a matrix of {rows} rows and {columns} columns.", "Correct k.")
     longest = max(lengths.values())
     above, below = align.split("_")
     start = {e: longest - n if (above if e >= 0 else below) == "RIGHT" else 0 for e, n in lengths.items()}
@@ -245,13 +245,13 @@ def diag(
     """Return matrices with these diagonals (`tf.linalg.diag`).
 
     Args:
-        diagonal: The numbers; of several diagonals one in each row, the highest first.
+        diagonal: The numbers of the diagonal; or several diagonals, one in each row, the highest first.
         name: No effect.
         k: The diagonal, positive above the main one, or (lowest, highest).
-        num_rows: How many rows; -1 for as many as are needed.
-        num_cols: How many columns; -1 for as many as are needed.
-        padding_value: What stands elsewhere.
-        align: Where shorter diagonals stand in their rows: "RIGHT_LEFT", "LEFT_RIGHT", "LEFT_LEFT" or "RIGHT_RIGHT".
+        num_rows: The number of rows; -1 for as many as needed.
+        num_cols: The number of columns; -1 for as many as needed.
+        padding_value: The value of all other elements.
+        align: The place of shorter diagonals in their rows: "RIGHT_LEFT", "LEFT_RIGHT", "LEFT_LEFT" or "RIGHT_RIGHT".
 
     Example:
         >>> diag([1, 2]).tolist()
@@ -274,7 +274,8 @@ def _with_diagonals(matrix: jax.Array, diagonals: jax.Array, k: Any, align: str)
     row, column, there = _places(k, matrix.shape[-2], matrix.shape[-1], align)
     if diagonals.shape[-2:] != row.shape:
         raise refusal(
-            f"Diagonals of shape {diagonals.shape[-2:]} were given where {row.shape} are.", "Give as many numbers."
+            f"Diagonals of shape {diagonals.shape[-2:]} were given, but the matrix has {row.shape}.",
+            "Give diagonals of that shape.",
         )
     return matrix.at[..., row[there], column[there]].set(diagonals[..., there])
 
@@ -298,7 +299,7 @@ def set_diag(input: Array, diagonal: Array, name: str = "set_diag", k: Any = 0, 
 
 @operation
 def tensor_diag(diagonal: Array) -> Any:
-    """Return a tensor of twice as many axes, zero but where the indices are twice the same (`tf.linalg.tensor_diag`).
+    """Return a tensor of twice as many axes, with the elements on its diagonal (`tf.linalg.tensor_diag`).
 
     Example:
         >>> tensor_diag([[1, 2]]).shape
@@ -309,27 +310,30 @@ def tensor_diag(diagonal: Array) -> Any:
 
 @operation
 def tensor_diag_part(input: Any) -> Any:
-    """Return the elements of which the indices are twice the same (`tf.linalg.tensor_diag_part`).
+    """Return the elements on the diagonal of a tensor, as `tensor_diag` makes it (`tf.linalg.tensor_diag_part`).
 
     Raises:
-        InputError: The axes are not twice the same.
+        InputError: The shape does not consist of the same sizes twice.
     """
     x = _matrix(input)
     half = x.ndim // 2
     if not x.ndim or x.shape[:half] != x.shape[half:]:
-        raise refusal(f"tensor_diag_part was given shape {x.shape}.", "Give a tensor whose axes are twice the same.")
+        raise refusal(
+            f"tensor_diag_part was given shape {x.shape}.",
+            "Give a tensor whose shape has the same sizes twice, such as (2, 3, 2, 3).",
+        )
     size = int(np.prod(x.shape[:half]))
     return jnp.diagonal(x.reshape(size, size)).reshape(x.shape[:half])
 
 
 @operation
 def band_part(input: Array, num_lower: Any, num_upper: Any) -> Any:
-    """Return matrices with zeros outside a band about the diagonal (`tf.linalg.band_part`).
+    """Return matrices with zeros outside a band around the diagonal (`tf.linalg.band_part`).
 
     Args:
-        input: Shape (..., rows, columns).
-        num_lower: How many diagonals below the main one stay; negative for all.
-        num_upper: How many above it.
+        input: A tensor of shape (..., rows, columns).
+        num_lower: The number of diagonals to keep below the main one; negative for all.
+        num_upper: The number of diagonals to keep above it.
 
     Example:
         >>> band_part([[1, 1], [1, 1]], -1, 0).tolist()
@@ -337,7 +341,8 @@ def band_part(input: Array, num_lower: Any, num_upper: Any) -> Any:
     """
     if num_lower > input.shape[-2] or num_upper > input.shape[-1]:
         raise refusal(
-            f"band_part was asked for {num_lower} and {num_upper} of {input.shape}.", "Give no more than there are."
+            f"band_part was given num_lower={num_lower} and num_upper={num_upper} for shape {input.shape}.",
+            "Give no more diagonals than the matrix has.",
         )
     below = np.arange(input.shape[-2])[:, None] - np.arange(input.shape[-1])
     keeps = ((num_lower < 0) | (below <= num_lower)) & ((num_upper < 0) | (-below <= num_upper))
@@ -346,6 +351,6 @@ def band_part(input: Array, num_lower: Any, num_upper: Any) -> Any:
 
 @operation
 def normalize(tensor: Array, ord: Any = "euclidean", axis: Any = None) -> Any:
-    """Return (a tensor over its norm, the norm) (`tf.linalg.normalize`)."""
+    """Return a tensor divided by its norm, and the norm (`tf.linalg.normalize`)."""
     length = norm(tensor, ord, axis, keepdims=True)
     return tensor / length, length

@@ -36,7 +36,7 @@ def relu6(features: Array) -> Any:
 
 @operation
 def elu(features: Array) -> Any:
-    """Return x, and exp(x) - 1 where it is negative (`tf.nn.elu`)."""
+    """Return x, or exp(x) - 1 where x is negative (`tf.nn.elu`)."""
     return derivatives.elu(features)
 
 
@@ -48,14 +48,14 @@ def selu(features: Array) -> Any:
 
 @operation
 def leaky_relu(features: Array, alpha: Any = 0.2) -> Any:
-    """Return x, and alpha * x where it is negative (`tf.nn.leaky_relu`)."""
+    """Return x, or alpha * x where x is negative (`tf.nn.leaky_relu`)."""
     features = features.astype(jnp.float32) if jnp.issubdtype(features.dtype, jnp.integer) else features
     return derivatives.leaky_relu(features, alpha)
 
 
 @operation
 def gelu(features: Array, approximate: bool = False) -> Any:
-    """Return x times the normal distribution's function of x (`tf.nn.gelu`)."""
+    """Return x times the normal distribution function of x (`tf.nn.gelu`)."""
     return jax.nn.gelu(features, approximate=approximate)
 
 
@@ -90,10 +90,10 @@ def log_softmax(logits: Tensor, axis: Any = None) -> Any:
 
 @operation
 def bias_add(value: Tensor, bias: Tensor, data_format: str | None = None) -> Any:
-    """Return a tensor plus one number for each channel (`tf.nn.bias_add`).
+    """Return a tensor with a number added to each channel (`tf.nn.bias_add`).
 
     Raises:
-        InputError: There are more or fewer channels than numbers.
+        InputError: The numbers of channels and biases differ.
     """
     second = data_format is not None and data_format.startswith("NC")
     if value.ndim < 2 or bias.shape != (value.shape[1 if second else -1],):
@@ -115,7 +115,7 @@ def _of_classes(value: Any) -> Any:
 def _axis_within(x: Any, axis: Any) -> int:
     axis = -1 if axis is None else int(axis)
     if not -x.ndim <= axis < x.ndim:
-        raise _refused(f"axis is {axis} of a tensor of shape {x.shape}.")
+        raise _refused(f"axis is {axis} for a tensor of shape {x.shape}.")
     return axis
 
 
@@ -125,11 +125,11 @@ def softmax_cross_entropy_with_logits(labels: Tensor, logits: Tensor, axis: int 
 
     Args:
         labels: Probabilities that add up to 1 along the axis.
-        logits: Of the same shape, not normalised.
+        logits: A tensor of the same shape, not normalised.
         axis: The axis of the classes.
 
     Returns:
-        A loss for each example: the shape without the axis.
+        A loss for each example, in the shape without the axis.
 
     Raises:
         InputError: The shapes do not fit.
@@ -150,14 +150,14 @@ def sparse_softmax_cross_entropy_with_logits(labels: Array, logits: Tensor) -> A
     """Return the cross entropy between classes and logits (`tf.nn.sparse_softmax_cross_entropy_with_logits`).
 
     Args:
-        labels: Whole numbers, of shape (...). In a compiled function the loss of one that is no class is NaN.
-        logits: Shape (..., classes), not normalised.
+        labels: Whole numbers, of shape (...). In a compiled function a label that is not a class has the loss NaN.
+        logits: A tensor of shape (..., classes), not normalised.
 
     Returns:
         A loss for each example, of the shape of `labels`.
 
     Raises:
-        InputError: The shapes do not fit, or a label is no class.
+        InputError: The shapes do not fit, or a label is not a class.
     """
     scores = _of_classes(logits)
     if labels.shape != scores.shape[:-1]:
@@ -189,7 +189,7 @@ def sigmoid_cross_entropy_with_logits(labels: Any, logits: Any) -> Any:
 
 @operation
 def weighted_cross_entropy_with_logits(labels: Any, logits: Any, pos_weight: Tensor) -> Any:
-    """Return `sigmoid_cross_entropy_with_logits` with true labels weighing more (`tf.nn.weighted_cross_...`).
+    """Return `sigmoid_cross_entropy_with_logits` with a weight for true labels (`tf.nn.weighted_cross_...`).
 
     Raises:
         InputError: The shapes differ.
@@ -229,7 +229,7 @@ def l2_loss(t: Tensor) -> Any:
 
 @operation
 def l2_normalize(x: Tensor, axis: Any = None, epsilon: float = 1e-12, name: str | None = None, dim: Any = None) -> Any:
-    """Return a tensor over its norm along axes (`tf.math.l2_normalize`)."""
+    """Return a tensor divided by its norm along axes (`tf.math.l2_normalize`)."""
     numpy, along = xp(x), dim if axis is None else axis
     along = None if along is None else integers(along)
     return x * rsqrt(numpy.maximum(numpy.sum(numpy.square(x), axis=along, keepdims=True), epsilon))
@@ -239,7 +239,7 @@ def l2_normalize(x: Tensor, axis: Any = None, epsilon: float = 1e-12, name: str 
 def local_response_normalization(
     input: Array, depth_radius: int = 5, bias: float = 1.0, alpha: float = 1.0, beta: float = 0.5
 ) -> Any:
-    """Return a tensor over sums of squares of neighbouring channels (`tf.nn.local_response_normalization`)."""
+    """Return a tensor divided by sums of squares of neighbouring channels (`tf.nn.local_response_normalization`)."""
     window = [1] * (input.ndim - 1) + [2 * depth_radius + 1]
     sums = jax.lax.reduce_window(jnp.square(input), 0.0, jax.lax.add, window, [1] * input.ndim, "SAME")
     return input / (bias + alpha * sums) ** beta
@@ -255,7 +255,7 @@ def dropout(x: Array, rate: Any, noise_shape: Any = None, seed: Any = None) -> A
     Args:
         x: The tensor.
         rate: The fraction of elements set to 0, from 0 to 1.
-        noise_shape: The shape of what is drawn, broadcast to that of `x`.
+        noise_shape: The shape of the random numbers, which are broadcast to the shape of `x`.
         seed: See `tf.random.uniform`.
     """
     if isinstance(rate, int | float) and rate == 0:
@@ -285,9 +285,9 @@ def embedding_lookup(params: Any, ids: Array, max_norm: Any = None) -> Any:
 
 @operation
 def top_k(input: Array, k: Any = 1, sorted: bool = True, index_type: Any = "int32") -> Any:
-    """Return (the k greatest elements along the last axis, where they stand) (`tf.math.top_k`).
+    """Return the k greatest elements along the last axis, and their indices (`tf.math.top_k`).
 
-    NaN counts as less than all others; TensorFlow leaves its place open.
+    NaN counts as less than all other numbers; TensorFlow does not define its place.
 
     Raises:
         InputError: The axis has fewer elements.
@@ -307,7 +307,7 @@ def top_k(input: Array, k: Any = 1, sorted: bool = True, index_type: Any = "int3
 
 
 class TopK(NamedTuple):
-    """The greatest elements, and where they stand."""
+    """The greatest elements, and their indices."""
 
     values: Any
     indices: Any
@@ -317,7 +317,7 @@ class TopK(NamedTuple):
 def in_top_k(targets: Array, predictions: Array, k: int) -> Any:
     """Return whether each target is among the k greatest predictions (`tf.math.in_top_k`).
 
-    A target that is no class is not, nor one of predictions that are not all finite.
+    The answer is False for a target that is not a class, and for predictions that are not all finite.
     """
     inside = (targets >= 0) & (targets < predictions.shape[1])
     own = jnp.take_along_axis(predictions, jnp.where(inside, targets, 0)[:, None], 1)
@@ -338,17 +338,17 @@ def _approximate(name: str, compute: Callable[..., Any], which: str) -> Callable
         options = (reduction_dimension, recall_target, reduction_input_size_override, aggregate_to_topk)
         return tuple(compute(operand, int(k), *options))
 
-    text = f"""Return (k of the {which} elements along an axis, where they stand): fast on a TPU, exact elsewhere.
+    text = f"""Return k of the {which} elements along an axis, and their indices: fast on a TPU, exact elsewhere.
 
     (`tf.math.{name}`, `tf.nn.{name}`)
 
     Args:
         operand: The tensor.
-        k: How many.
+        k: The number of elements.
         reduction_dimension: The axis.
-        recall_target: What part of the k {which} is to be found.
+        recall_target: The part of the k {which} that must be found.
         reduction_input_size_override: The length of the axis to assume; -1 for its real length.
-        aggregate_to_topk: Whether the results of parts are put together.
+        aggregate_to_topk: Whether to merge the results of parts.
     """
     return operation(function, name, text)
 

@@ -21,7 +21,7 @@ def norm(tensor: Any, ord: Any = "euclidean", axis: Any = None, keepdims: bool =
     Args:
         tensor: The tensor.
         ord: "euclidean" (of a matrix: Frobenius), a positive number, or infinity.
-        axis: The axis of vectors, or the two of matrices; None for all elements as one vector.
+        axis: The axis of vectors, or the two axes of matrices; None for all elements as one vector.
         keepdims: Whether the axes stay, with size 1.
 
     Example:
@@ -64,12 +64,12 @@ _tensor = tensor
 
 @operation
 def clip_by_norm(t: Tensor, clip_norm: Any, axes: Sizes | None = None) -> Any:
-    """Return a tensor scaled down so that its norm is at most this (`tf.clip_by_norm`).
+    """Return a tensor scaled down to a greatest norm (`tf.clip_by_norm`).
 
     Args:
         t: The tensor.
         clip_norm: The greatest norm.
-        axes: The axes that the norm is taken over; None for all.
+        axes: The axes of the norm; None for all.
 
     Example:
         >>> clip_by_norm([3.0, 4.0], 1.0).tolist()
@@ -84,7 +84,7 @@ def clip_by_norm(t: Tensor, clip_norm: Any, axes: Sizes | None = None) -> Any:
 
 
 def global_norm(t_list: Any, name: str | None = None) -> Any:
-    """Return the norm of several tensors together; None among them counts as nothing (`tf.linalg.global_norm`)."""
+    """Return the norm of several tensors together; None among them is ignored (`tf.linalg.global_norm`)."""
     parts = [tensor(t) for t in t_list if t is not None]
     return xp(*parts).sqrt(2 * sum(xp(part).sum(xp(part).square(part)) / 2 for part in parts))
 
@@ -92,16 +92,16 @@ def global_norm(t_list: Any, name: str | None = None) -> Any:
 def clip_by_global_norm(
     t_list: Any, clip_norm: Any, use_norm: Any = None, name: str | None = None
 ) -> tuple[list[Any], Any]:
-    """Scale several tensors down by one factor, so that their norm together is at most this (`tf.clip_by_global_norm`).
+    """Scale several tensors down by one factor to a greatest common norm (`tf.clip_by_global_norm`).
 
     Args:
         t_list: Tensors; None among them stays None.
         clip_norm: The greatest norm.
-        use_norm: Their norm, where it is known.
+        use_norm: The norm of the tensors, if it is known already.
         name: No effect.
 
     Returns:
-        (the scaled tensors, their norm before). If that is not finite, the tensors are NaN.
+        The scaled tensors, and the norm before. If the norm is not finite, the tensors are NaN.
 
     Example:
         >>> clipped, norm = clip_by_global_norm([tensor([3.0]), None, tensor([4.0])], 1.0)

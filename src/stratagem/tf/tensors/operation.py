@@ -162,7 +162,7 @@ _WHOLE: Final = (int, float, np.generic, np.ndarray, jax.Array)
 
 
 def refusal(
-    found: str, repair: str, why: str = "What it would compute is not meant; TensorFlow refuses it too."
+    found: str, repair: str, why: str = "The result would not be the intended one; TensorFlow refuses it too."
 ) -> InputError:
     """Return the error for arguments that do not fit.
 
@@ -193,9 +193,9 @@ def refuse_outside(indices: Any, size: int, what: str, of: str, *, negative: boo
     if known.size and (known.max() >= size or (known.min() < 0 and not negative)):
         wrong = known[(known >= size) | (known < 0)].flat[0]
         raise refusal(
-            f"{what} have {int(wrong)} among them, and there are {size} {of}.",
+            f"{what} contain {int(wrong)}, but there are {size} {of}.",
             "Correct the numbers, or what they choose from.",
-            "JAX would take another in its place; TensorFlow refuses it too.",
+            "JAX would use another one instead; TensorFlow refuses it too.",
         )
 
 
@@ -305,7 +305,7 @@ def _on_rows(home: str, ragged: RaggedTensor) -> Callable[..., Any]:
         raise InputError(
             f"{home.rpartition(':')[2]} was given a ragged tensor of shape {ragged.shape}.",
             "It computes with rows of one length.",
-            "Write ragged.to_tensor(); or tf.ragged.map_flat_values(function, ragged) for each value by itself.",
+            "Write ragged.to_tensor(); or tf.ragged.map_flat_values(function, ragged) for each value separately.",
         )
     return _of_ragged[home]
 
@@ -389,7 +389,7 @@ def _require_finite(name: str, result: Any, given: Any) -> None:
     if np.isnan(largest) or (np.isinf(largest) and np.isfinite(_largest(given))):
         raise InputError(
             f"`{name}` computed NaN or infinity: {result}.",
-            "Look at what it was given: a batch, a variable, a division by zero, a logarithm of zero.",
+            "Check its inputs: a batch, a variable, a division by zero, a logarithm of zero.",
         )
 
 

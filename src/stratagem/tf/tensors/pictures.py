@@ -83,17 +83,17 @@ def resize(
     """Return images of another size (`tf.image.resize`).
 
     Args:
-        images: One image or a batch of any numeric dtype.
+        images: One image or a batch of images, of any numeric dtype.
         size: The new (height, width).
         method: "bilinear", "nearest", "bicubic", "lanczos3", "lanczos5", "area", "gaussian" or "mitchellcubic".
-        preserve_aspect_ratio: Whether to keep the shape of the picture, within the size.
-        antialias: Whether to smooth when an image gets smaller.
+        preserve_aspect_ratio: Whether to keep the aspect ratio of the image, within the size.
+        antialias: Whether to smooth an image that gets smaller.
 
     Returns:
-        The images as float32; of the dtype they had with "nearest".
+        The images as float32; with "nearest" they keep their dtype.
 
     Raises:
-        InputError: There is no such method, or these are no images.
+        InputError: There is no such method, or the argument does not hold images.
 
     Example:
         >>> resize(np.ones((2, 2, 1), np.float32), [4, 3]).shape
@@ -102,8 +102,9 @@ def resize(
     others = ("area", *_KERNELS)
     if method not in (*_METHODS, *others) or images.ndim not in (3, 4) or np.size(size) != 2:
         raise InputError(
-            f"method is {method!r}, the images' shape {tuple(images.shape)}, the size {size}.",
-            f"Write one of {', '.join((*_METHODS, *others))}, and (height, width) for images.",
+            f"method is {method!r}, the shape of the images is {tuple(images.shape)}, and size is {size}.",
+            f"Write one of {', '.join((*_METHODS, *others))} as method, and size as (height, width), for images "
+            "of three or four axes.",
         )
     height, width = integers(size)
     if preserve_aspect_ratio:
@@ -137,7 +138,7 @@ def resize(
 
 @operation
 def flip_left_right(image: Any) -> Any:
-    """Return images as in a mirror (`tf.image.flip_left_right`)."""
+    """Return images mirrored from left to right (`tf.image.flip_left_right`)."""
     x = images_of(image)
     return xp(x).flip(x, -2)
 
@@ -151,7 +152,7 @@ def flip_up_down(image: Any) -> Any:
 
 @operation
 def transpose(image: Any) -> Any:
-    """Return images with rows for columns (`tf.image.transpose`)."""
+    """Return images with rows and columns exchanged (`tf.image.transpose`)."""
     x = images_of(image)
     return xp(x).swapaxes(x, -3, -2)
 
@@ -171,31 +172,31 @@ def _sometimes(image: Any, change: Callable[[Any], Any], draws: Callable[[tuple[
 
 @operation
 def random_flip_left_right(image: Any, seed: int | None = None) -> Any:
-    """Return images, each of them mirrored or not (`tf.image.random_flip_left_right`)."""
+    """Return images, each mirrored or not at random (`tf.image.random_flip_left_right`)."""
     return _sometimes(image, flip_left_right, lambda rows: uniform(rows, seed=seed))
 
 
 @operation
 def random_flip_up_down(image: Any, seed: int | None = None) -> Any:
-    """Return images, each of them upside down or not (`tf.image.random_flip_up_down`)."""
+    """Return images, each turned upside down or not at random (`tf.image.random_flip_up_down`)."""
     return _sometimes(image, flip_up_down, lambda rows: uniform(rows, seed=seed))
 
 
 @operation
 def stateless_random_flip_left_right(image: Any, seed: Any) -> Any:
-    """Return images mirrored or not, as a seed of two numbers says (`tf.image.stateless_random_flip_left_right`)."""
+    """Return images mirrored or not; a seed of two numbers decides (`tf.image.stateless_random_flip_left_right`)."""
     return _sometimes(image, flip_left_right, lambda rows: stateless_uniform(rows, seed))
 
 
 @operation
 def stateless_random_flip_up_down(image: Any, seed: Any) -> Any:
-    """Return images upside down or not, as a seed of two numbers says (`tf.image.stateless_random_flip_up_down`)."""
+    """Return images upside down or not; a seed of two numbers decides (`tf.image.stateless_random_flip_up_down`)."""
     return _sometimes(image, flip_up_down, lambda rows: stateless_uniform(rows, seed))
 
 
 @operation
 def per_image_standardization(image: Any) -> Any:
-    """Return images of mean 0 and variance 1, each by itself (`tf.image.per_image_standardization`)."""
+    """Return images, each scaled to mean 0 and variance 1 (`tf.image.per_image_standardization`)."""
     x = images_of(image).astype(np.float32)
     axes = (-3, -2, -1)
     mean, spread = reduce_mean(x, axes, True), reduce_std(x, axes, True)
@@ -217,7 +218,7 @@ def crop_to_bounding_box(
     """Return a part of images (`tf.image.crop_to_bounding_box`).
 
     Raises:
-        InputError: It does not lie within the images.
+        InputError: The part does not lie within the images.
     """
     x = tensor(image)
     height, width = int(target_height), int(target_width)
@@ -247,7 +248,7 @@ def pad_to_bounding_box(
 
 @operation
 def resize_with_crop_or_pad(image: Tensor, target_height: Any, target_width: Any) -> Any:
-    """Return the middle of images, or images in the middle of zeros (`tf.image.resize_with_crop_or_pad`)."""
+    """Return images cut or padded with zeros to a size, around the middle (`tf.image.resize_with_crop_or_pad`)."""
     height, width = int(target_height), int(target_width)
     top, left = max((image.shape[-3] - height) // 2, 0), max((image.shape[-2] - width) // 2, 0)
     image = image[..., top : top + height, left : left + width, :]
@@ -259,7 +260,7 @@ def resize_with_crop_or_pad(image: Tensor, target_height: Any, target_width: Any
 def resize_with_pad(
     image: Tensor, target_height: Any, target_width: Any, method: str = ResizeMethod.BILINEAR, antialias: bool = False
 ) -> Any:
-    """Return images resized as they are shaped, with zeros around them (`tf.image.resize_with_pad`)."""
+    """Return images resized with their aspect ratio, with zeros around them (`tf.image.resize_with_pad`)."""
     height, width = int(target_height), int(target_width)
     ratio = max(image.shape[-3] / height, image.shape[-2] / width)
     tall, wide = image.shape[-3] / ratio, image.shape[-2] / ratio
@@ -269,13 +270,13 @@ def resize_with_pad(
 
 @operation
 def central_crop(image: Tensor, central_fraction: Any) -> Any:
-    """Return the middle of images, a part of each side (`tf.image.central_crop`).
+    """Return the middle of images: a fraction of each side (`tf.image.central_crop`).
 
     Raises:
-        InputError: The part is not between 0 and 1.
+        InputError: The fraction is not between 0 and 1.
     """
     if not is_traced(central_fraction) and not 0 < central_fraction <= 1:
-        raise refusal(f"central_fraction is {central_fraction}.", "Give a number above 0, at most 1.")
+        raise refusal(f"central_fraction is {central_fraction}.", "Give a number above 0 and at most 1.")
     top = int((image.shape[-3] - image.shape[-3] * central_fraction) / 2)
     left = int((image.shape[-2] - image.shape[-2] * central_fraction) / 2)
     return image[..., top : image.shape[-3] - top, left : image.shape[-2] - left, :]
@@ -290,7 +291,7 @@ def _wanted(x: Any, size: Any) -> tuple[int, ...]:
     wanted = tuple(have if want == -1 else want for have, want in zip(x.shape, integers(size), strict=True))
     if any(have < want for have, want in zip(x.shape, wanted, strict=True)):
         raise InputError(
-            f"random_crop was asked for {wanted} of a tensor of shape {tuple(x.shape)}.",
+            f"random_crop was given size {wanted} for a tensor of shape {tuple(x.shape)}.",
             "Resize or pad the image first.",
         )
     return wanted
@@ -305,11 +306,11 @@ def _random_place(x: Any, size: tuple[int, ...], draws: Callable[[int, int], Any
 
 @operation
 def random_crop(value: Tensor, size: Any, seed: int | None = None) -> Any:
-    """Return a part of a tensor, drawn (`tf.image.random_crop`).
+    """Return a random part of a tensor (`tf.image.random_crop`).
 
     Args:
         value: The tensor.
-        size: The size of the part along each axis; -1 for all of it.
+        size: The size of the part along each axis; -1 for the whole axis.
         seed: See `tf.random.uniform`.
 
     Raises:
@@ -347,10 +348,10 @@ def total_variation(images: Tensor) -> Any:
 
 @operation
 def image_gradients(image: Tensor) -> Any:
-    """Return each pixel's difference to the one below and the one to the right (`tf.image.image_gradients`).
+    """Return the difference of each pixel to the one below and to the one on the right (`tf.image.image_gradients`).
 
     Raises:
-        InputError: They are no batch of images.
+        InputError: The argument is not a batch of images.
     """
     if image.ndim != 4:
         raise refusal(f"Images of shape {tuple(image.shape)} were given.", "Give (rows, height, width, channels).")
@@ -362,7 +363,7 @@ def image_gradients(image: Tensor) -> Any:
 
 @operation
 def sobel_edges(image: Tensor) -> Any:
-    """Return how steep images are downwards and across, on a new last axis (`tf.image.sobel_edges`)."""
+    """Return the vertical and horizontal edges of images, on a new last axis (`tf.image.sobel_edges`)."""
     wide = xp(image).pad(image, ((0, 0), (1, 1), (1, 1), (0, 0)), mode="reflect")
     tall, long = image.shape[1:3]
     parts = [[wide[:, i : i + tall, j : j + long] for j in range(3)] for i in range(3)]
@@ -377,9 +378,9 @@ def extract_patches(images: Any, sizes: Any, strides: Any, rates: Any, padding: 
 
     Args:
         images: Shape (rows, height, width, channels).
-        sizes: The windows' size: [1, height, width, 1].
-        strides: How far apart they are: [1, down, across, 1].
-        rates: How far apart the pixels of a window are: [1, down, across, 1].
+        sizes: The size of the windows: [1, height, width, 1].
+        strides: The distance between windows: [1, down, across, 1].
+        rates: The distance between pixels of a window: [1, down, across, 1].
         padding: "SAME" or "VALID".
     """
     x = tensor(images)

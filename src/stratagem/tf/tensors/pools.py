@@ -67,13 +67,13 @@ def max_pool(input: Any, ksize: Any, strides: Any, padding: Any, data_format: st
     """Return the greatest elements of windows (`tf.nn.max_pool`, `max_pool1d`, `max_pool2d`, `max_pool3d`).
 
     Args:
-        input: Shape (rows, ..., channels); channels second where `data_format` begins with "NC".
-        ksize: The windows' size, a number or one for each axis.
-        strides: Their distance, a number or one for each axis.
+        input: A tensor of shape (rows, ..., channels); channels come second if `data_format` begins with "NC".
+        ksize: The size of the windows: one number, or one for each axis.
+        strides: The distance between windows: one number, or one for each axis.
         padding: "SAME" or "VALID".
         data_format: Such as "NHWC" or "NCHW".
 
-    NaN is passed over, as on a CPU in TensorFlow.
+    NaN is ignored, as on a CPU in TensorFlow.
     """
     return _pooled(input, ksize, strides, padding, data_format, mean=False)
 
@@ -101,16 +101,16 @@ def pool(
     """Return the "MAX" or "AVG" of windows (`tf.nn.pool`).
 
     Args:
-        input: Shape (rows, ..., channels); channels second where `data_format` begins with "NC".
-        window_shape: The windows' size, one number for each axis.
+        input: A tensor of shape (rows, ..., channels); channels come second if `data_format` begins with "NC".
+        window_shape: The size of the windows: one number for each axis.
         pooling_type: "MAX" or "AVG".
-        strides: Their distance; None for 1.
+        strides: The distance between windows; None for 1.
         padding: "SAME" or "VALID".
         data_format: Such as "NHWC" or "NCHW".
-        dilations: How far apart the elements of a window are; None for side by side.
+        dilations: The distance between the elements of a window; None for 1.
 
     Raises:
-        InputError: There is no such pooling.
+        InputError: There is no such pooling, or dilations and strides or padding do not fit together.
     """
     if pooling_type not in ("MAX", "AVG"):
         raise InputError(f"pooling_type is {pooling_type!r}.", 'Write "MAX" or "AVG".')

@@ -26,21 +26,21 @@ def matmul(
     b_is_sparse: bool = False,
     output_type: Any = None,
 ) -> Any:
-    """Return the product of matrices; leading axes are of a batch (`tf.linalg.matmul`).
+    """Return the product of matrices; leading axes are batch axes (`tf.linalg.matmul`).
 
     Args:
-        a: Shape (..., n, m).
-        b: Shape (..., m, p).
-        transpose_a: Whether `a` is to be transposed first.
-        transpose_b: Whether `b` is.
-        adjoint_a: The same, conjugated.
-        adjoint_b: The same, conjugated.
+        a: A tensor of shape (..., n, m).
+        b: A tensor of shape (..., m, p).
+        transpose_a: Whether to transpose `a` first.
+        transpose_b: Whether to transpose `b` first.
+        adjoint_a: Whether to transpose and conjugate `a` first.
+        adjoint_b: Whether to transpose and conjugate `b` first.
         a_is_sparse: No effect.
         b_is_sparse: No effect.
         output_type: The dtype of the product; None for that of the matrices.
 
     Raises:
-        InputError: One of them is no matrix.
+        InputError: One of the tensors is not a matrix.
 
     Example:
         >>> matmul([[1, 2]], [[3, 4]], transpose_b=True).tolist()
@@ -50,8 +50,8 @@ def matmul(
     if a.ndim < 2 or b.ndim < 2 or (transpose_a and adjoint_a) or (transpose_b and adjoint_b):
         raise InputError(
             f"matmul was given tensors of shapes {tuple(a.shape)} and {tuple(b.shape)}"
-            f"{', to be transposed twice' if a.ndim > 1 and b.ndim > 1 else ''}.",
-            "It multiplies matrices, transposed once.",
+            f"{', and both transpose and adjoint of one' if a.ndim > 1 and b.ndim > 1 else ''}.",
+            "It multiplies matrices, and transposes each at most once.",
             "Write tf.linalg.matvec for vectors, or one of transpose and adjoint.",
         )
     a = numpy.conj(a) if adjoint_a else a
@@ -78,11 +78,11 @@ def einsum(equation: str, *inputs: Any, **kwargs: Any) -> Any:
 
 @operation
 def cross(a: Tensor, b: Tensor) -> Any:
-    """Return the cross products of vectors of three (`tf.linalg.cross`)."""
+    """Return the cross products of vectors of three numbers (`tf.linalg.cross`)."""
     if a.shape != b.shape or not a.ndim or a.shape[-1] != 3:
         raise InputError(
             f"cross was given tensors of shapes {tuple(a.shape)} and {tuple(b.shape)}.",
-            "It takes vectors of three, as many of each.",
+            "It takes vectors of three numbers, and as many of one as of the other.",
             "Correct the shapes.",
         )
     return xp(a, b).cross(a, b)

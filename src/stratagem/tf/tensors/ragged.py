@@ -34,9 +34,9 @@ def constant(
 
     Args:
         pylist: Lists of lists of numbers or of text.
-        dtype: The dtype of the values; None for theirs.
-        ragged_rank: How many axes, behind the first, may differ; None for all of the lists.
-        inner_shape: The shape of each value; None for one that `ragged_rank` leaves.
+        dtype: The dtype of the values; None for the one that they have.
+        ragged_rank: The number of axes after the first whose rows may differ in length; None for all axes of the lists.
+        inner_shape: The shape of each value; None for the shape that `ragged_rank` leaves.
         name: Accepted as in TensorFlow.
         row_splits_dtype: The dtype of `row_splits`.
 
@@ -81,15 +81,15 @@ def _depths(value: Any, depth: int = 0) -> Iterator[tuple[int, bool]]:
 
 
 def map_flat_values(op: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Return what a function makes of the innermost values, in the same rows (`tf.ragged.map_flat_values`).
+    """Return the result of a function for the innermost values, in the same rows (`tf.ragged.map_flat_values`).
 
     Args:
-        op: Keeps the number of values.
-        *args: Its arguments; of ragged tensors, which have the same rows, it gets the values.
-        **kwargs: The same, by name.
+        op: The function; it must keep the number of values.
+        *args: The arguments of the function. For ragged tensors, which must have the same rows, it gets the values.
+        **kwargs: Arguments of the function by name.
 
     Raises:
-        InputError: Two ragged tensors have rows of other lengths, or the function returns another number of values.
+        InputError: Two ragged tensors have rows of different lengths, or the function returns another number of values.
 
     Example:
         >>> map_flat_values(lambda x: x * 10, constant([[1], [2, 3]])).to_list()
@@ -113,8 +113,8 @@ def map_flat_values(op: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     before = found[0].flat_values.shape[0]
     if made.shape[:1] != (before,):
         raise InputError(
-            f"The function given to map_flat_values made an array of shape {tuple(made.shape)} of {before} values.",
-            "Which row each value is in would not be known.",
+            f"The function given to map_flat_values made an array of shape {tuple(made.shape)} from {before} values.",
+            "It would not be known which row each value belongs to.",
             "Return one result for each value.",
         )
     return found[0].with_flat_values(made)
@@ -123,12 +123,12 @@ def map_flat_values(op: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 def range(
     starts: Any, limits: Any = None, deltas: Any = 1, dtype: Any = None, name: str | None = None, **_: Any
 ) -> RaggedTensor:
-    """Return rows of numbers that lie equally far apart (`tf.ragged.range`).
+    """Return rows of numbers at equal distances (`tf.ragged.range`).
 
     Args:
-        starts: The first of each row; the limits, where none are given.
-        limits: The first number that a row has no more.
-        deltas: How far apart they lie.
+        starts: The first number of each row; or the limits, if `limits` is not given.
+        limits: The end of each row, which is not included.
+        deltas: The distance between two numbers.
         dtype: The dtype of the numbers.
         name: Accepted as in TensorFlow.
 
@@ -144,11 +144,11 @@ def range(
 
 
 def stack(values: Sequence[Any], axis: int = 0, name: str | None = None) -> RaggedTensor:
-    """Return tensors, ragged or not, as the rows of one (`tf.ragged.stack`).
+    """Return tensors, ragged or not, as the rows of one ragged tensor (`tf.ragged.stack`).
 
     Args:
         values: The rows.
-        axis: The axis along which they lie: 0.
+        axis: The axis of the rows: 0.
         name: Accepted as in TensorFlow.
 
     Example:
@@ -175,7 +175,7 @@ def row_splits_to_segment_ids(splits: Any, name: str | None = None, out_type: An
 def segment_ids_to_row_splits(
     segment_ids: Any, num_segments: Any = None, out_type: Any = None, name: str | None = None
 ) -> Any:
-    """Return where each row begins, and the last ends (`tf.ragged.segment_ids_to_row_splits`).
+    """Return where each row begins and where the last row ends (`tf.ragged.segment_ids_to_row_splits`).
 
     Example:
         >>> segment_ids_to_row_splits([0, 0, 2]).tolist()
@@ -199,8 +199,8 @@ def _reduced(whole: Callable[..., Any], kind: str) -> None:
             return whole(input_tensor.flat_values)
         if keepdims or np.size(axis) != 1:
             raise InputError(
-                f"{whole.__name__} of a ragged tensor was asked for with axis={axis}, keepdims={keepdims}.",
-                "A ragged tensor is reduced along one axis here, which goes.",
+                f"{whole.__name__} of a ragged tensor was called with axis={axis}, keepdims={keepdims}.",
+                "A ragged tensor can be reduced along one axis here, and the result does not keep that axis.",
                 "Write one axis, axis=None, or to_tensor() first.",
             )
         return along(input_tensor, int(np.ravel(axis)[0]) % len(input_tensor.shape))

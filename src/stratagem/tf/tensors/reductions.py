@@ -50,12 +50,12 @@ def _of_truths(of: str) -> Callable[..., Any]:
         if input_tensor.dtype != np.bool_:
             raise InputError(
                 f"reduce_{of} was given numbers, of dtype {input_tensor.dtype}.",
-                "Which of them count as true is not said; TensorFlow takes booleans alone.",
+                "It is not defined which numbers count as true; TensorFlow takes only booleans.",
                 "Write tf.cast(x, tf.bool), or a comparison.",
             )
         return getattr(xp(input_tensor), of)(input_tensor, axis=axis, keepdims=bool(keepdims))
 
-    text = f"Return whether {of} of the elements are true (`tf.math.reduce_{of}`); the arguments are alike."
+    text = f"Return whether {of} of the elements are true (`tf.math.reduce_{of}`); with the arguments of `reduce_sum`."
     return operation(function, f"reduce_{of}", text)
 
 
@@ -84,7 +84,7 @@ def reduce_mean(input_tensor: Any, axis: Axes = None, keepdims: bool = False) ->
 
 @operation
 def reduce_variance(input_tensor: Any, axis: Any = None, keepdims: bool = False) -> Any:
-    """Return the variance, over all the elements and not one less (`tf.math.reduce_variance`).
+    """Return the variance, divided by the number of elements (`tf.math.reduce_variance`).
 
     Raises:
         InputError: The tensor holds integers.
@@ -92,8 +92,8 @@ def reduce_variance(input_tensor: Any, axis: Any = None, keepdims: bool = False)
     x = tensor(input_tensor)
     if np.issubdtype(x.dtype, np.integer):
         raise InputError(
-            f"The variance of whole numbers was asked for, of dtype {x.dtype}.",
-            "Its mean would be rounded; TensorFlow refuses it too.",
+            f"The variance of whole numbers was asked for, with dtype {x.dtype}.",
+            "Their mean would be rounded; TensorFlow refuses it too.",
             "Write tf.cast(x, tf.float32).",
         )
     apart = x - reduce_mean(x, axis, True)
@@ -119,7 +119,7 @@ def reduce_logsumexp(input_tensor: Array, axis: Axes = None, keepdims: bool = Fa
 
 @operation
 def reduce_euclidean_norm(input_tensor: Tensor, axis: Axes = None, keepdims: bool = False) -> Any:
-    """Return the root of the sum of squares (`tf.math.reduce_euclidean_norm`)."""
+    """Return the square root of the sum of squares (`tf.math.reduce_euclidean_norm`)."""
     numpy = np if on_host(input_tensor) else jnp
     squares = numpy.sum(numpy.square(input_tensor), axis=axis, keepdims=bool(keepdims))
     return numpy.sqrt(squares).astype(input_tensor.dtype)
@@ -127,14 +127,14 @@ def reduce_euclidean_norm(input_tensor: Tensor, axis: Axes = None, keepdims: boo
 
 @operation
 def count_nonzero(input: Tensor, axis: Axes = None, keepdims: bool = False, dtype: Any = "int64") -> Any:
-    """Return how many elements are not 0, or no empty texts (`tf.math.count_nonzero`)."""
+    """Return how many elements are not 0, or not empty texts (`tf.math.count_nonzero`)."""
     nothing = b"" if is_text(input) else 0
     return xp(input).sum(input != nothing, axis=axis, keepdims=bool(keepdims)).astype(held(dtype))
 
 
 @operation
 def zero_fraction(value: Tensor) -> Any:
-    """Return the part of the elements that are 0 (`tf.math.zero_fraction`)."""
+    """Return the fraction of the elements that are 0 (`tf.math.zero_fraction`)."""
     return xp(value).mean(value == 0).astype(np.float32) if value.size else xp(value).asarray(np.float32(np.nan))
 
 
@@ -143,7 +143,7 @@ def _place_of(x: Any, axis: Any, most: bool, kind: Any) -> Any:
     axis, numpy = 0 if axis is None else int(axis), xp(x)
     if not -x.ndim <= axis < max(x.ndim, 1) or not x.shape[axis]:
         raise InputError(
-            f"The place of an element along axis {axis} was asked for, of a tensor of shape {tuple(x.shape)}.",
+            f"The index of an element was asked for along axis {axis} of a tensor of shape {tuple(x.shape)}.",
             "There is no such axis, or it has no elements.",
             "Correct the axis.",
         )
@@ -157,7 +157,7 @@ def argmax(input: Tensor, axis: Any = None, output_type: Any = "int64") -> Any:
     """Return the index of the greatest element along an axis, the first of equal ones (`tf.math.argmax`).
 
     Args:
-        input: The tensor. NaN is passed over.
+        input: The tensor. NaN is ignored.
         axis: The axis; None for the first.
         output_type: The dtype of the result; JAX holds int64 as int32.
 
@@ -191,7 +191,7 @@ def _cumulative(x: Any, axis: Any, exclusive: bool, reverse: bool, on_numpy: Cal
 def _axis_of(x: Any, axis: Any) -> int:
     axis = int(axis)
     if not -x.ndim <= axis < x.ndim:
-        raise InputError(f"axis is {axis} of a tensor of shape {tuple(x.shape)}.", "Correct the axis.")
+        raise InputError(f"axis is {axis} for a tensor of shape {tuple(x.shape)}.", "Correct the axis.")
     return axis
 
 
@@ -201,9 +201,9 @@ def cumsum(x: Tensor, axis: Any = 0, exclusive: bool = False, reverse: bool = Fa
 
     Args:
         x: The tensor.
-        axis: Along which axis.
-        exclusive: Whether an element itself does not count.
-        reverse: Whether to begin at the end.
+        axis: The axis.
+        exclusive: Whether to leave out the element itself.
+        reverse: Whether to start at the end.
 
     Example:
         >>> cumsum([1, 2, 3]).tolist(), cumsum([1, 2, 3], exclusive=True, reverse=True).tolist()

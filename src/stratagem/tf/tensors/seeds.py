@@ -29,13 +29,13 @@ _seed: list[int | None] = [None]
 
 
 def set_seed(seed: int | None) -> None:
-    """Seed everything that is drawn: initial weights, dropout, `tf.random` (`tf.random.set_seed`).
+    """Seed all random numbers: initial weights, dropout, `tf.random` (`tf.random.set_seed`).
 
     Python's `random` and NumPy's are seeded too, since Keras 3 draws the seeds of layers from them
     (`keras.utils.set_random_seed`).
 
     Args:
-        seed: Any integer; None for numbers that nobody can foretell, as before the first call.
+        seed: Any integer; None for numbers that cannot be predicted, as before the first call.
     """
     keras.utils.set_random_seed((secrets.randbits(32) if seed is None else int(seed)) % 2**32)
     _seed[0] = None if seed is None else int(seed)

@@ -1,4 +1,4 @@
-"""`tf.TensorShape`: a tuple with what TensorFlow's programs ask of a shape."""
+"""`tf.TensorShape`: a tuple with the attributes that TensorFlow's programs use."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class TensorShape(tuple):
         """Check that a tensor could have both shapes.
 
         Raises:
-            InputError: It could not.
+            InputError: The shapes are not compatible.
         """
         if not self.is_compatible_with(other):
             raise InputError(f"Shapes {self} and {TensorShape(other)} are not compatible.", "Correct one of them.")
@@ -84,21 +84,21 @@ class TensorShape(tuple):
         """Check the number of axes.
 
         Raises:
-            InputError: It is another.
+            InputError: The number of axes differs.
         """
         self.assert_is_compatible_with([None] * rank)
 
     def merge_with(self, other: Any) -> TensorShape:
-        """Return the sizes that either shape knows of a tensor that has both."""
+        """Return the shape with the sizes that are known in either shape."""
         self.assert_is_compatible_with(other)
         return TensorShape([b if a is None else a for a, b in zip(self, TensorShape(other), strict=True)])
 
     def concatenate(self, other: Any) -> TensorShape:
-        """Return the axes of both, one after the other."""
+        """Return the axes of both shapes, one after the other."""
         return TensorShape([*self, *TensorShape(other)])
 
     def with_rank(self, rank: int) -> TensorShape:
-        """Return this shape, checked to have that many axes."""
+        """Check the number of axes, and return this shape."""
         self.assert_has_rank(rank)
         return self
 

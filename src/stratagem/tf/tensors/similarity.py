@@ -29,14 +29,14 @@ def ssim(
     """Return the structural similarity of images, at most 1 (`tf.image.ssim`).
 
     Args:
-        img1: Shape (..., height, width, channels).
+        img1: Images of shape (..., height, width, channels).
         img2: Images of the same size.
         max_val: The difference between the largest and the smallest possible value.
-        filter_size: Height and width of the windows, in which pixels have weights of a normal distribution.
-        filter_sigma: Its standard deviation.
-        k1: Times `max_val`: what keeps the quotient of means away from 0 / 0.
-        k2: Times `max_val`: what keeps that of variances away from it.
-        return_index_map: Whether to return the similarity of each window.
+        filter_size: The height and width of the windows. Pixels in them have weights of a normal distribution.
+        filter_sigma: The standard deviation of this distribution.
+        k1: A factor of `max_val` that keeps the quotient of means away from 0 / 0.
+        k2: A factor of `max_val` that keeps the quotient of variances away from 0 / 0.
+        return_index_map: Whether to return the similarity of each window instead of the mean.
 
     Returns:
         Shape (...), or (..., windows down, windows across).

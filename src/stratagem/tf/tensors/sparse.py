@@ -43,8 +43,8 @@ def sparse(value: Any, what: str) -> SparseTensor:
     if isinstance(value, SparseTensor):
         return value
     raise refusal(
-        f"{what} was given {type(value).__name__}, and no SparseTensor.",
-        "Write tf.sparse.from_dense(tensor); or take the function of dense tensors, tf.reduce_sum for example.",
+        f"{what} was given {type(value).__name__}, not a SparseTensor.",
+        "Write tf.sparse.from_dense(tensor); or use the function for dense tensors, for example tf.reduce_sum.",
         "It computes with the values and the indices of a sparse tensor.",
     )
 
@@ -55,7 +55,7 @@ def _numbers(value: SparseTensor, what: str) -> Any:
     if is_text(values) or values.dtype == np.bool_:
         raise refusal(
             f"{what} was given a SparseTensor of {value.dtype}.",
-            "Write tf.cast of its values: sparse.with_values(tf.cast(sparse.values, tf.float32)).",
+            "Convert its values: sparse.with_values(tf.cast(sparse.values, tf.float32)).",
             "It computes with numbers.",
         )
     return values
@@ -76,20 +76,20 @@ def _by_segment(kind: str, values: Any, ids: Any, count: int) -> Any:
 def sparse_dense_matmul(sp_a: Any, b: Any, adjoint_a: bool = False, adjoint_b: bool = False) -> Any:
     """Return the product of a sparse and a dense matrix (`tf.sparse.sparse_dense_matmul`).
 
-    Values at equal indices count one by one. Gradients lead to the values and to the dense matrix.
+    Values at equal indices are added up. The product has gradients for the values and for the dense matrix.
 
     Args:
-        sp_a: The first matrix, sparse; or dense, where the second is sparse.
-        b: The second.
-        adjoint_a: Whether the first is to be transposed and conjugated first.
-        adjoint_b: Whether the second is.
+        sp_a: The first matrix: sparse, or dense if the second is sparse.
+        b: The second matrix.
+        adjoint_a: Whether to transpose and conjugate the first matrix.
+        adjoint_b: Whether to transpose and conjugate the second matrix.
 
     Returns:
         A dense matrix.
 
     Raises:
-        InputError: The matrices do not fit together; or the shape of the sparse one is not known, in a function that is
-            compiled.
+        InputError: The matrices do not fit together; or, in a compiled function, the shape of the sparse matrix is not
+            known.
 
     Example:
         >>> a = SparseTensor([[0, 1], [1, 0]], [2.0, 3.0], [2, 2])
@@ -158,15 +158,15 @@ def reduce_sum(
         sp_input: The sparse tensor.
         axis: An axis, or several; None for all.
         keepdims: Whether the axes stay, with size 1.
-        output_is_sparse: Whether the result is a sparse tensor, of the sums of what has values.
+        output_is_sparse: Whether the result is a sparse tensor with the sums of all places that have values.
         name: Accepted as in TensorFlow.
 
     Returns:
         A dense tensor, or a sparse one.
 
     Raises:
-        InputError: There is no such axis; or what the result's shape depends on is not known, in a function that is
-            compiled.
+        InputError: There is no such axis; or, in a compiled function, numbers that decide the shape of the result are
+            not known.
 
     Example:
         >>> reduce_sum(SparseTensor([[0, 1], [0, 2], [1, 0]], [1, 2, 3], [3, 3]), axis=1).tolist()
@@ -179,9 +179,10 @@ def reduce_sum(
 def reduce_max(
     sp_input: Any, axis: Axes = None, keepdims: bool | None = None, output_is_sparse: bool = False, name: Any = None
 ) -> Any:
-    """Return the greatest of a sparse tensor's values along axes, zero where there is none (`tf.sparse.reduce_max`).
+    """Return the greatest value of a sparse tensor along axes, or zero where it has no value (`tf.sparse.reduce_max`).
 
-    The arguments and errors are those of `reduce_sum`. A greatest value may be negative: zeros between do not count.
+    The arguments and errors are those of `reduce_sum`. The greatest value may be negative: places without a value do
+    not count.
 
     Example:
         >>> reduce_max(SparseTensor([[0, 1], [0, 2]], [-1, -2], [2, 3]), axis=1).tolist()
@@ -211,7 +212,7 @@ def _union(what: str, a: Any, b: Any) -> tuple[np.ndarray, list[Any], list[np.nd
         raise refusal(
             f"{what} was given sparse tensors of shapes {sizes[0]} and {sizes[1]}, of {values[0].dtype} and "
             f"{values[1].dtype}.",
-            "Give two of one shape and dtype: sparse tensors are not broadcast.",
+            "Give two tensors of one shape and dtype: sparse tensors are not broadcast.",
         )
     numbered = [_numbered(each.places(what)) for each in both]
     groups, slots = np.unique(np.concatenate(numbered), axis=0, return_inverse=True)
@@ -220,19 +221,19 @@ def _union(what: str, a: Any, b: Any) -> tuple[np.ndarray, list[Any], list[np.nd
 
 @operation
 def add(a: Any, b: Any, threshold: Any = 0) -> Any:
-    """Return the sum of two tensors, of which one or both are sparse (`tf.sparse.add`).
+    """Return the sum of two tensors, at least one of them sparse (`tf.sparse.add`).
 
     Args:
         a: A tensor, sparse or not.
-        b: Another of the same shape.
+        b: Another tensor of the same shape.
         threshold: Sums of two sparse values that are nearer to zero than this are left out.
 
     Returns:
-        A sparse tensor, in the order of rows; a dense one, if one of the two is dense.
+        A sparse tensor in the order of rows; or a dense tensor, if one of the two is dense.
 
     Raises:
-        InputError: None is sparse, or the shapes or dtypes differ; or the indices of two sparse tensors are not known,
-            in a function that is compiled.
+        InputError: None is sparse, or the shapes or dtypes differ; or, in a compiled function, the indices of two
+            sparse tensors are not known.
 
     Example:
         >>> first, second = SparseTensor([[0], [2]], [1, 2], [3]), SparseTensor([[2]], [3], [3])
@@ -260,7 +261,7 @@ def _added_to_dense(given: Any, other: Any) -> Any:
         raise refusal(
             f"{what} was given a sparse {values.dtype} tensor of shape {sizes} and a dense {dense.dtype} one of shape "
             f"{tuple(dense.shape)}.",
-            "Give two of one shape and dtype: nothing is broadcast.",
+            "Give two tensors of one shape and dtype: nothing is broadcast.",
         )
     at = tuple(places_of(one, what).T)
     if not on_host(values, dense):
@@ -279,12 +280,12 @@ def _extreme(of: str) -> Callable[..., Any]:
     text = f"""Return the {of} of two sparse tensors wherever one has a value (`tf.sparse.{of}`).
 
     Args:
-        sp_a: A sparse tensor; it is zero where it has no value.
-        sp_b: Another of the same shape.
+        sp_a: A sparse tensor. It is zero where it has no value.
+        sp_b: Another sparse tensor of the same shape.
         name: No effect.
 
     Raises:
-        InputError: The shapes or dtypes differ; or the indices are not known, in a function that is compiled.
+        InputError: The shapes or dtypes differ; or, in a compiled function, the indices are not known.
 
     Example:
         >>> {of}(SparseTensor([[0]], [-1], [3]), SparseTensor([[2]], [5], [3])).values.tolist()
@@ -299,16 +300,16 @@ minimum = _extreme("minimum")
 
 @operation
 def softmax(sp_input: Any) -> Any:
-    """Return the softmax of the values in each row, as if nothing were elsewhere (`tf.sparse.softmax`).
+    """Return the softmax of the values in each row, without the places that have no value (`tf.sparse.softmax`).
 
     Args:
-        sp_input: A sparse tensor of two or more axes. The last is that of the classes.
+        sp_input: A sparse tensor of two or more axes. The last axis is that of the classes.
 
     Returns:
         A sparse tensor with values at the same places.
 
     Raises:
-        InputError: It has one axis, or no floating-point values.
+        InputError: The tensor has one axis, or no floating-point values.
 
     Example:
         >>> softmax(SparseTensor([[0, 0], [0, 2], [1, 1]], [1.0, 1.0, 7.0], [2, 3])).values.tolist()
@@ -319,7 +320,7 @@ def softmax(sp_input: Any) -> Any:
     values, sizes, indices = _numbers(given, what), given.sizes(what), places_of(given, what)
     if len(sizes) < 2 or np.issubdtype(values.dtype, np.integer):
         raise refusal(
-            f"{what} was given a SparseTensor of shape {sizes} of {values.dtype}.",
+            f"{what} was given a SparseTensor of shape {sizes} and dtype {values.dtype}.",
             "Give floating-point values, and two axes or more.",
         )
     rows, count = flat_places(indices[:, :-1], sizes[:-1]), math.prod(sizes[:-1])
@@ -334,15 +335,15 @@ def softmax(sp_input: Any) -> Any:
 
 @operation
 def map_values(op: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Return what a function makes of the values of sparse tensors, at the same places (`tf.sparse.map_values`).
+    """Return the result of a function for the values of sparse tensors, at the same places (`tf.sparse.map_values`).
 
     Args:
-        op: Gets the values, and returns as many.
-        *args: Its arguments; sparse tensors among them have the same indices and shape.
-        **kwargs: The same, by name.
+        op: The function. It gets the values, and returns as many values.
+        *args: The arguments of the function. Sparse tensors among them must have the same indices and shape.
+        **kwargs: Arguments of the function by name.
 
     Raises:
-        InputError: No argument is sparse, or two have other indices; or the function returns another number of values.
+        InputError: No argument is sparse, two have different indices, or the function returns another number of values.
 
     Example:
         >>> map_values(lambda x, y: x + y, SparseTensor([[1]], [5], [3]), 10).values.tolist()
@@ -350,11 +351,13 @@ def map_values(op: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """
     found = list(_sparse_ones([*args, *kwargs.values()]))
     if not found:
-        raise refusal("tf.sparse.map_values was given no SparseTensor.", "Call the function itself.")
+        raise refusal("tf.sparse.map_values was given no SparseTensor.", "Call the function directly.")
     first, what = found[0], "tf.sparse.map_values"
     for other in found[1:]:
         if other.indices is not first.indices and not np.array_equal(other.places(what), first.places(what)):
-            raise refusal("tf.sparse.map_values was given sparse tensors of other indices.", "Write tf.sparse.add.")
+            raise refusal(
+                "tf.sparse.map_values was given sparse tensors with different indices.", "Write tf.sparse.add."
+            )
     made = op(*map(_values_of, args), **{name: _values_of(value) for name, value in kwargs.items()})
     if made.shape[:1] != first.values.shape:
         raise refusal(
@@ -399,7 +402,8 @@ def _segments(kind: str) -> Callable[..., Any]:
         known = common_library(ids) is np or num_segments is None
         if known and np.any(ids[1:] < ids[:-1]):
             raise refusal(
-                f"{what} was given segment_ids that fall: {ids.tolist()}.", "Sort them, and indices with them."
+                f"{what} was given segment_ids that do not ascend: {ids.tolist()}.",
+                "Sort them, and bring indices into the same order.",
             )
         return counting.segment(data[indices], segment_ids, kind, count)
 
@@ -407,10 +411,10 @@ def _segments(kind: str) -> Callable[..., Any]:
 
     Args:
         data: The tensor.
-        indices: Which of its rows count.
-        segment_ids: For each of them its segment, in order.
-        num_segments: How many segments there are; None for as many as have rows. A compiled function that computes
-            the numbers needs it.
+        indices: The numbers of the chosen rows.
+        segment_ids: The segment of each chosen row, in ascending order.
+        num_segments: The number of segments; None for as many as have rows. A compiled function that computes the
+            segments needs it.
         name: No effect.
         sparse_gradient: No effect.
 
@@ -437,7 +441,7 @@ def mask(a: IndexedSlices, mask_indices: Any) -> IndexedSlices:
 
     Args:
         a: Slices of a tensor (`tf.IndexedSlices`).
-        mask_indices: Where slices are left out.
+        mask_indices: The indices of the slices to leave out.
 
     Example:
         >>> mask(IndexedSlices([[1], [2], [3]], [4, 0, 9]), [4, 9]).values.tolist()

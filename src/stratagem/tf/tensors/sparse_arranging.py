@@ -25,8 +25,8 @@ def eye(num_rows: Any, num_columns: Any = None, dtype: Any = "float32") -> Spars
     """Return a sparse matrix with ones on its diagonal (`tf.sparse.eye`).
 
     Args:
-        num_rows: How many rows it has.
-        num_columns: How many columns; None for as many as rows.
+        num_rows: The number of rows.
+        num_columns: The number of columns; None for as many as rows.
         dtype: The dtype of the ones.
 
     Example:
@@ -37,27 +37,26 @@ def eye(num_rows: Any, num_columns: Any = None, dtype: Any = "float32") -> Spars
     places = np.arange(min(rows, columns))
     kind = as_dtype(dtype)
     if kind == "string":
-        raise refusal("tf.sparse.eye was given dtype string.", "Give the dtype of numbers.")
+        raise refusal("tf.sparse.eye was given dtype string.", "Give a dtype of numbers.")
     ones = np.ones(len(places), kind.as_numpy_dtype)
     return SparseTensor(np.stack([places, places], axis=1), ones, [rows, columns])
 
 
 @operation
 def concat(axis: Any, sp_inputs: Sequence[Any], expand_nonconcat_dims: bool = False, name: Any = None) -> SparseTensor:
-    """Return sparse tensors one after another along an axis (`tf.sparse.concat`).
+    """Return sparse tensors joined along an axis (`tf.sparse.concat`).
 
     Args:
         axis: The axis.
         sp_inputs: The sparse tensors.
-        expand_nonconcat_dims: Whether the other sizes may differ; the greatest are those of the result.
+        expand_nonconcat_dims: Whether the other sizes may differ. The result has the greatest of them.
         name: Accepted as in TensorFlow.
 
     Returns:
-        A sparse tensor, its values in the order of rows; the one tensor itself where there is only one.
+        A sparse tensor with its values in the order of rows; or the tensor itself, if only one is given.
 
     Raises:
-        InputError: The other sizes differ, or there is no such axis; or sizes are not known, in a function that is
-            compiled.
+        InputError: The other sizes differ, or there is no such axis; or, in a compiled function, sizes are not known.
 
     Example:
         >>> one = SparseTensor([[0, 1]], [5], [1, 2])
@@ -75,8 +74,8 @@ def concat(axis: Any, sp_inputs: Sequence[Any], expand_nonconcat_dims: bool = Fa
     if not -rank <= axis < rank or not fits:
         raise refusal(
             f"{what} was given sparse tensors of shapes {' and '.join(map(str, shapes))}, and axis={axis}.",
-            "Give an axis that they have, and expand_nonconcat_dims=True where their other sizes differ.",
-            "Which shape the result has would not be known.",
+            "Give an axis that all of them have, and expand_nonconcat_dims=True where their other sizes differ.",
+            "The shape of the result would not be known.",
         )
     axis %= rank
     sizes = np.max(shapes, axis=0)
@@ -92,14 +91,14 @@ def concat(axis: Any, sp_inputs: Sequence[Any], expand_nonconcat_dims: bool = Fa
 
 @operation
 def transpose(sp_input: Any, perm: Axes = None) -> SparseTensor:
-    """Return a sparse tensor with its axes in another order, and its values in that of rows (`tf.sparse.transpose`).
+    """Return a sparse tensor with its axes in another order, and values in the order of rows (`tf.sparse.transpose`).
 
     Args:
         sp_input: The sparse tensor.
-        perm: For each axis of the result which axis it was; None for the reverse order.
+        perm: The old axis for each axis of the result; None for the reverse order.
 
     Raises:
-        InputError: `perm` does not have each axis once.
+        InputError: `perm` does not contain each axis once.
 
     Example:
         >>> transpose(SparseTensor([[0, 2]], [5], [2, 3])).indices.tolist()
@@ -112,7 +111,7 @@ def transpose(sp_input: Any, perm: Axes = None) -> SparseTensor:
         raise refusal(
             f"tf.sparse.transpose of a SparseTensor of {rank} axes was given perm={perm}.",
             "Name each axis once.",
-            "Values would lie at one place that were at different ones.",
+            "Values from different places would lie at one place.",
         )
     order = [each % rank for each in order]
     return reorder(SparseTensor.of_parts(given.indices[:, order], given.values, given.dense_shape[np.array(order)]))
@@ -124,10 +123,10 @@ def expand_dims(sp_input: Any, axis: Any = None) -> SparseTensor:
 
     Args:
         sp_input: The sparse tensor.
-        axis: Where the axis is; None for the last.
+        axis: The place of the new axis; None for the last.
 
     Raises:
-        InputError: It cannot be there.
+        InputError: The axis cannot be at this place.
 
     Example:
         >>> expand_dims(SparseTensor([[0, 2]], [5], [2, 3]), 0).shape
@@ -137,7 +136,10 @@ def expand_dims(sp_input: Any, axis: Any = None) -> SparseTensor:
     rank = given.indices.shape[1]
     place = -1 if axis is None else int(axis)
     if not -rank - 1 <= place <= rank:
-        raise refusal(f"tf.sparse.expand_dims was given axis={axis} and {rank} axes.", "Give one from 0 to the rank.")
+        raise refusal(
+            f"tf.sparse.expand_dims was given axis={axis} and a tensor of {rank} axes.",
+            "Give an axis from 0 to the rank.",
+        )
     place %= rank + 1
     columns, sizes = common_library(given.indices), common_library(given.dense_shape)
     return SparseTensor(
@@ -147,14 +149,14 @@ def expand_dims(sp_input: Any, axis: Any = None) -> SparseTensor:
 
 @operation
 def reshape(sp_input: Any, shape: Sizes) -> SparseTensor:
-    """Return a sparse tensor whose elements, zeros too, lie in another shape (`tf.sparse.reshape`).
+    """Return a sparse tensor with the same elements, including zeros, in another shape (`tf.sparse.reshape`).
 
     Args:
         sp_input: The sparse tensor. Its values keep their order.
         shape: The shape; one size may be -1, which follows from the others.
 
     Raises:
-        InputError: The shape has another number of elements; or sizes are not known, in a function that is compiled.
+        InputError: The shape has another number of elements; or, in a compiled function, sizes are not known.
 
     Example:
         >>> reshape(SparseTensor([[0, 2], [1, 0]], [5, 6], [2, 3]), [3, -1]).indices.tolist()
@@ -168,7 +170,7 @@ def reshape(sp_input: Any, shape: Sizes) -> SparseTensor:
     if wanted.count(-1) > 1 or math.prod(new) != math.prod(old):
         raise refusal(
             f"{what} of a SparseTensor of shape {old} was given shape {wanted}.",
-            "Give one with as many elements, zeros too, and -1 for one size at most.",
+            "Give a shape with as many elements, counting zeros, and -1 for at most one size.",
         )
     flat = flat_places(places_of(given, what), old)
     steps = [math.prod(new[place + 1 :]) for place in range(len(new))]
@@ -183,10 +185,10 @@ def reset_shape(sp_input: Any, new_shape: Any = None) -> SparseTensor:
 
     Args:
         sp_input: The sparse tensor.
-        new_shape: A shape with sizes that are not less; None for the least that holds all values.
+        new_shape: A shape with sizes that are not smaller; None for the smallest shape that holds all values.
 
     Raises:
-        InputError: A size is less, or there are not as many.
+        InputError: A size is smaller, or the number of sizes differs.
 
     Example:
         >>> reset_shape(SparseTensor([[0, 2]], [5], [9, 9])).shape
@@ -201,7 +203,7 @@ def reset_shape(sp_input: Any, new_shape: Any = None) -> SparseTensor:
     if len(new) != len(old) or any(size < own for size, own in zip(new, old, strict=True)):
         raise refusal(
             f"{what} of a SparseTensor of shape {old} was given new_shape={new}.",
-            "Give as many sizes, none of them less; or none, for the least shape that holds all values.",
+            "Give as many sizes, none of them smaller; or None for the smallest shape that holds all values.",
         )
     return SparseTensor(given.indices, given.values, new)
 
@@ -212,21 +214,21 @@ def retain(sp_input: Any, to_retain: Any) -> SparseTensor:
 
     Args:
         sp_input: The sparse tensor.
-        to_retain: For each value whether it stays.
+        to_retain: Whether to keep each value.
 
     Raises:
-        InputError: There are not as many truths as values; or they are computed in a function that is compiled.
+        InputError: The numbers of booleans and values differ; or a compiled function computes the booleans.
 
     Example:
         >>> retain(SparseTensor([[0], [1]], [5, 6], [3]), [False, True]).values.tolist()
         [6]
     """
     given = sparse(sp_input, "tf.sparse.retain")
-    stays = known_part(eager(to_retain), "tf.sparse.retain", "the truths in to_retain")
+    stays = known_part(eager(to_retain), "tf.sparse.retain", "the booleans in to_retain")
     if stays.shape != given.values.shape or stays.dtype != np.bool_:
         raise refusal(
             f"tf.sparse.retain was given {stays.dtype} of shape {stays.shape} for {given.values.shape[0]} values.",
-            "Give a truth for each value.",
+            "Give one boolean for each value.",
         )
     return _picked(given, np.flatnonzero(stays))
 
@@ -249,12 +251,12 @@ def slice(sp_input: Any, start: Sizes, size: Sizes) -> SparseTensor:
 
     Args:
         sp_input: The sparse tensor.
-        start: For each axis where the part begins.
-        size: For each axis how long it is; it ends where the tensor does, at the latest.
+        start: The beginning of the part along each axis.
+        size: The size of the part along each axis. The part is cut off at the end of the tensor.
 
     Raises:
-        InputError: A size is negative, or there are not as many as axes; or the indices are not known, in a function
-            that is compiled.
+        InputError: A size is negative, or the numbers of sizes and axes differ; or, in a compiled function, the indices
+            are not known.
 
     Example:
         >>> slice(SparseTensor([[0, 2], [1, 0]], [5, 6], [2, 3]), [0, 1], [2, 2]).dense().tolist()
@@ -267,7 +269,7 @@ def slice(sp_input: Any, start: Sizes, size: Sizes) -> SparseTensor:
         raise refusal(
             f"{what} of a SparseTensor of shape {tuple(sizes.tolist())} was given start={first.tolist()} and "
             f"size={wanted.tolist()}.",
-            "Give a start and a size for each axis; a size that is too great ends where the tensor does.",
+            "Give a start and a size for each axis; a size that is too large is cut off at the end of the tensor.",
         )
     return _within(given, what, first, np.clip(wanted, 0, np.maximum(sizes - first, 0)))
 
@@ -278,12 +280,12 @@ def split(sp_input: Any = None, num_split: Any = None, axis: Any = None) -> list
 
     Args:
         sp_input: The sparse tensor.
-        num_split: How many parts; the first are longer by one where the size is no multiple.
+        num_split: The number of parts. The first ones are longer by one if the size is not a multiple of it.
         axis: The axis.
 
     Raises:
-        InputError: There is no such axis, or it has fewer elements than parts; or the indices are not known, in a
-            function that is compiled.
+        InputError: There is no such axis, or it has fewer elements than parts; or, in a compiled function, the indices
+            are not known.
 
     Example:
         >>> [part.shape for part in split(SparseTensor([[0, 2]], [5], [2, 3]), num_split=2, axis=1)]
@@ -296,7 +298,7 @@ def split(sp_input: Any = None, num_split: Any = None, axis: Any = None) -> list
     if axis is None or not -len(sizes) <= along < len(sizes) or not 1 <= count <= sizes[along]:
         raise refusal(
             f"{what} of a SparseTensor of shape {sizes} was given num_split={num_split} and axis={axis}.",
-            "Give an axis that it has, and no more parts than elements along it.",
+            "Give an axis that the tensor has, and no more parts than the axis has elements.",
         )
     along %= len(sizes)
     parts, first = [], 0
@@ -315,13 +317,13 @@ def fill_empty_rows(sp_input: Any, default_value: Any) -> tuple[SparseTensor, An
 
     Args:
         sp_input: The sparse tensor.
-        default_value: What a row without a value gets, at its beginning.
+        default_value: The value that a row without values gets, at its beginning.
 
     Returns:
-        The sparse tensor, its values in the order of their rows; and for each row whether it had no value.
+        The sparse tensor with its values in the order of rows, and for each row whether it had no value.
 
     Raises:
-        InputError: The indices are not known, in a function that is compiled.
+        InputError: In a compiled function, the indices are not known.
 
     Example:
         >>> filled, was_empty = fill_empty_rows(SparseTensor([[1, 2]], [5], [2, 3]), 7)
@@ -343,17 +345,17 @@ def fill_empty_rows(sp_input: Any, default_value: Any) -> tuple[SparseTensor, An
 
 @operation
 def to_indicator(sp_input: Any, vocab_size: Any) -> Any:
-    """Return which whole numbers the values of each row have among them (`tf.sparse.to_indicator`).
+    """Return which whole numbers are among the values of each row (`tf.sparse.to_indicator`).
 
     Args:
-        sp_input: A sparse tensor of whole numbers from 0. Its last axis goes.
-        vocab_size: One more than the greatest number.
+        sp_input: A sparse tensor of whole numbers from 0. The result does not keep its last axis.
+        vocab_size: The greatest possible number, plus 1.
 
     Returns:
-        A dense tensor of truths, whose last axis has `vocab_size` elements.
+        A dense tensor of booleans, whose last axis has `vocab_size` elements.
 
     Raises:
-        InputError: A number is not among these; or the shape is not known, in a function that is compiled.
+        InputError: A number is outside this range; or, in a compiled function, the shape is not known.
 
     Example:
         >>> to_indicator(SparseTensor([[0, 0], [0, 1]], [2, 0], [2, 2]), 3).tolist()

@@ -24,12 +24,12 @@ def dct(input: Tensor, type: int = 2, n: int | None = None, axis: int = -1, norm
     Args:
         input: Real numbers, of shape (..., samples).
         type: 1, 2, 3 or 4.
-        n: How many samples to transform: the first ones, or zeros behind them; None for all.
+        n: The number of samples to transform. Others are left out, or zeros are added. None for all.
         axis: -1.
-        norm: "ortho", or None for none.
+        norm: "ortho", or None for no norm.
 
     Raises:
-        InputError: The arguments are others, or the first type was asked for with a norm or one sample.
+        InputError: An argument has another value, or type 1 is given with a norm or with one sample.
 
     Example:
         >>> dct([1.0, 1.0]).tolist()
@@ -45,7 +45,7 @@ def dct(input: Tensor, type: int = 2, n: int | None = None, axis: int = -1, norm
 
 @operation
 def idct(input: Tensor, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
-    """Return the inverse of `dct`, times twice the number of samples where there is no norm (`tf.signal.idct`)."""
+    """Return the inverse of `dct`, multiplied by twice the number of samples if there is no norm (`tf.signal.idct`)."""
     return dct(input, {1: 1, 2: 3, 3: 2, 4: 4}.get(type, type), n, axis, norm)
 
 
@@ -55,7 +55,7 @@ def _check_dct(x: Any, type: int, n: int | None, axis: int, norm: str | None) ->
         raise refusal(
             f"A cosine transform was asked for with type={type}, n={n}, axis={axis}, norm={norm!r} of a tensor "
             f"of shape {tuple(x.shape)}.",
-            "Write type 1 to 4, axis=-1 and norm=None or 'ortho'; type 1 has no norm, and two samples or more.",
+            "Write type 1 to 4, axis=-1 and norm=None or 'ortho'; type 1 takes no norm, and needs two samples or more.",
         )
 
 
@@ -103,16 +103,16 @@ def mdct(
 
     Args:
         signals: Real numbers, of shape (..., samples).
-        frame_length: How long a frame is, in samples; a multiple of 4.
-        window_fn: The window that frames are multiplied by; None for 1 / sqrt(2) everywhere.
-        pad_end: Whether frames begin as long as there are samples; else all are whole.
-        norm: "ortho", or None for none.
+        frame_length: The length of a frame, in samples; a multiple of 4.
+        window_fn: The window by which frames are multiplied; None for 1 / sqrt(2) everywhere.
+        pad_end: Whether frames at the end may be filled up; otherwise all frames are whole.
+        norm: "ortho", or None for no norm.
 
     Returns:
         Shape (..., frames, frame_length // 2).
 
     Raises:
-        InputError: The length is no multiple of 4.
+        InputError: The length is not a multiple of 4.
     """
     length = int(frame_length)
     if length % 4:
@@ -129,8 +129,8 @@ def inverse_mdct(mdcts: Tensor, window_fn: Window | None = vorbis_window, norm: 
 
     Args:
         mdcts: Shape (..., frames, frame_length // 2).
-        window_fn: The window that `mdct` had.
-        norm: The norm that it had.
+        window_fn: The window of `mdct`.
+        norm: The norm of `mdct`.
     """
     half = mdcts.shape[-1]
     numpy, found = xp(mdcts), dct(mdcts, 4, norm=norm) * (0.5 / half if norm is None else 1.0)
@@ -154,14 +154,14 @@ def linear_to_mel_weight_matrix(
     dtype: Any = "float32",
     name: str | None = None,
 ) -> Any:
-    """Return the matrix that sums frequencies into bands of the scale of mel (`tf.signal.linear_to_mel_weight_matrix`).
+    """Return the matrix that sums frequencies into bands of the mel scale (`tf.signal.linear_to_mel_weight_matrix`).
 
     Args:
-        num_mel_bins: How many bands.
-        num_spectrogram_bins: How many frequencies, from 0 to half the sample rate.
-        sample_rate: Samples a second.
-        lower_edge_hertz: Where the lowest band begins, in Hertz.
-        upper_edge_hertz: Where the highest one ends, in Hertz.
+        num_mel_bins: The number of bands.
+        num_spectrogram_bins: The number of frequencies, from 0 to half the sample rate.
+        sample_rate: The number of samples per second.
+        lower_edge_hertz: The beginning of the lowest band, in Hertz.
+        upper_edge_hertz: The end of the highest band, in Hertz.
         dtype: The dtype.
         name: No effect.
 
@@ -199,7 +199,7 @@ def mfccs_from_log_mel_spectrograms(log_mel_spectrograms: Tensor) -> Any:
     """Return the cepstral coefficients of logarithms of mel spectra (`tf.signal.mfccs_from_log_mel_spectrograms`).
 
     Args:
-        log_mel_spectrograms: Shape (..., bands).
+        log_mel_spectrograms: A tensor of shape (..., bands).
 
     Returns:
         As many coefficients, scaled as HTK does.

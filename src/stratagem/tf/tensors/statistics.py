@@ -17,7 +17,7 @@ from stratagem.tf.tensors.operation import on_host, operation, xp
 
 @operation
 def moments(x: Tensor, axes: Sizes, shift: Any = None, keepdims: bool = False) -> Any:
-    """Return (mean, variance) over axes (`tf.nn.moments`); second derivatives of the variance pass over the mean."""
+    """Return (mean, variance) over axes (`tf.nn.moments`); second derivatives of the variance ignore the mean."""
     numpy = xp(x)
     wide = x.astype(np.float32) if x.dtype == np.float16 else x
     mean = numpy.mean(wide, axis=axes, keepdims=True)
@@ -48,7 +48,7 @@ def batch_norm_with_global_normalization(
     variance_epsilon: float,
     scale_after_normalization: bool,
 ) -> Any:
-    """Return `batch_normalization` with gamma for the scale, if it is wanted, and beta for the offset.
+    """Return `batch_normalization` with beta as the offset, and with gamma as the scale if it is wanted.
 
     (`tf.nn.batch_norm_with_global_normalization`)
     """
@@ -61,12 +61,12 @@ def batch_norm_with_global_normalization(
 def sufficient_statistics(
     x: Array, axes: Sizes, shift: Tensor | None = None, keepdims: bool = False
 ) -> tuple[Any, Any, Any, Any]:
-    """Return (how many elements, their sum, the sum of their squares, the shift) (`tf.nn.sufficient_statistics`).
+    """Return the number of elements, their sum, the sum of squares, and the shift (`tf.nn.sufficient_statistics`).
 
     Args:
         x: The tensor.
-        axes: The axes that are summed over.
-        shift: What is taken from each element first; None for nothing.
+        axes: The axes to sum.
+        shift: A number to subtract from each element first; None for nothing.
         keepdims: Whether the axes stay, with size 1.
     """
     moved = x if shift is None else x - shift
@@ -78,7 +78,7 @@ def sufficient_statistics(
 
 @operation
 def normalize_moments(counts: Array, mean_ss: Tensor, variance_ss: Tensor, shift: Tensor | None) -> Any:
-    """Return (mean, variance) of what `sufficient_statistics` returns (`tf.nn.normalize_moments`)."""
+    """Return (mean, variance) from the result of `sufficient_statistics` (`tf.nn.normalize_moments`)."""
     part = derivatives.reciprocal(counts)
     apart = mean_ss * part
     mean = apart if shift is None else apart + shift
@@ -87,7 +87,7 @@ def normalize_moments(counts: Array, mean_ss: Tensor, variance_ss: Tensor, shift
 
 @operation
 def weighted_moments(x: Array, axes: Sizes, frequency_weights: Tensor, keepdims: bool = False) -> Any:
-    """Return (mean, variance) over axes of elements that count differently (`tf.nn.weighted_moments`)."""
+    """Return (mean, variance) over axes, of elements with weights (`tf.nn.weighted_moments`)."""
     counts = jnp.asarray(frequency_weights, x.dtype)
     total = jnp.sum(counts + jnp.zeros_like(x), axis=axes, keepdims=True)
     mean = derivatives.divide_no_nan(jnp.sum(counts * x, axis=axes, keepdims=True), total)

@@ -29,12 +29,12 @@ def _bytes(text: Any) -> bytes:
 
 
 def lower(input: Any, encoding: str = "", name: str | None = None) -> Any:
-    """Return text in small letters (`tf.strings.lower`): those of ASCII, or all with encoding="utf-8"."""
+    """Return text in lower case (`tf.strings.lower`): only ASCII letters, or all letters with encoding="utf-8"."""
     return _each(input, (lambda t: t.decode().lower().encode()) if encoding else bytes.lower)
 
 
 def upper(input: Any, encoding: str = "", name: str | None = None) -> Any:
-    """Return text in capitals (`tf.strings.upper`): those of ASCII, or all with encoding="utf-8"."""
+    """Return text in upper case (`tf.strings.upper`): only ASCII letters, or all letters with encoding="utf-8"."""
     return _each(input, (lambda t: t.decode().upper().encode()) if encoding else bytes.upper)
 
 
@@ -44,29 +44,29 @@ def strip(input: Any, name: str | None = None) -> Any:
 
 
 def length(input: Any, unit: str = "BYTE", name: str | None = None) -> Any:
-    """Return how long texts are, in units of "BYTE" or "UTF8_CHAR" (`tf.strings.length`)."""
+    """Return the lengths of texts, in units of "BYTE" or "UTF8_CHAR" (`tf.strings.length`)."""
     return _each(input, len if unit == "BYTE" else (lambda t: len(t.decode())), np.int32)
 
 
 def substr(input: Any, pos: Any, len: Any, unit: str = "BYTE", name: str | None = None) -> Any:
-    """Return `len` units of texts from a position, negative from the end (`tf.strings.substr`).
+    """Return `len` units of texts from a position; a negative position counts from the end (`tf.strings.substr`).
 
     Args:
         input: Texts.
-        pos: Where to begin, for all or for each text.
-        len: How many units, for all or for each text; negative for all but so many.
+        pos: The first position, for all texts or for each text.
+        len: The number of units, for all texts or for each text. A negative number leaves out units at the end.
         unit: "BYTE" or "UTF8_CHAR".
         name: No effect.
 
     Raises:
-        InputError: A text is shorter than where to begin.
+        InputError: A text is shorter than the first position.
     """
 
     def cut(text: bytes, start: int, count: int) -> bytes:
         units: Any = text if unit == "BYTE" else text.decode()
         size = builtins.len(units)
         if not -size <= start <= size:
-            raise refusal(f"substr was asked to begin at {start} of a text of {size}.", "Correct pos.")
+            raise refusal(f"substr was asked to begin at {start} in a text of length {size}.", "Correct pos.")
         start = start + size if start < 0 else start
         part = units[start : start + count if count >= 0 else size]
         return part if unit == "BYTE" else part.encode()
@@ -79,11 +79,11 @@ def to_hash_bucket_fast(input: Any, num_buckets: int, name: str | None = None) -
 
     Args:
         input: Texts.
-        num_buckets: How many numbers there are.
+        num_buckets: The number of buckets.
         name: No effect.
 
     Raises:
-        InputError: There is no bucket.
+        InputError: The number of buckets is less than 1.
 
     Example:
         >>> to_hash_bucket_fast(["foo", "bar"], 1000003).tolist()
@@ -95,13 +95,13 @@ def to_hash_bucket_fast(input: Any, num_buckets: int, name: str | None = None) -
 
 
 def regex_replace(input: Any, pattern: str, rewrite: str, replace_global: bool = True, name: str | None = None) -> Any:
-    r"""Return texts with what matches a pattern replaced (`tf.strings.regex_replace`).
+    r"""Return texts with the matches of a pattern replaced (`tf.strings.regex_replace`).
 
     Args:
         input: Texts.
         pattern: A regular expression.
-        rewrite: What to write; `\1` stands for the first group.
-        replace_global: Whether to replace all that matches, not only the first.
+        rewrite: The replacement; `\1` means the first group.
+        replace_global: Whether to replace all matches, or only the first.
         name: No effect.
 
     Example:
@@ -122,7 +122,7 @@ def join(inputs: Sequence[Any], separator: str = "", name: str | None = None) ->
     """Return texts one after the other, element by element (`tf.strings.join`).
 
     Raises:
-        InputError: There are arrays of several shapes; single texts go with all.
+        InputError: There are arrays of different shapes. Single texts fit all arrays.
 
     Example:
         >>> join(["a", "b"], "-")
@@ -130,7 +130,9 @@ def join(inputs: Sequence[Any], separator: str = "", name: str | None = None) ->
     """
     parts = [np.asarray(encoded(text), object) for text in inputs]
     if len({part.shape for part in parts if part.ndim}) > 1:
-        raise refusal(f"join was given shapes {', '.join(str(part.shape) for part in parts)}.", "Give one shape.")
+        raise refusal(
+            f"join was given shapes {', '.join(str(part.shape) for part in parts)}.", "Give texts of one shape."
+        )
     first, *rest = parts or [b""]
     return _each(first, lambda *texts: _bytes(separator).join(texts), object, *rest)
 
@@ -138,18 +140,18 @@ def join(inputs: Sequence[Any], separator: str = "", name: str | None = None) ->
 def reduce_join(
     inputs: Any, axis: Any = None, keepdims: bool = False, separator: str = "", name: str | None = None
 ) -> Any:
-    """Return texts along axes joined, along the first axis that is named first (`tf.strings.reduce_join`).
+    """Return texts joined along axes, in the order in which the axes are named (`tf.strings.reduce_join`).
 
     Args:
         inputs: Texts.
         axis: An axis, or several; None for all, the last first.
         keepdims: Whether the axes stay, with size 1.
-        separator: What stands between.
+        separator: The text between two texts.
         name: No effect.
     """
     if isinstance(inputs, RaggedTensor):
         if inputs.ragged_rank != 1 or axis not in (1, -1):
-            raise refusal("reduce_join was given a ragged tensor.", "Give one of two axes, and axis=-1.")
+            raise refusal("reduce_join was given a ragged tensor.", "Give a ragged tensor of two axes, and axis=-1.")
         rows = [_bytes(separator).join(np.asarray(row, object).tolist()) for row in inputs]
         return hosted(np.array([[row] for row in rows] if keepdims else rows, object))
     array = np.asarray(encoded(inputs), object)
@@ -165,12 +167,12 @@ def reduce_join(
 
 
 def split(input: Any, sep: str | None = None, maxsplit: int = -1, name: str | None = None) -> Any:
-    """Return the words of one text (`tf.strings.split`); of several texts a ragged tensor of them.
+    """Return the words of one text (`tf.strings.split`), or a ragged tensor of the words of several texts.
 
     Args:
         input: One text, or an array of texts.
-        sep: What stands between words; None for white space.
-        maxsplit: The most times to split; -1 for all.
+        sep: The text between words; None for white space.
+        maxsplit: The greatest number of splits; -1 for all.
         name: No effect.
 
     Example:
@@ -195,7 +197,7 @@ def to_number(input: Any, out_type: Any = "float32", name: str | None = None) ->
                 raise ValueError
             return int(text) if kind.kind in "iu" else float(text)
         except ValueError:
-            raise refusal(f"{text!r} was to become a number of {kind}.", "Correct the text, or out_type.") from None
+            raise refusal(f"{text!r} cannot be read as a number of {kind}.", "Correct the text, or out_type.") from None
 
     return tensor(np.asarray(_each(input, read, np.int64 if kind.kind in "iu" else np.float64)), kind)
 
@@ -208,11 +210,11 @@ def as_string(
 
     Args:
         input: Numbers or booleans.
-        precision: Digits after the point; -1 for 6.
+        precision: The number of digits after the point; -1 for 6.
         scientific: Whether to write exponents.
-        shortest: Whether to write as few digits as do.
-        width: The least number of characters; -1 for any.
-        fill: What stands before shorter ones: "0" or " ".
+        shortest: Whether to write as few digits as are needed.
+        width: The least number of characters; -1 for any number.
+        fill: The character before shorter numbers: "0" or " ".
 
     Example:
         >>> as_string(3), as_string(2.5, precision=2)
@@ -249,13 +251,13 @@ def _shown(value: Any, dtype: np.dtype, precision: int, scientific: bool, shorte
 
 
 def format(template: str, inputs: Any, placeholder: str = "{}", summarize: int = 3, name: str | None = None) -> Any:
-    """Return a text with tensors in its places (`tf.strings.format`).
+    """Return a text with tensors in place of its placeholders (`tf.strings.format`).
 
     Args:
         template: The text.
-        inputs: A tensor, or a tuple or list of them, one for each place.
-        placeholder: What stands at the places.
-        summarize: How many elements to show at each end of an axis; -1 for all.
+        inputs: A tensor, or a tuple or list of tensors, one for each placeholder.
+        placeholder: The text that tensors replace.
+        summarize: The number of elements to show at each end of an axis; -1 for all.
         name: No effect.
 
     Example:
@@ -312,13 +314,13 @@ def _parts(input: Any, cut: Callable[[bytes], Any], dtype: Any) -> Any:
 
 
 def bytes_split(input: Any, name: str | None = None) -> Any:
-    """Return the bytes of a text apart (`tf.strings.bytes_split`); of several texts a ragged tensor of them."""
+    """Return the single bytes of a text (`tf.strings.bytes_split`), or a ragged tensor for several texts."""
     return _parts(input, lambda text: [text[i : i + 1] for i in range(len(text))], object)
 
 
 @operation
 def unicode_split(input: Any, input_encoding: str, errors: str = "replace", replacement_char: int = 65533) -> Any:
-    """Return the characters of a text apart (`tf.strings.unicode_split`); of several texts a ragged tensor of them."""
+    """Return the single characters of a text (`tf.strings.unicode_split`), or a ragged tensor for several texts."""
     read = _decoder(input_encoding, errors, replacement_char)
     return _parts(input, lambda text: [letter.encode() for letter in read(text)], object)
 
@@ -331,7 +333,7 @@ def unicode_decode(
     replacement_char: int = 65533,
     replace_control_characters: bool = False,
 ) -> Any:
-    """Return the code points of a text (`tf.strings.unicode_decode`); of several texts a ragged tensor of them."""
+    """Return the code points of a text (`tf.strings.unicode_decode`), or a ragged tensor for several texts."""
     read = _decoder(input_encoding, errors, replacement_char)
 
     def cut(text: bytes) -> list[int]:

@@ -31,7 +31,7 @@ from stratagem.tf.tensors.operation import held, tensor
 
 
 def is_tensor(x: Any) -> bool:
-    """Return whether something is a tensor or a variable (`tf.is_tensor`)."""
+    """Return whether a value is a tensor or a variable (`tf.is_tensor`)."""
     return isinstance(x, (keras.Variable, *_TENSORS))
 
 
@@ -50,12 +50,12 @@ class Tensor(metaclass=_TensorKind):
 class IndexedSlices(CombinedItself):
     """Slices of a tensor at indices (`tf.IndexedSlices`), as `v.scatter_add` takes them.
 
-    Gradients are never such slices here: `isinstance(gradient, tf.IndexedSlices)` is False. `all_reduce` puts those of
-    the replicas one after the other. `tf.convert_to_tensor` makes a tensor, in which slices at one index are summed.
+    Gradients are never such slices here: `isinstance(gradient, tf.IndexedSlices)` is False. `all_reduce` joins the
+    slices of the replicas. `tf.convert_to_tensor` makes a tensor, in which slices at one index are summed.
 
     Args:
         values: The slices, one after the other.
-        indices: Where each stands along the first axis.
+        indices: The index of each slice along the first axis.
         dense_shape: The shape of the whole tensor.
 
     Example:
@@ -69,7 +69,7 @@ class IndexedSlices(CombinedItself):
         self.dense_shape = None if dense_shape is None else tensor(dense_shape)
 
     def todense(self) -> jax.Array:
-        """Return the tensor that they are slices of, zero elsewhere."""
+        """Return the whole tensor, with zeros where there are no slices."""
         if self.dense_shape is None:
             raise InputError(
                 "tf.IndexedSlices without dense_shape was used as a tensor.",
@@ -191,7 +191,7 @@ def _made(
         raise InputError(
             f"`NONE` variable synchronization mode is not supported with {type(strategy).__name__}: tf.Variable "
             "was given synchronization=NONE in the scope of a strategy.",
-            "Replicas would each assign a value of their own, of which nobody knows when to combine it.",
+            "Each replica would assign its own value, and it is not defined when these values are combined.",
             "Leave synchronization out, or write tf.VariableSynchronization.ON_READ with an aggregation.",
         )
     shape, kind, start = _first_value(initial_value, dtype)
@@ -276,31 +276,32 @@ class _VariableKind(type):
 class Variable(metaclass=_VariableKind):
     """A value that a program assigns (`tf.Variable`): makes a `keras.Variable`, and every one is an instance.
 
-    In `strategy.scope()` it is mirrored. `v.value` (a method in TensorFlow) and `v.read_value()` give the value;
-    `assign`, `assign_add` and `assign_sub` return the new value. In `strategy.run` what the replicas assign is combined
-    at once, by `aggregation`, and so are the slices of `scatter_add` and its kin.
+    In `strategy.scope()` the variable is mirrored. `v.value` (a method in TensorFlow) and `v.read_value()` give the
+    value; `assign`, `assign_add` and `assign_sub` return the new value. In `strategy.run` the values that replicas
+    assign are combined at once, as `aggregation` says, and so are the slices of `scatter_add` and the like.
 
     Args:
         initial_value: The first value, or a function that returns it.
-        trainable: Whether it is trained; None for yes, and for no where `synchronization` is ON_READ.
-        validate_shape: No effect: the shape stays.
+        trainable: Whether it is trained; None for yes, or for no if `synchronization` is ON_READ.
+        validate_shape: No effect: the shape cannot change.
         caching_device: No effect.
         name: Its name; a slash becomes an underscore.
         variable_def: No effect.
-        dtype: The dtype; None for the value's.
+        dtype: The dtype; None for that of the value.
         import_scope: No effect.
         constraint: Function of the value that an optimizer applies after each update.
-        synchronization: When what the replicas assign combines.
-        aggregation: How it combines.
-        shape: No effect: the shape is the value's.
+        synchronization: When the values that replicas assign are combined.
+        aggregation: How these values are combined.
+        shape: No effect: the shape is that of the value.
         experimental_enable_variable_lifting: No effect.
-        per_worker_variable: Whether each worker of a `ParameterServerStrategy` has one of its own
+        per_worker_variable: Whether each worker of a `ParameterServerStrategy` has its own variable
             (docs/parameter_servers.md); `read_all()` returns all values.
 
     Raises:
-        InputError: `aggregation` or `synchronization` is none of them, or the latter NONE in the scope of a strategy.
-        UsageError: The first value is computed in a compiled function, not from constants alone; or there is none; or
-            `per_worker_variable` is asked for without workers.
+        InputError: `aggregation` or `synchronization` is not such a mode, or `synchronization` is NONE in the scope of
+            a strategy.
+        UsageError: There is no first value; or a compiled function computes it from more than constants; or
+            `per_worker_variable` is True without workers.
 
     Example:
         >>> v = Variable([1.0, 2.0])
@@ -314,7 +315,7 @@ class Module(Holder):
     """A group of variables (`tf.Module`): those of its attributes, and of lists, dicts and modules in them.
 
     Args:
-        name: Its name; None for that of the class.
+        name: The name; None for that of the class.
 
     Example:
         >>> class Line(Module):
@@ -335,39 +336,39 @@ class Module(Holder):
 
     @property
     def name_scope(self) -> Any:
-        """A context in which operations bear its name."""
+        """A context in which operations have the name of the module."""
         return jax.named_scope(self._name)
 
     @property
     def submodules(self) -> tuple[Any, ...]:
-        """The modules within it, and within those."""
+        """The modules inside it, including modules inside these."""
         return tuple(
             part for part in _parts(self, set()) if isinstance(part, Module | keras.Layer) and part is not self
         )
 
     @property
     def variables(self) -> tuple[Any, ...]:
-        """Its variables, attributes in the order of their names."""
+        """The variables; attributes are read in the order of their names."""
         return tuple(part for part in _parts(self, set()) if isinstance(part, keras.Variable))
 
     @property
     def trainable_variables(self) -> tuple[Any, ...]:
-        """Those that are trained."""
+        """The variables that are trained."""
         return tuple(variable for variable in self.variables if variable.trainable)
 
     @property
     def non_trainable_variables(self) -> tuple[Any, ...]:
-        """Those that are not."""
+        """The variables that are not trained."""
         return tuple(variable for variable in self.variables if not variable.trainable)
 
     def checkpoint_parts(self) -> dict[str, Any]:
-        """Return what a checkpoint saves of it, by name: variables and the like, also in lists and dictionaries."""
+        """Return what a checkpoint saves, by name: variables and the like, also in lists and dictionaries."""
         attributes = {name: value for name, value in vars(self).items() if value is not self}
         return dict(part for name, value in attributes.items() for part in tracked(name, value, WITH_STATE))
 
     @classmethod
     def with_name_scope(cls, method: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a method as it is."""
+        """Return a method unchanged."""
         return method
 
 

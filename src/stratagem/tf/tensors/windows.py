@@ -72,10 +72,10 @@ def convolution(
     """Return a convolution over one, two or three axes (`tf.nn.convolution`, `conv1d`, `conv2d`, `conv3d`).
 
     Args:
-        input: Shape (rows, ..., channels); channels second where `data_format` begins with "NC".
+        input: A tensor of shape (rows, ..., channels); channels come second if `data_format` begins with "NC".
         filters: Shape (..., channels in, channels out).
         strides: A number, or one for each axis.
-        padding: "SAME", "VALID", or how many before and after on each axis.
+        padding: "SAME", "VALID", or the numbers of elements to add before and after each axis.
         data_format: Such as "NHWC" or "NCHW".
         dilations: A number, or one for each axis.
     """
@@ -109,7 +109,7 @@ def conv3d(
 def depthwise_conv2d(
     input: Any, filter: Array, strides: Any, padding: Any, data_format: str | None = None, dilations: Any = None
 ) -> Any:
-    """Return a convolution of each channel by itself (`tf.nn.depthwise_conv2d`).
+    """Return a separate convolution of each channel (`tf.nn.depthwise_conv2d`).
 
     Args:
         input: Shape (rows, height, width, channels).
@@ -151,7 +151,8 @@ def conv_transpose(
 ) -> Any:
     """Return the transpose of a convolution over one, two or three axes (`tf.nn.conv_transpose`).
 
-    (`conv1d_transpose`, `conv2d_transpose` and `conv3d_transpose` too: the gradient of a convolution by its input.)
+    This is the gradient of a convolution by its input. `conv1d_transpose`, `conv2d_transpose` and `conv3d_transpose`
+    are the same function.
 
     Args:
         input: Shape (rows, ..., channels in).
@@ -163,14 +164,14 @@ def conv_transpose(
         dilations: A number, or one for each axis.
 
     Raises:
-        InputError: No input of that shape has such a result.
+        InputError: An input of that shape cannot have such a result.
     """
     forward = lambda x: _convolved(x, filters, strides, padding, data_format, dilations)  # noqa: E731
     shape, pull = jax.vjp(forward, jnp.zeros(output_shape, input.dtype))
     if shape.shape != input.shape:
         raise refusal(
             f"output_shape is {output_shape} for an input of shape {input.shape}.",
-            f"Of that shape a convolution makes {shape.shape}: correct output_shape, the strides or the padding.",
+            f"A convolution of that shape makes {shape.shape}: correct output_shape, the strides or the padding.",
         )
     return pull(input)[0]
 

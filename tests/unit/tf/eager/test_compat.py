@@ -103,7 +103,7 @@ def test_names_of_tensors() -> None:
 
 def test_an_index_outside_is_refused_where_nothing_says_what_is_there() -> None:
     tensor = jnp.arange(5)
-    with pytest.raises(IndexError, match="Index 5 was asked of axis 0, which has 5 elements"):
+    with pytest.raises(IndexError, match="Index 5 was used on axis 0, which has 5 elements"):
         _ = tensor[5]
     with pytest.raises(IndexError, match="Index 5"):
         jax.jit(lambda x: x[5])(tensor)

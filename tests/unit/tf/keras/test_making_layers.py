@@ -45,7 +45,7 @@ def test_weights_of_a_layer_that_fit_builds() -> None:
 
 def test_weights_of_other_shapes_are_told() -> None:
     layer = tf.keras.layers.Dense(2, weights=[KERNEL])
-    with pytest.raises(InputError, match=r"given weights of the shapes \[\(3, 2\)\], and has weights of"):
+    with pytest.raises(InputError, match=r"given weights of the shapes \[\(3, 2\)\], but its weights have the shapes"):
         layer(X)
 
 

@@ -85,8 +85,8 @@ def test_what_cannot_be_adapted_to() -> None:
     )
     for data, message in (
         (shared, "Give adapt the dataset itself"),
-        (iter(()), "without an element"),
-        (iter([X, X[:, :1]]), r"a batch of shape \(10, 1\), behind others with means of shape \(2,\)"),
+        (iter(()), "without elements"),
+        (iter([X, X[:, :1]]), r"a batch of shape \(10, 1\), after others with means of shape \(2,\)"),
     ):
         with pytest.raises(InputError, match=message):
             tf.keras.layers.Normalization().adapt(data)

@@ -262,12 +262,12 @@ def test_what_cannot_be_looked_up_before_the_step() -> None:
     numbers_of_words = tf.keras.layers.Dense(1, kernel_initializer="ones")(inputs)
     model = tf.keras.Model(inputs, tf.keras.layers.IntegerLookup(vocabulary=[1, 2])(numbers_of_words))
     assert model(np.array([[2.0], [7.0]])).tolist() == [[2], [0]]
-    with pytest.raises(UsageError, match=r"takes what 'dense\w*' computes, which has weights"):
+    with pytest.raises(UsageError, match=r"takes the result of 'dense\w*', which has weights"):
         model.predict(np.array([[2.0]]))
     words = tf.keras.Input((1,), dtype="int64")
     named = tf.keras.Model(words, tf.keras.layers.StringLookup(vocabulary=["a"], invert=True)(words))
     assert named(np.array([[1]])).tolist() == [[b"a"]]
-    with pytest.raises(UsageError, match="gives text to the rest of it"):
+    with pytest.raises(UsageError, match="gives text to the rest of the model"):
         named.predict(np.array([[1]]))
 
 
@@ -275,7 +275,7 @@ def test_wrong_inputs_of_models_of_text() -> None:
     inputs = {name: tf.keras.Input((1,), dtype="string", name=name) for name in ("one", "two")}
     lookup = tf.keras.layers.StringLookup(vocabulary=["a"], output_mode="multi_hot")
     model = tf.keras.Model(inputs, tf.keras.layers.Add()([lookup(each) for each in inputs.values()]))
-    with pytest.raises(InputError, match="has an input 'two', and was given"):
+    with pytest.raises(InputError, match="has an input 'two', but was given"):
         model.predict({"one": np.array([["a"]])})
     with pytest.raises(UsageError, match=r"tf.keras.Input\(shape=\(1,\), dtype=tf.string\)"):
         compiled(sequential()).fit(batches(), verbose=0)

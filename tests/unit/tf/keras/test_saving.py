@@ -210,7 +210,7 @@ def test_a_class_within_a_function_is_not_found(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_loaded_is_explained(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="holds no model"):
+    with pytest.raises(InputError, match="contains no model"):
         tf.keras.models.load_model(tmp_path)
     (tmp_path / "saved_model.pb").touch()
     with pytest.raises(InputError, match="SavedModel of TensorFlow"):
@@ -253,7 +253,7 @@ def test_a_folder_holds_what_was_saved_last(tmp_path: Path) -> None:
     assert list(tf.saved_model.load(tmp_path).signatures) == ["serving_default"]
     tf.saved_model.save(tf.Module(), tmp_path)
     assert not hasattr(tf.saved_model.load(tmp_path), "model")
-    with pytest.raises(InputError, match="What it takes is not said"):
+    with pytest.raises(InputError, match="The function does not say which tensors it takes"):
         tf.saved_model.save(model, tmp_path, signatures={"own": tf.function(lambda x: model(x))})
     assert not hasattr(tf.saved_model.load(tmp_path), "model")  # bad input has cost nothing
     with pytest.raises(InputError, match=r"tf\.saved_model\.save\(model, folder, signatures="):

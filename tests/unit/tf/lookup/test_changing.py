@@ -62,7 +62,7 @@ def test_replicas_do_not_change_tables() -> None:
 def test_a_copy_does_not_change() -> None:
     other = copy.copy(words())
     assert other.lookup(["a"]).tolist() == [3]
-    with pytest.raises(UsageError, match=r"The table of the program would stay as it is"):
+    with pytest.raises(UsageError, match=r"The table of the program would not change"):
         other.insert(["a"], [9])
 
 
@@ -73,7 +73,7 @@ def test_a_dense_table_never_has_its_two_keys() -> None:
     table.erase(tf.constant([11], tf.int64))
     assert contents(table) == {12: 2}
     for key, name in ((0, "empty_key"), (-2, "deleted_key")):
-        with pytest.raises(InputError, match=rf"was asked for {key}, its {name}"):
+        with pytest.raises(InputError, match=rf"was asked for {key}, which is its {name}"):
             table.lookup(tf.constant([key]))
     with pytest.raises(InputError, match=r"empty_key and deleted_key are both 0"):
         tf.lookup.experimental.DenseHashTable(tf.int64, tf.int64, default_value=-1, empty_key=0, deleted_key=0)

@@ -47,11 +47,11 @@ def test_columns_are_keys_and_values(columns: Path) -> None:
 
 
 def test_a_file_that_is_not_like_that(columns: Path, vocabulary: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"Line 0 of .* has 2 columns, and column 5 was asked for"):
+    with pytest.raises(InputError, match=r"Line 0 of .* has 2 columns, but column 5 was asked for"):
         table_of(columns, tf.string, 0, tf.int64, 5)
-    with pytest.raises(InputError, match=r"A line of .* is no tf.int64: .*'emerson'"):
+    with pytest.raises(InputError, match=r"A line of .* cannot be read as tf.int64: .*'emerson'"):
         table_of(columns, tf.int64, 0, tf.int64, 1)
-    with pytest.raises(InputError, match=r"has 3 lines, and vocab_size=5"):
+    with pytest.raises(InputError, match=r"has 3 lines, but vocab_size is 5"):
         table_of(vocabulary, tf.string, WHOLE_LINE, tf.int64, LINE_NUMBER, vocab_size=5)
     with pytest.raises(tf.errors.NotFoundError):
         table_of(tmp_path / "none", tf.string, 0, tf.int64, 1)
@@ -64,8 +64,8 @@ def test_a_file_that_is_not_like_that(columns: Path, vocabulary: Path, tmp_path:
     ("key_index", "value_dtype", "value_index", "found"),
     [
         (-3, tf.int64, LINE_NUMBER, r"key_index is -3"),
-        (WHOLE_LINE, tf.string, LINE_NUMBER, r"value_dtype is tf.string, of the numbers of lines"),
-        (0, tf.float32, WHOLE_LINE, r"value_dtype is tf.float32, of whole lines"),
+        (WHOLE_LINE, tf.string, LINE_NUMBER, r"value_dtype is tf.string, for the numbers of lines"),
+        (0, tf.float32, WHOLE_LINE, r"value_dtype is tf.float32, for whole lines"),
     ],
 )
 def test_what_a_line_cannot_give(columns: Path, key_index: int, value_dtype: Any, value_index: int, found: str) -> None:

@@ -85,7 +85,7 @@ def test_numbers_have_64_bits_in_datasets() -> None:
     )
     dataset = tf.data.Dataset.from_tensor_slices(np.array([far, 1, 2])).map(table.lookup)
     assert [int(value) for value in dataset] == [7, far, 0]
-    with pytest.raises(InputError, match=r"gives 1099511627776, and JAX holds whole numbers in 32 bits"):
+    with pytest.raises(InputError, match=r"has the value 1099511627776, but JAX holds whole numbers in 32 bits"):
         table.lookup(tf.constant([1]))
 
 
@@ -105,7 +105,7 @@ def test_keys_of_another_kind_are_refused() -> None:
 
 
 def test_a_key_has_one_value() -> None:
-    with pytest.raises(tf.errors.FailedPreconditionError, match=r"has 1 and 2 for the key b'a'"):
+    with pytest.raises(tf.errors.FailedPreconditionError, match=r"has the values 1 and 2 for the key b'a'"):
         tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(["a", "a"], [1, 2]), -1)
     twice = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(["a", "a"], [1, 1]), -1)
     assert int(twice.size()) == 1
@@ -132,7 +132,7 @@ def test_a_vocabulary_has_a_bucket_and_whole_numbers() -> None:
     known = tf.lookup.KeyValueTensorInitializer(["e"], [0.5])
     with pytest.raises(InputError, match=r"num_oov_buckets is 0.\n  What to do: Write 1 or more"):
         tf.lookup.StaticVocabularyTable(known, 0)
-    with pytest.raises(InputError, match=r"The values are of tf.float32"):
+    with pytest.raises(InputError, match=r"The values have the dtype tf.float32"):
         tf.lookup.StaticVocabularyTable(known, 1)
 
 

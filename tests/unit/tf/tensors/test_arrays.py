@@ -62,7 +62,7 @@ def test_what_is_written_stays_only_outside_of_functions() -> None:
 @pytest.mark.parametrize(
     ("function", "said"),
     [
-        (lambda: Array(tf.float32, 3).stack(), "no tensors, and no element_shape"),
+        (lambda: Array(tf.float32, 3).stack(), "without tensors and without element_shape"),
         (lambda: Array(tf.float32, 1).write(3, 1.0), "write to index 3 but array is not resizeable and size is: 1"),
         (lambda: Array(tf.float32, 2).read(5), "read from index 5 but array size is: 2"),
         (
@@ -151,7 +151,7 @@ def test_what_grows_needs_known_numbers() -> None:
             array = array.write(i, 1.0)
         return array.stack()
 
-    with pytest.raises(InputError, match="without room, dynamic_size=True, is written at an index that the function"):
+    with pytest.raises(InputError, match="of size 0 with dynamic_size=True is written at an index that the function"):
         grows(tf.constant(3))
 
 

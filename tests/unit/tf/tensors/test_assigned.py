@@ -109,10 +109,10 @@ def test_the_mean_of_whole_numbers_is_refused_where_they_may_differ() -> None:
     strategy = strategy_of_two()
     v = variable_of(strategy, "MEAN", 1)
     assert parts_of(strategy, strategy.run(lambda: v.assign_add(2))) == [3, 3]
-    with pytest.raises(InputError, match="The mean of whole numbers would be cut off"):
+    with pytest.raises(InputError, match="The fraction of their mean would be cut off"):
         strategy.run(lambda: v.assign(number(tf.int32)))
     several = variable_of(strategy, "MEAN", [1, 2])
-    with pytest.raises(InputError, match="The mean of whole numbers would be cut off"):
+    with pytest.raises(InputError, match="The fraction of their mean would be cut off"):
         strategy.run(lambda: several.scatter_add(tf.IndexedSlices(tf.stack([number(tf.int32)]), [0])))
 
 
@@ -186,7 +186,7 @@ def test_slices_that_cannot_be_combined_are_refused() -> None:
         tf.convert_to_tensor(slices)
 
 
-@pytest.mark.parametrize(("trainable", "kept"), [(False, "their mean"), (True, "that of the first")])
+@pytest.mark.parametrize(("trainable", "kept"), [(False, "their mean"), (True, "the value of the first")])
 def test_values_that_differ_without_an_aggregation_are_told(
     trainable: bool, kept: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -205,6 +205,6 @@ def test_values_that_differ_without_an_aggregation_are_told(
     lines = [line for line in capsys.readouterr().err.splitlines() if "without aggregation" in line]
     assert len(lines) == 1
     assert f"'own_{trainable}'" in lines[0]
-    assert f"it becomes {kept} when the function ends" in lines[0]
+    assert f"It gets {kept} when the function ends" in lines[0]
     assert float(own) == (0.0 if trainable else 0.5)
     assert [float(value) for value in own._values] == [float(own)] * 2

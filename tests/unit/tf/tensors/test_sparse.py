@@ -97,9 +97,9 @@ def test_what_needs_the_shape_says_so() -> None:
 @pytest.mark.parametrize(
     ("refused", "words"),
     [
-        (lambda: tf.sparse.retain(matrix(), tf.constant([1.0, 2.0])), "a truth for each value"),
+        (lambda: tf.sparse.retain(matrix(), tf.constant([1.0, 2.0])), "one boolean for each value"),
         (lambda: tf.function(lambda x: tf.sparse.from_dense(x))(tf.ones(3)), "the values of its tensor exist only"),
-        (lambda: tf.sparse.reduce_sum(tf.ones((2, 2))), "no SparseTensor"),
+        (lambda: tf.sparse.reduce_sum(tf.ones((2, 2))), "not a SparseTensor"),
         (lambda: tf.sparse.sparse_dense_matmul(matrix(), matrix()), "two sparse tensors"),
         (lambda: tf.sparse.sparse_dense_matmul(matrix(), tf.ones((2, 2))), r"of shape \(3, 3\) and a dense"),
         (lambda: tf.sparse.to_dense(matrix()), r"several values at \[0, 1\]"),

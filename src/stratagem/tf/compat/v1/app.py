@@ -50,11 +50,11 @@ FLAGS: Final = _Flags()
 def run(main: Callable[[list[str]], Any] | None = None, argv: list[str] | None = None) -> None:
     """Read the flags, call `main(argv)`, and end the process (`tf.compat.v1.app.run`).
 
-    Arguments that are no flags known are handed to `main`, as in TensorFlow.
+    Arguments that are not known flags are passed to `main`, as in TensorFlow.
 
     Args:
-        main: The program; None takes `main` of the file that was started.
-        argv: Name of the program and its arguments; None takes those of the process.
+        main: The function to call; None for `main` of the file that was started.
+        argv: The name of the program and its arguments; None for those of the process.
     """
     app.run(
         main or sys.modules["__main__"].main,

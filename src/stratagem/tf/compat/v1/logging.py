@@ -42,7 +42,7 @@ def get_logger() -> logging.Logger:
 
 
 def set_verbosity(v: int | str) -> None:
-    """Show lines from a level on, on standard error where the program has set up no logging.
+    """Show lines of a level and above, on standard error if the program has not set up logging.
 
     Args:
         v: `INFO`, `WARN`, `ERROR`, ... or the name of one.
@@ -55,35 +55,35 @@ def set_verbosity(v: int | str) -> None:
 
 
 def get_verbosity() -> int:
-    """Return the level from which lines are shown."""
+    """Return the lowest level of the lines that are shown."""
     return logger.getEffectiveLevel()
 
 
 def log_if(level: int, msg: str, condition: bool, *args: Any) -> None:
-    """Say a line if a condition holds."""
+    """Log a line if a condition holds."""
     if condition:
         logger.log(level, msg, *args)
 
 
 def log_first_n(level: int, msg: str, n: int, *args: Any) -> None:
-    """Say a line the first `n` times that the same message comes."""
+    """Log a line the first `n` times that the same message is logged."""
     _times[level, msg] += 1
     log_if(level, msg, _times[level, msg] <= n, *args)
 
 
 def log_every_n(level: int, msg: str, n: int, *args: Any) -> None:
-    """Say a line each `n`-th time that the same message comes, the first among them."""
+    """Log a line each `n`-th time that the same message is logged, including the first time."""
     _times[level, msg] += 1
     log_if(level, msg, _times[level, msg] % n == 1 % n, *args)
 
 
 def vlog(level: int, msg: str, *args: Any) -> None:
-    """Say a line of detail, of level `DEBUG`."""
+    """Log a line of detail, with level `DEBUG`."""
     logger.debug(msg, *args)
 
 
 def flush() -> None:
-    """Hand out what waits in handlers."""
+    """Write the lines that wait in handlers."""
     for handler in itertools.chain(logger.handlers, logging.getLogger().handlers):
         handler.flush()
 

@@ -36,7 +36,7 @@ def confusion_matrix(
     name: str | None = None,
     weights: Any = None,
 ) -> Any:
-    """Return how often each class was taken for each (`tf.compat.v1.confusion_matrix`)."""
+    """Return how often each class was predicted for each class (`tf.compat.v1.confusion_matrix`)."""
     return counting.confusion_matrix(labels, predictions, num_classes, weights, dtype)
 
 
@@ -51,10 +51,10 @@ def sparse_to_dense(
     """Return a tensor with values at some places (`tf.compat.v1.sparse_to_dense`); `tf.sparse.to_dense` says more.
 
     Args:
-        sparse_indices: One place, of a vector several, or of a matrix several with a column for each axis.
+        sparse_indices: One place; a vector of places; or a matrix of places with a column for each axis.
         output_shape: The shape of the tensor.
         sparse_values: The values, or one for all places.
-        default_value: What is elsewhere.
+        default_value: The value of all other places.
         validate_indices: Whether a place that occurs twice is an error.
         name: Accepted as in TensorFlow.
 

@@ -20,7 +20,7 @@ class _Settings(SimpleNamespace):
         return group
 
     def CopyFrom(self, other: Any) -> None:
-        """Take the settings of another."""
+        """Copy the settings of another object."""
         vars(self).update(vars(other))
 
     MergeFrom = CopyFrom
@@ -30,7 +30,7 @@ class ConfigProto(_Settings):
     """Settings of a session (`tf.compat.v1.ConfigProto`).
 
     Args:
-        settings: Settings by name. What programs compare or fill has TensorFlow's first value.
+        settings: Settings by name. Those that programs compare or fill have TensorFlow's initial values.
 
     Example:
         >>> config = ConfigProto(allow_soft_placement=True)

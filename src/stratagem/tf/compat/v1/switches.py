@@ -1,6 +1,6 @@
 """Switches between TensorFlow 1 and 2 (`tf.compat.v1.disable_eager_execution`, ...): accepted, there is one way here.
 
-A `model_fn` is compiled, and everything else runs at once, whatever they say.
+They have no effect: a `model_fn` is compiled, and everything else runs at once.
 """
 
 from __future__ import annotations

@@ -19,17 +19,17 @@ class ModelCheckpoint(keras.callbacks.ModelCheckpoint):
     Source of the semantics: https://www.tensorflow.org/versions/r2.15/api_docs/python/tf/keras/callbacks/ModelCheckpoint
 
     Args:
-        filepath: Where to; `{epoch}` and the names of the logs are filled in.
-        monitor: Which entry of the logs says which model is best.
-        verbose: Whether to say when it saves.
-        save_best_only: Whether only a model better than those before is saved.
-        save_weights_only: Whether weights are saved, not the model.
-        mode: "min", "max" or "auto": what is better.
+        filepath: The file or folder to write; `{epoch}` and the names of the logs are filled in.
+        monitor: The entry of the logs that decides which model is best.
+        verbose: Whether to print a line when it saves.
+        save_best_only: Whether to save a model only if it is better than the earlier ones.
+        save_weights_only: Whether to save the weights instead of the model.
+        mode: "min", "max" or "auto": whether a smaller or a greater value is better.
         save_freq: "epoch", or a number of batches.
         options: Accepted as in TensorFlow.
-        initial_value_threshold: What a first model must be better than.
-        period: Of TensorFlow 1: save every so many epochs.
-        others: Of TensorFlow 1: `load_weights_on_restart`.
+        initial_value_threshold: The value that the first model must surpass.
+        period: An argument of TensorFlow 1: the number of epochs between two saves.
+        others: An argument of TensorFlow 1: `load_weights_on_restart`.
 
     Raises:
         InputError: `load_weights_on_restart` was asked for.
@@ -56,8 +56,8 @@ class ModelCheckpoint(keras.callbacks.ModelCheckpoint):
         if others.pop("load_weights_on_restart", False) or others:
             raise InputError(
                 f"ModelCheckpoint was asked for {', '.join(others) or 'load_weights_on_restart'}.",
-                "It saves, and does not restore: a restarted program would begin anew.",
-                "Give fit a tf.keras.callbacks.BackupAndRestore(folder) beside it.",
+                "It saves but does not restore: a restarted program would begin again from the start.",
+                "Give fit a tf.keras.callbacks.BackupAndRestore(folder) as well.",
             )
         # Keras 3 wants certain endings; `Model.save` and `save_weights` here take any.
         allowed: Any = ".weights.h5" if save_weights_only else ".keras"

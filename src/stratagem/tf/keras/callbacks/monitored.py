@@ -32,7 +32,7 @@ def judging_by_name(callback: Any, rises: Callable[[str], bool], call: Callable[
         callback.mode = "max" if rises(callback.monitor) else "min"
         announce_once(
             f"{type(callback).__name__} takes the {'highest' if callback.mode == 'max' else 'lowest'} "
-            f"{callback.monitor} for the best, as Keras 2 did for this name: write mode='max' or mode='min'."
+            f"{callback.monitor} as the best, as Keras 2 did for this name: write mode='max' or mode='min'."
         )
         call(*args)
 
@@ -46,10 +46,10 @@ def _has_accuracy(name: str) -> bool:
 
 
 def is_accuracy_or_measure(name: str) -> bool:
-    """Return whether `ModelCheckpoint` took the highest value of a metric for the best.
+    """Return whether `ModelCheckpoint` took the highest value of a metric as the best.
 
     Args:
-        name: That of the metric.
+        name: The name of the metric.
 
     Example:
         >>> is_accuracy_or_measure("val_acc"), is_accuracy_or_measure("val_f1_score")

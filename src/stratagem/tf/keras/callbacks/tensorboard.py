@@ -14,19 +14,20 @@ from stratagem.core.errors import InputError
 class TensorBoard(keras.callbacks.TensorBoard):
     """Write logs for TensorBoard while a model trains (`tf.keras.callbacks.TensorBoard`).
 
-    `epoch_loss`, `epoch_learning_rate` and the like go to `train` and `validation` below the folder, numbers of batches
-    beside them with `update_freq`, and the weights' histograms with `histogram_freq`. It needs the extra `summaries`.
+    `epoch_loss`, `epoch_learning_rate` and the like go to the folders `train` and `validation` in `log_dir`.
+    `update_freq` adds values for batches, and `histogram_freq` adds histograms of the weights. The extra `summaries` is
+    needed.
     On several workers only the chief writes. There is no graph to write.
     Source of the semantics: https://keras.io/api/callbacks/tensorboard/
 
     Args:
         log_dir: The folder.
-        histogram_freq: Every how many epochs histograms of the weights are written; 0 for never.
+        histogram_freq: The number of epochs between two histograms of the weights; 0 for none.
         write_graph: Accepted as in TensorFlow.
-        write_images: Whether weights are written as images too.
-        write_steps_per_second: Whether the speed is written.
+        write_images: Whether to write the weights as images too.
+        write_steps_per_second: Whether to write the speed.
         update_freq: "epoch", "batch", or a number of batches: when logs are written.
-        profile_batch: Which batch is profiled, or the first and the last of several; 0 for none.
+        profile_batch: The batch to profile, or the first and the last of several; 0 for none.
         embeddings_freq: 0: embeddings are not written.
         embeddings_metadata: None.
 
@@ -53,7 +54,7 @@ class TensorBoard(keras.callbacks.TensorBoard):
         if embeddings_freq or embeddings_metadata:
             raise InputError(
                 f"TensorBoard was given embeddings_freq={embeddings_freq}.",
-                "The projector reads checkpoints of TensorFlow.",
+                "TensorBoard's projector reads embeddings from TensorFlow's checkpoints.",
                 "Leave it out, and write the embedding with tensorboardX's SummaryWriter.add_embedding.",
             )
         super().__init__(

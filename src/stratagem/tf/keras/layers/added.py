@@ -35,11 +35,11 @@ def add_loss(model: Any, losses: Any) -> None:
 
     Args:
         model: The model.
-        losses: A tensor that is computed from the model's inputs, or a function without arguments (of weights, for
-            example); or a list of them. The sum of each is added to the loss.
+        losses: A tensor that is computed from the model's inputs; or a function without arguments, for example of
+            weights; or a list of these. The sum of each is added to the loss.
 
     Raises:
-        InputError: One is neither.
+        InputError: A loss is neither of these.
     """
     for loss in keras.tree.flatten(losses):
         if isinstance(loss, keras.KerasTensor):
@@ -49,7 +49,7 @@ def add_loss(model: Any, losses: Any) -> None:
         else:
             raise InputError(
                 f"add_loss of a functional model was given {loss!r}, of type {type(loss).__name__}.",
-                "It is computed once, and not in each call of the model, so it would have no gradient.",
+                "It was computed once, not in each call of the model, so it would have no gradient.",
                 "Give a tensor that is computed from the model's inputs, or a function that computes it.",
             )
 

@@ -46,8 +46,8 @@ class InputLayer(keras.layers.InputLayer, metaclass=MakingKeras):
 
     Args:
         shape: Shape of a row; also by the name `input_shape`.
-        batch_size: Rows in a batch, if that is fixed.
-        dtype: Of the input.
+        batch_size: The number of rows in a batch, if it is fixed.
+        dtype: The dtype of the input.
         others: Those of `keras.layers.InputLayer`.
 
     Example:
@@ -72,10 +72,10 @@ class AveragePooling1D(keras.layers.AveragePooling1D, metaclass=MakingKeras):
 
 
 class AveragePooling2D(keras.layers.AveragePooling2D, metaclass=MakingKeras):
-    """Keras's `AveragePooling2D`, whose windows are of two by themselves (`tf.keras.layers.AveragePooling2D`).
+    """Keras's `AveragePooling2D`, whose windows have the default size 2 (`tf.keras.layers.AveragePooling2D`).
 
     Args:
-        pool_size: Sizes of a window.
+        pool_size: The sizes of a window.
         others: Those of `keras.layers.AveragePooling2D`.
 
     Example:
@@ -188,18 +188,20 @@ class Normalization(keras.layers.Normalization, metaclass=MakingKeras):
         return _adapting(keras.layers.Normalization(*arguments, **named), Normalization.adapt)
 
     def adapt(self, data: Any, batch_size: int | None = None, steps: int | None = None) -> None:
-        """Learn mean and variance: of all elements, which are batches, or rows where they have one axis.
+        """Learn the mean and the variance of all elements.
+
+        Elements are batches, or single rows if they have one axis.
 
         The sums are float64, so the order of batches does not matter. On several workers each reads all of the data.
 
         Args:
-            data: An array, a dataset, or anything that yields arrays or tuples that begin with one.
+            data: An array, a dataset, or an iterable of arrays or of tuples that begin with an array.
             batch_size: Accepted as in Keras 2.
-            steps: How many elements to read; None for all.
+            steps: The number of elements to read; None for all.
 
         Raises:
-            InputError: The data has no end or no element, batches differ in shape, the data is shared by workers, or
-                the layer was made with its mean.
+            InputError: The data has no end or no elements, the batches differ in shape, the data is shared by workers,
+                or the layer was made with a mean.
         """
         if self.input_mean is not None:
             raise InputError("A Normalization with a mean has nothing to learn.", "Make it without mean and variance.")
@@ -213,8 +215,8 @@ class Normalization(keras.layers.Normalization, metaclass=MakingKeras):
             reduced = tuple(axis for axis in range(rows.ndim) if axis not in kept)
             if count and mean.shape != tuple(rows.shape[axis] for axis in sorted(kept)):
                 raise InputError(
-                    f"adapt was given a batch of shape {rows.shape}, behind others with means of shape {mean.shape}.",
-                    "Give batches that differ in their number of rows alone.",
+                    f"adapt was given a batch of shape {rows.shape}, after others with means of shape {mean.shape}.",
+                    "Give batches that differ only in their number of rows.",
                 )
             own = math.prod(rows.shape[axis] for axis in reduced)
             difference = rows.mean(axis=reduced) - mean
@@ -246,15 +248,15 @@ class Discretization(keras.layers.Discretization, metaclass=MakingKeras):
     def adapt(self, data: Any, steps: int | None = None, batch_size: int | None = None) -> None:
         """Learn the boundaries of the bins.
 
-        Of long data they are estimates, which depend on its order: on several workers it must be the same everywhere.
+        For long data the boundaries are estimates that depend on its order, so all workers must read the same order.
 
         Args:
-            data: An array, a dataset, or anything that yields arrays or tuples that begin with one.
-            steps: How many elements to read; None for all.
+            data: An array, a dataset, or an iterable of arrays or of tuples that begin with an array.
+            steps: The number of elements to read; None for all.
             batch_size: Accepted as in Keras 2.
 
         Raises:
-            InputError: The data has no end or no element, or is shared by workers.
+            InputError: The data has no end or no elements, or is shared by workers.
             ValueError: The layer was made with `bin_boundaries`.
         """
         if self.num_bins is None:
@@ -284,7 +286,7 @@ def _batches(data: Any, steps: int | None) -> Iterator[Any]:
     if isinstance(data, DistributedDataset):
         raise InputError(
             "adapt was given a dataset that a strategy shares among its replicas.",
-            "Each worker would learn from its own part, and normalise otherwise than the others.",
+            "Each worker would learn from its own part only, and normalise differently from the others.",
             "Give adapt the dataset itself: each worker reads all of it.",
         )
     endless = isinstance(data, Dataset) and data.cardinality() == INFINITE_CARDINALITY
@@ -299,5 +301,6 @@ def _batches(data: Any, steps: int | None) -> Iterator[Any]:
         yield element[0] if isinstance(element, tuple) and not _is_array(data) else element
     if number < 0:
         raise InputError(
-            "adapt was given data without an element.", "Make a generator that was used up anew, or look at take()."
+            "adapt was given data without elements.",
+            "Make a new generator if this one is used up, or check the argument of take().",
         )

@@ -15,12 +15,12 @@ class _TakingInputs:
     """The method of Keras 2, before Keras's class."""
 
     def get_initial_state(self, inputs: Any = None, batch_size: Any = None, dtype: Any = None) -> Any:
-        """Return the states that a call begins with, where it is given none.
+        """Return the states with which a call begins if it is given none.
 
         Args:
             inputs: The inputs of a call, or the number of their rows, as in Keras 3.
-            batch_size: The number of rows, by its name.
-            dtype: Of the states, where a cell is asked; None for the one that it computes in.
+            batch_size: The number of rows.
+            dtype: The dtype of the states of a cell; None for the dtype in which the cell computes.
         """
         first = keras.tree.flatten(inputs)[0] if batch_size is None else batch_size
         rows = first.shape[0] if getattr(first, "shape", ()) else first
