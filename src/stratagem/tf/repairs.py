@@ -166,8 +166,8 @@ _TABLE: Final = {
     "tf.hessians": "Write tf.GradientTape, or jax.grad, jax.hessian.",
     "tf.autodiff": "Write jax.jvp for tangents forward, tf.GradientTape for gradients.",
     "tf.autograph": (
-        "Functions are not rewritten. A loop or condition on values of tensors is written with tf.while_loop, tf.cond "
-        "(see `stratagem help tensorflow`)."
+        "tf.function rewrites loops and conditions on tensors by itself; there is no converted source to look at (see "
+        "`stratagem help tensorflow`)."
     ),
     "tf.tpu": (
         "Write tf.distribute.TPUStrategy(); each core is a replica, and JAX finds the TPUs by itself. Embeddings: "

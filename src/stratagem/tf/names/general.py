@@ -72,7 +72,7 @@ GENERAL: Final[dict[str, dict[str, str]]] = {
             metrics=.keras.metrics optimizers=.keras.optimizers
         """,
     },
-    # Functions are not rewritten here; what marks them is accepted.
+    # tf.function rewrites functions without them; they are accepted.
     "autograph": {".autograph_marks": "set_verbosity"},
     "autograph.experimental": {".autograph_marks": "do_not_convert set_loop_options set_verbosity"},
     # Whole numbers, bit by bit.
