@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import select
 import subprocess
 import sys
@@ -23,6 +24,9 @@ START_SECONDS = 300.0
 
 TURN_SECONDS = 120.0
 """Longest epoch."""
+
+_SECRET = secrets.token_hex(32)
+"""Secret of the clusters, without which parameter servers refuse to work."""
 
 END_SECONDS = 10.0
 """Longest time to end unforced."""
@@ -233,6 +237,7 @@ def _variables(contender: Contender, addresses: Sequence[str], number: int) -> d
         variables |= {environment.JAX_PLATFORMS: "cpu", environment.CUDA_VISIBLE_DEVICES: "-1"}
     variables |= {
         environment.KERAS_BACKEND: "jax",
+        environment.SECRET: _SECRET,
         "TF_USE_LEGACY_KERAS": "1",
         "TF_CPP_MIN_LOG_LEVEL": "2",
         "GLOO_SOCKET_IFNAME": "lo",
