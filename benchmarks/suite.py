@@ -3,9 +3,9 @@
     python benchmarks/suite.py [--only SCRIPT ...] [--write] [--readme] [--plots FOLDER]
 
 With `--write` the table is a page in benchmarks/results, with its plots beside it; `--readme` also writes into README
-those rows that most people decide by, with a link to the page. A script that fails, or takes longer than it may, has a
-row that says so, the others still run, and the exit code is 1. README.md in this folder says how to read the rows.
-Linux only.
+those rows that most people decide by, with a link to the page. A script that fails, or takes much longer than it
+should, has a row that says so; the others still run, and the exit code is 1. README.md in this folder says how to read
+the rows. Linux only.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ BUDGETS = {
     "checkpoint": 15,
     "parameter_servers": 100,
 }
-"""The scripts in the order of the table, and the seconds that each may take without peers: 15 minutes in all.
-
-A fifth of each is there for machines that are not quiet.
-"""
+"""The scripts in the order of the table, and the seconds that each takes at most without peers: 15 minutes in all."""
 
 PEER_SECONDS = 90
-"""What each environment of a peer adds to that."""
+"""What each environment of a peer adds to that, at most."""
+
+PATIENCE = 2.5
+"""A script is stopped after so many times these seconds: the same machine took 2.2 times as long on another day."""
 
 README_ROWS = (
     ("step_time", "step of the MNIST network", "Stratagem, OneDeviceStrategy"),
@@ -124,7 +124,7 @@ def run(names: Sequence[str], plots: Path) -> Found:
     for name in names:
         begin = time.monotonic()
         try:
-            found[name] = measured(HERE / f"{name}.py", BUDGETS[name] + PEER_SECONDS * len(peers()), plots)
+            found[name] = measured(HERE / f"{name}.py", PATIENCE * (BUDGETS[name] + PEER_SECONDS * len(peers())), plots)
         except PartError as error:
             found[name] = str(error)
         say(f"{name}: {'failed' if isinstance(found[name], str) else 'done'}, {time.monotonic() - begin:.0f} s")
