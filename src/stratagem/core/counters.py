@@ -27,11 +27,14 @@ _HEAD: Final = struct.Struct("<Qd?7x")
 _PHASE: Final = struct.Struct("<Qd")
 _SPENT: Final = struct.Struct(f"<d{len(Spent._fields)}d")
 _LOSS: Final = struct.Struct("<d")
+_WAITING: Final = struct.Struct("<i")
 _HEAD_AT: Final = _PID.size
 _PHASE_AT: Final = _HEAD_AT + _HEAD.size
 _SPENT_AT: Final = _PHASE_AT + _PHASE.size
 _LOSS_AT: Final = _SPENT_AT + _SPENT.size
-_SIZE: Final = _LOSS_AT + _LOSS.size
+_READY_AT: Final = _LOSS_AT + _LOSS.size
+_PENDING_AT: Final = _READY_AT + _WAITING.size
+_SIZE: Final = _PENDING_AT + _WAITING.size
 
 
 class Counters(NamedTuple):
@@ -47,6 +50,8 @@ class Counters(NamedTuple):
         spent: Its seconds until then.
         loss: The latest loss; NaN where none is known.
         pid: The number of the process; 0 where it has noted nothing.
+        ready: Batches that were read ahead and wait for their step; -1 if it reads none ahead.
+        pending: Functions that it has scheduled on others and that have not ended; -1 if it schedules none.
     """
 
     steps: int = 0
@@ -58,6 +63,8 @@ class Counters(NamedTuple):
     spent: Spent = Spent()
     loss: float = math.nan
     pid: int = 0
+    ready: int = -1
+    pending: int = -1
 
 
 class CountersFile:
@@ -83,6 +90,8 @@ class CountersFile:
         _PID.pack_into(self._map, 0, os.getpid())
         _PHASE.pack_into(self._map, _PHASE_AT, 0, time.monotonic())
         _LOSS.pack_into(self._map, _LOSS_AT, math.nan)
+        self.note_ready(-1)
+        self.note_pending(-1)
 
     def stepped(self, steps: int) -> None:
         """Note that so many steps are finished, now."""
@@ -110,6 +119,14 @@ class CountersFile:
         self._next_loss = now + LOSS_SECONDS
         _LOSS.pack_into(self._map, _LOSS_AT, loss)
 
+    def note_ready(self, batches: int) -> None:
+        """Note how many batches wait for their step."""
+        _WAITING.pack_into(self._map, _READY_AT, batches)
+
+    def note_pending(self, functions: int) -> None:
+        """Note how many scheduled functions have not ended."""
+        _WAITING.pack_into(self._map, _PENDING_AT, functions)
+
     def join(self) -> None:
         """Note that the process trains together with others."""
         self._joined = True
@@ -130,7 +147,9 @@ class CountersFile:
         (loss,) = _LOSS.unpack_from(data, _LOSS_AT)
         (pid,) = _PID.unpack_from(data)
         part, since = _PHASE.unpack_from(data, _PHASE_AT)
-        return Counters(steps, moment, joined, part, since, counted, Spent(*spent), loss, pid)
+        (ready,) = _WAITING.unpack_from(data, _READY_AT)
+        (pending,) = _WAITING.unpack_from(data, _PENDING_AT)
+        return Counters(steps, moment, joined, part, since, counted, Spent(*spent), loss, pid, ready, pending)
 
 
 def beside(path: Path) -> Path:

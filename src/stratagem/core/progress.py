@@ -198,6 +198,21 @@ class Progress:
             self._file.note_loss(loss, self._now())
 
     @property
+    def is_watched(self) -> bool:
+        """Whether others see what this process notes."""
+        return self._file is not None
+
+    def note_ready(self, batches: int) -> None:
+        """Let others see how many batches were read ahead and wait for their step."""
+        if self._file is not None:
+            self._file.note_ready(batches)
+
+    def note_pending(self, functions: int) -> None:
+        """Let others see how many functions that this process has scheduled have not ended."""
+        if self._file is not None:
+            self._file.note_pending(functions)
+
+    @property
     def wants_loss(self) -> bool:
         """Whether others want to see a newer loss: once a second."""
         return self._file is not None and self._file.is_loss_due(self._now())

@@ -15,11 +15,12 @@ from stratagem.data.files.parquet import ParquetDataset
 from stratagem.data.files.tfrecord import TFRecordDataset
 from stratagem.data.files.writers import TFRecordWriter, write_array_record, write_tfrecord
 from stratagem.data.input_advice import waited_for_input
+from stratagem.data.lookup import IntegerLookup, StringLookup
 from stratagem.data.nodes import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from stratagem.data.options import AUTOTUNE, AutoShardPolicy, Options
 from stratagem.data.sharding.verify import ShardingReport, verify_sharding
 from stratagem.data.specs import TensorSpec
-from stratagem.data.text import IntegerLookup, StringLookup, TextVectorization
+from stratagem.data.text import TextVectorization
 
 __all__ = [
     "AUTOTUNE",

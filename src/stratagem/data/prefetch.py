@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 from stratagem.core.clock import Deadline
 from stratagem.core.errors import UsageError
 from stratagem.core.log import logger
+from stratagem.core.progress import progress
 
 T = TypeVar("T")
 
@@ -199,6 +200,8 @@ class _Channel(Generic[T]):
                 raise StopIteration
             place = self._places.popleft()
             self._changed.notify_all()
+            if progress.is_watched:
+                progress.note_ready(sum(each.filled and each.error is None for each in self._places))
             error = place.error
             if error is None:
                 return place.item  # type: ignore[return-value]

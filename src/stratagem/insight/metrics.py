@@ -35,9 +35,19 @@ _HELP: Final = {
     "stratagem_seconds_total": ("counter", "Seconds of a task, by what it spent them on."),
     "stratagem_memory_bytes": ("gauge", "Memory that a task uses."),
     "stratagem_loss": ("gauge", "The latest loss of a task."),
+    "stratagem_batches_ready": ("gauge", "Batches that a task has read ahead and that wait for their step."),
+    "stratagem_functions_pending": ("gauge", "Functions that a coordinator has scheduled and that have not ended."),
     "stratagem_slow": ("gauge", "1 for a worker that the others waited for, by what it was slow in."),
     "stratagem_events_total": ("counter", "Events of the run: failures, restarts, slow workers."),
 }
+
+_GAUGES: Final[dict[str, Callable[[Sample], tuple[float | int, bool]]]] = {
+    "stratagem_memory_bytes": lambda sample: (sample.memory, sample.memory > 0),
+    "stratagem_loss": lambda sample: (sample.loss, math.isfinite(sample.loss)),
+    "stratagem_batches_ready": lambda sample: (sample.ready, sample.ready >= 0),
+    "stratagem_functions_pending": lambda sample: (sample.pending, sample.pending >= 0),
+}
+"""The value of a task, and whether it is known."""
 
 
 def token_of(secret: bytes) -> str:
@@ -77,10 +87,10 @@ def _values(
         elif metric == "stratagem_seconds_total":
             for part in Spent._fields:
                 yield {"task": task, "part": part}, getattr(sample.spent, part)
-        elif metric == "stratagem_memory_bytes" and sample.memory:
-            yield {"task": task}, sample.memory
-        elif metric == "stratagem_loss" and math.isfinite(sample.loss):
-            yield {"task": task}, sample.loss
+        elif metric in _GAUGES:
+            value, is_known = _GAUGES[metric](sample)
+            if is_known:
+                yield {"task": task}, value
 
 
 def _labels(labels: Mapping[str, str]) -> str:

@@ -33,6 +33,8 @@ class Sample(NamedTuple):
         memory: Bytes of memory that it uses; 0 if that is not known.
         joined: Whether it trains together with others.
         host: The name of its machine, if that is another one.
+        ready: Batches that were read ahead and wait for their step; -1 if it reads none ahead.
+        pending: Functions that it has scheduled on workers and that have not ended; -1 if it schedules none.
     """
 
     moment: float
@@ -45,6 +47,8 @@ class Sample(NamedTuple):
     memory: int
     joined: bool = False
     host: str = ""
+    ready: int = -1
+    pending: int = -1
 
     def title(self, task: str) -> str:
         """Return what people call the task: its name, and its machine if that is another one.
@@ -109,7 +113,17 @@ def take_sample(path: Path) -> Sample:
         doing = "starting"
     spent = counters.spent if doing == "ended" else _until(counters, doing, clock)
     return Sample(
-        time.time(), clock, counters.pid, counters.steps, doing, spent, counters.loss, memory, counters.joined
+        time.time(),
+        clock,
+        counters.pid,
+        counters.steps,
+        doing,
+        spent,
+        counters.loss,
+        memory,
+        counters.joined,
+        ready=counters.ready,
+        pending=counters.pending,
     )
 
 

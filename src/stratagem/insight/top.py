@@ -170,6 +170,9 @@ class Screen:
         table.add_column("task")
         for name in ("pid", "step", "steps/s", *(LABELS[part] for part in _PARTS), "memory"):
             table.add_column(name, justify="right")
+        queues = [name for name in ("ready", "pending") if any(getattr(each, name) >= 0 for each in tasks.values())]
+        for name in queues:
+            table.add_column(name, justify="right")
         table.add_column("now")
         for name, sample in tasks.items():
             first = self._before[name][0]
@@ -185,6 +188,7 @@ class Screen:
                 f"{rate(first, sample):.1f}",
                 *shares,
                 memory,
+                *(_count(getattr(sample, queue)) for queue in queues),
                 LABELS.get(sample.doing, sample.doing),
             )
         return table
@@ -197,6 +201,10 @@ class Screen:
             if not any(text.startswith(f"{name} is slow") for name in self._slow)
         ]
         return [*slow, *([Text("")] if events else []), *events]
+
+
+def _count(number: int) -> str:
+    return f"{number:,}" if number >= 0 else ""
 
 
 def _share(part: str, share: float) -> Text:

@@ -10,6 +10,7 @@ import click
 
 from stratagem.core import optional
 from stratagem.core.errors import InputError
+from stratagem.core.files import draft_of
 from stratagem.migrate import jobs
 from stratagem.migrate.findings import Kind
 from stratagem.migrate.report import difference, report
@@ -19,7 +20,11 @@ _FAILED = 2
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--write", is_flag=True, help="Rewrite the files. [default: show what would change]")
+@click.option(
+    "--write",
+    is_flag=True,
+    help="Rewrite the files; with --manifest, write NAME.KIND.yaml beside each. [default: show what would change]",
+)
 @click.option("--check", is_flag=True, help="Exit with 1 if something is missing or must be rewritten.")
 @click.option("--manifest", "are_manifests", is_flag=True, help="PATHS are files with TFJobs of Kubeflow.")
 @click.option(
@@ -83,7 +88,7 @@ def _convert(paths: tuple[Path, ...], kind: str, write: bool) -> int:
         try:
             converted = manifests.convert_file(path, kind)
             if write:
-                path.write_text(converted.text, "utf-8")
+                click.echo(f"{path}: written to {_write_beside(path, kind, converted.text)}")
         except (InputError, OSError) as error:
             print(f"stratagem: {path}: {error}\n", file=sys.stderr)
             code = _FAILED
@@ -93,6 +98,16 @@ def _convert(paths: tuple[Path, ...], kind: str, write: bool) -> int:
         for note in converted.notes:
             print(f"{path}: {note}", file=sys.stderr)
     return code
+
+
+def _write_beside(path: Path, kind: str, text: str) -> Path:
+    """Write a converted manifest beside the old one, whose comments the new one lacks; return its path."""
+    new = path.with_name(f"{path.stem}.{kind}{path.suffix}")
+    if new.exists():
+        raise InputError(f"There is a file {new} already.", "Remove it, or leave out --write and redirect the output.")
+    with draft_of(new) as draft:
+        draft.write_text(text, "utf-8")
+    return new
 
 
 if __name__ == "__main__":

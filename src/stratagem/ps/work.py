@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from stratagem.core.errors import UnavailableError
+from stratagem.core.progress import progress
 from stratagem.ps.dispatch import Abort, Awaited, Commit, Dispatch, Event, Raised, Scheduled, Send
 from stratagem.ps.shared import Shared
 
@@ -158,6 +159,8 @@ class Work(ABC):
                 self._changed.notify_all()
             else:
                 self._carry_out(instruction)
+        if progress.is_watched:
+            progress.note_pending(len(self.dispatch.queued) + len(self.dispatch.running))
 
     @abstractmethod
     def _carry_out(self, instruction: Send | Commit) -> None:

@@ -53,6 +53,17 @@ def test_a_loss_is_wanted_once_a_second(tmp_path: Path) -> None:
     assert not Progress(clock).wants_loss
 
 
+def test_what_waits_is_noted(tmp_path: Path) -> None:
+    path = tmp_path / "counters"
+    progress = Progress(file=CountersFile(path))
+    assert CountersFile.read(path)[-2:] == (-1, -1)
+    progress.note_ready(3)
+    progress.note_pending(70_000)
+    assert (CountersFile.read(path).ready, CountersFile.read(path).pending) == (3, 70_000)
+    assert progress.is_watched
+    assert not Progress().is_watched
+
+
 def test_a_file_of_another_kind_counts_nothing(tmp_path: Path) -> None:
     (tmp_path / "counters").write_bytes(b"short")
     assert CountersFile.read(tmp_path / "counters") == Counters()

@@ -8,12 +8,15 @@ import threading
 import traceback
 import weakref
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from stratagem.core.counters import CountersFile
 from stratagem.core.errors import InputError, UsageError
-from stratagem.data import AUTOTUNE, Dataset
+from stratagem.core.progress import Progress
+from stratagem.data import AUTOTUNE, Dataset, prefetch
 from stratagem.data.prefetch import Prefetcher, await_turn
 
 WAIT = 20.0
@@ -74,6 +77,18 @@ def test_reads_ahead_no_further_than_its_depth() -> None:
     assert source.begun[3].wait(WAIT)
     assert not source.begun[4].is_set()
     items.close()
+
+
+def test_others_see_how_many_items_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "counters"
+    monkeypatch.setattr(prefetch, "progress", Progress(file=CountersFile(path)))
+    source = Counting(4)
+    items = reading(iter(source), depth=2)
+    assert source.begun[2].wait(WAIT)  # two wait in the queue, and the thread holds the third
+    assert next(items) == 0
+    assert CountersFile.read(path).ready == 1
+    assert list(items) == [1, 2, 3]
+    assert CountersFile.read(path).ready == 0
 
 
 def test_error_comes_in_its_place_with_its_traceback() -> None:

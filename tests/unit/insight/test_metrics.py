@@ -22,7 +22,7 @@ SECRET = b"a secret that is long enough"
 def observer(tmp_path: Path) -> Observer:
     observer = Observer("train.py")
     observer.follow({"worker 0": tmp_path / "0"})
-    sample = Sample(1.0, 1.0, 11, 70, "computing", Spent(input=0.5, computing=2.0), 0.25, 1 << 20, True)
+    sample = Sample(1.0, 1.0, 11, 70, "computing", Spent(input=0.5, computing=2.0), 0.25, 1 << 20, True, ready=3)
     observer.histories["worker 0"].add(sample)
     observer.note("worker 0 failed.")
     return observer
@@ -47,7 +47,9 @@ def test_prometheus_reads_the_newest_numbers(observer: Observer) -> None:
     assert 'stratagem_memory_bytes{task="worker 0"} 1048576' in lines
     assert 'stratagem_loss{task="worker 0"} 0.25' in lines
     assert "stratagem_events_total 1" in lines
-    assert sum(line.startswith("# TYPE") for line in lines) == 6
+    assert 'stratagem_batches_ready{task="worker 0"} 3' in lines
+    assert not any(line.startswith("stratagem_functions_pending{") for line in lines)
+    assert sum(line.startswith("# TYPE") for line in lines) == 8
 
 
 def test_it_answers_on_this_machine_alone_without_a_secret(observer: Observer) -> None:

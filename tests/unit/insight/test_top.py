@@ -50,6 +50,18 @@ def test_rates_and_shares_are_those_between_looks() -> None:
     assert "generation 2 begins" in text
 
 
+def test_queues_are_shown_of_those_that_have_one() -> None:
+    view = _view(2)
+    view.tasks["worker 1"] = view.tasks["worker 1"]._replace(ready=0)
+    view.tasks["chief"] = view.tasks["worker 0"]._replace(pending=1500)
+    lines = _shown(lambda: view).splitlines()
+    assert lines[1].split()[-4:] == ["memory", "ready", "pending", "now"]
+    rows = {line.split("  ")[0]: line.split() for line in lines}
+    assert rows["worker 0"][-3:] == ["100", "MB", "compute"]
+    assert rows["worker 1"][-4:] == ["100", "MB", "0", "compute"]
+    assert rows["chief"][-4:] == ["100", "MB", "1,500", "compute"]
+
+
 def test_a_slow_worker_is_named_and_the_end_is_said() -> None:
     views = iter([*map(_view, range(1, 12)), None])
     text = _shown(lambda: next(views), terminal=True)

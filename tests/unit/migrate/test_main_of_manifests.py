@@ -20,12 +20,19 @@ def test_a_job_set_goes_to_stdout_and_what_is_different_to_stderr(tmp_path: Path
     assert file.read_text() == tfjobs.WORKERS
 
 
-def test_a_file_is_rewritten(tmp_path: Path) -> None:
-    file = tmp_path / "tfjob.yaml"
+def test_a_file_is_written_beside_the_old_one_and_over_none(tmp_path: Path) -> None:
+    file, new = tmp_path / "tfjob.yaml", tmp_path / "tfjob.trainjob.yaml"
     file.write_text(tfjobs.WORKERS)
-    done = CliRunner().invoke(main, ["--manifest", "--write", "--for", "trainjob", str(file)])
-    assert (done.exit_code, done.stdout) == (0, "")
-    assert [document["kind"] for document in yaml.safe_load_all(file.read_text())] == ["TrainingRuntime", "TrainJob"]
+    arguments = ["--manifest", "--write", "--for", "trainjob", str(file)]
+    done = CliRunner().invoke(main, arguments)
+    assert (done.exit_code, done.stdout) == (0, f"{file}: written to {new}\n")
+    assert [document["kind"] for document in yaml.safe_load_all(new.read_text())] == ["TrainingRuntime", "TrainJob"]
+    assert file.read_text() == tfjobs.WORKERS
+    new.write_text("kept")
+    done = CliRunner().invoke(main, arguments)
+    assert (done.exit_code, done.stdout, new.read_text()) == (2, "", "kept")
+    assert f"There is a file {new} already." in done.stderr
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["tfjob.trainjob.yaml", "tfjob.yaml"]
 
 
 def test_one_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import gc
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from stratagem.core.counters import CountersFile
 from stratagem.core.errors import UnavailableError
+from stratagem.core.progress import Progress
+from stratagem.ps import work as module
 from stratagem.ps.dispatch import Broken, Commit, Dispatch, Failed, Finished, Send, WorkerUp
 from stratagem.ps.shared import Shared
 from stratagem.ps.synchronous.rounds import Rounds
@@ -46,6 +50,20 @@ def test_work_is_done_when_all_has_run() -> None:
     counts = work.counts()
     assert (counts["scheduled"], counts["finished"], counts["queued"], counts["workers up"]) == (2, 2, 0, 1)
     assert counts["rounds"] == 0
+
+
+def test_others_see_how_many_closures_have_not_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "counters"
+    monkeypatch.setattr(module, "progress", Progress(file=CountersFile(path)))
+    work = Noted()
+    found = []
+    for _ in range(3):
+        work.schedule(job())
+        found.append(CountersFile.read(path).pending)
+    for closure in range(3):
+        work.happen(Finished(0, closure))
+        found.append(CountersFile.read(path).pending)
+    assert found == [1, 2, 3, 2, 1, 0]
 
 
 def test_an_error_aborts_what_waits_and_is_raised_once() -> None:

@@ -13,7 +13,7 @@ import keras
 import numpy as np
 
 from stratagem.core.errors import InputError
-from stratagem.data import text
+from stratagem.data import lookup, text
 from stratagem.tf.keras.layers.compat import without_conversion
 
 
@@ -25,7 +25,7 @@ class LookupLayer(keras.layers.Layer):
         named: The same by name; of a layer, `name`.
     """
 
-    _kind: ClassVar[type[text.Lookup]]
+    _kind: ClassVar[type[lookup.Lookup]]
     _dtype_of_inputs: ClassVar[str] = "string"
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
@@ -55,7 +55,7 @@ class LookupLayer(keras.layers.Layer):
         return self.lookup.output_spec(input_shape)[0]
 
     def __reduce__(self) -> Any:
-        return text.plain, (self._kind, vars(self.lookup))  # processes that read data import no Keras
+        return lookup.plain, (self._kind, vars(self.lookup))  # processes that read data import no Keras
 
     # As files hold it ----------------------------------------------------------------------------
 
@@ -65,7 +65,7 @@ class LookupLayer(keras.layers.Layer):
         Raises:
             InputError: The lookup has a function without a name, which a file cannot hold.
         """
-        state = {name: value for name, value in vars(self.lookup).items() if name not in text.DERIVED}
+        state = {name: value for name, value in vars(self.lookup).items() if name not in lookup.DERIVED}
         for name, value in state.items():
             if not callable(value):
                 continue
@@ -89,7 +89,7 @@ class LookupLayer(keras.layers.Layer):
         if state["_weights"] is not None:
             state["_weights"] = np.asarray(state["_weights"], "float32")
         layer = cls(name=config["name"])
-        layer.lookup = text.restored(cls._kind, state)
+        layer.lookup = lookup.restored(cls._kind, state)
         return layer
 
     # What lookups have ---------------------------------------------------------------------------
@@ -144,14 +144,14 @@ class LookupLayer(keras.layers.Layer):
 class StringLookup(LookupLayer):
     """Numbers for words (`tf.keras.layers.StringLookup`); see `stratagem.data.StringLookup`."""
 
-    _kind = text.StringLookup
+    _kind = lookup.StringLookup
 
 
 @keras.saving.register_keras_serializable("stratagem")
 class IntegerLookup(LookupLayer):
     """Consecutive numbers for whole numbers (`tf.keras.layers.IntegerLookup`); see `stratagem.data.IntegerLookup`."""
 
-    _kind = text.IntegerLookup
+    _kind = lookup.IntegerLookup
     _dtype_of_inputs = "int64"
 
 
