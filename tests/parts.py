@@ -1,4 +1,4 @@
-"""Parts of the tests, so that several runs share them: `pytest --part 1/3`, `make test-rest PART=1/3`."""
+"""Parts of the tests, so that several runs share them: `pytest --part 1/8`, `make test-rest PART=1/8`."""
 
 from __future__ import annotations
 
