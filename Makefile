@@ -3,7 +3,7 @@
 #   make test             ruff, types, and the tests that each change has to pass
 #   make test-all         ruff, types and all tests
 #   make test-newest      of these, the parts that another Python or another JAX may break
-#   make test-rest        the tests that test-all has and test has not, but for test-table; PART=1/8 an eighth of them
+#   make test-rest        the tests that test-all has and test has not, but for test-table; PART=1/8 an eighth
 #   make test-table       TensorFlow's operations, each with its derivatives, as TensorFlow computed them
 #   make test-tpu-compile steps compiled for TPUs; none is needed
 #   make test-gpu-compile steps compiled for 8 H100s, by a compiler of 6 GB; no GPU is needed

@@ -113,7 +113,7 @@ class Inspect(StepInspector):
         ... except ValueError as error:
         ...     for sentence in str(error).partition(" The loss")[0].split(". "):
         ...         print(sentence)
-        Step 2 computed NaN or infinity: `log` did first, in float32[4, 2]
+        Step 2 computed NaN or infinity: `log` was the first operation, in float32[4, 2]
         It is in layer 'logarithm'
         Row 1 of the 4 of its global batch led to it.
     """

@@ -6,9 +6,8 @@
 from __future__ import annotations
 
 from stratagem.tf.namespace import install, lazy
-from stratagem.tf.version import VERSION
 
-__version__ = VERSION
+__version__: str
 
 __getattr__, __dir__ = lazy(__name__)
 

@@ -42,6 +42,8 @@ class Namespace:
         Raises:
             AttributeError: It is not there; the message says what to write instead.
         """
+        if name == "__version__" and name in self._homes:  # to look it up takes longer than to import this package
+            return self._found(name)
         if name == "__version__" and self._behind is not None:
             return importlib.import_module(self._behind).__version__
         if name.startswith("__"):  # asked by Python itself

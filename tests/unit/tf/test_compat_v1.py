@@ -34,7 +34,8 @@ def test_switches_are_accepted() -> None:
 def test_names_that_are_not_its_own_are_tfs() -> None:
     assert tf.compat.v1.GradientTape is tf.GradientTape
     assert tf.compat.v1.train.Checkpoint is tf.train.Checkpoint
-    assert tf.compat.v1.keras.layers.Dense is keras.layers.Dense
+    assert tf.compat.v1.keras.layers.Dense is tf.keras.layers.Dense
+    assert issubclass(tf.compat.v1.keras.layers.Dense, keras.layers.Dense)
     assert tf.compat.v2.data.Dataset is tf.data.Dataset
     assert tf.compat.v1.saved_model.save is tf.saved_model.save
 

@@ -36,17 +36,21 @@ def in_fresh_process(program: str) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def test_import_costs_less_than_20_ms_and_loads_nothing_heavy() -> None:
-    # The processor's time, as the machine may be doing other things.
+def test_import_costs_less_than_200_000_additions_and_loads_nothing_heavy() -> None:
+    """That is 13 ms on a quick machine and 29 ms on a slow one; of the processor, which may be doing other things."""
     program = (
         "import json, sys, time, stratagem\n"
-        "before = time.process_time()\n"
+        "begin = time.process_time()\n"
         "import stratagem.tf as tf\n"
-        "after = time.process_time()\n"
-        "print(json.dumps([after - before, sorted({'jax', 'keras', 'numpy'} & set(sys.modules))]))\n"
+        "imported, total = time.process_time(), 0\n"
+        "for number in range(200_000):\n"
+        "    total += number\n"
+        "added = time.process_time()\n"
+        "loaded = sorted({'jax', 'keras', 'numpy'} & set(sys.modules))\n"
+        "print(json.dumps([(imported - begin) / (added - imported), loaded]))\n"
     )
     found = [in_fresh_process(program) for _ in range(5)]
-    assert statistics.median(seconds for seconds, _ in found) < 0.020
+    assert statistics.median(ratio for ratio, _ in found) < 1.0
     assert all(loaded == [] for _, loaded in found)
 
 

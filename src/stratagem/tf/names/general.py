@@ -10,6 +10,7 @@ GENERAL: Final[dict[str, dict[str, str]]] = {
         "stratagem": "GradientTape UnconnectedGradients function",
         "stratagem.loop.whole": "gradients",
         ".debugging": "assert_equal assert_greater assert_less assert_rank",
+        ".version": "__version__=VERSION",
         ".keras.old_initializers": "constant_initializer=ConstantInitializer",
         "keras.initializers": """
             ones_initializer=Ones random_normal_initializer=RandomNormal random_uniform_initializer=RandomUniform

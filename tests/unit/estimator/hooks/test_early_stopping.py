@@ -60,7 +60,7 @@ def test_training_stops_by_evaluations(tmp_path: Path) -> None:
     ]
     estimator.train(ones, steps=3, hooks=[stop_if_higher_hook(estimator, "loss", 1.5, run_every_steps=1)])
     assert estimator.get_variable_value("global_step") == 5
-    with pytest.raises(InputError, match="which the evaluation of step 1 has not"):
+    with pytest.raises(InputError, match="but the evaluation of step 1 does not have it"):
         estimator.train(ones, steps=1, hooks=[stop_if_higher_hook(estimator, "accuracy", 1, run_every_steps=1)])
 
 
@@ -90,5 +90,5 @@ def test_rules(make_hook: Any, argument: float, stops: bool, monkeypatch: pytest
     monkeypatch.setattr("stratagem.estimator.hooks.early_stopping.EarlyStoppingHook", Asked)
     hook = make_hook(None, "loss", argument, eval_dir="folder", min_steps=10, run_every_steps=5)
     assert hook.ask() is stops
-    with pytest.raises(InputError, match=r"by the metric 'accuracy', which the evaluation of step 0 has not"):
+    with pytest.raises(InputError, match=r"by the metric 'accuracy', but the evaluation of step 0 does not have it"):
         make_hook(None, "accuracy", argument, "folder").ask()
