@@ -14,7 +14,7 @@ from typing import Any
 from stratagem.cluster.hello import Peer
 from stratagem.cluster.watchdog import Standing
 from stratagem.core import environment
-from stratagem.core.counters import beside
+from stratagem.core.counters import file_of_other_hosts
 from stratagem.core.progress import part_of
 
 
@@ -26,7 +26,9 @@ def notes_other_hosts(own: Peer, variables: Mapping[str, str]) -> Callable[[Sequ
         variables: Its environment. Without a launcher, nothing is written.
     """
     counters = variables.get(environment.COUNTERS_FILE)
-    return functools.partial(_write, beside(Path(counters)), own.host) if counters else lambda standings: None
+    return (
+        functools.partial(_write, file_of_other_hosts(Path(counters)), own.host) if counters else lambda standings: None
+    )
 
 
 def _write(file: Path, own_host: str, standings: Sequence[Standing]) -> None:

@@ -50,7 +50,7 @@ class Counters(NamedTuple):
         spent: Its seconds until then.
         loss: The latest loss; NaN where none is known.
         pid: The number of the process; 0 where it has noted nothing.
-        ready: Batches that were read ahead and wait for their step; -1 if it reads none ahead.
+        ready: Batches that were read ahead when the last one was asked for; -1 if it reads none ahead.
         pending: Functions that it has scheduled on others and that have not ended; -1 if it schedules none.
     """
 
@@ -78,7 +78,7 @@ class CountersFile:
     """
 
     def __init__(self, path: Path) -> None:
-        beside(path).unlink(missing_ok=True)  # of a process whose place this one takes
+        file_of_other_hosts(path).unlink(missing_ok=True)  # of a process whose place this one takes
         with path.open("a+b") as file:
             file.truncate(_SIZE)
             if hasattr(os, "posix_fallocate"):  # without room on the disk, a write into the memory would be SIGBUS
@@ -120,7 +120,7 @@ class CountersFile:
         _LOSS.pack_into(self._map, _LOSS_AT, loss)
 
     def note_ready(self, batches: int) -> None:
-        """Note how many batches wait for their step."""
+        """Note how many batches were ready when one was asked for."""
         _WAITING.pack_into(self._map, _READY_AT, batches)
 
     def note_pending(self, functions: int) -> None:
@@ -152,7 +152,7 @@ class CountersFile:
         return Counters(steps, moment, joined, part, since, counted, Spent(*spent), loss, pid, ready, pending)
 
 
-def beside(path: Path) -> Path:
+def file_of_other_hosts(path: Path) -> Path:
     """Return the file in which process 0 writes what the tasks of other hosts do.
 
     Args:

@@ -197,13 +197,8 @@ class Progress:
         if self._file is not None:
             self._file.note_loss(loss, self._now())
 
-    @property
-    def is_watched(self) -> bool:
-        """Whether others see what this process notes."""
-        return self._file is not None
-
     def note_ready(self, batches: int) -> None:
-        """Let others see how many batches were read ahead and wait for their step."""
+        """Let others see how many batches were ready when the last one was asked for."""
         if self._file is not None:
             self._file.note_ready(batches)
 

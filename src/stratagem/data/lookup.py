@@ -269,7 +269,7 @@ class Lookup:
 
     @property
     def _width(self) -> int:
-        """How many numbers a vector has (`output_mode`)."""
+        """Number of entries of a vector (`output_mode`)."""
         return self.max_tokens if self._pads and self.max_tokens is not None else self.vocabulary_size()
 
     def _plain(self, token: Any) -> Any:

@@ -145,6 +145,7 @@ class _Channel(Generic[T]):
         self._depth = depth
         self._places: deque[_Place[T]] = deque()
         self._unread: deque[_Place[T]] = deque()
+        self._ready = 0  # items that are there
         self._ended = False
         self._closed = False
         # The lock is re-entrant: garbage collection may call `close` in a thread that is inside another method.
@@ -157,7 +158,9 @@ class _Channel(Generic[T]):
             self._changed.wait_for(lambda: self._closed or len(self._places) < self._depth)
             if not self._closed:
                 self._places.append(place)
-                if not place.filled:
+                if place.filled:
+                    self._ready += 1
+                else:
                     self._unread.append(place)
                 self._changed.notify_all()
             return not self._closed
@@ -183,11 +186,13 @@ class _Channel(Generic[T]):
         """Say that a place has its item, or an error at which the order ends."""
         with self._changed:
             place.plan, place.filled = None, True
+            self._ready += place.error is None
             self._changed.notify_all()
 
     def get(self, threads: Sequence[threading.Thread]) -> T:
         """Return the next item, waiting for it as long as one of `threads` lives; StopIteration at the end."""
         with self._changed:
+            progress.note_ready(self._ready)
             while not self._has_news():
                 self._changed.wait(_CHECK_SECONDS)
                 if not self._has_news() and not any(thread.is_alive() for thread in threads):
@@ -200,10 +205,9 @@ class _Channel(Generic[T]):
                 raise StopIteration
             place = self._places.popleft()
             self._changed.notify_all()
-            if progress.is_watched:
-                progress.note_ready(sum(each.filled and each.error is None for each in self._places))
             error = place.error
             if error is None:
+                self._ready -= 1
                 return place.item  # type: ignore[return-value]
             try:
                 raise error

@@ -35,7 +35,7 @@ _HELP: Final = {
     "stratagem_seconds_total": ("counter", "Seconds of a task, by what it spent them on."),
     "stratagem_memory_bytes": ("gauge", "Memory that a task uses."),
     "stratagem_loss": ("gauge", "The latest loss of a task."),
-    "stratagem_batches_ready": ("gauge", "Batches that a task has read ahead and that wait for their step."),
+    "stratagem_batches_ready": ("gauge", "Batches that a task had read ahead when it last asked for one."),
     "stratagem_functions_pending": ("gauge", "Functions that a coordinator has scheduled and that have not ended."),
     "stratagem_slow": ("gauge", "1 for a worker that the others waited for, by what it was slow in."),
     "stratagem_events_total": ("counter", "Events of the run: failures, restarts, slow workers."),

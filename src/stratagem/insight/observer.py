@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -66,7 +66,7 @@ class Observer:
         self.events: list[Event] = []
         self.stragglers: dict[str, Straggler] = {}
         self._files: dict[str, Path] = {}
-        self._elsewhere: set[str] = set()
+        self._present: list[str] = []
         self._rule = Stragglers()
         self._workers: list[str] = []
         self._lock = threading.Lock()
@@ -89,7 +89,7 @@ class Observer:
 
     def present(self) -> dict[str, Sample]:
         """Return the newest samples of the present tasks by name, those of this machine first."""
-        newest = {name: self.histories[name].last for name in (*self._files, *sorted(self._elsewhere))}
+        newest = {name: self.histories[name].last for name in self._present}
         return {name: sample for name, sample in newest.items() if sample is not None}
 
     def follow(self, files: Mapping[str, Path]) -> None:
@@ -100,10 +100,15 @@ class Observer:
         """
         with self._lock:
             self._files = dict(files)
-            self._elsewhere = set()
+            self._present = list(files)
             self._rule = Stragglers()
-        for name in files:
-            self.histories.setdefault(name, History())
+            self._keep(files)
+
+    def _keep(self, names: Iterable[str]) -> None:
+        """Have a history for each task. Other threads go through the present dictionary, so it does not change."""
+        new = {name: History() for name in names if name not in self.histories}
+        if new:
+            self.histories = {**self.histories, **new}
 
     def note(self, text: str) -> None:
         """Note an event: the first line of a text."""
@@ -114,9 +119,10 @@ class Observer:
         """Sample all tasks now; return the samples by name."""
         with self._lock:
             samples = take_samples(self._files)
+            self._keep(samples)
             for name, sample in samples.items():
-                self.histories.setdefault(name, History()).add(sample)
-                self._elsewhere |= {name} - self._files.keys()
+                self.histories[name].add(sample)
+            self._present += [name for name in samples if name not in self._present]
             workers = {name: sample for name, sample in samples.items() if sample.joined}
             # Those that have met count together; a task that trains with nobody holds up nobody.
             if list(workers) != self._workers:

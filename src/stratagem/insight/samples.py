@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from stratagem.cluster.stragglers import Reading
-from stratagem.core.counters import ENDED, Counters, CountersFile, beside, resident_bytes
+from stratagem.core.counters import ENDED, Counters, CountersFile, file_of_other_hosts, resident_bytes
 from stratagem.core.spent import Spent
 
 MOST_SAMPLES: Final = 1200
@@ -33,7 +33,7 @@ class Sample(NamedTuple):
         memory: Bytes of memory that it uses; 0 if that is not known.
         joined: Whether it trains together with others.
         host: The name of its machine, if that is another one.
-        ready: Batches that were read ahead and wait for their step; -1 if it reads none ahead.
+        ready: Batches that were read ahead when the last one was asked for; -1 if it reads none ahead.
         pending: Functions that it has scheduled on workers and that have not ended; -1 if it schedules none.
     """
 
@@ -84,10 +84,10 @@ def take_samples(files: Mapping[str, Path]) -> dict[str, Sample]:
         files: The file of the counters of each task, by its name.
     """
     samples = {name: take_sample(path) for name, path in files.items()}
-    elsewhere: dict[str, Sample] = {}
     for path in files.values():
-        elsewhere |= _of_other_hosts(beside(path))
-    return {name: each for name, each in (elsewhere | samples).items() if each.pid}
+        elsewhere = _of_other_hosts(file_of_other_hosts(path))
+        samples |= {name: each for name, each in elsewhere.items() if name not in files}
+    return {name: each for name, each in samples.items() if each.pid}
 
 
 def _of_other_hosts(path: Path) -> dict[str, Sample]:

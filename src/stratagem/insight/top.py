@@ -33,7 +33,7 @@ WINDOW: Final = 10
 """Number of looks that shares and rates are computed from."""
 
 ANSWER_SECONDS: Final = 5.0
-"""How long a launcher on another machine may take to answer."""
+"""Longest wait for the answer of a launcher on another machine."""
 
 _SHOWN_EVENTS: Final = 5
 _PARTS: Final = ("computing", "exchanging", "waiting", "input", "copying", "between", "saving")

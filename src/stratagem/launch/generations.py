@@ -10,7 +10,7 @@ from pathlib import Path
 
 from stratagem.core import environment
 from stratagem.core.clock import Clock
-from stratagem.core.counters import CountersFile, beside
+from stratagem.core.counters import CountersFile, file_of_other_hosts
 from stratagem.core.errors import explain
 from stratagem.insight.observer import Observer
 from stratagem.launch.compiled import CompiledPrograms, cache_variables, kind_of_programs
@@ -119,7 +119,7 @@ class Run:
         met = any(each.joined for each in notes.values()) or not all(log.path.exists() for log in logs.values())
         for file in counter_files.values():
             file.unlink(missing_ok=True)
-            beside(file).unlink(missing_ok=True)
+            file_of_other_hosts(file).unlink(missing_ok=True)
         workers = [task.name for task in tasks if task.type == "worker"]  # an evaluator may step in vain
         most = max(notes[name].steps for name in workers)
         seconds = self.clock.now() - start

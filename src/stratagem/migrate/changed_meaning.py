@@ -66,7 +66,7 @@ _NAMES: Final = {
     ),
 }
 MEANINGS: Final = {name: meaning for meaning, names in _NAMES.items() for name in names.split()}
-"""What is different, by name."""
+"""Differences from TensorFlow, by name."""
 
 _STATEFUL: Final = "A stateful RNN works on one replica. On several replicas it is refused."
 ARGUMENTS: Final = {

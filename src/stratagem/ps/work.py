@@ -159,8 +159,7 @@ class Work(ABC):
                 self._changed.notify_all()
             else:
                 self._carry_out(instruction)
-        if progress.is_watched:
-            progress.note_pending(len(self.dispatch.queued) + len(self.dispatch.running))
+        progress.note_pending(len(self._jobs))
 
     @abstractmethod
     def _carry_out(self, instruction: Send | Commit) -> None:

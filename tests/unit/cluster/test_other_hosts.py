@@ -8,7 +8,7 @@ from stratagem.cluster.hello import Peer
 from stratagem.cluster.other_hosts import notes_other_hosts
 from stratagem.cluster.spec import Task
 from stratagem.cluster.watchdog import Standing
-from stratagem.core.counters import CountersFile, beside
+from stratagem.core.counters import CountersFile, file_of_other_hosts
 from stratagem.core.progress import Phase
 from stratagem.core.spent import Spent
 from stratagem.insight.samples import take_samples
@@ -40,7 +40,7 @@ def test_the_launcher_reads_what_tasks_of_other_hosts_do(tmp_path: Path) -> None
     assert (later.doing, later.steps) == ("ended", 9)
     assert far.moment - later.moment == pytest.approx(100.0, abs=5.0)
     CountersFile(file)  # the process that takes the place of one that was killed
-    assert not beside(file).exists()
+    assert not file_of_other_hosts(file).exists()
 
 
 def test_nothing_is_written_for_one_host_or_without_a_launcher(tmp_path: Path) -> None:

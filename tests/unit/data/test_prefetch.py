@@ -86,9 +86,9 @@ def test_others_see_how_many_items_wait(tmp_path: Path, monkeypatch: pytest.Monk
     items = reading(iter(source), depth=2)
     assert source.begun[2].wait(WAIT)  # two wait in the queue, and the thread holds the third
     assert next(items) == 0
-    assert CountersFile.read(path).ready == 1
+    assert CountersFile.read(path).ready == 2
     assert list(items) == [1, 2, 3]
-    assert CountersFile.read(path).ready == 0
+    assert CountersFile.read(path).ready == 0  # when it asked for a fifth
 
 
 def test_error_comes_in_its_place_with_its_traceback() -> None:

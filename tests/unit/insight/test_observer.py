@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stratagem.core.counters import CountersFile, beside
+from stratagem.core.counters import CountersFile, file_of_other_hosts
 from stratagem.core.progress import Phase, Progress
 from stratagem.core.spent import Spent
 from stratagem.insight import observer as observing
@@ -44,7 +44,7 @@ def test_it_knows_tasks_of_other_hosts_until_others_follow(tmp_path: Path) -> No
     observer.follow({"worker 0": file})
     _task(file).enter(Phase.OUTSIDE, 3)
     other = Sample(1.0, 1.0, 22, 5, "computing", Spent(), 0.5, 1, joined=True, host="b")
-    beside(file).write_text(json.dumps({"worker 1": other.as_dict()}))
+    file_of_other_hosts(file).write_text(json.dumps({"worker 1": other.as_dict()}))
     observer.look()
     assert observer.present()["worker 1"] == other
     assert observer.as_dict()["tasks"]["worker 1"]["host"] == "b"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stratagem.core.counters import CountersFile, beside, resident_bytes
+from stratagem.core.counters import CountersFile, file_of_other_hosts, resident_bytes
 from stratagem.core.progress import Phase, Progress
 from stratagem.core.spent import Spent
 from stratagem.insight.samples import MOST_SAMPLES, History, Sample, rate, take_sample, take_samples
@@ -59,12 +59,14 @@ def test_tasks_of_other_hosts_are_those_that_a_task_here_knows_of(tmp_path: Path
     progress.enter(Phase.STEP, 3)
     assert list(take_samples(files)) == ["worker 0"]
     elsewhere = {"worker 0": sample(5.0, 9), "worker 2": sample(5.0, 4, 22, host="b", spent=Spent(input=2.0), loss=0.5)}
-    beside(files["worker 0"]).write_text(json.dumps({name: each.as_dict() for name, each in elsewhere.items()}))
+    file_of_other_hosts(files["worker 0"]).write_text(
+        json.dumps({name: each.as_dict() for name, each in elsewhere.items()})
+    )
     found = take_samples(files)
-    assert (sorted(found), found["worker 0"].steps) == (["worker 0", "worker 2"], 3)
+    assert (list(found), found["worker 0"].steps) == (["worker 0", "worker 2"], 3)
     assert found["worker 2"] == elsewhere["worker 2"]
     assert (found["worker 2"].title("worker 2"), found["worker 0"].title("worker 0")) == ("worker 2 (b)", "worker 0")
-    beside(files["worker 0"]).write_text("[half a li")
+    file_of_other_hosts(files["worker 0"]).write_text("[half a li")
     assert list(take_samples(files)) == ["worker 0"]
 
 
