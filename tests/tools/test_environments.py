@@ -153,9 +153,9 @@ def test_python_that_is_not_there_is_said(machine: Machine, asked: list[str], sa
     [
         (
             ["3.11", "3.12", "3.13"],
-            ["test 3.11", "test-newest 3.13", "test-rest PART=1/3 3.11", "test-tpu-compile 3.11"],
+            ["test 3.11", "test-newest 3.13", "test-rest PART=1/16 3.11", "test-tpu-compile 3.11"],
         ),
-        (["3.12"], ["test 3.12", "test-rest PART=1/3 3.12", "test-tpu-compile 3.12"]),
+        (["3.12"], ["test 3.12", "test-rest PART=1/16 3.12", "test-tpu-compile 3.12"]),
         ([], ["test"]),
     ],
 )

@@ -154,12 +154,17 @@ def links_of(page: Path) -> Links:
     return links
 
 
+# Sphinx 9 tells its extensions, its own among them, what Sphinx 11 will not have.
+@pytest.mark.filterwarnings("ignore::PendingDeprecationWarning", "ignore:.*is deprecated:DeprecationWarning")
 @pytest.mark.multiprocess
 @pytest.mark.timeout(900)
 def test_site_is_built_without_a_warning_and_its_links_lead_somewhere(tmp_path: Path) -> None:
     assert build(tmp_path / "site") == 0
     pages = {page.resolve(): links_of(page) for page in (tmp_path / "site").rglob("*.html")}
     assert len(pages) > 250
+    # From a source, viewcode names a class by the public module of the first class in that file, which may be another:
+    # the link leads to the page of the class, and to no place in it.
+    sources = (tmp_path / "site" / "_modules").resolve()
     broken = []
     for page, links in pages.items():
         for link in links.links:
@@ -167,6 +172,7 @@ def test_site_is_built_without_a_warning_and_its_links_lead_somewhere(tmp_path: 
             if ":" in path or link.startswith("//"):
                 continue
             target = (page.parent / path.partition("?")[0]).resolve() if path else page
-            if not target.is_file() or (place and target in pages and place not in pages[target].places):
+            has_place = not place or target not in pages or place in pages[target].places
+            if not target.is_file() or not (has_place or page.is_relative_to(sources)):
                 broken.append(f"{page.name}: {link}")
     assert broken == []
