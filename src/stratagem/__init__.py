@@ -67,6 +67,7 @@ _NAMES = {
         *("CommunicationImplementation", "CommunicationOptions", "InputContext", "InputOptions"),
         *("InputReplicationMode", "ReduceOp", "RunOptions"),
     ),
+    "backup.elastic_state": ("ElasticState",),
     "feed.distributed": ("DistributedDataset", "DistributedIterator"),
     "loop.function": ("function",),
     "loop.grads": ("value_and_grad",),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import re
 import subprocess
 import sys
@@ -254,6 +255,30 @@ def test_custom_loop_on_two_workers(tmp_path: Path) -> None:
     check_custom_loop(chief, tmp_path)
     assert "Epoch" not in other
     assert "Accuracy" not in other
+
+
+def test_a_loop_continues_when_a_worker_is_killed(tmp_path: Path) -> None:
+    killed = tmp_path / "killed"
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "stratagem", "run", "--elastic", "1:2", str(EXAMPLES / "elastic_loop.py")),
+            *("--epochs", "2", "--kill-at", "30", "--killed", str(killed)),
+        ],
+        env={**os.environ, **ON_DIGITS, "JAX_PLATFORMS": "cpu"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert killed.exists()
+    lines = re.findall(
+        r"Epoch (\d) with (\d) workers: loss (\S+), test accuracy (\S+), (\d+) steps", done.stdout + done.stderr
+    )
+    (_, workers, first, _, steps), (_, _, second, accuracy, all_steps) = lines
+    assert workers == "2"
+    assert int(all_steps) == 2 * int(steps)
+    assert float(second) < float(first) / 2
+    assert float(accuracy) > 0.8
 
 
 def test_gan_on_two_devices() -> None:

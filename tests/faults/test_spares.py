@@ -106,5 +106,8 @@ def test_the_exit_code_of_the_program_is_that_of_the_run(tmp_path: Path) -> None
 def test_a_new_worker_that_comes_to_another_step_than_the_others_is_an_error(tmp_path: Path) -> None:
     done = run(tmp_path, 2, 1, "before", "1:5:SIGKILL")
     assert done.returncode == 1
-    assert "came to a step that does not belong to the `fit` of the other workers" in done.stdout + done.stderr
+    assert (
+        "came to a step that does not belong to the `fit`, or the loop, of the other workers"
+        in done.stdout + done.stderr
+    )
     assert outcomes(tmp_path) == []

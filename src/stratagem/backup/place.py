@@ -54,9 +54,10 @@ class PlaceInFit(keras.callbacks.Callback):
         if self._given is None:
             return
         said, arrays = self._given
-        if said["fit"] != self._call:
+        if said.get("fit") != self._call:
+            where = f"call {said['fit']}" if "fit" in said else "the loop of an ElasticState"
             raise UnsupportedError(
-                f"A new worker came to the call {self._call} of `fit`; the others are in call {said['fit']}.",
+                f"A new worker came to the call {self._call} of `fit`; the others are in {where}.",
                 "It would continue as if the call were theirs, and would wait alone afterwards.",
                 "Let the program call `fit` once; or leave --spares and --elastic out, and use --max-restarts.",
             )

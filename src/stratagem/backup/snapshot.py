@@ -58,7 +58,7 @@ def take(session: Session, progress: Progress, states: CallbackStates) -> tuple[
         "steps_per_execution": int(session.model.steps_per_execution),
         "inputs": [place._asdict() for place in session.places(epoch_ended=not progress.within_epoch)],
         "callbacks": states.save(arrays),
-        "random": encode(_random_state(), "random", arrays),
+        "random": encode(random_state(), "random", arrays),
     }
     return metadata, arrays
 
@@ -90,7 +90,7 @@ class Snapshot:
             self.callbacks = dict(said["callbacks"])
             check_decodable(self.callbacks, self._arrays)
             self._random = decode(said["random"], self._arrays)
-            _set_random_state(self._random, random.Random(), np.random.RandomState())
+            set_random_state(self._random, random.Random(), np.random.RandomState())
             self._steps_per_execution = int(said["steps_per_execution"])
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise CheckpointError(
@@ -160,7 +160,7 @@ class Snapshot:
                 keep = mesh.keep_on_first if is_in_parts(variable) else mesh.keep
                 variable.assign(keep(np.asarray(saved[name])))
         states.restore(self.callbacks, self._arrays)
-        _set_random_state(self._random, random, np.random)
+        set_random_state(self._random, random, np.random)
 
 
 def _unequal(variables: Mapping[str, Any], saved: Mapping[str, Any]) -> Iterator[str]:
@@ -172,12 +172,20 @@ def _unequal(variables: Mapping[str, Any], saved: Mapping[str, Any]) -> Iterator
             yield f"{variable.path} is {own} here, {array.dtype.name}{list(array.shape)} there"
 
 
-def _random_state() -> dict[str, Any]:
+def random_state() -> dict[str, Any]:
+    """Return the states of Python's and NumPy's random generators."""
     version, words, gauss = random.getstate()
     return {"python": [version, np.array(words, np.uint32), gauss], "numpy": np.random.get_state(legacy=False)}
 
 
-def _set_random_state(state: Mapping[str, Any], python: Any, numpy: Any) -> None:
+def set_random_state(state: Mapping[str, Any], python: Any, numpy: Any) -> None:
+    """Set random generators.
+
+    Args:
+        state: What `random_state` returned.
+        python: The module `random`, or a generator of it.
+        numpy: The module `numpy.random`, or a generator of it.
+    """
     version, words, gauss = state["python"]
     python.setstate((version, tuple(words.tolist()), gauss))
     numpy.set_state(state["numpy"])

@@ -189,6 +189,12 @@ class Membership:
 
     # Steps -------------------------------------------------------------------------------------------
 
+    @property
+    def goes(self) -> bool:
+        """Whether the world of this process runs."""
+        with self._changed:
+            return self.gate.goes
+
     def may_begin(self) -> bool:
         """Whether the next step is to be done. If not, this process reports `stopped`.
 

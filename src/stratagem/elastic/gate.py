@@ -16,6 +16,7 @@ class Gate:
         world: The number of the world that this member forms or trains in; 0 before the first.
         begun: How many steps it has begun.
         completed: How many steps it has completed.
+        goes: Whether the world runs, so that steps may be begun.
         holds_state: Whether it holds the state after those steps. One that is new does so when it has formed a world.
     """
 
@@ -26,7 +27,7 @@ class Gate:
         self.completed = 0
         self.holds_state = False
         self._target = 0
-        self._goes = False
+        self.goes = False
         self._is_held = False
         self._last: int | None = None
         self._reason = ""
@@ -41,20 +42,20 @@ class Gate:
             order: What the coordinator says. What belongs to an earlier world changes nothing.
         """
         if isinstance(order, Form):
-            self.world, self._target, self._goes = order.world.number, order.world.step, False
+            self.world, self._target, self.goes = order.world.number, order.world.step, False
             self._is_held, self._last = False, None
         elif isinstance(order, End):
-            self._goes, self._is_held, self._last, self._reason = False, False, None, order.reason
+            self.goes, self._is_held, self._last, self._reason = False, False, None, order.reason
         elif order.world != self.world:
             return None
         elif isinstance(order, Go):
-            self._goes, self._is_held, self._last = True, False, None
+            self.goes, self._is_held, self._last = True, False, None
         elif isinstance(order, StopAfter):
             self._last = order.step
             return self.stopped() if self.completed == order.step else None
         elif order.cut:
-            is_between = self._goes and self.begun == self.completed
-            self._goes, self._is_held, self._last, self._reason = False, False, None, order.reason
+            is_between = self.goes and self.begun == self.completed
+            self.goes, self._is_held, self._last, self._reason = False, False, None, order.reason
             return self.stopped() if is_between else None
         else:
             self._is_held, self._reason = True, order.reason
@@ -66,7 +67,7 @@ class Gate:
 
         Where it is, the step counts as begun.
         """
-        if not self._goes:
+        if not self.goes:
             return False
         if self._is_held and self._last is None:
             return None

@@ -14,7 +14,7 @@ from typing import Any
 import jax
 
 from stratagem.core.advancing import AdvancedByPython
-from stratagem.core.errors import InputError, UsageError, explain
+from stratagem.core.errors import InputError, UnsupportedError, UsageError, explain
 from stratagem.core.types import InputOptions, InputReplicationMode
 from stratagem.data.batches import RowsOf, State
 from stratagem.data.dataset import Cardinality, Dataset
@@ -51,6 +51,7 @@ class DistributedDataset(AdvancedByPython):
         strategy: The strategy whose replicas get the elements.
         source: The source of the elements.
         one_each: Whether each replica gets one element of an unbatched dataset.
+        make_source: Makes the source anew for other workers; None where it can be read only by those that made it.
 
     Example:
         >>> import stratagem
@@ -60,11 +61,20 @@ class DistributedDataset(AdvancedByPython):
         [[0, 1], [2, 3], [4]]
     """
 
-    def __init__(self, strategy: StrategyLike, source: Source, *, one_each: bool = False) -> None:
+    def __init__(
+        self,
+        strategy: StrategyLike,
+        source: Source,
+        *,
+        one_each: bool = False,
+        make_source: Callable[[], Source] | None = None,
+    ) -> None:
         self.mesh = strategy.mesh
         self._strategy = strategy
-        self.source = source
-        self._one_each = one_each
+        self._source = source
+        self._make_source = make_source
+        self._made_for = (strategy.worker_count, strategy.worker_index)
+        self.one_each = one_each
         on_replica = functools.partial(_on_replica, one_each=one_each)
         self._element_spec = jax.tree.map(on_replica, source.element_spec, is_leaf=_is_spec)
         self._cardinality = source.cardinality
@@ -72,7 +82,34 @@ class DistributedDataset(AdvancedByPython):
     def __iter__(self) -> DistributedIterator:
         _refuse_on_a_replica()
         leave_tracing()  # a loop over data would be unrolled
-        return DistributedIterator(self._strategy, self._element_spec, self.source, one_each=self._one_each)
+        return DistributedIterator(self._strategy, self)
+
+    @property
+    def source(self) -> Source:
+        """The source of the elements; made anew after workers have come or gone.
+
+        Raises:
+            UnsupportedError: It cannot be.
+        """
+        workers = (self._strategy.worker_count, self._strategy.worker_index)
+        if workers != self._made_for:
+            if self._make_source is None:
+                raise UnsupportedError(
+                    "The number of workers has changed, and a distributed dataset was made from a function, a "
+                    "generator or data of another library.",
+                    "What the workers have read of it is not known.",
+                    "Give strategy.experimental_distribute_dataset a stratagem.data.Dataset.",
+                )
+            position = self._source.position()
+            self._source.close()
+            self._source, self._made_for = self._make_source(), workers
+            self._source.resume(position)
+        return self._source
+
+    @property
+    def fits_other_workers(self) -> bool:
+        """Whether other workers can continue to read it from the same place."""
+        return self._make_source is not None
 
     @property
     def element_spec(self) -> Tree:
@@ -130,12 +167,10 @@ class DistributedIterator(AdvancedByPython):
         ([0, 1], [2], None)
     """
 
-    def __init__(self, strategy: StrategyLike, element_spec: Tree, source: Source, *, one_each: bool = False) -> None:
+    def __init__(self, strategy: StrategyLike, dataset: DistributedDataset) -> None:
         self._strategy = strategy
-        self._one_each = one_each
-        self._element_spec = element_spec
-        self._source = source
-        self._reader = source.open()
+        self._dataset = dataset
+        self._reader = dataset.source.open()
 
     def __iter__(self) -> DistributedIterator:
         return self
@@ -144,11 +179,11 @@ class DistributedIterator(AdvancedByPython):
         _refuse_on_a_replica()
         leave_tracing()  # its element would be a constant of the program
         shares, local = next(self._reader)
-        if self._one_each and 0 in shares:  # there is no part of an element; TensorFlow ends the pass too
+        if self._dataset.one_each and 0 in shares:  # there is no part of an element; TensorFlow ends the pass too
             self._reader.close()
             raise StopIteration
         from_all = self._strategy.from_all
-        return per_replica(self._strategy.mesh, shares, local, from_all=from_all, one_each=self._one_each)
+        return per_replica(self._strategy.mesh, shares, local, from_all=from_all, one_each=self._dataset.one_each)
 
     def get_next(self) -> Tree:
         """Return the next element.
@@ -172,12 +207,17 @@ class DistributedIterator(AdvancedByPython):
             >>> iterator.get_next_as_optional().has_value()
             False
         """
-        return OptionalElement(*itertools.islice(self, 1), element_spec=self._element_spec)
+        return OptionalElement(*itertools.islice(self, 1), element_spec=self.element_spec)
 
     @property
     def element_spec(self) -> Tree:
         """Structure of `TensorSpec` for one replica's batch, with an unknown number of rows."""
-        return self._element_spec
+        return self._dataset.element_spec
+
+    @property
+    def fits_other_workers(self) -> bool:
+        """Whether other workers can continue to read it from the same place."""
+        return self._dataset.fits_other_workers
 
     def get_state(self) -> State:
         """Return the position after the last element, as plain JSON, the same on every worker.
@@ -198,7 +238,7 @@ class DistributedIterator(AdvancedByPython):
             UsageError: The input can only be read from its beginning, such as a generator, and was read before. Create
                 it anew; the elements before the position are read again.
         """
-        reader = self._source.open(state)
+        reader = self._dataset.source.open(state)
         self._reader.close()
         self._reader = reader
 
@@ -254,15 +294,17 @@ def shared_dataset(strategy: StrategyLike, dataset: Any, options: InputOptions |
     one_each = False
     if strategy.num_replicas_in_sync == 1:
         dataset, one_each = one_by_one(dataset)
+    make_source: Callable[[], Source] | None = None
     if isinstance(dataset, Dataset):
         read_ahead = options.experimental_per_replica_buffer_size
-        source: Source = DatasetSource(dataset, strategy, read_ahead=read_ahead)
+        make_source = functools.partial(DatasetSource, dataset, strategy, read_ahead=read_ahead)
+        source = make_source()
         count, plan = int(dataset.cardinality()), plan_of(dataset)
     else:
         source = whole_batches(dataset, strategy, strategy.worker_count)
         count, plan = source.cardinality, {}
     strategy.check_agreement("distributed dataset", {**kinds(source.element_spec), "batches": count, **plan})
-    return DistributedDataset(strategy, source, one_each=one_each)
+    return DistributedDataset(strategy, source, one_each=one_each, make_source=make_source)
 
 
 def kinds(spec: Tree) -> dict[str, str | int]:

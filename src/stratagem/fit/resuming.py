@@ -196,6 +196,14 @@ class WatchesSteps(Protocol):
         """
         ...
 
+    def meet_new(self, steps: int) -> None:
+        """Forget what a worker that has come later does not know.
+
+        Args:
+            steps: The number of steps that are done, in the world into which it came.
+        """
+        ...
+
     def look(self) -> None:
         """Make sure that the state is sound, before somebody saves it. All workers call it at the same point."""
         ...

@@ -23,12 +23,15 @@ class StateOfTraining:
         step: The step.
         values: Those of its variables, where the strategy keeps them; replaced in place by those of another worker.
         last: What the step before returned; None before the first.
+        steps: How many steps of training it is.
     """
 
-    def __init__(self, step: Step, values: list[jax.Array], last: Tree) -> None:
+    def __init__(self, step: Step, values: list[jax.Array], last: Tree, steps: int) -> None:
         self._step = step
         self._values = values
         self._last = last
+        self._steps = steps
+        self._has_taken = False
 
     def give(self) -> Given:
         """Return the state: variables by name, the place in `fit`, and the last logs."""
@@ -49,6 +52,7 @@ class StateOfTraining:
 
     def take(self, given: Given) -> Tree:
         """Take the values of a worker that has completed this step, and return its logs."""
+        self._has_taken = True
         known = len(self._values)
         mesh = self._step.mesh
         self._values[:] = [mesh.keep(array) for array in given.arrays[:known]]
@@ -60,6 +64,8 @@ class StateOfTraining:
             session.renew_validation()
             if session.meet_new is not None:
                 session.meet_new()
+            for watcher in session.watchers:
+                watcher.meet_new(session.steps + self._steps * self._has_taken)
 
     def _logs(self, arrays: Sequence[np.ndarray]) -> list[jax.Array]:
         count = len(jax.tree.leaves(self._last))

@@ -129,7 +129,7 @@ class StepFunction(StepOfStrategy):
             return self.step(values, batch)
         if self.kind is not TRAIN:
             return world.run_beside(lambda: self.step(values, batch))
-        state = StateOfTraining(self.step, values, self._last_logs)
+        state = StateOfTraining(self.step, values, self._last_logs, batch.steps)
         self._last_logs = world.run(lambda: self.step(values, batch), state)
         return self._last_logs
 

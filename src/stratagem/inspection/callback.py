@@ -74,12 +74,6 @@ class StepInspector(keras.callbacks.Callback):
     # What `fit` asks -----------------------------------------------------------------------------
 
     def begin_watching(self, session: Session) -> None:
-        if session.strategy.mesh.world is not None:
-            raise UnsupportedError(
-                "`fit` was given Inspect, and its workers run under stratagem run --spares or --elastic.",
-                "Its steps cannot be run again there, because workers may change between them.",
-                "Leave Inspect out; or leave --spares and --elastic out, and use --max-restarts.",
-            )
         if session.strategy.worker_count == 1 and current_peers() is not None:
             raise UsageError(
                 f"Model {session.model.name!r} trains on this worker alone, and the cluster has several.",
@@ -89,6 +83,9 @@ class StepInspector(keras.callbacks.Callback):
         facts = {"every": self.every, "replicas": self.replicas, "nonfinite": str(self.nonfinite)}
         session.strategy.check_agreement("arguments of Inspect", {**facts, "folder": self.folder is not None})
         self._looking = Looking(self, session)
+        world = session.strategy.mesh.world
+        if world is not None and world.is_catching_up:
+            self.meet_new(session.steps)
 
     def before_step(self, step: Step, values: list[jax.Array], batch: GlobalBatch) -> None:
         if self._looking is not None:
@@ -97,6 +94,10 @@ class StepInspector(keras.callbacks.Callback):
     def after_step(self, step: Step, values: list[jax.Array], logs: Tree) -> None:
         if self._looking is not None:
             self._looking.after_step(values, logs)
+
+    def meet_new(self, steps: int) -> None:
+        if self._looking is not None:
+            self._looking.meet_new(steps)
 
     def look(self) -> None:
         if self._looking is not None:
@@ -153,6 +154,9 @@ class Looking:
         self._values: list[jax.Array] = []
         self._losses: list[Any] = []
         self._since: int | None = None
+        self._num_begun = 0
+        self._leaves_out: int | None = None
+        """The step behind so many is not looked at, as it began in another world."""
         # Workers look together, and each sees at another moment that a loss is there.
         self._looks_at_each_step = not session.strategy.mesh.multi_process
 
@@ -168,6 +172,9 @@ class Looking:
 
     def before_step(self, step: Step, values: list[jax.Array], batch: GlobalBatch) -> None:
         """Record the values that a step is about to be given."""
+        self._num_begun = self.steps
+        if self._is_left_out:
+            return
         if self._watched is None or self._watched.step is not step:
             self._begin(step, values)
         if self._since is None:
@@ -182,6 +189,9 @@ class Looking:
     def after_step(self, values: list[jax.Array], logs: Tree) -> None:
         """Record what a step returned; check all of it after every few steps."""
         self._values = list(values)
+        if self._is_left_out:
+            self._begin_again()
+            return
         if self._recording is not None:
             self._recording.after_step(values)
             loss = loss_of(logs)
@@ -191,6 +201,23 @@ class Looking:
         assert self._since is not None, "a step was begun"
         if self.steps // self._asked.every > self._since // self._asked.every:
             self.look_at_all(values)
+
+    def meet_new(self, steps: int) -> None:
+        """Begin again behind the step in which a worker that has come later meets the others: it knows none before.
+
+        Args:
+            steps: Number of steps before that one.
+        """
+        self._leaves_out = steps
+
+    @property
+    def _is_left_out(self) -> bool:
+        return self._leaves_out is not None and self._num_begun <= self._leaves_out
+
+    def _begin_again(self) -> None:
+        self._recording, self._since, self._before, self._losses = None, None, None, []
+        if self._past is not None:
+            self._past.numbers()
 
     def look_at_all(self, values: list[jax.Array] | None = None) -> None:
         """Compare the replicas, check the numbers, and begin again. All workers call it at the same point.

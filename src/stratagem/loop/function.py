@@ -251,17 +251,25 @@ class _CompiledFunction(Program):
         tracing = self.discover(self._body, call, inputs, arrays)
         strategies = tracing.notes.get("strategies", [])
         self._strategy: StrategyLike | None = strategies[0] if strategies else None
-        self.progress = None if self._strategy is None else self._strategy.mesh.progress
         mesh = None if self._strategy is None else self._strategy.mesh
+        if mesh is not None:
+            self.progress, self.world = mesh.progress, mesh.world
+        self._devices = None if mesh is None else mesh.mesh
         alone = mesh is None or not mesh.multi_process
         pure = with_checked_numbers(self._pure) if alone else self._pure
         program = jitted(pure, options_for(mesh) if mesh is not None else {})
-        self._compiled: Callable[..., Any] = program if alone else ComparedProgram(call.name, program)
+        compares = not alone and self.world is None
+        self._compiled: Callable[..., Any] = ComparedProgram(call.name, program) if compares else program
         if isinstance(mesh, DescribedMesh):
             assigned = trained(self.variables, self.assigned)
             self._compiled = DescribedProgram(mesh, self._pure, None, name=call.name, trained=assigned)
         self._with_rows = RowProgram(program, self.variables, self.assigned)
         self.streams = Streams(program, self.variables, self.assigned)
+
+    @property
+    def alive(self) -> bool:
+        """Whether its variables are still there, and its devices those of the strategy: workers may come and go."""
+        return super().alive and (self._strategy is None or self._strategy.mesh.mesh is self._devices)
 
     def _body(self, arrays: Sequence[jax.Array]) -> Callable[[], Tree]:
         return lambda: self.called.call.on(arrays)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, Literal, NamedTuple, NoReturn, TypeVar
+from typing import Any, Final, Literal, NoReturn, TypeVar
 
 import jax
 import numpy as np
@@ -33,40 +33,12 @@ from stratagem.elastic.world import World, WorldChangedError
 from stratagem.elastic.world_store import WorldClient
 from stratagem.host_memory.memory import HANG_SECONDS
 from stratagem.mesh.common_memory import meet_in_memory, memory_of_one, send
-from stratagem.mesh.given import Given, ResizedError, StateOfStep
+from stratagem.mesh.given import Given, Loop, ResizedError, StateOfStep
+from stratagem.mesh.worker_counts import Bounds, Layout
 
 _NO_STATE: Final = -1
 
 Result = TypeVar("Result")
-
-
-class Layout(NamedTuple):
-    """Place of a worker among the others, for which its programs are made.
-
-    Args:
-        size: How many workers there are.
-        rank: Which of them this one is.
-    """
-
-    size: int
-    rank: int
-
-
-class Bounds(NamedTuple):
-    """Bounds of the number of workers of a run.
-
-    Args:
-        least: With fewer it waits.
-        most: So many there are at its start; more are not taken in.
-    """
-
-    least: int
-    most: int
-
-    @property
-    def may_change(self) -> bool:
-        """Whether the number of workers may change while they train."""
-        return self.least < self.most
 
 
 class ChangingWorld:
@@ -82,6 +54,7 @@ class ChangingWorld:
         memory: What they have in common; it stays too.
         is_catching_up: Whether this worker is on its way to the step in which the others wait, and meets nobody.
         made_for: What the programs of a `fit` of this worker are made for; None where they fit no world any more.
+        loop: The loop that runs, if it is one of the program's own that workers may leave and join.
         num_evaluated: How many evaluations have come to their end.
     """
 
@@ -104,6 +77,7 @@ class ChangingWorld:
         self._world = world = self._first_world()
         self.peers = Peers(self._client(world), _peers_of(world), self._rank_in(world), timeout_seconds)
         self.made_for: Layout | None = self.layout
+        self.loop: Loop | None = None
         # Of this worker alone, until it is known who meets.
         self.memory = memory_of_one()
         self._enter()
@@ -120,6 +94,11 @@ class ChangingWorld:
     def is_cut(self) -> bool:
         """Whether the exchange of this world is over."""
         return self.memory.world == self._world.number and self.memory.is_cut
+
+    @property
+    def is_forming(self) -> bool:
+        """Whether this worker has moved to a world in which programs cannot run yet: the others may come later."""
+        return self.memory.world != self._world.number
 
     # Steps -------------------------------------------------------------------------------------------
 
@@ -154,6 +133,55 @@ class ChangingWorld:
             if (taken := self._change(state)) is not None:
                 self._taken = None
                 return taken
+
+    def enter(self, state: StateOfStep[Any]) -> None:
+        """Take part in the world that there is: meet the others where it begins, or where this worker comes later.
+
+        Args:
+            state: The state from which this worker goes on.
+
+        Raises:
+            ResizedError: Its programs do not fit that world.
+        """
+        if self.is_catching_up:
+            self._arrive(state)
+        while not self._membership.goes:
+            self._change(state)
+
+    def begin_step(self, state: StateOfStep[Any]) -> bool:
+        """Begin a step of a loop, in the next world where this one ends before it.
+
+        Args:
+            state: What the step begins with.
+
+        Returns:
+            Whether it is still the same world. If not, others may begin at `state` again, and so must this worker.
+
+        Raises:
+            ResizedError: Its programs do not fit the next world.
+        """
+        is_same = True
+        while not self._membership.may_begin():
+            self._change(state)
+            is_same = False
+        return is_same
+
+    def end_step(self) -> None:
+        """Note that the step of a loop is completed."""
+        self._membership.completed()
+        self._steps += 1
+        self._taken = None
+
+    def begin_program(self) -> None:
+        """Let a program begin that workers run together, outside `fit`.
+
+        Raises:
+            UnsupportedError: The others have run it before this worker joined them.
+        """
+        if self.loop is not None:
+            self.loop.begin_program()
+        elif self.is_catching_up:
+            raise _another_step()
 
     def run_beside(self, step: Callable[[], Result]) -> Result:
         """Run a step that changes nothing of the state, as one of an evaluation. The coordinator does not count it.
@@ -264,8 +292,7 @@ class ChangingWorld:
 
         A new worker is not among them before the next step.
         """
-        is_over = isinstance(error, WorldChangedError) or self.is_cut
-        if not is_over or self.is_catching_up or threading.get_ident() != self._thread:
+        if not self.is_over(error) or self.is_catching_up or threading.get_ident() != self._thread:
             return False
         self._follow_into_next_world()
         return True
@@ -307,9 +334,13 @@ class ChangingWorld:
                 except PeerError as error:
                     self._check_cut(error)
 
+    def is_over(self, error: BaseException) -> bool:
+        """Return whether an error is due to the end of this world."""
+        return isinstance(error, WorldChangedError) or self.is_cut
+
     def _check_cut(self, error: PeerError) -> None:
         """Raise an error of a world, unless it is that the world has ended: then the next one is on its way."""
-        if not (isinstance(error, WorldChangedError) or self.is_cut):
+        if not self.is_over(error):
             raise error
         logger.debug("%s", error)
 
@@ -429,9 +460,10 @@ class ChangingWorld:
 
 def _another_step() -> UnsupportedError:
     return UnsupportedError(
-        "A new worker came to a step that does not belong to the `fit` of the other workers.",
+        "A new worker came to a step that does not belong to the `fit`, or the loop, of the other workers.",
         "It would continue with weights of its own.",
-        "Let `fit` be the first thing that the program computes on all workers; or leave --spares and --elastic out.",
+        "Let `fit`, or a loop in stratagem.ElasticState.run, be the first thing that the program computes on all "
+        "workers; or leave --spares and --elastic out.",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -34,6 +35,22 @@ class StateOfStep(Protocol[_Result]):
 
     def meet_new(self) -> None:
         """Forget what a new worker has yet to make, together with this one."""
+        ...
+
+
+class Loop(Protocol):
+    """A loop of the program's own that workers may leave and join (`backup.elastic_state`)."""
+
+    def begin_program(self) -> None:
+        """Do what comes before each of its programs."""
+        ...
+
+    def check_placed(self, variables: Sequence[Any]) -> None:
+        """Refuse variables of which a worker that came later does not have the values of the others.
+
+        Args:
+            variables: Those that lie elsewhere than programs of this world need them.
+        """
         ...
 
 

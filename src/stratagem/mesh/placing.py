@@ -46,6 +46,8 @@ def placed(strategy: Agreeing, values: Sequence[Any], variables: Sequence[Any]) 
     specs = [resting_spec(variable) for variable in variables]
     foreign = [i for i, value in enumerate(result) if not mesh.rests(value, specs[i])]
     if foreign:
+        if mesh.world is not None and mesh.world.loop is not None:
+            mesh.world.loop.check_placed([variables[i] for i in foreign])
         facts = {f"variable {i} {variables[i].path}": f"{result[i].dtype}{list(result[i].shape)}" for i in foreign}
         strategy.check_agreement("values to place", facts)
         whole = [i for i in foreign if specs[i] == PartitionSpec()]

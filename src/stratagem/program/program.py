@@ -13,6 +13,7 @@ import jax
 
 from stratagem.core.freed_memory import StepMemory
 from stratagem.core.progress import Phase, Progress
+from stratagem.mesh.changing import ChangingWorld
 from stratagem.mesh.crossings import as_number
 from stratagem.mesh.mesh import ReplicaMesh, Tree
 from stratagem.program.assertions import Assertions
@@ -98,6 +99,7 @@ class Program(abc.ABC):
         called: The call that it runs for.
         assertions: Those that it makes; a subclass runs the program while they are watched.
         progress: Told of its runs, which are steps; None where they are not.
+        world: The workers that run it together, where these may change.
         variables: Those that it reads or assigns.
         assigned: Which of them it assigns, by their place.
         structure: How its outputs are arranged, once it has been traced.
@@ -111,6 +113,7 @@ class Program(abc.ABC):
     def __init__(self) -> None:
         self.called = Called()
         self.progress: Progress | None = None
+        self.world: ChangingWorld | None = None
         self._phase = Phase.COMPILING  # the first run compiles
         self._step_memory = StepMemory(0)
         self.structure: Any = None
@@ -140,6 +143,8 @@ class Program(abc.ABC):
         with self.called.by(call, inputs):
             if self.progress is None or current_tracing() is not None:
                 return tracing_anew(lambda: self.run(arrays, numbers))
+            if self.world is not None:
+                self.world.begin_program()
             if self._phase is Phase.COMPILING:
                 self._step_memory = StepMemory(sum(4 * math.prod(variable.shape) for variable in self.variables))
                 self._step_memory.tidy()

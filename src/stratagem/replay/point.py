@@ -110,6 +110,9 @@ class ReplayPoint(keras.callbacks.Callback):
     def after_step(self, step: Step, values: list[jax.Array], logs: Tree) -> None:
         pass
 
+    def meet_new(self, steps: int) -> None:
+        pass
+
     def look(self) -> None:
         pass
 

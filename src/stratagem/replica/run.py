@@ -164,7 +164,7 @@ class _ReplicaProgram(Program):
         self._made = made
         self.strategy = runner.strategy
         self.mesh = runner.mesh
-        self.progress = self.mesh.progress
+        self.progress, self.world = self.mesh.progress, self.mesh.world
         self._mean_gradients = runner.mean_gradients
         self._shares = shares
         self._stacks = self.mesh.spans_devices or self.mesh.central  # one array of all replicas for each output

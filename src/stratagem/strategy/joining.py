@@ -27,8 +27,9 @@ from stratagem.core.progress import progress
 from stratagem.elastic.client import Membership, join
 from stratagem.elastic.events import End, Order
 from stratagem.elastic.hello import JoinHello
-from stratagem.mesh.changing import Bounds, ChangingWorld
+from stratagem.mesh.changing import ChangingWorld
 from stratagem.mesh.mesh import Device
+from stratagem.mesh.worker_counts import Bounds
 from stratagem.program.rules.between_hosts import let_programs_call
 
 STAND_INS: Final = 63

@@ -16,11 +16,11 @@ from stratagem.core.described import described_devices
 from stratagem.core.errors import UnsupportedError
 from stratagem.core.log import announce
 from stratagem.core.types import CommunicationImplementation, CommunicationOptions, checked_options
-from stratagem.mesh.changing import Layout
 from stratagem.mesh.described import mesh_on
 from stratagem.mesh.layouts import LayoutMap, layouts_of
 from stratagem.mesh.mesh import ReplicaMesh
 from stratagem.mesh.shards import Sharding, sharding_of
+from stratagem.mesh.worker_counts import Layout
 from stratagem.strategy.base import Strategy
 from stratagem.strategy.devices import check_groups, device_names, devices_of_all_workers, local_devices
 from stratagem.strategy.host_memory import shared_memory

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import stratagem
-from stratagem.core.errors import InputError, OutOfRangeError, UsageError
+from stratagem.core.errors import InputError, OutOfRangeError, UnsupportedError, UsageError
 from stratagem.data import AutoShardPolicy, Dataset, Options, TensorSpec
 from stratagem.data.experimental import SHARD_HINT
 
@@ -341,3 +341,48 @@ def test_components_name_their_devices() -> None:
         parts = strategy.experimental_local_results(value)
         assert tuple(part.backing_device for part in parts) == strategy.extended.worker_devices
         assert tuple(part.device for part in parts) == strategy.extended.worker_devices
+
+
+def test_an_iterator_goes_on_where_the_number_of_workers_is_another() -> None:
+    strategy = stratagem.MirroredStrategy(["cpu:0", "cpu:1"])
+    dataset = Dataset.range(12).shuffle(12, seed=3).batch(2)
+    expected, second = [[batch.tolist() for batch in dataset] for _ in range(2)]
+    distributed = strategy.experimental_distribute_dataset(Dataset.range(12).shuffle(12, seed=3).batch(2))
+    iterator = iter(distributed)
+    source = distributed.source
+    assert [flat(rows(next(iterator))) for _ in range(2)] == expected[:2]
+    state = iterator.get_state()
+    assert iterator.fits_other_workers
+    strategy.worker_count = 3  # as after a change; reading does not ask the others
+    strategy.mesh.local_rows = lambda rows: slice(0, rows)  # type: ignore[method-assign]
+    iterator.set_state(state)
+    assert distributed.source is not source
+    assert [flat(rows(batch)) for batch in iterator] == expected[2:]
+    strategy.worker_count = 2
+    assert [flat(rows(batch)) for batch in distributed] == second
+
+
+def test_a_pass_after_a_place_that_was_set_is_the_next_one() -> None:
+    strategy = stratagem.MirroredStrategy(["cpu:0", "cpu:1"])
+    dataset = Dataset.range(12).shuffle(12, seed=3).batch(4)
+    passes = [[batch.tolist() for batch in dataset] for _ in range(4)]
+    distributed = strategy.experimental_distribute_dataset(Dataset.range(12).shuffle(12, seed=3).batch(4))
+    iterator = iter(distributed)
+    state = iterator.get_state()
+    distributed.source.resume(distributed.source.position())  # of a later pass, which nobody began
+    iterator.set_state(state)
+    assert [flat(rows(batch)) for batch in iterator] == passes[0]
+    assert [flat(rows(batch)) for batch in distributed] == passes[1]
+
+
+def test_what_only_its_workers_can_read_is_refused_to_others() -> None:
+    strategy = stratagem.MirroredStrategy(["cpu:0", "cpu:1"])
+    own = strategy.distribute_datasets_from_function(lambda context: Dataset.range(8).batch(2))
+    whole = strategy.experimental_distribute_dataset(iter([np.zeros(2)]))
+    for distributed in (own, whole):
+        iterator = iter(distributed)
+        assert not iterator.fits_other_workers
+        strategy.worker_count = 2
+        with pytest.raises(UnsupportedError, match="The number of workers has changed, and a distributed dataset was"):
+            iterator.set_state(iterator.get_state())
+        strategy.worker_count = 1

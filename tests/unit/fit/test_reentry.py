@@ -11,8 +11,8 @@ import pytest
 import stratagem
 from stratagem.core.errors import UnsupportedError
 from stratagem.fit.reentry import check_input, evaluated, in_changing_world
-from stratagem.mesh.changing import Bounds
 from stratagem.mesh.given import Given, ResizedError
+from stratagem.mesh.worker_counts import Bounds
 
 
 class World:

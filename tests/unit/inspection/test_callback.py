@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -15,7 +14,7 @@ import pytest
 
 import stratagem
 from stratagem.callbacks import BackupAndRestore, Inspect
-from stratagem.core.errors import InputError, PeerError, UnsupportedError
+from stratagem.core.errors import InputError, PeerError
 from stratagem.fit.steps import Step
 from stratagem.inspection.callback import Looking
 from stratagem.inspection.saving import Digests
@@ -303,8 +302,21 @@ def test_a_folder_that_cannot_be_written_to_is_told_before_any_step(tmp_path: Pa
     assert int(model.optimizer.iterations) == 0
 
 
-def test_workers_that_change_are_refused() -> None:
+def test_a_window_begins_behind_the_step_in_which_a_new_worker_meets_the_others() -> None:
+    """The step in flight is left out on all workers, also on one that took its result from another."""
     model = made()
-    session = SimpleNamespace(strategy=SimpleNamespace(mesh=SimpleNamespace(world=object())), model=model)
-    with pytest.raises(UnsupportedError, match="--spares or --elastic"):
-        Inspect().begin_watching(session)
+    inspect = Inspect(every=4)
+    windows: list[tuple[int, int | None]] = []
+
+    def note(batch: int, logs: Any) -> None:
+        looking: Any = inspect._looking
+        windows.append((looking.steps, looking._since))
+        if looking.steps == 2:
+            inspect.meet_new(2)  # this worker stands before step 3
+        if looking.steps == 6:
+            inspect.meet_new(7)  # it will take the result of step 7 from another worker
+
+    callbacks = [keras.callbacks.LambdaCallback(on_train_batch_end=note), inspect]
+    model.fit(np.tile(X, (5, 1)), np.tile(Y, (5, 1)), batch_size=len(X) // 2, verbose=0, callbacks=callbacks)
+    # (steps that are done, where the window begins): every four steps a look ends it.
+    assert windows == [(1, 0), (2, 0), (3, None), (4, None), (5, 4), (6, 4), (7, None), (8, None), (9, 8), (10, 8)]

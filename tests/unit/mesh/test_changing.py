@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from stratagem.core.errors import UnsupportedError
 from stratagem.mesh import changing
-from stratagem.mesh.changing import ChangingWorld, Layout
+from stratagem.mesh.changing import ChangingWorld
 from stratagem.mesh.given import Given, ResizedError
+from stratagem.mesh.worker_counts import Layout
 
 OWN, TAKEN = Given({"batch": 6}, []), Given({"batch": 7}, [])
 
@@ -50,3 +52,47 @@ def test_the_donor_gives_what_it_took(monkeypatch: pytest.MonkeyPatch, has_taken
     state: Any = SimpleNamespace(give=lambda: OWN)
     assert world._given(state) is None
     assert told[1] == [(TAKEN if has_taken else OWN).said, []]
+
+
+def world_of(may_begin: list[bool]) -> Any:
+    """Return a world whose coordinator lets steps begin as a list says, and which notes what it does."""
+    world: Any = ChangingWorld.__new__(ChangingWorld)
+    told: list[str] = []
+    world.told, world.loop, world.is_catching_up = told, None, False
+    world._steps, world._taken = 4, TAKEN
+    world._membership = SimpleNamespace(
+        may_begin=lambda: may_begin.pop(0), completed=lambda: told.append("completed"), goes=True
+    )
+    world._change = lambda state: told.append(f"changed with {state}")
+    world._arrive = lambda state: told.append(f"arrived with {state}")
+    return world
+
+
+def test_a_step_of_a_loop_says_whether_the_world_is_the_same() -> None:
+    world = world_of([True, False, False, True])
+    assert world.begin_step("state")
+    world.end_step()
+    assert (world.told, world._steps, world._taken) == (["completed"], 5, None)
+    assert not world.begin_step("state")
+    assert world.told[1:] == ["changed with state"] * 2
+
+
+def test_a_new_worker_arrives_before_its_loop_begins() -> None:
+    world = world_of([])
+    world.enter("state")
+    assert world.told == []
+    world.is_catching_up = True
+    world.enter("state")
+    assert world.told == ["arrived with state"]
+
+
+def test_a_program_outside_a_loop_is_an_error_of_a_new_worker() -> None:
+    world = world_of([])
+    world.begin_program()
+    world.is_catching_up = True
+    with pytest.raises(UnsupportedError, match="does not belong to the `fit`, or the loop, of the other workers"):
+        world.begin_program()
+    begun: list[bool] = []
+    world.loop = SimpleNamespace(begin_program=lambda: begun.append(True))
+    world.begin_program()
+    assert begun == [True]

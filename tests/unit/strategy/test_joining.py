@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stratagem.core.errors import ClusterError
-from stratagem.mesh.changing import Bounds
+from stratagem.mesh.worker_counts import Bounds
 from stratagem.strategy.joining import bounds_in
 
 

@@ -1,0 +1,247 @@
+"""State of a training loop of the program's own at a moment: held in memory, and given to other workers.
+
+It keeps references to the values of variables. JAX's arrays do not change, and the programs of loops give no buffer
+away, so nothing is copied.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+import jax
+import keras
+import numpy as np
+
+from stratagem.backup.snapshot import random_state, set_random_state
+from stratagem.backup.states import Arrays, NotPlainError, decode, encode
+from stratagem.checkpoint import objects
+from stratagem.core.errors import InputError, UnsupportedError, name_some
+from stratagem.feed.distributed import DistributedIterator
+from stratagem.mesh.given import Given
+from stratagem.mesh.mesh import ReplicaMesh
+from stratagem.mesh.shards import rests_divided
+from stratagem.program.compat import stored_value
+from stratagem.replica.on_read import has_parts
+
+_SHOWN: Final = 5
+_IMMUTABLE: Final = (bool, int, float, str, type(None))
+
+
+class Stateful(NamedTuple):
+    """What has a state among some objects and their parts.
+
+    Args:
+        variables: The Keras variables, by name.
+        others: What tells its state itself, such as iterators, and plain values in tuples, by name.
+    """
+
+    variables: dict[str, Any]
+    others: dict[str, Any]
+
+
+class Commit(NamedTuple):
+    """State of a loop.
+
+    Args:
+        plain: Copies of the attributes that are plain data: a list or an array may change.
+        given: The other attributes: objects with state.
+        stateful: What has a state among these and their parts.
+        values: The values of the variables.
+        states: The states of the others, by name.
+        generators: The states of Python's and NumPy's random generators.
+    """
+
+    plain: dict[str, Any]
+    given: dict[str, Any]
+    stateful: Stateful
+    values: list[jax.Array]
+    states: dict[str, Any]
+    generators: dict[str, Any]
+
+    def put_back(self, mesh: ReplicaMesh) -> None:
+        """Give objects and generators the state that they had.
+
+        Args:
+            mesh: Where variables lie now.
+        """
+        for variable, value in zip(self.stateful.variables.values(), self.values, strict=True):
+            variable.assign(value if mesh.is_replicated(value) else mesh.keep(np.asarray(value.addressable_data(0))))
+        _put(self.stateful.others, self.states)
+        set_random_state(self.generators, random, np.random)
+
+    def as_given(self) -> Given:
+        """Return it as workers send it to each other."""
+        arrays = Arrays()
+        names = self.stateful.variables
+        said = {
+            "variables": [_described(name, value) for name, value in zip(names, self.values, strict=True)],
+            "states": encode(self.states, "states", arrays),
+            "plain": encode(self.plain, "plain", arrays),
+            "generators": encode(self.generators, "generators", arrays),
+            "arrays": [*arrays],
+        }
+        return Given(said, [*(np.asarray(value.addressable_data(0)) for value in self.values), *arrays.values()])
+
+
+def commit_of(attributes: Mapping[str, Any], root: objects.Holder, mesh: ReplicaMesh, before: Commit | None) -> Commit:
+    """Return the state of a loop as it is now.
+
+    Args:
+        attributes: What the loop holds, by name.
+        root: The object that has these attributes.
+        mesh: Where its variables lie.
+        before: The last one, which knows what has a state as long as the objects are the same.
+
+    Raises:
+        InputError: An attribute has no state that can be taken.
+        UnsupportedError: A worker holds a part of the state alone.
+    """
+    plain, given = {}, {}
+    for name, value in attributes.items():
+        try:
+            plain[name] = copied(value)
+        except NotPlainError:
+            given[name] = value
+    if before is not None and before.given.keys() == given.keys() and all(before.given[n] is given[n] for n in given):
+        stateful = before.stateful
+    else:
+        stateful = stateful_in(given, root, mesh)
+    values = [stored_value(variable) for variable in stateful.variables.values()]
+    jax.block_until_ready(values)  # a step that fails does so before it counts
+    states = {name: _state_of(value) for name, value in stateful.others.items()}
+    return Commit(plain, given, stateful, values, states, random_state())
+
+
+def taken(given: Given, own: Commit, mesh: ReplicaMesh) -> dict[str, Any]:
+    """Give the objects of this worker the state of another worker, and return the attributes that are plain data.
+
+    Args:
+        given: What the other worker's `as_given` returned.
+        own: The state of this worker.
+        mesh: Where variables lie.
+
+    Raises:
+        UnsupportedError: It is the state of other objects.
+    """
+    said, (variables, others) = given.said, own.stateful
+    count = len(said["variables"])
+    arrays = dict(zip(said["arrays"], given.arrays[count:], strict=True))
+    states = decode(said["states"], arrays)
+    described = [_described(name, value) for name, value in zip(variables, own.values, strict=True)]
+    if described != said["variables"] or others.keys() != states.keys():
+        theirs = [f"{name} {dtype}{shape}" for name, dtype, shape in said["variables"]]
+        ours = [f"{name} {dtype}{shape}" for name, dtype, shape in described]
+        differ = sorted({*theirs, *states} ^ {*ours, *others})
+        raise UnsupportedError(
+            f"The ElasticState of a new worker is not that of the other workers. They differ in "
+            f"{name_some(differ, _SHOWN)}.",
+            "The new worker cannot take their state.",
+            "Let every worker make the same objects, and give them to ElasticState under the same names.",
+        )
+    for variable, array in zip(variables.values(), given.arrays, strict=False):
+        variable.assign(mesh.keep(array))
+    _put(others, states)
+    set_random_state(decode(said["generators"], arrays), random, np.random)
+    return decode(said["plain"], arrays)
+
+
+def stateful_in(given: Mapping[str, Any], root: objects.Holder, mesh: ReplicaMesh) -> Stateful:
+    """Return what has a state among some objects and their parts.
+
+    Args:
+        given: The objects, by name.
+        root: The object that has them as attributes.
+        mesh: Where their variables lie.
+
+    Raises:
+        InputError: One has none that can be taken, or is not built.
+        UnsupportedError: A worker holds a part of the state alone.
+    """
+    for name, value in given.items():
+        if isinstance(value, list | dict) or not (isinstance(value, tuple) or objects.can_be_saved(value)):
+            raise InputError(
+                f"ElasticState.{name} is {str(value)[:80]!r} of type {type(value).__name__}.",
+                "Its state cannot be taken: a new worker would continue with another one.",
+                "Give Keras models, layers, optimizers, metrics, variables, seed generators, iterators of distributed "
+                "datasets, or tuples of these; or plain data.",
+            )
+    nodes = objects.graph_of(root)
+    unbuilt = [node.name for node in nodes if _is_unbuilt(node)]
+    if unbuilt:
+        raise InputError(
+            f"ElasticState holds objects that are not built yet: {name_some(unbuilt, _SHOWN)}.",
+            "A new worker would make their variables when the others have trained them.",
+            "Build them first: model.build(input_shape), optimizer.build(model.trainable_variables).",
+        )
+    variables, others = {}, {}
+    for node in nodes:
+        if objects.is_leaf(node.value):
+            _check_whole(node, mesh)
+            (variables if objects.is_variable(node.value) else others)[node.name] = node.value
+    return Stateful(variables, others)
+
+
+def is_plain(value: Any) -> bool:
+    """Return whether a value is plain data: numbers, strings, None, arrays, and collections of these."""
+    try:
+        copied(value)
+    except NotPlainError:
+        return False
+    return True
+
+
+def copied(value: Any) -> Any:
+    """Return a copy of plain data.
+
+    Args:
+        value: The data.
+
+    Raises:
+        NotPlainError: It is something else.
+
+    Example:
+        >>> copied([1, (2.0, "three")])
+        [1, (2.0, 'three')]
+    """
+    if type(value) in _IMMUTABLE or isinstance(value, jax.Array):
+        return value
+    arrays = Arrays()
+    return decode(encode(value, "", arrays), arrays)
+
+
+def _described(name: str, value: jax.Array) -> list[Any]:
+    return [name, value.dtype.name, list(value.shape)]
+
+
+def _state_of(value: Any) -> Any:
+    return value.get() if isinstance(value, objects.PlainValue) else value.get_state()
+
+
+def _put(others: Mapping[str, Any], states: Mapping[str, Any]) -> None:
+    for name, value in others.items():
+        (value.set if isinstance(value, objects.PlainValue) else value.set_state)(states[name])
+
+
+def _is_unbuilt(node: objects.Node) -> bool:
+    """Whether variables are still to be made: of an optimizer, or of what the program gave."""
+    is_given = "/" not in node.name
+    return objects.is_unbuilt(node.value) and (is_given or isinstance(node.value, keras.Optimizer))
+
+
+def _check_whole(node: objects.Node, mesh: ReplicaMesh) -> None:
+    value = node.value
+    if objects.is_variable(value) and (rests_divided(value) or has_parts(value, mesh)):
+        raise UnsupportedError(
+            f"{node.name} of an ElasticState lies in shards, or has another value on each replica.",
+            "What a worker holds alone is lost when it dies.",
+            "Use variables that all replicas hold alike, and no shard= or model_parallel=.",
+        )
+    if isinstance(value, DistributedIterator) and not value.fits_other_workers:
+        raise UnsupportedError(
+            f"{node.name} of an ElasticState reads a dataset that was made from a function, a generator or data of "
+            "another library.",
+            "What the other workers have read of it is not known.",
+            "Give strategy.experimental_distribute_dataset a stratagem.data.Dataset.",
+        )
