@@ -29,6 +29,7 @@ def run(folder: Path, options: list[str], *faults: str) -> subprocess.CompletedP
         capture_output=True,
         text=True,
         check=False,
+        timeout=300,
         env={**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": path},
     )
 

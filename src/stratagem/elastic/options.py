@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Final, Literal, get_args
+from typing import Final
 
 from stratagem.core.errors import InputError
-
-Batch = Literal["global", "per_worker"]
-"""What stays as it is when the number of workers changes."""
 
 BELOW_MIN_SECONDS: Final = 600.0
 """How long a run with too few workers waits for others, if the user names no time."""
@@ -22,9 +19,6 @@ class ElasticOptions:
     Args:
         min_workers: Training waits when there are fewer workers than this.
         max_workers: Workers that come later are taken in up to this number; None stands for the number at the start.
-        batch: What stays when the number of workers changes. With "global" a step keeps its number of rows, and a
-            worker gets more or fewer of them; the numbers of training stay those of the same run without a change, to
-            rounding. With "per_worker" a worker keeps its number of rows, and the step gets more or fewer.
         below_min_seconds: How long a run with too few workers waits for others. After that the workers save their
             state, and the run ends with exit code 43.
 
@@ -32,13 +26,12 @@ class ElasticOptions:
         InputError: A value cannot be used.
 
     Example:
-        >>> ElasticOptions(min_workers=2, max_workers=8).batch
-        'global'
+        >>> ElasticOptions(min_workers=2).largest(4)
+        4
     """
 
     min_workers: int = 1
     max_workers: int | None = None
-    batch: Batch = "global"
     below_min_seconds: float = BELOW_MIN_SECONDS
 
     def __post_init__(self) -> None:
@@ -54,12 +47,6 @@ class ElasticOptions:
                 "No number of workers would be allowed.",
                 f"Write a whole number, {self.min_workers} or more. Or leave max_workers out: then the number at the "
                 "start is the largest.",
-            )
-        if self.batch not in get_args(Batch):
-            raise InputError(
-                f"batch is {self.batch!r}.",
-                "It says which size stays when the number of workers changes: that of a step, or that of a worker.",
-                'Write batch="global" or batch="per_worker".',
             )
         seconds = self.below_min_seconds
         if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:

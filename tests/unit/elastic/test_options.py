@@ -20,7 +20,6 @@ from stratagem.elastic.state import Rules
         ({"min_workers": 2.0}, "min_workers is 2.0.", "for instance min_workers=2"),
         ({"min_workers": 3, "max_workers": 2}, "max_workers is 2, min_workers is 3.", "whole number, 3 or more"),
         ({"max_workers": "4"}, "max_workers is '4'", "Or leave max_workers out"),
-        ({"batch": "local"}, "batch is 'local'.", 'Write batch="global" or batch="per_worker".'),
         ({"below_min_seconds": -1}, "below_min_seconds is -1.", "below_min_seconds=600"),
         ({"below_min_seconds": math.inf}, "below_min_seconds is inf.", "below_min_seconds=600"),
         ({"below_min_seconds": math.nan}, "below_min_seconds is nan.", "below_min_seconds=600"),

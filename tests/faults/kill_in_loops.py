@@ -1,0 +1,93 @@
+"""Trials: workers of a loop of the program's own are killed and frozen at random points, and must end with its numbers.
+
+    PYTHONPATH=. python tests/faults/kill_in_loops.py --trials 100
+
+Each trial runs `trains_in_a_loop.py` on two or three workers, with a spare for each fault or with `--elastic`, and one
+to three faults: behind a step, between the two programs of one, or behind an epoch. With spares, all workers must end
+with the bits of an undisturbed run; with `--elastic`, with the numbers of one process within 1e-5. Where all workers
+were hit at once, the run must end with 43. A trial that takes longer than five minutes hangs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import subprocess
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+from tests.faults.test_elastic_state import outcomes, run, undisturbed
+from tests.faults.trains_in_a_loop import EPOCHS, STEPS
+
+PEER_LOST = 43
+
+
+def faults_of(generator: random.Random, workers: int) -> list[str]:
+    """Return faults at random points."""
+    points = [*range(1, EPOCHS * STEPS + 1), *(f"mid{i}" for i in range(1, EPOCHS * STEPS + 1))]
+    points += [f"epoch{i}" for i in range(1, EPOCHS + 1)]
+    chosen = generator.sample(points, generator.randint(1, 3))
+    signals = ["SIGKILL", "SIGKILL", "SIGKILL", "SIGSTOP"]
+    return [f"{generator.randrange(workers)}:{point}:{generator.choice(signals)}" for point in chosen]
+
+
+def outcome_of(folder: Path, workers: int, faults: list[str], *, elastic: bool) -> str:
+    """Run a trial; return how it ended.
+
+    Args:
+        folder: An empty folder.
+        workers: Their number at the start.
+        faults: What happens to them.
+        elastic: Whether fewer continue; else spares take the places.
+    """
+    options = ["--elastic", f"1:{workers}"] if elastic else ["--workers", str(workers), "--spares", str(len(faults))]
+    plain = ["plain"] if elastic else []
+    try:
+        done = run(folder, options, *plain, *faults)
+    except subprocess.TimeoutExpired:
+        return "hangs"
+    if done.returncode == PEER_LOST and "nobody is left who holds the state" in done.stdout + done.stderr:
+        return "all workers were hit"
+    if done.returncode:
+        print(done.stdout[-3000:], done.stderr[-3000:])
+        return f"exit code {done.returncode}"
+    expected = undisturbed(1, "plain") if elastic else undisturbed(workers)
+    found = outcomes(folder)
+    for each in found:
+        if elastic:
+            same = each["seen"] == expected["seen"] and all(
+                np.allclose(own, other, rtol=1e-4, atol=1e-5)
+                for own, other in zip(each["values"], expected["values"], strict=True)
+            )
+        else:
+            same = all(each[name] == expected[name] for name in ("weights", "slots", "history", "seen"))
+        if not same:
+            return "other numbers"
+    return "as undisturbed" if found else "no worker has come to the end"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trials", type=int, default=10)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    generator, counts = random.Random(options.seed), Counter[str]()
+    for trial in range(options.trials):
+        workers, elastic = generator.choice([2, 3]), generator.random() < 0.5
+        faults, began = faults_of(generator, workers), time.monotonic()
+        with tempfile.TemporaryDirectory() as folder:
+            outcome = outcome_of(Path(folder), workers, faults, elastic=elastic)
+        counts[outcome] += 1
+        kind = "elastic" if elastic else "spares"
+        print(
+            f"{trial + 1}: {workers} workers, {kind}, {' '.join(faults)}: {outcome}, {time.monotonic() - began:.0f} s",
+            flush=True,
+        )
+    print(dict(counts))
+
+
+if __name__ == "__main__":
+    main()
