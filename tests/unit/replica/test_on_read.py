@@ -55,6 +55,15 @@ def test_each_replica_keeps_its_value_between_runs(aggregation: str) -> None:
     assert parts_of(strategy, strategy.run(lambda: v.assign_sub(1.0))) == [10.0, 11.0]
 
 
+def test_a_replicas_copy_is_read_like_a_variable() -> None:
+    strategy = strategy_of_two()
+    v = variable_of(strategy, "SUM")
+    strategy.run(lambda: v.assign(number() + 1.0))
+    assert [copy.read_value().numpy() for copy in strategy.experimental_local_results(v)] == [1.0, 2.0]
+    assert [copy.read_value().device for copy in v.values] == [copy.device for copy in v.values]
+    assert [float(2.0 * copy) for copy in v.values] == [2.0, 4.0]
+
+
 @pytest.mark.parametrize("aggregation", TOGETHER)
 def test_in_a_compiled_function(aggregation: str) -> None:
     strategy = strategy_of_two()
