@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tools.tensorflow_suites.case import Journal
 from tools.tensorflow_suites.results import Case, Results, report
+from tools.tensorflow_suites.shims import clusters
 from tools.tensorflow_suites.verdicts import BEGAN, ELSEWHERE, FAILED, NOT_APPLICABLE, PASSED, WORKERS
 
 ROOT = Path(__file__).parents[2]
@@ -110,3 +111,15 @@ def test_a_suite_runs_as_it_is_written(tmp_path: Path) -> None:
         "an accelerator: a TPU",
         "graphs and sessions of TensorFlow 1",
     ]
+
+
+def test_no_port_is_picked_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    offered = iter([4001, 4001, 4002])
+
+    class Probe(clusters.socket.socket):
+        def getsockname(self) -> tuple[str, int]:
+            return "127.0.0.1", next(offered)
+
+    monkeypatch.setattr(clusters.socket, "socket", Probe)
+    monkeypatch.setattr(clusters, "_picked", set())
+    assert [clusters.pick_unused_port(), clusters.pick_unused_port()] == [4001, 4002]

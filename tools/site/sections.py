@@ -62,7 +62,16 @@ SECTIONS: Final = (
         ("docs/launching.md", "docs/clusters.md", "docs/failures.md", "docs/troubleshooting.md", "docs/wrong_uses.md"),
     ),
     Section("Examples", ("examples/*.py",)),
-    Section("Facts", ("docs/versions.md", "docs/hardware.md", "benchmarks/README.md", "benchmarks/results/*.md")),
+    Section(
+        "Facts",
+        (
+            "docs/versions.md",
+            "docs/hardware.md",
+            "docs/tensorflow_tests.md",
+            "benchmarks/README.md",
+            "benchmarks/results/*.md",
+        ),
+    ),
     Section(
         "The project",
         (

@@ -202,6 +202,19 @@ class EagerArray(np.ndarray):
         return _joined(other, self) if self.dtype.kind == "O" else super().__radd__(other)
 
 
+class EagerCopy(EagerArray):
+    """What a replica holds of a variable. A program may read it as it reads a variable.
+
+    Example:
+        >>> EagerCopy.of_device(np.ones(2), "CPU:1").read_value().tolist()
+        [1.0, 1.0]
+    """
+
+    def read_value(self) -> EagerArray:
+        """Return the value (`tf.Variable.read_value`)."""
+        return EagerArray.of_device(self, self.device)
+
+
 def answering(value: Any) -> Any:
     """Return text and arrays of text as these; all else as it is. Tuples and dicts stay what they are.
 

@@ -168,8 +168,8 @@ _TABLE: Final[Mapping[tuple[str, Extent], Mapping[str, Sequence[str]]]] = {
         "Layer(weights=..., name='block1/conv', batch_input_shape=...), and a layer's add_weight('name', ...)": (
             "keras:Layer __init__",
         ),
-        "add_weight('name', ...) and reset_states, as a program's own metrics use them in Keras 2": (
-            "keras:metrics.Metric __bases__ < __init_subclass__ reset_states",
+        "add_weight('name', ...), reset_states and weights, as a program's own metrics use them in Keras 2": (
+            "keras:metrics.Metric __bases__ < __init_subclass__ reset_states weights",
         ),
         "BatchNormalization(fused=...): Keras 3 chooses the kernel itself": (f"{_BATCH_NORMALIZATION} __init__",),
         "Constant([1.0, 2.0]): the numbers fill the weights in order": ("keras:initializers.Constant __call__",),

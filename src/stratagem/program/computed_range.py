@@ -19,11 +19,15 @@ MOST_UNROLLED: Final = 64
 
 
 class KnownRange(EagerArray):
-    """Result of `tf.range(n)` where n is known: an array. A loop over a long one is rewritten, and compiled as one."""
+    """Result of `tf.range(n)` where n is known: an array.
+
+    A loop over a long one is rewritten, and compiled as one. A loop without turns is rewritten too: what it would give
+    to a variable decides its form.
+    """
 
     def __iter__(self) -> Iterator[Any]:
         here = inspect.currentframe()
-        if len(self) > MOST_UNROLLED and here is not None and here.f_back is not None:
+        if not 0 < len(self) <= MOST_UNROLLED and here is not None and here.f_back is not None:
             rewrite_loop(here.f_back)
         return super().__iter__()
 

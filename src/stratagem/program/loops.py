@@ -18,6 +18,7 @@ from stratagem.core.errors import InputError
 from stratagem.program.branches import Branches
 from stratagem.program.carried import (
     ARRAYS,
+    Adapting,
     Awaited,
     Unassigned,
     alike,
@@ -144,6 +145,8 @@ def for_(
     place = names.index(stop) if stop else None
     if isinstance(iterable, ComputedRange):
         return _counting(iterable, body, place, names, values, refusal)
+    if isinstance(iterable, KnownRange) and not len(iterable):
+        return _without_turns(body, names, values)
     elements = iter(iterable)
     is_long = isinstance(iterable, KnownRange) and len(iterable) > MOST_UNROLLED and not refusal
     for element in elements:
@@ -163,6 +166,24 @@ def for_(
             return _counting(_Rows(rest), body, place, names, values, refusal) if rest else values
         if left:
             break
+    return values
+
+
+def _without_turns(
+    body: Callable[..., tuple[Any, ...]], names: Sequence[str], values: tuple[Any, ...]
+) -> tuple[Any, ...]:
+    """Return the values before a loop that has no turns, those that adapt in the form that a turn would give them.
+
+    TensorFlow traces the body of such a loop: so it knows the shape of the tensors of an array that only the loop
+    writes. What can be written at a known number may be refused at a computed one, and the other way round.
+    """
+    if not any(isinstance(part, Adapting) for part in parts(values)):
+        return values
+    with contextlib.suppress(Exception):
+        return _Carrying(names, values, lambda state: body(np.int32(0), *state)).formed()
+    with contextlib.suppress(Exception):
+        begin = (jnp.zeros((), jnp.int32), *values)
+        return _Carrying(["the count", *names], begin, lambda state: (state[0], *body(*state))).formed()[1:]
     return values
 
 

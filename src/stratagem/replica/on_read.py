@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import keras
 
+from stratagem.core.eager import EagerArray, EagerCopy
 from stratagem.core.errors import InputError
 from stratagem.mesh.mesh import ReplicaMesh, Tree
 from stratagem.mesh.values import PerReplica
@@ -130,6 +131,13 @@ class OnReadVariable(keras.Variable):
     def components(self) -> PerReplica:
         """Return the replicas' values."""
         return PerReplica(self._mesh.keep_apart(self.parts.value), self._mesh)
+
+    def copies(self) -> tuple[Any, ...]:
+        """Return the values of this worker's replicas. Outside compiled functions each can be read like a variable."""
+        values = self.components().values
+        return tuple(
+            EagerCopy.of_device(value, value.device) if isinstance(value, EagerArray) else value for value in values
+        )
 
 
 @contextlib.contextmanager

@@ -42,7 +42,7 @@ from stratagem.program.profiled import record_steps
 from stratagem.program.tracing import current_tracing
 from stratagem.replica import reduce as reduction
 from stratagem.replica.context import current_replica_context, merging_context, strategy_scope
-from stratagem.replica.on_read import apart
+from stratagem.replica.on_read import OnReadVariable, apart
 from stratagem.replica.run import ReplicaRunner
 from stratagem.strategy import first_values
 from stratagem.strategy.devices import install, local_devices
@@ -283,6 +283,8 @@ class Strategy:
         Raises:
             UsageError: Called in a function that is being compiled, with several workers.
         """
+        if isinstance(value, OnReadVariable):
+            return value.copies()
         parts = apart(value)
         if isinstance(parts, keras.Variable):
             return (parts,) * len(self.mesh.local_replicas)

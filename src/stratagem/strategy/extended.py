@@ -11,8 +11,10 @@ from stratagem.mesh.device_names import device_of_task
 from stratagem.mesh.exchange import Exchange
 from stratagem.mesh.mesh import Tree
 from stratagem.mesh.placing import placed
+from stratagem.mesh.values import local_results
 from stratagem.replica.context import StrategyLike, merging_context, replica_context
 from stratagem.replica.merge import updated
+from stratagem.replica.on_read import has_parts
 
 
 class Reducing(StrategyLike, Protocol):
@@ -80,7 +82,8 @@ class StrategyExtended:
         Args:
             var: A Keras variable.
             fn: Function of (var, *args, **kwargs) that assigns it.
-            args: Values equal on all replicas: results of `reduce_to`, or of a replica's `all_reduce`.
+            args: Values equal on all replicas: results of `reduce_to`, or of a replica's `all_reduce`. For an `ON_READ`
+                variable, whose replicas have a value each, they may be per-replica values.
             kwargs: The same, by name.
             group: Whether to return one result; else a tuple with one for each replica of this worker.
 
@@ -103,6 +106,9 @@ class StrategyExtended:
         strategy = self._strategy
         strategy.require_cross_replica("extended.update", "get_replica_context().merge_call")
         context = merging_context()
+        if context is None and has_parts(var, strategy.mesh):  # each replica changes its own value
+            result = strategy.run(lambda *own, **named: fn(var, *own, **named), args, kwargs)
+            return result if group else local_results(result)
         if context is None:
             var.assign(placed(strategy, [var.value], [var])[0])
         exchange = Exchange() if context is None else context.exchange

@@ -55,6 +55,29 @@ def test_each_replica_keeps_its_value_between_runs(aggregation: str) -> None:
     assert parts_of(strategy, strategy.run(lambda: v.assign_sub(1.0))) == [10.0, 11.0]
 
 
+def test_a_replicas_copy_is_read_like_a_variable() -> None:
+    strategy = strategy_of_two()
+    v = variable_of(strategy, "SUM")
+    strategy.run(lambda: v.assign(number() + 1.0))
+    assert [copy.read_value().numpy() for copy in strategy.experimental_local_results(v)] == [1.0, 2.0]
+    assert [copy.read_value().device for copy in v.values] == [copy.device for copy in v.values]
+    assert [float(2.0 * copy) for copy in v.values] == [2.0, 4.0]
+
+
+@pytest.mark.parametrize("aggregation", TOGETHER)
+def test_an_update_changes_the_value_of_each_replica(aggregation: str) -> None:
+    """TensorFlow's `testSyncOnReadVariableUpdate`: 5.0 assigned to a sum on two replicas makes 10.0."""
+    strategy, together = strategy_of_two(), TOGETHER[aggregation]
+    v = variable_of(strategy, aggregation)
+    results = strategy.extended.update(v, lambda v, x: v.assign(x), args=(5.0,), group=False)
+    assert [float(result) for result in results] == parts_of(strategy, v) == [5.0, 5.0]
+    assert float(v.read_value()) == together([5.0, 5.0])
+    own = strategy.experimental_distribute_values_from_function(lambda context: context.replica_id_in_sync_group + 1.0)
+    strategy.extended.update(v, lambda v, x: v.assign_add(x), args=(own,))
+    assert parts_of(strategy, v) == [6.0, 7.0]
+    assert float(v.read_value()) == together([6.0, 7.0])
+
+
 @pytest.mark.parametrize("aggregation", TOGETHER)
 def test_in_a_compiled_function(aggregation: str) -> None:
     strategy = strategy_of_two()

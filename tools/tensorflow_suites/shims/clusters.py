@@ -5,19 +5,26 @@ from __future__ import annotations
 import json
 import os
 import socket
-from typing import Any
+from typing import Any, Final
 
 from tools.tensorflow_suites.shims.server_processes import ProcessCluster
 from tools.tensorflow_suites.verdicts import PROTOCOLS, NotApplicable
 
 import stratagem.tf as tf
 
+_picked: Final[set[int]] = set()
+"""Ports that this process was given. The system may offer one of them again before its server listens."""
+
 
 def pick_unused_port() -> int:
-    """Return a port that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """Return a port that is free now, and that was not returned before."""
+    while True:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        if port not in _picked:
+            _picked.add(port)
+            return port
 
 
 def create_cluster_spec(
@@ -28,10 +35,12 @@ def create_cluster_spec(
     return {job: [f"localhost:{pick_unused_port()}" for _ in range(count)] for job, count in counts.items() if count}
 
 
-def create_in_process_cluster(num_workers: int, num_ps: int, **_: Any) -> dict[str, list[str]]:
+def create_in_process_cluster(num_workers: int, num_ps: int, has_chief: bool = False, **_: Any) -> dict[str, list[str]]:
     """Start the servers of a cluster in this process, and return their addresses."""
     if not num_ps:
         raise NotApplicable(PROTOCOLS, "several workers in one process")
+    if has_chief:
+        raise NotApplicable(PROTOCOLS, "a server that runs what sessions of a chief send")
     spec = create_cluster_spec(num_workers=num_workers, num_ps=num_ps)
     for job, count in (("worker", num_workers), ("ps", num_ps)):
         for index in range(count):

@@ -12,8 +12,21 @@ import keras
 from stratagem.program.tracing import read
 
 
+class _Variables:
+    """An attribute with a metric's variables. A metric may have another attribute of its name: it defines no setter."""
+
+    def __get__(self, metric: Any, kind: type) -> Any:
+        return self if metric is None else metric.variables
+
+
 class OldMetric:
-    """A base of Keras's metrics, with the old name of `reset_state`; a program's own metrics may be as in Keras 2."""
+    """A base of Keras's metrics, with names of Keras 2; a program's own metrics may be as in Keras 2.
+
+    Attributes:
+        weights: The variables. A metric was a layer in Keras 2.
+    """
+
+    weights = _Variables()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

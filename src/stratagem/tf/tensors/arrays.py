@@ -110,9 +110,13 @@ class TensorArray(Adapting):
 
     def like(self, other: Any) -> Any:
         """Return this array in the form of another: as one array if it is one, or has tensors at other places."""
-        if not isinstance(other, TensorArray) or self._rows is not None or self._size != other._size:
+        if not isinstance(other, TensorArray) or self._rows is not None:
             return self
-        if other._rows is None and set(other._written) == set(self._written):
+        if not self._size and self._shape() is None and other._shape() is not None:  # it has no tensors of its own
+            array = copy.copy(self)
+            array._declared = TensorShape(other._shape())
+            return array
+        if self._size != other._size or (other._rows is None and set(other._written) == set(self._written)):
             return self
         shape = self._shape()
         shape = other._shape() if shape is None else shape
@@ -170,7 +174,8 @@ class TensorArray(Adapting):
                 )
             self._check(index, "write")
             shape = self._shape()
-            return self._with(rows=self._as_rows(value.shape if shape is None else shape).at[index].set(value))
+            rows = self._as_rows(value.shape if shape is None else shape)
+            return self._with(rows=rows.at[index].set(value) if self._size else rows)
         index = int(index)
         size = max(self._size, index + 1) if self._dynamic else self._size
         if not 0 <= index < size:

@@ -172,6 +172,19 @@ def test_metrics_of_ones_own_are_named_first(metric: Any, by_place: Any, by_name
     assert (made.name, made.dtype) == ("hits", "float64")
 
 
+def test_metrics_have_weights() -> None:
+    mean = tf.keras.metrics.Mean()
+    mean.update_state([1.0, 3.0])
+    assert [float(weight) for weight in mean.weights] == [4.0, 2.0]
+
+    class Weighted(tf.keras.metrics.Mean):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weights = [0.5, 0.5]  # as a program for Keras 3 may
+
+    assert Weighted().weights == [0.5, 0.5]
+
+
 def test_metrics_without_a_name_are_called_as_their_class() -> None:
     keras.utils.clear_session()  # other modules have objects of this name
     assert (Named().name, Named(None, None).dtype) == ("named", "float32")

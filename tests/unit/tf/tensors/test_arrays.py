@@ -211,3 +211,39 @@ def test_nothing_was_written(case: str) -> None:
                 run()
         else:
             np.testing.assert_array_equal(np.asarray(run()), np.zeros(shape, "float32"), strict=True)
+
+
+@tf.function
+def _written_in_a_loop(x: Any, size: int, dynamic: bool) -> Any:
+    array = Array(tf.float32, size, dynamic_size=dynamic)
+    for i in tf.range(tf.shape(x)[0]):
+        array = array.write(i, tf.ones([2]))
+    return array.stack()
+
+
+@pytest.mark.parametrize(
+    ("size", "dynamic", "shape"), [(0, True, (0, 2)), (0, False, (0, 2)), (3, False, (3, 2)), (3, True, (3, 2))]
+)
+def test_a_loop_without_turns_gives_the_shape(size: int, dynamic: bool, shape: tuple[int, int]) -> None:
+    """TensorFlow traces the body of such a loop, so the graph knows the shape of the tensors."""
+    stacked = _written_in_a_loop(tf.zeros([0, 5]), size, dynamic)
+    assert np.shape(stacked) == shape
+    assert np.asarray(stacked).sum() == 0.0
+
+
+def test_a_loop_without_turns_changes_nothing_else() -> None:
+    total, seen = tf.Variable(1.0), []
+
+    @tf.function
+    def run(x: Any) -> Any:
+        array, count = Array(tf.float32, 2), 0
+        for _ in tf.range(tf.shape(x)[0]):
+            total.assign_add(1.0)
+            count += 1
+            array = array.write(0, [1.0])
+        seen.append(count)
+        return array.stack()
+
+    assert run(tf.zeros([0])).tolist() == [[0.0], [0.0]]
+    assert float(total) == 1.0
+    assert set(seen) == {0}
