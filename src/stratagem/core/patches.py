@@ -160,9 +160,9 @@ _TABLE: Final[Mapping[tuple[str, Extent], Mapping[str, Sequence[str]]]] = {
         "metrics of complex numbers, whose squares may be negative": ("keras:metrics.MeanMetricWrapper update_state",),
     },
     ("stratagem.tf.keras.compat", Extent.PROCESS): {
-        "arguments and names that optimizers had in Keras 2: Adam(lr=...), optimizer.lr, minimize": (
-            f"{_OPTIMIZER} __bases__ < __init__ apply_gradients get_scaled_loss get_slot get_unscaled_gradients "
-            "get_weights loss_scale lr minimize weights",
+        "arguments and names that optimizers had in Keras 2: Adam(lr=...), optimizer.lr, minimize; sharing one": (
+            f"{_OPTIMIZER} __bases__ < __init__ apply_gradients build get_scaled_loss get_slot get_unscaled_gradients "
+            "get_weights loss_scale lr minimize stateless_apply weights",
         ),
         "layer(x, True), which Keras 3 refuses": ("keras:Layer __call__",),
         "Layer(weights=..., name='block1/conv', batch_input_shape=...), and a layer's add_weight('name', ...)": (
