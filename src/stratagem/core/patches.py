@@ -178,7 +178,7 @@ _TABLE: Final[Mapping[tuple[str, Extent], Mapping[str, Sequence[str]]]] = {
             "keras:Model __bases__ < __call__ __new__ add_loss begins_on_host compiled_loss compiled_metrics "
             "compute_loss compute_metrics distribute_strategy evaluate evaluate_generator fit fit_generator "
             "get_metrics_result host_part losses metrics_names predict predict_classes predict_generator predict_proba "
-            "reset_states",
+            "reset_states train_on_batch",
             "keras:Model save save_weights",
         ),
     },
