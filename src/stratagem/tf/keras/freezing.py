@@ -15,13 +15,20 @@ from stratagem.fit.compat import layers_of
 _WHEN_COMPILED: Final = "_stratagem_trainable_when_compiled"
 
 
+class _WhenCompiled:
+    """What was trainable. It is no list: Keras and checkpoints would go through it when they save the model."""
+
+    def __init__(self, states: list[tuple[Any, bool]]) -> None:
+        self.states = states
+
+
 def note_trainable(model: Any) -> None:
     """Note which layers of a model are trainable: it is being compiled.
 
     Args:
         model: The model.
     """
-    object.__setattr__(model, _WHEN_COMPILED, _trainable(model))
+    object.__setattr__(model, _WHEN_COMPILED, _WhenCompiled(_trainable(model)))
 
 
 @contextlib.contextmanager
@@ -31,7 +38,8 @@ def as_compiled(model: Any) -> Iterator[None]:
     Args:
         model: The model that trains.
     """
-    then, now = vars(model).get(_WHEN_COMPILED, ()), _trainable(model)
+    noted, now = vars(model).get(_WHEN_COMPILED), _trainable(model)
+    then = [] if noted is None else noted.states
     known = {id(layer): trainable for layer, trainable in now}
     if all(known.get(id(layer), trainable) == trainable for layer, trainable in then):
         yield
