@@ -160,9 +160,9 @@ _TABLE: Final[Mapping[tuple[str, Extent], Mapping[str, Sequence[str]]]] = {
         "metrics of complex numbers, whose squares may be negative": ("keras:metrics.MeanMetricWrapper update_state",),
     },
     ("stratagem.tf.keras.compat", Extent.PROCESS): {
-        "arguments and names that optimizers had in Keras 2: Adam(lr=...), optimizer.lr, minimize": (
-            f"{_OPTIMIZER} __bases__ < __init__ apply_gradients get_scaled_loss get_slot get_unscaled_gradients "
-            "get_weights loss_scale lr minimize weights",
+        "arguments and names that optimizers had in Keras 2: Adam(lr=...), optimizer.lr, minimize; sharing one": (
+            f"{_OPTIMIZER} __bases__ < __init__ apply_gradients build get_scaled_loss get_slot get_unscaled_gradients "
+            "get_weights loss_scale lr minimize stateless_apply weights",
         ),
         "layer(x, True), which Keras 3 refuses": ("keras:Layer __call__",),
         "Layer(weights=..., name='block1/conv', batch_input_shape=...), and a layer's add_weight('name', ...)": (
@@ -178,7 +178,7 @@ _TABLE: Final[Mapping[tuple[str, Extent], Mapping[str, Sequence[str]]]] = {
             "keras:Model __bases__ < __call__ __new__ add_loss begins_on_host compiled_loss compiled_metrics "
             "compute_loss compute_metrics distribute_strategy evaluate evaluate_generator fit fit_generator "
             "get_metrics_result host_part losses metrics_names predict predict_classes predict_generator predict_proba "
-            "reset_states",
+            "reset_states train_on_batch",
             "keras:Model save save_weights",
         ),
     },

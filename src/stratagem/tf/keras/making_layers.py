@@ -56,6 +56,8 @@ def taking_old_arguments(original: Callable[..., None]) -> Callable[..., None]:
         original(self, **kwargs)
         if type(self).add_weight is keras.Layer.add_weight:
             object.__setattr__(self, "add_weight", functools.partial(_add_weight, self))
+        if type(self).add_variable is keras.Layer.add_variable:
+            object.__setattr__(self, "add_variable", functools.partial(_add_variable, self))
         if batch_shape is not None:
             object.__setattr__(self, "batch_input_shape", tuple(batch_shape))
         if weights is not None:
@@ -190,3 +192,10 @@ def _add_weight(layer: Any, *args: Any, **kwargs: Any) -> Any:
     if isinstance(kwargs.get("shape"), int | np.integer):
         kwargs["shape"] = (kwargs["shape"],)
     return _named_first(layer, *args, **kwargs)
+
+
+def _add_variable(layer: Any, *args: Any, **kwargs: Any) -> Any:
+    """Do what `Layer.add_variable` does; in Keras 2 it was `add_weight`, whose first argument is the name."""
+    if args and not isinstance(args[0], str):  # the shape, as in Keras 3
+        return keras.Layer.add_variable(layer, *args, **kwargs)
+    return layer.add_weight(*args, **kwargs)

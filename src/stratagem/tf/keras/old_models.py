@@ -17,7 +17,7 @@ from stratagem.fit.records import strategy_of
 from stratagem.replica.context import current_strategy, strategy_scope
 from stratagem.strategy.base import one_replica
 from stratagem.strategy.default import get_strategy
-from stratagem.tf.keras import learning_phase, making_layers, old_layers, old_results, on_host, weights
+from stratagem.tf.keras import freezing, learning_phase, making_layers, old_layers, old_results, on_host, weights
 from stratagem.tf.keras.layers import added
 from stratagem.tf.keras.layers.compat import compute_output_spec, input_layer_of
 
@@ -59,7 +59,8 @@ _COUNTS: Final = ("steps", "steps_per_epoch", "validation_steps")
 
 
 def _taking_old_arguments(name: str) -> Callable[..., Any]:
-    """Return a method that passes over hints; of 3.5 steps the half one was a step too."""
+    """Return a method that passes over hints; of 3.5 steps the half one was a step too. Training is as compiled."""
+    training: Any = freezing.as_compiled if name in ("fit", "train_on_batch") else contextlib.nullcontext
 
     @functools.wraps(getattr(keras.Model, name))
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -67,7 +68,8 @@ def _taking_old_arguments(name: str) -> Callable[..., Any]:
         for count in _COUNTS:
             if isinstance(kwargs.get(count), float | np.floating):
                 kwargs[count] = math.ceil(kwargs[count])
-        return getattr(super(OldModel, self), name)(*args, **kwargs)
+        with training(self):
+            return getattr(super(OldModel, self), name)(*args, **kwargs)
 
     return method
 
@@ -236,6 +238,7 @@ class OldModel:
     fit = _taking_old_arguments("fit")
     evaluate = _taking_old_arguments("evaluate")
     predict = _taking_old_arguments("predict")
+    train_on_batch = _taking_old_arguments("train_on_batch")
     fit_generator = _of_generator(
         "fit",
         *("steps_per_epoch", "epochs", "verbose", "callbacks", "validation_data", "validation_steps"),
@@ -382,6 +385,7 @@ def taking_metrics_third(original: Callable[..., None]) -> Callable[..., None]:
         outside = current_strategy() is None
         with strategy_scope(strategy) if strategy is not None and outside else contextlib.nullcontext():
             original(self, optimizer, loss, *args, **named)
+        freezing.note_trainable(self)
 
     return compile
 

@@ -201,6 +201,24 @@ class OldOptimizer:
             grads = [None if each is None else keras.ops.clip(each, -value, value) for each in grads]
         return keras_optimizer._clip_gradients(grads)
 
+    def build(self, variables: Sequence[Any]) -> None:
+        """Make the slots. For no variables it stays unbuilt, as in Keras 2: models may share it, the first one frozen.
+
+        In many GANs the discriminator is frozen when it first trains; then the combined model trains the generator.
+        """
+        keras_optimizer: Any = super()
+        if variables or isinstance(self, keras.optimizers.LossScaleOptimizer):  # which has made variables of its own
+            keras_optimizer.build(variables)
+
+    def stateless_apply(
+        self, optimizer_variables: Sequence[Any], grads: Sequence[Any], trainable_variables: Sequence[Any]
+    ) -> Any:
+        """Return new values of variables, as Keras does. A model with nothing to train leaves all as it is."""
+        keras_optimizer: Any = super()
+        if not trainable_variables:
+            return trainable_variables, [keras.ops.convert_to_tensor(each) for each in optimizer_variables]
+        return keras_optimizer.stateless_apply(optimizer_variables, grads, trainable_variables)
+
     def minimize(self, *args: Any, **kwargs: Any) -> Any:
         """Apply one step that reduces a loss, or do what an Estimator's `minimize` does in its `model_fn`."""
         of_estimator = getattr(super(), "minimize", None)

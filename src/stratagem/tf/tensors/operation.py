@@ -86,6 +86,8 @@ def tensor(value: Any, dtype: Any = None) -> Any:
         return value if dtype is None else value.astype(held(dtype))
     if is_text(value) or (dtype is not None and as_dtype(dtype) == "string"):
         return hosted(encoded(value))
+    if isinstance(value, list | tuple) and _is_symbolic(value):
+        return TensorFunction(f"{__name__}:{tensor.__name__}")(value, dtype)
     if isinstance(value, list | tuple) and any(_is_traced_or_variable(leaf) for leaf in jax.tree.leaves(value)):
         leaves, structure = jax.tree.flatten(value)
         array = jnp.asarray(structure.unflatten([tensor(leaf) for leaf in leaves]))

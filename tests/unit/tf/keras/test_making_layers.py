@@ -92,6 +92,21 @@ def test_names_of_weights_and_names_by_position() -> None:
     assert [weight.name for weight in layer.weights] == ["own_kernel", "own_bias"]
 
 
+def test_add_variable_is_add_weight() -> None:
+    """Keras 2 gave it the name first, and an initializer was not needed; Keras 3 gives it the shape first."""
+    layer = tf.keras.layers.Layer()
+    kernel = layer.add_variable("w", [4, 2])
+    bias = layer.add_variable(name="own/bias", shape=3, initializer="zeros")
+    third = layer.add_variable((1,), "ones", name="c")
+    assert [(each.name, tuple(each.shape)) for each in layer.weights] == [
+        ("w", (4, 2)),
+        ("own_bias", (3,)),
+        ("c", (1,)),
+    ]
+    assert np.abs(kernel.numpy()).max() <= 1.0  # sqrt(6 / (4 + 2)): Glorot's uniform numbers
+    assert (bias.numpy().tolist(), third.numpy().tolist()) == ([0.0, 0.0, 0.0], [1.0])
+
+
 def test_the_name_of_a_sequential_by_position() -> None:
     model = tf.keras.Sequential([tf.keras.layers.Dense(1)], "generator")
     assert model.name == "generator"

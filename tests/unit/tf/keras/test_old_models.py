@@ -256,3 +256,61 @@ def test_a_loss_of_a_call_that_is_none_of_the_model() -> None:
     model.compile(tf.keras.optimizers.SGD(0.0))
     history = model.fit(np.ones((4, 2), "float32"), None, epochs=1, verbose=0)
     assert history.history["loss"] == [2.0]
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize(("policy", "rounds"), [("float32", 2), ("mixed_float16", 3)])  # the first scale is too large
+def test_models_that_share_an_optimizer_the_first_of_them_frozen(replicas: int, policy: str, rounds: int) -> None:
+    """Keras 2 builds an optimizer when there is something to train; Keras 3 builds it for the first model."""
+    tf.keras.mixed_precision.set_global_policy(policy)
+    try:
+        with tf.distribute.MirroredStrategy([f"CPU:{i}" for i in range(replicas)]).scope():
+            optimizer = tf.keras.optimizers.SGD(0.125, momentum=0.5)
+            discriminator = tf.keras.Sequential(
+                [tf.keras.layers.Input((1,)), tf.keras.layers.Dense(1, use_bias=False, kernel_initializer="ones")]
+            )
+            discriminator.trainable = False
+            discriminator.compile(optimizer, "mse")
+            generator = tf.keras.layers.Dense(1, use_bias=False, kernel_initializer="ones")
+            z = tf.keras.Input((1,))
+            combined = tf.keras.Model(z, discriminator(generator(z)))
+            combined.compile(optimizer, "mse")
+        ones, zeros = np.ones((4, 1), "float32"), np.zeros((4, 1), "float32")
+        for _ in range(rounds):
+            discriminator.train_on_batch(ones, zeros)
+            combined.train_on_batch(ones, zeros)
+        assert discriminator.get_weights()[0].tolist() == [[1.0]]
+        # The gradient at w is 2 * w: 1 - 0.25 = 0.75, then 0.75 + 0.5 * -0.25 - 0.125 * 1.5 = 0.4375.
+        assert generator.get_weights()[0].tolist() == [[0.4375]]
+    finally:
+        tf.keras.mixed_precision.set_global_policy("float32")
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("method", ["train_on_batch", "fit"])
+def test_a_model_trains_what_was_trainable_when_it_was_compiled(replicas: int, method: str) -> None:
+    """A GAN: its discriminator is compiled, then frozen for the model that trains the generator. It goes on training.
+
+    TensorFlow 2.21 with tf_keras gives these numbers.
+    """
+    with tf.distribute.MirroredStrategy([f"CPU:{i}" for i in range(replicas)]).scope():
+        discriminator = tf.keras.Sequential(
+            [tf.keras.layers.Input((1,)), tf.keras.layers.Dense(1, use_bias=False, kernel_initializer="ones")]
+        )
+        discriminator.compile(tf.keras.optimizers.SGD(0.125), "mse")
+        generator = tf.keras.layers.Dense(1, use_bias=False, kernel_initializer="ones")
+        z = tf.keras.Input((1,))
+        discriminator.trainable = False
+        combined = tf.keras.Model(z, discriminator(generator(z)))
+        combined.compile(tf.keras.optimizers.SGD(0.125), "mse")
+    ones, zeros = np.ones((4, 1), "float32"), np.zeros((4, 1), "float32")
+    options: Any = {"verbose": 0} if method == "fit" else {}
+    getattr(discriminator, method)(ones, zeros, **options)
+    assert discriminator.get_weights()[0].tolist() == [[0.75]]  # 1 - 0.125 * 2
+    assert (discriminator.trainable, discriminator.trainable_variables) == (False, [])
+    getattr(combined, method)(ones, zeros, **options)
+    assert discriminator.get_weights()[0].tolist() == [[0.75]]
+    assert generator.get_weights()[0].tolist() == [[1 - 0.125 * 2 * 0.75 * 0.75]]
+    discriminator.compile(tf.keras.optimizers.SGD(0.125), "mse")  # frozen by now
+    getattr(discriminator, method)(ones, zeros, **options)
+    assert discriminator.get_weights()[0].tolist() == [[0.75]]

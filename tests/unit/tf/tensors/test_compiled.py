@@ -178,6 +178,21 @@ def test_symbolic_tensors_make_a_model_that_is_saved(tmp_path: Path) -> None:
     assert loaded(given).numpy().tolist() == expected
 
 
+def test_a_list_of_symbolic_tensors_becomes_one(tmp_path: Path) -> None:
+    """As recommenders join embeddings: `tf.transpose(tf.convert_to_tensor(embeddings), [1, 0, 2])`."""
+    a, b = keras.Input((3,), dtype="int32"), keras.Input((3,), dtype="int32")
+    joined = tf.transpose(tf.convert_to_tensor([a, b]), [1, 0, 2])
+    assert joined.shape == (None, 2, 3)
+    model = keras.Model([a, b], [joined, tf.convert_to_tensor([a, b], tf.float32)])
+    model.save(tmp_path / "model.keras")
+    loaded: Any = keras.models.load_model(tmp_path / "model.keras")
+    given = [np.full((1, 3), 1, np.int32), np.full((1, 3), 2, np.int32)]
+    for each in (model, loaded):
+        of_rows, stacked = each(given)
+        assert of_rows.numpy().tolist() == [[[1, 1, 1], [2, 2, 2]]]
+        assert (stacked.dtype, stacked.numpy().tolist()) == ("float32", [[[1.0, 1.0, 1.0]], [[2.0, 2.0, 2.0]]])
+
+
 @pytest.mark.parametrize("compiled", [False, True])
 def test_a_function_of_the_first_value_is_called_once_and_may_draw(compiled: bool) -> None:
     strategy, made, called = tf.distribute.MirroredStrategy(["cpu:0", "cpu:1"]), [], []
