@@ -14,7 +14,7 @@ import jax
 import keras
 import numpy as np
 
-from stratagem.backup.snapshot import random_state, set_random_state
+from stratagem.backup.snapshot import as_plain, set_random_state
 from stratagem.backup.states import Arrays, NotPlainError, decode, encode
 from stratagem.checkpoint import objects
 from stratagem.core.errors import InputError, UnsupportedError, name_some
@@ -50,7 +50,7 @@ class Commit(NamedTuple):
         stateful: What has a state among these and their parts.
         values: The values of the variables.
         states: The states of the others, by name.
-        generators: The states of Python's and NumPy's random generators.
+        generators: The states of Python's and NumPy's random generators, as these return them.
     """
 
     plain: dict[str, Any]
@@ -58,7 +58,7 @@ class Commit(NamedTuple):
     stateful: Stateful
     values: list[jax.Array]
     states: dict[str, Any]
-    generators: dict[str, Any]
+    generators: tuple[Any, Any]
 
     def put_back(self, mesh: ReplicaMesh) -> None:
         """Give objects and generators the state that they had.
@@ -69,7 +69,9 @@ class Commit(NamedTuple):
         for variable, value in zip(self.stateful.variables.values(), self.values, strict=True):
             variable.assign(value if mesh.is_replicated(value) else mesh.keep(np.asarray(value.addressable_data(0))))
         _put(self.stateful.others, self.states)
-        set_random_state(self.generators, random, np.random)
+        python, numpy = self.generators
+        random.setstate(python)
+        np.random.set_state(numpy)
 
     def as_given(self) -> Given:
         """Return it as workers send it to each other."""
@@ -79,7 +81,7 @@ class Commit(NamedTuple):
             "variables": [_described(name, value) for name, value in zip(names, self.values, strict=True)],
             "states": encode(self.states, "states", arrays),
             "plain": encode(self.plain, "plain", arrays),
-            "generators": encode(self.generators, "generators", arrays),
+            "generators": encode(as_plain(*self.generators), "generators", arrays),
             "arrays": [*arrays],
         }
         return Given(said, [*(np.asarray(value.addressable_data(0)) for value in self.values), *arrays.values()])
@@ -98,20 +100,23 @@ def commit_of(attributes: Mapping[str, Any], root: objects.Holder, mesh: Replica
         InputError: An attribute has no state that can be taken.
         UnsupportedError: A worker holds a part of the state alone.
     """
+    known = {} if before is None else before.given
     plain, given = {}, {}
     for name, value in attributes.items():
+        if name in known and known[name] is value:
+            given[name] = value
+            continue
         try:
             plain[name] = copied(value)
         except NotPlainError:
             given[name] = value
-    if before is not None and before.given.keys() == given.keys() and all(before.given[n] is given[n] for n in given):
-        stateful = before.stateful
-    else:
-        stateful = stateful_in(given, root, mesh)
+    is_same = known.keys() == given.keys() and all(known[name] is value for name, value in given.items())
+    stateful = before.stateful if before is not None and is_same else stateful_in(given, root, mesh)
     values = [stored_value(variable) for variable in stateful.variables.values()]
     jax.block_until_ready(values)  # a step that fails does so before it counts
     states = {name: _state_of(value) for name, value in stateful.others.items()}
-    return Commit(plain, given, stateful, values, states, random_state())
+    generators = random.getstate(), np.random.get_state(legacy=False)
+    return Commit(plain, given, stateful, values, states, generators)
 
 
 def taken(given: Given, own: Commit, mesh: ReplicaMesh) -> dict[str, Any]:

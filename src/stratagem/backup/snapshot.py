@@ -173,9 +173,19 @@ def _unequal(variables: Mapping[str, Any], saved: Mapping[str, Any]) -> Iterator
 
 
 def random_state() -> dict[str, Any]:
-    """Return the states of Python's and NumPy's random generators."""
-    version, words, gauss = random.getstate()
-    return {"python": [version, np.array(words, np.uint32), gauss], "numpy": np.random.get_state(legacy=False)}
+    """Return the states of Python's and NumPy's random generators, as plain data."""
+    return as_plain(random.getstate(), np.random.get_state(legacy=False))
+
+
+def as_plain(python: Any, numpy: Any) -> dict[str, Any]:
+    """Return states of random generators as plain data, as `set_random_state` takes them.
+
+    Args:
+        python: What `random.getstate` returned.
+        numpy: What `numpy.random.get_state(legacy=False)` returned.
+    """
+    version, words, gauss = python
+    return {"python": [version, np.array(words, np.uint32), gauss], "numpy": numpy}
 
 
 def set_random_state(state: Mapping[str, Any], python: Any, numpy: Any) -> None:
