@@ -47,7 +47,7 @@ def undisturbed(workers: int, *options: str) -> dict[str, Any]:
         first, *others = outcomes(Path(folder))
         assert all(each == first for each in others)
         assert len(others) == workers - 1
-        assert set(first["seen"]) == {EPOCHS}
+        assert set(first["seen"]) == set(first["tested"]) == {EPOCHS}
         return first
 
 
@@ -70,7 +70,7 @@ def test_a_spare_takes_the_place_and_no_bit_is_another(tmp_path: Path, workers: 
     found, expected = outcomes(tmp_path), undisturbed(workers)
     assert len(found) == workers
     for each in found:
-        for name in ("weights", "slots", "history", "seen"):
+        for name in ("weights", "slots", "history", "seen", "tested"):
             assert each[name] == expected[name], name
         # Who came later has not taken the first steps; nobody committed one twice or left one out.
         assert each["steps"] == ALL_STEPS[-len(each["steps"]) :]
@@ -92,6 +92,7 @@ def test_fewer_workers_continue_with_the_numbers_of_one_process(
     assert least <= len(found) <= most
     for each in found:
         assert each["seen"] == expected["seen"]  # each row once an epoch
+        assert each["tested"] == expected["tested"]
         assert each["steps"] == ALL_STEPS[-len(each["steps"]) :]
         assert set(each["sizes"]) <= set(range(least, most + 1))
         np.testing.assert_allclose(each["history"], expected["history"], rtol=1e-5)

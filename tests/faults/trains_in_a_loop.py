@@ -25,6 +25,7 @@ from tests.faults.trains_with_spares import fault
 import stratagem
 
 STEPS, EPOCHS, ROWS = 8, 3, 22
+HELD = 30
 
 
 def made(*, is_plain: bool) -> keras.Model:
@@ -40,6 +41,8 @@ def digest(values: Any) -> str:
 def main(folder: Path, faults: list[str]) -> None:
     strategy = stratagem.MultiWorkerMirroredStrategy()
     rank = strategy.worker_index
+    # Each process makes another order, before its seed is set.
+    held = strategy.experimental_distribute_dataset(stratagem.data.Dataset.range(HELD).shuffle(HELD).batch(10))
     keras.utils.set_random_seed(1)
     x = np.random.default_rng(0).normal(size=(STEPS * ROWS - 3, 6)).astype("float32")
     y = (x.sum(axis=1) > 0).astype("int32")
@@ -51,6 +54,7 @@ def main(folder: Path, faults: list[str]) -> None:
         optimizer.build(model.trainable_variables)
         losses = keras.metrics.Mean()
         seen = keras.Variable(np.zeros(len(x), "int32"), trainable=False, aggregation="sum")
+        tested = keras.Variable(np.zeros(HELD, "int32"), trainable=False, aggregation="sum")
     crossentropy = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction=None)
 
     def train_on_replica(batch: Any, scale: Any) -> None:
@@ -65,6 +69,9 @@ def main(folder: Path, faults: list[str]) -> None:
     def note_on_replica(batch: Any) -> None:
         seen.assign_add(keras.ops.one_hot(batch[0], len(x), dtype="int32").sum(axis=0))
 
+    def test_on_replica(numbers: Any) -> None:
+        tested.assign_add(keras.ops.one_hot(numbers, HELD, dtype="int32").sum(axis=0))
+
     @stratagem.function
     def train_step(batch: Any, scale: Any) -> None:
         strategy.run(train_on_replica, args=(batch, scale))
@@ -75,7 +82,7 @@ def main(folder: Path, faults: list[str]) -> None:
         strategy,
         model=model,
         optimizer=optimizer,
-        metrics=(seen,) if "forgets" in faults else (losses, seen),
+        metrics=(seen, tested) if "forgets" in faults else (losses, seen, tested),
         batches=iter(dataset),
         epoch=0,
         step=0,
@@ -95,6 +102,8 @@ def main(folder: Path, faults: list[str]) -> None:
                 fault(folder, f"{rank}:{state.step}", faults)
             state.history.append(float(losses.result()))
             losses.reset_state()
+            for numbers in held:
+                strategy.run(test_on_replica, args=(numbers,))
             state.epoch += 1
             state.batches = iter(dataset)
             fault(folder, f"{rank}:epoch{state.epoch}", faults)
@@ -109,6 +118,7 @@ def main(folder: Path, faults: list[str]) -> None:
         "values": [np.asarray(each).tolist() for each in model.variables],
         "slots": digest(optimizer.variables),
         "seen": np.asarray(seen).tolist(),
+        "tested": np.asarray(tested).tolist(),
         "steps": steps,
         "sizes": sizes,
     }

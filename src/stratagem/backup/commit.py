@@ -18,7 +18,7 @@ from stratagem.backup.snapshot import as_plain, set_random_state
 from stratagem.backup.states import Arrays, NotPlainError, decode, encode
 from stratagem.checkpoint import objects
 from stratagem.core.errors import InputError, UnsupportedError, name_some
-from stratagem.feed.distributed import DistributedIterator
+from stratagem.feed.distributed import DistributedIterator, begin_passes, next_passes
 from stratagem.mesh.given import Given
 from stratagem.mesh.mesh import ReplicaMesh
 from stratagem.mesh.shards import rests_divided
@@ -50,6 +50,7 @@ class Commit(NamedTuple):
         stateful: What has a state among these and their parts.
         values: The values of the variables.
         states: The states of the others, by name.
+        passes: Where the next passes of distributed datasets begin, which need not be in the state.
         generators: The states of Python's and NumPy's random generators, as these return them.
     """
 
@@ -58,6 +59,7 @@ class Commit(NamedTuple):
     stateful: Stateful
     values: list[jax.Array]
     states: dict[str, Any]
+    passes: dict[int, Any]
     generators: tuple[Any, Any]
 
     def put_back(self, mesh: ReplicaMesh) -> None:
@@ -68,6 +70,7 @@ class Commit(NamedTuple):
         """
         for variable, value in zip(self.stateful.variables.values(), self.values, strict=True):
             variable.assign(value if mesh.is_replicated(value) else mesh.keep(np.asarray(value.addressable_data(0))))
+        begin_passes(self.passes)
         _put(self.stateful.others, self.states)
         python, numpy = self.generators
         random.setstate(python)
@@ -80,6 +83,7 @@ class Commit(NamedTuple):
         said = {
             "variables": [_described(name, value) for name, value in zip(names, self.values, strict=True)],
             "states": encode(self.states, "states", arrays),
+            "passes": encode(self.passes, "passes", arrays),
             "plain": encode(self.plain, "plain", arrays),
             "generators": encode(as_plain(*self.generators), "generators", arrays),
             "arrays": [*arrays],
@@ -116,7 +120,7 @@ def commit_of(attributes: Mapping[str, Any], root: objects.Holder, mesh: Replica
     jax.block_until_ready(values)  # a step that fails does so before it counts
     states = {name: _state_of(value) for name, value in stateful.others.items()}
     generators = random.getstate(), np.random.get_state(legacy=False)
-    return Commit(plain, given, stateful, values, states, generators)
+    return Commit(plain, given, stateful, values, states, next_passes(), generators)
 
 
 def taken(given: Given, own: Commit, mesh: ReplicaMesh) -> dict[str, Any]:
@@ -147,6 +151,7 @@ def taken(given: Given, own: Commit, mesh: ReplicaMesh) -> dict[str, Any]:
         )
     for variable, array in zip(variables.values(), given.arrays, strict=False):
         variable.assign(mesh.keep(array))
+    begin_passes(decode(said["passes"], arrays))
     _put(others, states)
     set_random_state(decode(said["generators"], arrays), random, np.random)
     return decode(said["plain"], arrays)

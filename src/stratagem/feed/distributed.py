@@ -8,7 +8,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable, Iterator
+import weakref
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jax
@@ -30,6 +31,10 @@ from stratagem.mesh.blocks import per_replica
 from stratagem.mesh.mesh import Tree
 from stratagem.program.tracing import leave_tracing
 from stratagem.replica.context import StrategyLike, inside_step
+
+_numbers = itertools.count()
+_lasting: dict[int, weakref.ref[DistributedDataset]] = {}
+"""Datasets that workers who come and go can read, by their number in the order in which a program makes them."""
 
 
 class TransformationError(UsageError, AttributeError):
@@ -304,7 +309,33 @@ def shared_dataset(strategy: StrategyLike, dataset: Any, options: InputOptions |
         source = whole_batches(dataset, strategy, strategy.worker_count)
         count, plan = source.cardinality, {}
     strategy.check_agreement("distributed dataset", {**kinds(source.element_spec), "batches": count, **plan})
-    return DistributedDataset(strategy, source, one_each=one_each, make_source=make_source)
+    shared = DistributedDataset(strategy, source, one_each=one_each, make_source=make_source)
+    if strategy.mesh.world is not None and make_source is not None:
+        _lasting[next(_numbers)] = weakref.ref(shared)
+    return shared
+
+
+def next_passes() -> dict[int, State]:
+    """Return where the next pass of each dataset begins that other workers can read too, by its number."""
+    found = {number: reference() for number, reference in _lasting.items()}
+    for number in [number for number, dataset in found.items() if dataset is None]:
+        del _lasting[number]
+    return {number: dataset.source.position() for number, dataset in found.items() if dataset is not None}
+
+
+def begin_passes(places: Mapping[int, State]) -> None:
+    """Let the next passes of datasets begin at these places.
+
+    A worker that comes later has made fewer passes than the others, in an order of its own where a shuffle has no seed.
+
+    Args:
+        places: What `next_passes` returned, here or on another worker. Datasets that are not here are left out: a loop
+            makes them that has not begun here.
+    """
+    for number, place in places.items():
+        dataset = _lasting[number]() if number in _lasting else None
+        if dataset is not None:
+            dataset.source.resume(place)
 
 
 def kinds(spec: Tree) -> dict[str, str | int]:

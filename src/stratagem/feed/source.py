@@ -345,7 +345,7 @@ def _joined_or_unlike(*leaves: Any) -> Any:
 
 def _checked_part(state: State, parts: int) -> int:
     part, of = state.get("part", (0, 1))
-    if of != parts:
+    if of != parts and (part or state["batches"]):  # the beginning is the same for any number
         raise InputError(
             f"The state is from a run in which a batch lasts for {of} step(s); here it lasts for {parts}.",
             "Under AutoShardPolicy.OFF, HINT and FILE each worker reads a stream of its own.",

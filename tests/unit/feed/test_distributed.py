@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,6 +15,7 @@ import stratagem
 from stratagem.core.errors import InputError, OutOfRangeError, UnsupportedError, UsageError
 from stratagem.data import AutoShardPolicy, Dataset, Options, TensorSpec
 from stratagem.data.experimental import SHARD_HINT
+from stratagem.feed import distributed
 
 
 def mirrored(replicas: int) -> stratagem.MirroredStrategy:
@@ -379,10 +382,34 @@ def test_what_only_its_workers_can_read_is_refused_to_others() -> None:
     strategy = stratagem.MirroredStrategy(["cpu:0", "cpu:1"])
     own = strategy.distribute_datasets_from_function(lambda context: Dataset.range(8).batch(2))
     whole = strategy.experimental_distribute_dataset(iter([np.zeros(2)]))
-    for distributed in (own, whole):
-        iterator = iter(distributed)
+    for each in (own, whole):
+        iterator = iter(each)
         assert not iterator.fits_other_workers
         strategy.worker_count = 2
         with pytest.raises(UnsupportedError, match="The number of workers has changed, and a distributed dataset was"):
             iterator.set_state(iterator.get_state())
         strategy.worker_count = 1
+
+
+def test_passes_begin_where_those_of_another_worker_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    strategy = stratagem.MirroredStrategy(["cpu:0", "cpu:1"])
+    monkeypatch.setattr(strategy.mesh, "world", object())
+
+    def made() -> list[Any]:
+        monkeypatch.setattr(distributed, "_lasting", {})
+        monkeypatch.setattr(distributed, "_numbers", itertools.count())
+        shuffled = [Dataset.range(8).shuffle(8).batch(4) for _ in range(2)]  # in an order of its own
+        return [strategy.experimental_distribute_dataset(dataset) for dataset in shuffled]
+
+    _first, second = made()
+    for _ in range(3):
+        list(second)
+    places = distributed.next_passes()
+    assert [place["iteration"] for place in places.values()] == [0, 3]
+    expected = [flat(rows(batch)) for batch in second]
+    _first, second = made()
+    distributed.begin_passes({**places, 7: places[0]})  # another one, which a loop makes there
+    assert [flat(rows(batch)) for batch in second] == expected
+    del _first
+    gc.collect()
+    assert list(distributed.next_passes()) == [1]

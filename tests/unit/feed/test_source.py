@@ -122,6 +122,8 @@ def test_a_batch_lasts_for_as_many_steps_as_it_has_pieces() -> None:
     ]
     with pytest.raises(InputError, match=r"lasts for 3 step\(s\); here it lasts for 2"):
         Group(1).run(lambda worker: read(worker, {"batches": 0, "part": [1, 3]}))
+    beginning = {"batches": 0, "part": [0, 3]}  # it is the same for any number of pieces
+    assert Group(2).run(lambda worker: read(worker, beginning))[0] == first
 
 
 def test_each_replica_gets_a_batch_of_its_own() -> None:
