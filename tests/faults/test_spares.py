@@ -60,12 +60,13 @@ def undisturbed(workers: int, *options: str) -> dict[str, Any]:
         (2, ["1:scope:SIGKILL"]),
         (2, ["validates", "1:test2:SIGKILL"]),
         (2, ["validates", "1:13:SIGKILL"]),
+        (2, ["validates", "dataset", "0:13:SIGKILL"]),
         (3, ["validates", "0:test1:SIGSTOP", "1:13:SIGKILL"]),
     ],
     ids=str,
 )
 def test_the_end_is_that_of_a_run_without_faults(tmp_path: Path, workers: int, faults: list[str]) -> None:
-    options = [each for each in faults if each == "validates"]
+    options = [each for each in faults if each in ("validates", "dataset")]
     count = len(faults) - len(options)
     done = run(tmp_path, workers, count, *faults)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -9,6 +9,7 @@ runs a program before the loop. Those that come to the end write what they have.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 import random
@@ -42,7 +43,8 @@ def main(folder: Path, faults: list[str]) -> None:
     strategy = stratagem.MultiWorkerMirroredStrategy()
     rank = strategy.worker_index
     # Each process makes another order, before its seed is set.
-    held = strategy.experimental_distribute_dataset(stratagem.data.Dataset.range(HELD).shuffle(HELD).batch(10))
+    held_rows = [stratagem.data.Dataset.range(HELD).shuffle(HELD).batch(10) for _ in range(2)]
+    held = strategy.experimental_distribute_dataset(held_rows[0])
     keras.utils.set_random_seed(1)
     x = np.random.default_rng(0).normal(size=(STEPS * ROWS - 3, 6)).astype("float32")
     y = (x.sum(axis=1) > 0).astype("int32")
@@ -90,6 +92,7 @@ def main(folder: Path, faults: list[str]) -> None:
     )
 
     def loop(state: Any) -> str:
+        also_held = strategy.experimental_distribute_dataset(held_rows[1])
         while state.epoch < EPOCHS:
             for batch in state.batches:
                 train_step(batch, random.uniform(0.5, 1.5))
@@ -102,7 +105,7 @@ def main(folder: Path, faults: list[str]) -> None:
                 fault(folder, f"{rank}:{state.step}", faults)
             state.history.append(float(losses.result()))
             losses.reset_state()
-            for numbers in held:
+            for numbers in itertools.chain(held, also_held):
                 strategy.run(test_on_replica, args=(numbers,))
             state.epoch += 1
             state.batches = iter(dataset)

@@ -1,8 +1,8 @@
 """What `test_spares.py` trains: a model whose state is more than weights, and whose workers die as they are told.
 
 `trains_with_spares.py FOLDER FAULTS`: each fault is "RANK:STEP:SIGNAL", "RANK:testSTEP:SIGNAL" in an evaluation, or
-"RANK:scope:SIGNAL" before training; the first process that comes to it as that worker sends itself the signal. Those
-that come to the end write what they have.
+"RANK:scope:SIGNAL" before training; the first process that comes to it as that worker sends itself the signal.
+"validates" adds a validation, "dataset" makes it one of a dataset. Those that come to the end write what they have.
 """
 
 from __future__ import annotations
@@ -88,11 +88,12 @@ def main(folder: Path, faults: list[str]) -> None:
         model.predict(x[:2], verbose=0)
     told = Faults(folder, rank, faults)
     slower = keras.callbacks.ReduceLROnPlateau("loss", factor=0.5, patience=0, min_delta=10.0)
-    held = (x[:VALIDATED], y[:VALIDATED]) if "validates" in faults else None
+    held: Any = (x[:VALIDATED], y[:VALIDATED]) if "validates" in faults else None
+    batched: dict[str, Any] = {"validation_batch_size": ROWS}
+    if "dataset" in faults:
+        held, batched = stratagem.data.Dataset.from_tensor_slices(held).shuffle(VALIDATED).batch(ROWS), {}
     callbacks = [slower, told]
-    history = model.fit(
-        dataset, epochs=EPOCHS, verbose=0, callbacks=callbacks, validation_data=held, validation_batch_size=ROWS
-    ).history
+    history = model.fit(dataset, epochs=EPOCHS, verbose=0, callbacks=callbacks, validation_data=held, **batched).history
     show_task("at last", strategy)
     digest = hashlib.sha256(b"".join(np.asarray(each).tobytes() for each in model.variables)).hexdigest()
     slots = hashlib.sha256(b"".join(np.asarray(each).tobytes() for each in model.optimizer.variables)).hexdigest()

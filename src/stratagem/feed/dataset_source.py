@@ -31,6 +31,7 @@ class DatasetSource(Source):
         in_order: Whether the rows within a batch must keep their order, as for `predict`.
         together: How many batches are used at once.
         read_ahead: Batches to read in the background.
+        is_agreed: Whether the workers have agreed on its order before, so that they need not meet.
     """
 
     reads_ahead = True
@@ -44,6 +45,7 @@ class DatasetSource(Source):
         in_order: bool = False,
         together: int = 1,
         read_ahead: int = READ_AHEAD,
+        is_agreed: bool = False,
     ) -> None:
         workers, worker = strategy.worker_count, strategy.worker_index
         choice = choose_policy(dataset.options(), dataset, workers, in_order=in_order)
@@ -53,7 +55,7 @@ class DatasetSource(Source):
         self._together, self._read_ahead = together, read_ahead
         self._resumed_at: State | None = None
         self._first: Tree = None
-        dataset = _agreed_order(dataset, strategy)
+        dataset = _agreed.get(dataset, dataset) if is_agreed else _agreed_order(dataset, strategy)
         self._whole = dataset.with_shard_hint(1, 0)  # a worker's part of it may be empty
         self.dataset = dataset
         if choice.policy is AutoShardPolicy.HINT:
@@ -73,11 +75,11 @@ class DatasetSource(Source):
             self.num_batches = _steps_of_pieces(self.dataset, cardinality, strategy)
 
     def open(self, state: State | None = None) -> Reader:
-        resumed_at, self._resumed_at = self._resumed_at, None
         if state is not None:
             self.dataset = resumed(self.dataset, state)
         else:
-            state = resumed_at
+            state = self._resumed_at
+        self._resumed_at = None
         # A thread for what is only a gather costs more than it saves: 0.15 ms a step on one core.
         ahead = 0 if self.dataset.in_memory else self._read_ahead
         batches = self.dataset.batches(self._rows_of, prefetch=ahead, readers=self._processes, together=self._together)
@@ -151,11 +153,7 @@ def resumed(dataset: Dataset, state: State) -> Dataset:
         InputError: It is no state of such a dataset.
     """
     dataset.batches().set_state(state)  # checks it
-    dataset = dataset.with_random_seeds(list(state["seeds"]))
-    iteration = int(state["iteration"])
-    if iteration:
-        dataset.batches(iteration=iteration - 1)
-    return dataset
+    return _at_pass(dataset.with_random_seeds(list(state["seeds"])), int(state["iteration"]))
 
 
 def _steps_of_pieces(dataset: Dataset, cardinality: int, strategy: StrategyLike) -> int | None:
@@ -187,11 +185,26 @@ _agreed: weakref.WeakKeyDictionary[Dataset, Dataset] = weakref.WeakKeyDictionary
 def _agreed_order(dataset: Dataset, strategy: StrategyLike) -> Dataset:
     """Return the dataset with the chief's seeds, so that all workers see one order.
 
-    The same dataset gives the same object again, so that a second `fit` goes on to new orders.
+    The same dataset gives the same object again, so that a second `fit` goes on to new orders. Where workers may
+    change, they meet each time: for a new worker it is the first, and it goes on to the order that is next for the
+    others.
     """
-    if dataset not in _agreed:
-        if not strategy.mesh.multi_process:
-            return dataset
+    is_known = dataset in _agreed
+    if not strategy.mesh.multi_process:
+        return _agreed.get(dataset, dataset)
+    if strategy.mesh.world is not None:
+        own = _agreed.get(dataset, dataset).next_pass()
+        following = max(strategy.from_all("order of a dataset", own), key=lambda state: state["iteration"])
+        if not is_known or own != following:
+            _agreed[dataset] = _at_pass(dataset.with_random_seeds(list(following["seeds"])), following["iteration"])
+    elif not is_known:
         seeds = strategy.from_chief("dataset seeds", dataset.random_seeds())
         _agreed[dataset] = dataset.with_random_seeds(seeds)
     return _agreed[dataset]
+
+
+def _at_pass(dataset: Dataset, iteration: int) -> Dataset:
+    """Return a dataset whose next pass is the one with this number."""
+    if iteration:
+        dataset.batches(iteration=iteration - 1)
+    return dataset

@@ -300,10 +300,11 @@ def shared_dataset(strategy: StrategyLike, dataset: Any, options: InputOptions |
     if strategy.num_replicas_in_sync == 1:
         dataset, one_each = one_by_one(dataset)
     make_source: Callable[[], Source] | None = None
+    source: Source
     if isinstance(dataset, Dataset):
         read_ahead = options.experimental_per_replica_buffer_size
-        make_source = functools.partial(DatasetSource, dataset, strategy, read_ahead=read_ahead)
-        source = make_source()
+        source = DatasetSource(dataset, strategy, read_ahead=read_ahead)
+        make_source = functools.partial(DatasetSource, dataset, strategy, read_ahead=read_ahead, is_agreed=True)
         count, plan = int(dataset.cardinality()), plan_of(dataset)
     else:
         source = whole_batches(dataset, strategy, strategy.worker_count)

@@ -99,9 +99,9 @@ class FunctionSource(Source):
         return self._streams[0].element_spec
 
     def open(self, state: State | None = None) -> Reader:
-        resumed_at, self._resumed_at = self._resumed_at, None
-        state = resumed_at if state is None else state
+        state = self._resumed_at if state is None else state
         states = [None] * len(self._streams) if state is None else _states(state, len(self._streams))
+        self._resumed_at = None
         streams = [stream.batches(at) for stream, at in zip(self._streams, states, strict=True)]
         return read_streams(streams, self._strategy, self._adapt, no_rows(self.first()))
 

@@ -66,6 +66,32 @@ def test_all_workers_take_the_order_of_the_chief() -> None:
     assert len({tuple(dataset.random_seeds()) for dataset in orders}) == 1
 
 
+@pytest.mark.parametrize("newcomer", [0, 1])
+def test_a_new_worker_goes_on_to_the_order_that_is_next_for_the_others(newcomer: int) -> None:
+    """Where workers may change they meet about an order each time, also about a dataset that some have read before."""
+    group, expected = Group(2), []
+    with_two = Dataset.range(9).shuffle(9).batch(3)
+
+    def read(worker: Any) -> list[list[int]]:
+        worker.mesh.world = object()
+        if worker.worker_index == newcomer:
+            dataset = Dataset.range(9).shuffle(9).batch(3)  # made later, with a seed of its own
+        else:
+            dataset = with_two
+            worker.from_all, meet = lambda name, value: [value], worker.from_all
+            before = DatasetSource(dataset, worker)
+            for _ in range(2):
+                list(before.open())
+            seeded = dataset.with_random_seeds(dataset.random_seeds())
+            expected.extend([[row for batch in seeded for row in batch.tolist()] for _ in range(3)][2])
+            worker.from_all = meet
+        source = DatasetSource(dataset, worker)
+        return [rows.local.tolist() for rows in source.open()]
+
+    first, second = group.run(read)
+    assert [row for batch in zip(first, second, strict=True) for part in batch for row in part] == expected
+
+
 def test_policy_off_gives_every_worker_everything() -> None:
     dataset = _with_policy(Dataset.range(8).batch(4), AutoShardPolicy.OFF)
     assert _read(dataset, 2) == [[[0, 1]] * 2, [[2, 3]] * 2, [[4, 5]] * 2, [[6, 7]] * 2]
