@@ -1,4 +1,4 @@
-"""Cost of `ElasticState.commit` behind each step of a loop: turns with it and without, two workers and a spare.
+"""Cost of `ElasticState.commit`: alone, and behind each step of a loop, in turns with it and without.
 
 stratagem run --workers 2 --spares 1 benchmarks/elastic_loop_cost.py
 stratagem run --workers 2 --spares 1 benchmarks/elastic_loop_cost.py --layers 30     more variables in smaller steps
@@ -50,6 +50,7 @@ def main() -> None:
         optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
 
     seconds: dict[bool, list[float]] = {False: [], True: []}
+    alone: list[float] = []
 
     def loop(state: Any) -> None:
         (batch,) = batches
@@ -63,6 +64,10 @@ def main() -> None:
                 if turn:  # the first compiles
                     seconds[commits].append((time.perf_counter() - began) / options.steps)
                 state.commit()
+        for _ in range(200):
+            began = time.perf_counter()
+            state.commit()
+            alone.append(time.perf_counter() - began)
 
     state = stratagem.ElasticState(strategy, model=model, optimizer=optimizer)
     state.run(loop)
@@ -70,7 +75,8 @@ def main() -> None:
         plain, with_commits = (statistics.median(seconds[commits]) for commits in (False, True))
         ratios = [b / a for a, b in zip(seconds[False], seconds[True], strict=True)]
         print(
-            f"{len(model.variables) + len(optimizer.variables)} variables; a step: {plain * 1e3:.3f} ms without, "
+            f"{len(model.variables) + len(optimizer.variables)} variables; a commit takes "
+            f"{statistics.median(alone) * 1e3:.3f} ms; a step: {plain * 1e3:.3f} ms without, "
             f"{with_commits * 1e3:.3f} ms with a commit; median of the turns' ratios {statistics.median(ratios):.4f}"
         )
 

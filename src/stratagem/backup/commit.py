@@ -14,7 +14,7 @@ import jax
 import keras
 import numpy as np
 
-from stratagem.backup.snapshot import as_plain, set_random_state
+from stratagem.backup.snapshot import random_state_of, set_random_state
 from stratagem.backup.states import Arrays, NotPlainError, decode, encode
 from stratagem.checkpoint import objects
 from stratagem.core.errors import InputError, UnsupportedError, name_some
@@ -30,7 +30,7 @@ _IMMUTABLE: Final = (bool, int, float, str, type(None))
 
 
 class Stateful(NamedTuple):
-    """What has a state among some objects and their parts.
+    """Objects with state, among those that the program gave and their parts.
 
     Args:
         variables: The Keras variables, by name.
@@ -85,7 +85,7 @@ class Commit(NamedTuple):
             "states": encode(self.states, "states", arrays),
             "passes": encode(self.passes, "passes", arrays),
             "plain": encode(self.plain, "plain", arrays),
-            "generators": encode(as_plain(*self.generators), "generators", arrays),
+            "generators": encode(random_state_of(*self.generators), "generators", arrays),
             "arrays": [*arrays],
         }
         return Given(said, [*(np.asarray(value.addressable_data(0)) for value in self.values), *arrays.values()])

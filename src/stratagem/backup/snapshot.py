@@ -174,10 +174,10 @@ def _unequal(variables: Mapping[str, Any], saved: Mapping[str, Any]) -> Iterator
 
 def random_state() -> dict[str, Any]:
     """Return the states of Python's and NumPy's random generators, as plain data."""
-    return as_plain(random.getstate(), np.random.get_state(legacy=False))
+    return random_state_of(random.getstate(), np.random.get_state(legacy=False))
 
 
-def as_plain(python: Any, numpy: Any) -> dict[str, Any]:
+def random_state_of(python: Any, numpy: Any) -> dict[str, Any]:
     """Return states of random generators as plain data, as `set_random_state` takes them.
 
     Args:

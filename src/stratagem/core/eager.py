@@ -203,7 +203,7 @@ class EagerArray(np.ndarray):
 
 
 class EagerCopy(EagerArray):
-    """What a replica holds of a variable. A program may read it as it reads a variable.
+    """Copy of a variable that a replica holds. A program may read it as it reads a variable.
 
     Example:
         >>> EagerCopy.of_device(np.ones(2), "CPU:1").read_value().tolist()

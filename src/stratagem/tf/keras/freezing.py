@@ -16,7 +16,7 @@ _WHEN_COMPILED: Final = "_stratagem_trainable_when_compiled"
 
 
 class _WhenCompiled:
-    """What was trainable. It is no list: Keras and checkpoints would go through it when they save the model."""
+    """Layers, and whether each was trainable. No list, as Keras and checkpoints go through a model's lists."""
 
     def __init__(self, states: list[tuple[Any, bool]]) -> None:
         self.states = states
