@@ -1,11 +1,11 @@
 """How surely a slow worker is named, how soon, and what it costs that each process counts its seconds.
 
 Run `python benchmarks/insight.py [--episodes 20] [--write]`. Two workers train with steps of about 20 ms. In each
-episode of some hundred steps one of them takes 20 ms longer, in its input, its step or between steps, or a process that
-does nothing else takes half of its core; as many episodes are quiet. The launcher's samples of an episode are then
-given to the rule, as a run of its own. The cost is the time of all that a step of `fit` calls to count its seconds,
-beside the time of a step; the launcher's and worker 0's look, once a second, is left out. The same file is the program
-of the workers.
+episode of some hundred steps one of them takes 20 ms longer, in its input, its step, its part of the exchange or
+between steps, or a process that does nothing else takes half of its core; as many episodes are quiet. The launcher's
+samples of an episode are then given to the rule, as a run of its own. The cost is the time of all that a step of `fit`
+calls to count its seconds, beside the time of a step; the launcher's and worker 0's look, once a second, is left out.
+The same file is the program of the workers.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from typing import Any, Final, NamedTuple
 
 from pages import page, save
 
-EXTRA_SECONDS: Final = {"input": 0.045, "computing": 0.02, "between": 0.02}
+EXTRA_SECONDS: Final = {"input": 0.045, "computing": 0.02, "exchanging": 0.02, "between": 0.02}
 """Seconds that a slow worker takes longer. Input is read while a step runs: what is longer than a step shows."""
 
-SLOW_STEPS: Final = 300
+SLOW_STEPS: Final = 350
 QUIET_STEPS: Final = 400
 WARM_STEPS: Final = 100
-KINDS: Final = ("input", "computing", "between", "core")
+KINDS: Final = ("input", "computing", "exchanging", "between", "core")
 
 
 class Episode(NamedTuple):
@@ -70,9 +70,10 @@ def work(count: int) -> None:
     import numpy as np
 
     import stratagem
+    from stratagem.host_memory.lanes import Lanes
 
     strategy = stratagem.MultiWorkerMirroredStrategy()
-    own, now = strategy.cluster_resolver.task_id, {"step": 0, "turns": False}
+    own, now = strategy.cluster_resolver.task_id, {"step": 0}
     episodes = episodes_of(count)
 
     def seconds(kind: str) -> float:
@@ -84,6 +85,16 @@ def work(count: int) -> None:
         if seconds(kind):
             time.sleep(seconds(kind))
         return value
+
+    lay, laid = Lanes.lay, {"step": -1}
+
+    def lay_slowly(*arguments: Any) -> None:
+        if laid["step"] != now["step"]:  # once a step, however many exchanges it has
+            laid["step"] = now["step"]
+            wait("exchanging", None)
+        lay(*arguments)
+
+    Lanes.lay = lay_slowly
 
     class Computes(keras.layers.Layer):
         def call(self, inputs: Any) -> Any:
@@ -113,7 +124,7 @@ def work(count: int) -> None:
     rows = stratagem.data.Dataset.from_tensor_slices((x, x[:, :1])).repeat().batch(256)
     rows = rows.map(lambda x, y: wait("input", (x, y)))
     with strategy.scope():
-        layers = [Computes(), *(keras.layers.Dense(512, "relu") for _ in range(4)), keras.layers.Dense(1)]
+        layers = [Computes(), *(keras.layers.Dense(768, "relu") for _ in range(4)), keras.layers.Dense(1)]
         model = keras.Sequential([keras.Input((256,)), *layers])
         model.compile("sgd", "mse")
     began = time.perf_counter()

@@ -97,7 +97,7 @@ class Inspect(StepInspector):
     Raises:
         InputError: An argument cannot be used. In `fit`: a step computed NaN or infinity.
         PeerError: In `fit`: replicas hold different values.
-        UnsupportedError: In `fit`: under `ParameterServerStrategy`, or `stratagem run --spares` or `--elastic`.
+        UnsupportedError: In `fit`: under `ParameterServerStrategy`.
 
     Example:
         >>> import numpy as np

@@ -25,6 +25,8 @@ _SCRIPT = "from stratagem import keras\nprint('the task has', keras.backend.back
         (["migrate", "train.py"], "No use of TensorFlow was found."),
         (["doctor"], "ok"),
         (["run", "train.py"], "[worker 0] the task has jax"),
+        (["top", "--help"], "Show where the tasks of a run spend their time."),
+        (["replay", "--help"], "Run a step of SCRIPT again, and compare the results."),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )

@@ -13,7 +13,8 @@ import keras
 from stratagem.core import patches
 from stratagem.core.patches import Extent
 from stratagem.fit import compat
-from stratagem.fit.callbacks import for_this_worker, with_own
+from stratagem.fit.callbacks import for_this_worker
+from stratagem.fit.own_callbacks import saving_within_epochs, with_own
 from stratagem.fit.records import running_alone
 from stratagem.fit.resuming import (
     ResumesFit,
@@ -71,9 +72,10 @@ class Call(NamedTuple):
             if method in COMPARED and current_session() is None:  # not a validation of `fit`, compared with it
                 check_same_program(model, method, strategy, bound.arguments)
             if "callbacks" in bound.signature.parameters:
+                checkpoints = saving_within_epochs(bound.arguments["callbacks"])
                 for_this_worker(bound.arguments, strategy)
                 if method == "fit":
-                    with_own(bound.arguments, session)
+                    with_own(bound.arguments, session, checkpoints)
                 if place is not None:
                     bound.arguments["callbacks"] = [*compat.flattened_callbacks(bound.arguments["callbacks"]), place]
             begin = [each for each in (self.resumer, place) if each is not None]

@@ -20,13 +20,29 @@ def named_variables(model: Any) -> Iterator[tuple[str, Any]]:
     Args:
         model: A compiled model.
     """
+    for place, variable in _placed(model):
+        # Keras counts layers up over the life of a process: dense_1, dense_4.
+        yield f"{place}/{re.sub(r'_[0-9]+', '', variable.path)}", variable
+
+
+def shown_names(model: Any) -> dict[str, str]:
+    """Return what messages of this process call a model's variables, by name: with the numbers of layers.
+
+    Args:
+        model: A compiled model.
+    """
+    shown = (f"{place}/{variable.path}" for place, variable in _placed(model))
+    return dict(zip((name for name, _ in named_variables(model)), shown, strict=True))
+
+
+def _placed(model: Any) -> Iterator[tuple[str, Any]]:
+    """Yield a model's variables with the group and place of each."""
     groups = {group: group_variables(model, group) for group in TRAIN.groups}
     own = own_step(model, TRAIN)
     groups[_BEYOND] = [] if own is None else own.beyond
     for group, variables in groups.items():
         for i, variable in enumerate(variables):
-            # Keras counts layers up over the life of a process: dense_1, dense_4.
-            yield f"{group}/{i}/{re.sub(r'_[0-9]+', '', variable.path)}", variable
+            yield f"{group}/{i}", variable
 
 
 def is_variable(name: str) -> bool:

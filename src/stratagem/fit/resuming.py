@@ -19,7 +19,7 @@ from stratagem.feed.adapter import FitPosition, ShareAdapter
 from stratagem.feed.batch import GlobalBatch
 from stratagem.feed.input_wait import InputWait
 from stratagem.fit import compat
-from stratagem.fit.named_variables import METRICS, named_variables
+from stratagem.fit.named_variables import METRICS, named_variables, shown_names
 from stratagem.fit.step_kinds import KIND_OF, StepKind
 from stratagem.fit.steps import Step
 from stratagem.mesh.given import Given
@@ -118,7 +118,8 @@ class Session:
         if mesh.size > 1:
             named = {name: each for name, each in named_variables(self.model) if METRICS not in name}
             values = {name: each.value for name, each in named.items() if not is_in_parts(each)}
-            check_same_values(when, values, current_peers() if mesh.multi_process else None)
+            peers = current_peers() if mesh.multi_process else None
+            check_same_values(when, values, peers, lambda: shown_names(self.model))
 
     def places(self, *, epoch_ended: bool) -> list[FitPosition]:
         """Return where reading goes on in each input.

@@ -15,6 +15,7 @@ from stratagem.core.errors import InputError, UnsupportedError, UsageError
 from stratagem.core.log import announce
 from stratagem.feed.batch import GlobalBatch
 from stratagem.fit import compat
+from stratagem.fit.named_variables import shown_names
 from stratagem.fit.resuming import Session
 from stratagem.fit.step_function import StepFunction
 from stratagem.fit.steps import Step
@@ -235,7 +236,8 @@ class Looking:
         told = self._strategy.from_all("what was looked at", [is_bad, None if held is None else held.digest])
         if held is not None and not are_alike([digest for _, digest in told]):
             peers = current_peers() if self._strategy.mesh.multi_process else None
-            tell_of_difference(f"between step {since} and {self.steps}", held, peers)
+            steps = f"between step {since} and {self.steps}"
+            tell_of_difference(steps, held, peers, shown_names(self._session.model))
         if any(bad for bad, _ in told):
             self._stop(values)
         if self._asked.folder is not None and self.is_chief:

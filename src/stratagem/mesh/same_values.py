@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -80,13 +80,16 @@ def are_alike(digests: Sequence[str]) -> bool:
     return len(set(digests)) == 1 and digests[0] != ""
 
 
-def check_same_values(when: str, values: Mapping[str, Any], peers: Peers | None) -> None:
+def check_same_values(
+    when: str, values: Mapping[str, Any], peers: Peers | None, shown: Callable[[], Mapping[str, str]] = dict
+) -> None:
     """Make sure that all replicas hold the same bits. All workers call it at the same point.
 
     Args:
         when: The point, for messages.
         values: Arrays by name, as `Held.now` takes them.
         peers: The workers; None to compare the replicas of this one alone.
+        shown: Returns what messages call the values, by name, where that is something else.
 
     Raises:
         PeerError: They do not; the message names the values, and who holds which.
@@ -94,16 +97,17 @@ def check_same_values(when: str, values: Mapping[str, Any], peers: Peers | None)
     held = Held.now(values)
     digests = [held.digest] if peers is None else peers.from_all("digest of weights", held.digest)
     if not are_alike(digests):
-        tell_of_difference(when, held, peers)
+        tell_of_difference(when, held, peers, shown())
 
 
-def tell_of_difference(when: str, held: Held, peers: Peers | None) -> None:
+def tell_of_difference(when: str, held: Held, peers: Peers | None, shown: Mapping[str, str]) -> None:
     """Raise what differs, where digests are not alike. All workers call it at the same point.
 
     Args:
         when: The point, for messages.
         held: What this worker's replicas hold.
         peers: The workers; None for the replicas of this one alone.
+        shown: What messages call the values, by name, where that is something else.
 
     Raises:
         PeerError: Replicas hold different bits of values that all workers compare.
@@ -115,7 +119,7 @@ def tell_of_difference(when: str, held: Held, peers: Peers | None) -> None:
     names = [name for name, each in found.items() if _differ(each)]
     # What differs now differed before: one line says it.
     names = [name for name in names if name.removesuffix(_BEFORE) == name or name.removesuffix(_BEFORE) not in names]
-    differing = [_line(name, found[name], peers) for name in names]
+    differing = [_line(_shown(name, shown), found[name], peers) for name in names]
     if differing:
         raise PeerError(
             f"The replicas hold different values {when}:{name_some(differing, _SHOWN, '')}", _CONSEQUENCE, _REMEDY
@@ -270,6 +274,14 @@ def _by_worker(told: Sequence[Mapping[str, list[int]]]) -> dict[str, list[list[i
 
 def _differ(checksums: Sequence[Sequence[int]]) -> bool:
     return len({number for each in checksums for number in each}) > 1
+
+
+def _shown(name: str, shown: Mapping[str, str]) -> str:
+    """Return what a message calls a value, a part of one (`kernel [0:4, :]`), or one as it was before."""
+    for value, called in shown.items():
+        if name == value or name.startswith((f"{value} [", value + _BEFORE)):
+            return called + name[len(value) :]
+    return name
 
 
 def _line(name: str, checksums: Sequence[Sequence[int]], peers: Peers | None) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import jax
 
 from stratagem.feed.batch import GlobalBatch
+from stratagem.fit.named_variables import shown_names
 from stratagem.fit.steps import Step
 from stratagem.inspection.locating import first_computed, located
 from stratagem.inspection.replaying import BadStep, ran
@@ -101,8 +102,9 @@ def _run(
 
 def _differing(watched: Watched, one: Mapping[str, list[int]], other: Mapping[str, list[int]]) -> list[str]:
     """Return a line for each value of which any worker has other bits."""
+    shown = shown_names(watched.step.model)
     own = [
-        f"{name}: checksums {_written(numbers)} and {_written(other[name])}"
+        f"{shown.get(name, name)}: checksums {_written(numbers)} and {_written(other[name])}"
         for name, numbers in one.items()
         if numbers != other[name]
     ]

@@ -1,4 +1,4 @@
-"""Callbacks of a worker: who writes, who shows progress, and what stands before the program's own."""
+"""Callbacks of a worker: who writes, and who shows progress."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import pytest
 from stratagem.backup.callback import Backup
 from stratagem.core import environment
 from stratagem.core.errors import UsageError
-from stratagem.fit.callbacks import for_this_worker, with_backups_of_workers, with_own
+from stratagem.fit.callbacks import for_this_worker, with_backups_of_workers
 
 
-def worker(*, is_chief: bool, workers: int = 2, status: str = "", changes: bool = False) -> Any:
+def worker(*, is_chief: bool, changes: bool = False) -> Any:
     mesh = SimpleNamespace(world=object() if changes else None)
-    return SimpleNamespace(sharding=None, is_chief=is_chief, worker_count=workers, status=lambda: status, mesh=mesh)
+    return SimpleNamespace(is_chief=is_chief, mesh=mesh)
 
 
 def test_only_the_chief_writes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,25 +123,8 @@ def test_a_backup_of_keras_that_none_of_ours_can_replace_is_refused(callbacks: A
         with_backups_of_workers({"callbacks": callbacks}, Backup.like)
 
 
-@pytest.mark.parametrize(
-    ("is_chief", "status", "verbose", "names"),
-    [
-        (True, "", 1, ["_Whole", "_ReportsInput", "EarlyStopping"]),
-        (False, "", 1, ["_Whole", "EarlyStopping"]),
-        (True, "2/2 workers", 1, ["_Whole", "_ReportsInput", "EarlyStopping", "_ShowsCluster"]),
-        (True, "2/2 workers", 0, ["_Whole", "_ReportsInput", "EarlyStopping"]),
-    ],
-)
-def test_our_own_stand_round_those_of_the_program(is_chief: bool, status: str, verbose: int, names: list[str]) -> None:
-    arguments: dict[str, Any] = {"callbacks": keras.callbacks.EarlyStopping(), "verbose": verbose}
-    session: Any = SimpleNamespace(strategy=worker(is_chief=is_chief, status=status))
-    with_own(arguments, session)
-    assert [type(callback).__name__ for callback in arguments["callbacks"]] == names
-
-
 def test_a_list_that_keras_has_made_stays() -> None:
     made = keras.callbacks.CallbackList([])
     arguments: dict[str, Any] = {"callbacks": made, "verbose": 1}
-    with_own(arguments, SimpleNamespace(strategy=worker(is_chief=True)))  # pyright: ignore[reportArgumentType]
     for_this_worker(arguments, worker(is_chief=False))
     assert arguments == {"callbacks": made, "verbose": 1}

@@ -15,7 +15,7 @@ from tests.meeting import members, on_all
 from stratagem.cluster.agreement import Peers
 from stratagem.core.errors import PeerError
 from stratagem.mesh.mesh import ReplicaMesh, spec_of
-from stratagem.mesh.same_values import PastValues, _checksum, check_same_values, checksum_on_device
+from stratagem.mesh.same_values import _BEFORE, PastValues, _checksum, _shown, check_same_values, checksum_on_device
 
 KINDS = ("float32", "bfloat16", "float16", "int32", "int8", "uint8", "bool", "float8_e4m3fn", "int4", "complex64")
 
@@ -61,6 +61,18 @@ def test_replicas_of_one_process_are_compared() -> None:
     check_same_values("now", {"kernel": on_replicas([kernel, kernel]), "bias": jnp.ones(3)}, None)
     with pytest.raises(PeerError, match=r"different values now:\n    kernel has checksum [0-9a-f]{8} and [0-9a-f]{8}"):
         check_same_values("now", {"kernel": on_replicas([kernel, flipped(kernel, 40)])}, None)
+
+
+def test_a_message_calls_values_what_it_is_told() -> None:
+    shown = {"block/kernel": "block_2/kernel", "kernel": "dense_1/kernel"}
+    assert _shown("kernel", shown) == "dense_1/kernel"
+    assert _shown("kernel [0:4, :]", shown) == "dense_1/kernel [0:4, :]"
+    assert _shown(f"block/kernel{_BEFORE}", shown) == f"block_2/kernel{_BEFORE}"
+    assert _shown("kernels", shown) == "kernels"
+    kernel = np.ones((2, 3), np.float32)
+    values = {"kernel": on_replicas([kernel, flipped(kernel, 40)])}
+    with pytest.raises(PeerError, match=r"different values now:\n    dense_1/kernel has checksum"):
+        check_same_values("now", values, None, lambda: shown)
 
 
 @pytest.mark.parametrize("divided", [True, False])
