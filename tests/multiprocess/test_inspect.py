@@ -112,7 +112,7 @@ def test_nan_from_a_row_of_one_worker_is_found_by_both(tmp_path: Path, shard: st
     assert steps == [5, 10]
 
 
-def nan_and_checkpoints(folder: str) -> str:
+def nan_and_checkpoints(folder: str, who: str) -> str:
     import keras
 
     from stratagem.callbacks import Inspect
@@ -121,19 +121,22 @@ def nan_and_checkpoints(folder: str) -> str:
     x, y = _rows(20 * ROWS)
     x[6 * ROWS + 6] = -1.0
     path = f"{folder}/{{batch}}.weights.h5"
-    saves = keras.callbacks.ModelCheckpoint(path, save_weights_only=True, save_freq=3)
+    callbacks: list[Any] = [Inspect(every=10)]
+    if who == "all" or _worker() == 0:
+        callbacks.append(keras.callbacks.ModelCheckpoint(path, save_weights_only=True, save_freq=3))
     try:
-        model.fit(x, y, batch_size=ROWS, shuffle=False, verbose=0, callbacks=[saves, Inspect(every=50)])
+        model.fit(x, y, batch_size=ROWS, shuffle=False, verbose=0, callbacks=callbacks)
     except ValueError as error:
         return str(error)
     return ""
 
 
-def test_a_checkpoint_within_an_epoch_saves_no_nan(tmp_path: Path) -> None:
-    """The next look would be at the end of the epoch, behind step 20."""
-    for result in run_workers(nan_and_checkpoints, 2, args=[str(tmp_path)]):
+@pytest.mark.parametrize(("who", "saved"), [("all", [3, 6]), ("the chief", [3, 6, 9])])
+def test_a_checkpoint_within_an_epoch_saves_no_nan(tmp_path: Path, who: str, saved: list[int]) -> None:
+    """All workers look before it saves, if all were given it. The next look would be after step 10."""
+    for result in run_workers(nan_and_checkpoints, 2, args=[str(tmp_path), who]):
         assert result.value.startswith("Step 7 computed NaN or infinity: `log` was the first operation")
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["3.weights.h5", "6.weights.h5"]
+    assert sorted(int(file.name.partition(".")[0]) for file in tmp_path.iterdir()) == saved
 
 
 TRAINS = """

@@ -92,17 +92,24 @@ Every worker counts for itself: those that are not the chief run without the cal
 
 
 class _LooksBeforeSaving(keras.callbacks.Callback):
-    """Lets watchers look at the state before a ModelCheckpoint saves it within an epoch.
+    """Lets watchers look at the state before a ModelCheckpoint saves it within an epoch. All workers have it.
+
+    Workers look together. Where a program gives such callbacks to the chief alone, nobody looks.
 
     Args:
         session: The call of `fit`.
-        checkpoints: Those callbacks. All workers were given the same ones.
+        checkpoints: Those callbacks that this worker was given.
     """
 
     def __init__(self, session: Session, checkpoints: Sequence[Any]) -> None:
         super().__init__()
         self._session = session
         self._counted = [(each.save_freq, _since_saved.setdefault(each, [0, -1])) for each in checkpoints]
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        own = [every for every, _ in self._counted]
+        if any(each != own for each in self._session.strategy.from_all("steps between saves", own)):
+            self._counted = []
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         is_due = False
@@ -183,7 +190,7 @@ def with_own(arguments: dict[str, Any], session: Session, checkpoints: Sequence[
     Args:
         arguments: The bound arguments, with `callbacks`; changed in place.
         session: The call of `fit`.
-        checkpoints: The callbacks that save within epochs, here or on the chief.
+        checkpoints: The callbacks that save within epochs, also those that the chief alone runs.
     """
     if not isinstance(arguments["callbacks"], keras.callbacks.CallbackList):
         given = compat.flattened_callbacks(arguments["callbacks"])
@@ -191,7 +198,7 @@ def with_own(arguments: dict[str, Any], session: Session, checkpoints: Sequence[
         session.is_read = not all(map(_leaves_model_alone, given))
         whole = _Whole(session)
         own: list[Any] = [whole, _ReportsInput(session)] if session.strategy.is_chief else [whole]
-        if checkpoints and watchers_among(given):
+        if watchers_among(given):
             own.append(_LooksBeforeSaving(session, checkpoints))
         behind = [] if session.strategy.sharding is None else [_TakesBack(whole)]
         shown = [_ShowsCluster(session.strategy.status)] if arguments["verbose"] and session.strategy.status() else []
