@@ -139,6 +139,9 @@ _TABLE: Final[Mapping[tuple[str, Extent], Mapping[str, Sequence[str]]]] = {
             *("keras:losses.Circle call", "keras:losses.Dice call", "keras:losses.Tversky call"),
             f"{_OPERATIONS}.nn|nn moments",
         ),
+        "a loss for each row (reduction=None) trains with their sum, which Keras on JAX refuses": (
+            f"{_JAX_TRAINER} compute_loss_and_updates",
+        ),
         "a metric's result in strategy.run is that of all replicas": ("keras:metrics.Metric __getattribute__",),
         "a step of (data), as in TensorFlow, may end with `return super().train_step(data)`": (
             f"{_JAX_TRAINER} train_step test_step predict_step",

@@ -267,10 +267,13 @@ def _in_session(default_strategy: Callable[[], StrategyLike], resumers: Resumers
 
 
 def _is_beyond_keras(model: Any, kind: StepKind, arguments: dict[str, Any]) -> bool:
-    """Whether Keras alone could not run it: a step as in TensorFlow, input that is ours, or a part for the host."""
+    """Whether Keras alone could not run it: a step as in TensorFlow, input that is ours, a part for the host, or a loss
+    for each row.
+    """
     given = [arguments.get(name) for name in ("x", "validation_data")]
     ours = any(isinstance(value, Dataset | DatasetIterator) or callable(value) for value in given)
-    return ours or own_steps.takes_data_alone(model, kind) or begins_on_host(model)
+    beyond_step = own_steps.takes_data_alone(model, kind) or losses.is_for_each_row(getattr(model, "loss", None))
+    return ours or beyond_step or begins_on_host(model)
 
 
 def _prepare(arguments: dict[str, Any], model: Any, strategy: StrategyLike, method: str) -> None:

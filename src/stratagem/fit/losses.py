@@ -8,6 +8,8 @@ for custom losses that are means. Keras has three kinds that are not, put right 
 - a mean over unmasked entries, or divided by the sum of sample weights, has a divisor that the
   replicas must add up first;
 - an overlap of whole batches, or a comparison of rows with one another, must see the rows of all replicas.
+
+A loss for each row (`reduction=None`) trains with the sum of all rows, as in TensorFlow; Keras on JAX refuses it.
 """
 
 from __future__ import annotations
@@ -62,15 +64,47 @@ def sharing_reduce_values(original: Callable) -> Callable:
         context = _sharing_context()
         if context is None or tuple(values.shape) in ((), (0,)):
             return original(values, sample_weight, reduction)
-        whole = context.share.global_rows / context.share.rows
+        factor = context.share.factor_of_sums
         if reduction == "sum":
-            return original(values, sample_weight, reduction) * whole
+            return original(values, sample_weight, reduction) * factor
         if reduction == "mean_with_sample_weight" and sample_weight is not None:
             (divisor,) = context.sum([jnp.sum(sample_weight).astype(values.dtype)])
-            return jnp.where(divisor == 0, 0, jnp.sum(values) / divisor) * whole
+            return jnp.where(divisor == 0, 0, jnp.sum(values) / divisor) * factor
         return original(values, sample_weight, reduction)
 
     return reduce_values
+
+
+def summing_rows(original: Callable) -> Callable:
+    """Wrap the loss of a Keras step: one for each row becomes their sum, of which a step takes the gradient.
+
+    Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/GradientTape#gradient
+
+    Args:
+        original: `compute_loss_and_updates` of Keras's trainer on JAX.
+    """
+
+    @functools.wraps(original)
+    def compute_loss_and_updates(model: Any, *args: Any, **kwargs: Any) -> tuple[Any, tuple[Any, ...]]:
+        loss, (shown, *others) = original(model, *args, **kwargs)
+        if loss.shape == ():
+            return loss, (shown, *others)
+        context = _sharing_context()
+        factor = 1 if context is None else context.share.factor_of_sums
+        # A mean over no rows must be no NaN.
+        return jnp.sum(loss) * factor, (jnp.sum(shown) / max(shown.size, 1), *others)
+
+    return compute_loss_and_updates
+
+
+def is_for_each_row(loss: Any) -> bool:
+    """Return whether a loss that a model was compiled with has a number for each row, which Keras on JAX refuses.
+
+    Args:
+        loss: A loss, or a structure of losses.
+    """
+    losses = [each for each in jax.tree.leaves(loss) if isinstance(each, keras.losses.Loss)]
+    return any(each.reduction in (None, "none") for each in losses)
 
 
 def sharing_apply_mask(original: Callable) -> Callable:
@@ -89,8 +123,8 @@ def sharing_apply_mask(original: Callable) -> Callable:
             return weights
         own = jnp.sum(mask.astype(weights.dtype))
         (everyone,) = context.sum([own])
-        whole = context.share.global_rows / context.share.rows
-        return weights * jnp.where(everyone == 0, 0, own * whole / everyone)
+        factor = context.share.factor_of_sums
+        return weights * jnp.where(everyone == 0, 0, own * factor / everyone)
 
     return apply_mask
 
@@ -141,7 +175,7 @@ def sharing_moments(original: Callable) -> Callable:
         if not synchronized or context is None or context.strategy.mesh.size == 1:
             return original(x, axes, keepdims=keepdims)
         wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
-        count = context.share.global_rows / context.share.rows
+        count = context.share.factor_of_sums
         for axis in axes:
             count *= x.shape[axis]
         mean, variance = _global_moments(context, wide, axes, None, count)

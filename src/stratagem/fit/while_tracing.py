@@ -24,6 +24,7 @@ def install() -> None:
             "Dice.call": losses.seeing_all_rows,
             "Tversky.call": losses.seeing_all_rows,
             "Circle.call": losses.seeing_all_rows,
+            "JAXTrainer.compute_loss_and_updates": losses.summing_rows,
             "nn.moments": losses.sharing_moments,
             "Metric.__getattribute__": results_in_run.of_all_replicas,
             **{f"JAXTrainer.{kind.method}": own_steps.also_of_data_alone(kind) for kind in (TRAIN, TEST, PREDICT)},

@@ -131,7 +131,7 @@ def _as_counted(context: ReplicaContext | None) -> float:
     """
     if context is None or not context.mean_gradients:
         return 1.0
-    return context.share.global_rows / context.share.rows
+    return context.share.factor_of_sums
 
 
 def _checked_size(size: Any) -> Any:

@@ -19,6 +19,7 @@ from stratagem.loop.retraced import Retraced
 from stratagem.mesh.mesh import Tree
 from stratagem.program.compat import innermost_scope, trace_state
 from stratagem.program.tracing import current_tracing
+from stratagem.replica.context import current_replica_context
 
 NONE: Final = "none"
 ZERO: Final = "zero"
@@ -139,7 +140,8 @@ class GradientTape:
 
         Args:
             target: A tensor or a structure of tensors; gradients of several targets are added. A target that is not a
-                scalar counts as its sum.
+                scalar counts as its sum. In a `train_step` under `fit`, a target with a number for each row counts as
+                the sum over the rows of all replicas where gradients of variables are asked for.
             sources: A structure of variables, watched tensors, and tensors that were computed from these inside
                 the tape.
             output_gradients: Weights of the targets, with their shapes; None means ones.
@@ -154,7 +156,7 @@ class GradientTape:
         """
         targets = [_checked(leaf) for leaf in keras.tree.flatten(target)]
         weights = (
-            [jnp.ones_like(leaf) for leaf in targets]
+            [jnp.full_like(leaf, _counted(leaf, sources)) for leaf in targets]
             if output_gradients is None
             else [
                 jnp.broadcast_to(jnp.asarray(weight, leaf.dtype), leaf.shape)
@@ -254,6 +256,18 @@ class GradientTape:
         if not self._persistent:
             self._record.release()
         return keras.tree.pack_sequence_as(sources, found) if keras.tree.is_nested(sources) else found[0]
+
+
+def _counted(target: Any, sources: Tree) -> float:
+    """Return the factor of a target. In `fit`, optimizers take the mean of the replicas' gradients by rows.
+
+    A number for each row stands for their sum; that of the global batch is what one device computes.
+    """
+    context = current_replica_context()
+    if context is None or not context.mean_gradients or target.shape[:1] != (context.share.rows,):
+        return 1.0
+    of_variables = all(isinstance(each, keras.Variable) for each in keras.tree.flatten(sources))
+    return context.share.factor_of_sums if of_variables else 1.0
 
 
 def _conjugated(gradient: Any) -> Any:

@@ -62,6 +62,11 @@ class Share:
     first: int = 0
     empty: bool = False
 
+    @property
+    def factor_of_sums(self) -> float:
+        """Factor of a sum over this share's rows, with which the mean of the shares by rows is the sum over all."""
+        return self.global_rows / self.rows
+
     def masked(self, value: jax.Array, otherwise: Any = 0) -> jax.Array:
         """Return `value`, or zeros where it does not count.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from contextlib import nullcontext
 from typing import Any
 
 import keras
@@ -32,6 +33,34 @@ def loss_of(replicas: int, loss: Any, weights: np.ndarray | None = None) -> floa
 def test_a_mean_and_a_sum(replicas: int) -> None:
     assert loss_of(replicas, keras.losses.MeanSquaredError()) == pytest.approx(1.3)
     assert loss_of(replicas, keras.losses.MeanSquaredError(reduction="sum")) == pytest.approx(6.5)
+
+
+class OwnStep(keras.Sequential):
+    """A step with a tape, whose target has a number for each row."""
+
+    def train_step(self, data: Any) -> Any:
+        x, y = data
+        with stratagem.GradientTape() as tape:
+            losses = self.compute_loss(y=y, y_pred=self(x, training=True))
+        gradients = tape.gradient(losses, self.trainable_variables)
+        self.optimizer.apply_gradients(zip(gradients, self.trainable_variables, strict=True))
+        return {"loss": losses.mean()}
+
+
+@pytest.mark.parametrize("kind", [keras.Sequential, OwnStep])
+@pytest.mark.parametrize("replicas", [0, 1, 2, 4])
+def test_a_loss_for_each_row_trains_with_their_sum(replicas: int, kind: type[keras.Sequential]) -> None:
+    """As in TensorFlow, whose gradient of several numbers is that of their sum. What is shown is their mean."""
+    scope = stratagem.MirroredStrategy([f"cpu:{i}" for i in range(replicas)]).scope() if replicas else nullcontext()
+    with scope:
+        layers = [keras.layers.Dense(1, use_bias=False, kernel_initializer="ones")]
+        model = kind([keras.Input((1,)), *layers])
+        model.compile(keras.optimizers.SGD(0.01), keras.losses.MeanSquaredError(reduction=None))
+    assert model.evaluate(P, Y, batch_size=5, verbose=0) == pytest.approx(1.3)
+    history = model.fit(P, Y, batch_size=5, shuffle=False, verbose=0).history
+    assert history["loss"][0] == pytest.approx(1.3)
+    slope = 2 * float(((P - Y) * P).sum())
+    np.testing.assert_allclose(model.get_weights()[0], [[1 - 0.01 * slope]], rtol=1e-6)
 
 
 @pytest.mark.parametrize("replicas", [1, 2, 4])
