@@ -134,6 +134,25 @@ def test_a_cluster_trains_and_ends_by_itself() -> None:
     assert [result.value for result in results[1:]] == [None] * 4
 
 
+def fit_a_loss_for_each_row() -> tuple[float, float]:
+    """Take one step of slope 2 with a loss that has a number for each row."""
+    with stratagem.ParameterServerStrategy().scope():
+        layer = keras.layers.Dense(1, use_bias=False, kernel_initializer="ones")
+        model = keras.Sequential([keras.Input((1,)), layer])
+        model.compile(keras.optimizers.SGD(0.5), keras.losses.MeanSquaredError(reduction=None))
+    x = np.array([[1.0], [2.0], [3.0]], "float32")
+    dataset = stratagem.data.Dataset.from_tensor_slices((x, x - 1)).repeat().batch(3)
+    history = model.fit(dataset, steps_per_epoch=1, verbose=0).history
+    return float(history["loss"][0]), float(model.get_weights()[0][0, 0])
+
+
+def test_a_loss_for_each_row_trains_with_their_sum() -> None:
+    """The process of a worker has made no strategy, by which Keras's step would take one number alone."""
+    loss, weight = run_workers(fit_a_loss_for_each_row, 1, servers=1)[0].value
+    assert loss == pytest.approx(1.0)
+    assert weight == pytest.approx(1.0 - 0.5 * 2 * (1 + 2 + 3))
+
+
 def lose_a_worker() -> dict[str, Any]:
     """Count to 30 while worker 0 is killed in its first function, and taken back later; two may overlap."""
     strategy = stratagem.ParameterServerStrategy(max_staleness=1)

@@ -14,6 +14,7 @@ from typing import Any
 import keras
 
 from stratagem.feed.batch import count_rows, with_class_weight
+from stratagem.fit import while_tracing
 from stratagem.fit.metrics import ResultWatch
 from stratagem.fit.own_steps import on_data_alone, on_variables, takes_data_alone
 from stratagem.fit.step_kinds import StepKind
@@ -57,6 +58,7 @@ def scheduled_step(model: Any, kind: StepKind) -> Callable[..., tuple[int | None
                 return current_task().index, {}, False
             if class_weight is not None:
                 batch = with_class_weight(batch, class_weight)
+        while_tracing.install()  # this process may have made no strategy
         return None, compiled(batch), traced["returns own values"]
 
     vars(step)["__wrapped__"] = getattr(model, kind.method)  # what that refers to travels with it
