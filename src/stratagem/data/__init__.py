@@ -14,6 +14,7 @@ from stratagem.data.files.lines import FixedLengthRecordDataset, TextLineDataset
 from stratagem.data.files.parquet import ParquetDataset
 from stratagem.data.files.tfrecord import TFRecordDataset
 from stratagem.data.files.writers import TFRecordWriter, write_array_record, write_tfrecord
+from stratagem.data.hashing import HashedCrossing, Hashing
 from stratagem.data.input_advice import waited_for_input
 from stratagem.data.lookup import IntegerLookup, StringLookup
 from stratagem.data.nodes import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
@@ -33,6 +34,8 @@ __all__ = [
     "Dataset",
     "DatasetIterator",
     "FixedLengthRecordDataset",
+    "HashedCrossing",
+    "Hashing",
     "IntegerLookup",
     "NumpyDataset",
     "Options",

@@ -10,7 +10,6 @@ Source of the semantics: https://keras.io/api/layers/preprocessing_layers/
 
 from __future__ import annotations
 
-import math
 import os
 import zlib
 from collections import Counter
@@ -22,6 +21,7 @@ import numpy as np
 
 from stratagem.core.eager import EagerArray
 from stratagem.core.errors import InputError, UsageError
+from stratagem.data.category_vectors import category_vectors, rows_of_last_axis, vectors_shape
 from stratagem.data.ragged import RaggedTensor
 from stratagem.data.structure import encoded
 
@@ -110,7 +110,7 @@ class Lookup:
     def update_state(self, data: Any) -> None:
         """Count the tokens of a batch."""
         array = np.asarray(data)
-        rows = _rows(array) if array.ndim > 1 else array.reshape(-1, 1)
+        rows = rows_of_last_axis(array) if array.ndim > 1 else array.reshape(-1, 1)
         for row in rows:
             tokens = [token for token in map(self._plain, row) if token != self._mask]
             self._counts.update(tokens)
@@ -202,9 +202,7 @@ class Lookup:
         shape = tuple(shape)
         if self.invert or self.output_mode == "int":
             return shape, "string" if self.invert else "int64"
-        if self.output_mode == "one_hot":
-            return (*(shape[:-1] if len(shape) > 1 and shape[-1] == 1 else shape), self._width), "float32"
-        return (*shape[:-1], self._width), "float32"
+        return vectors_shape(shape, self._width, self.output_mode), "float32"
 
     def __call__(self, inputs: Any) -> Any:
         """Return the numbers of tokens, or the tokens of numbers.
@@ -255,17 +253,10 @@ class Lookup:
 
     def _encoded(self, numbers: np.ndarray) -> np.ndarray:
         """Return vectors for numbers (`output_mode`)."""
-        if self.output_mode == "one_hot":
-            numbers = numbers[..., 0] if numbers.ndim > 1 and numbers.shape[-1] == 1 else numbers
-            return (numbers[..., np.newaxis] == np.arange(self._width)).astype(np.float32)
-        rows = _rows(np.atleast_1d(numbers))
-        counts = np.zeros((len(rows), self._width), np.float32)
-        np.add.at(counts, (np.nonzero(rows >= 0)[0], rows[rows >= 0]), 1)
-        if self.output_mode == "multi_hot":
-            counts = (counts > 0).astype(np.float32)
+        vectors = category_vectors(numbers, self._width, self.output_mode)
         if self._weights is not None:
-            counts[:, : len(self._weights)] *= self._weights
-        return counts.reshape(*numbers.shape[:-1], self._width)
+            vectors[..., : len(self._weights)] *= self._weights
+        return vectors
 
     @property
     def _width(self) -> int:
@@ -321,11 +312,6 @@ class IntegerLookup(Lookup):
         super().__init__(max_tokens, num_oov_indices, mask_token, oov_token, **arguments)
 
 
-def _rows(array: np.ndarray) -> np.ndarray:
-    """Return an array as rows of its last axis; -1 would not do where a row is empty."""
-    return array.reshape(math.prod(array.shape[:-1]), array.shape[-1])
-
-
 def _read(vocabulary: Any) -> list[Any]:
     """Return a vocabulary, from its file if it is one."""
     if isinstance(vocabulary, str | os.PathLike):
@@ -361,8 +347,8 @@ DERIVED: Final = ("_counts", "_documents", "_numbers", "_seen")
 """Attributes that a lookup computes of the rest, or needs while it learns alone."""
 
 
-def plain(kind: type[Lookup], state: dict[str, Any]) -> Lookup:
-    """Return a lookup of a class with the attributes of another one: what a process gets that needs no Keras."""
+def plain(kind: type[Any], state: dict[str, Any]) -> Any:
+    """Return an object of a class with the attributes of another one: what a process gets that needs no Keras."""
     made = kind.__new__(kind)
     vars(made).update(state)
     return made

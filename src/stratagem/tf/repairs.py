@@ -175,7 +175,7 @@ _TABLE: Final = {
     ),
     "tf.audio": "Read sounds with Python's wave module or scipy.io.wavfile in a function given to Dataset.map.",
     "tf.feature_column": (
-        "Write Keras's preprocessing layers (Normalization, Discretization, CategoryEncoding, HashedCrossing), or see "
+        "Write preprocessing layers of tf.keras.layers (Normalization, CategoryEncoding, HashedCrossing ...), or see "
         "`stratagem help estimator` for feature columns of Estimators."
     ),
     # Names of Keras 2 that Keras 3 dropped.
@@ -203,7 +203,7 @@ _TABLE: Final = {
     "tf.keras.layers.RandomHeight tf.keras.layers.RandomWidth": "Write keras.layers.RandomZoom, or RandomCrop.",
     "tf.keras.layers.ThresholdedReLU": "Write keras.layers.ReLU(threshold=theta).",
     "tf.keras.layers.experimental.DynamicEmbedding tf.keras.layers.experimental.DynamicLookup": (
-        "Write keras.layers.Embedding of fixed size over hashed ids: keras.layers.Hashing."
+        "Write keras.layers.Embedding of fixed size over hashed ids: tf.keras.layers.Hashing."
     ),
     "tf.keras.layers.experimental.RandomFourierFeatures": "Write Dense(trainable=False) and keras.ops.cos.",
     "tf.keras.layers.experimental.preprocessing": "Write the layer of that name in keras.layers.",

@@ -13,6 +13,7 @@ from stratagem.core import optional
 from stratagem.core.eager import EagerArray
 from stratagem.core.errors import InputError
 from stratagem.core.example import message
+from stratagem.data.ragged import RaggedTensor
 from stratagem.data.specs import sizes_of
 from stratagem.data.structure import eager, encoded, objects
 from stratagem.data.transforms import in_element_function
@@ -67,8 +68,8 @@ class FeatureConfiguration(ABC):
         """Return the value of the feature `key` of one example, whose features are given as a protobuf map."""
 
     @abstractmethod
-    def join(self, values: list[Any]) -> np.ndarray:
-        """Return the values of several examples as one array."""
+    def join(self, values: list[Any]) -> Any:
+        """Return the values of several examples as one."""
 
     def _values(self, key: str, features: Any) -> Any:
         """Return the values of a feature, None where the example lacks it."""
@@ -152,20 +153,44 @@ class VarLenFeature(FeatureConfiguration):
         return objects([value.view(np.ndarray) for value in values]).view(VariableLength)
 
 
-class RaggedFeature(VarLenFeature):
-    """A `VarLenFeature` that may have another name in the example (`tf.io.RaggedFeature` without partitions).
+class RaggedFeature(FeatureConfiguration):
+    """A feature whose number of values varies, as rows of a ragged tensor (`tf.io.RaggedFeature`).
+
+    One example has a vector, which is empty if the feature is missing. A batch has a `RaggedTensor`.
 
     Args:
         dtype: As for `FixedLenFeature`.
         value_key: The name in the example; None means the key in `features`.
+        partitions: Must be empty.
+        row_splits_dtype: Accepted as in TensorFlow; offsets are int64.
+        validate: Accepted as in TensorFlow.
+
+    Raises:
+        InputError: There are partitions.
     """
 
-    def __init__(self, dtype: Any, value_key: str | None = None) -> None:
+    def __init__(
+        self,
+        dtype: Any,
+        value_key: str | None = None,
+        partitions: Sequence[Any] = (),
+        row_splits_dtype: Any = "int32",
+        validate: bool = False,
+    ) -> None:
         super().__init__(dtype)
         self.value_key = value_key
+        if partitions:
+            raise InputError(
+                f"RaggedFeature was given {len(partitions)} partitions.",
+                "Read the feature that holds them as another RaggedFeature, and make the rows from both with "
+                "tf.RaggedTensor.from_row_splits and its like.",
+            )
 
     def parse(self, key: str, features: Any) -> np.ndarray:
-        return super().parse(self.value_key or key, features)
+        return eager(self._kind.array(self._values(self.value_key or key, features) or ()))
+
+    def join(self, values: list[Any]) -> Any:
+        return RaggedTensor.from_row_lengths(np.concatenate([self._kind.array(()), *values]), list(map(len, values)))
 
 
 class FixedLenSequenceFeature(FeatureConfiguration):

@@ -20,8 +20,8 @@ import numpy as np
 
 from stratagem.core.errors import InputError, UsageError
 from stratagem.data.structure import encoded
+from stratagem.tf.keras.host_layer import HostLayer
 from stratagem.tf.keras.layers.compat import graph_of, in_context, nodes_of, outputs_of
-from stratagem.tf.keras.text_inputs import LookupLayer
 
 _NAMES: Final = re.compile(r"(\d+ )*(looked up \d+ \d+|input \d+)")
 """Names of values with which a step begins: those of models in the graph have their number before."""
@@ -153,7 +153,7 @@ def _is_divided(node: Any) -> bool:
 def _is_on_host(node: Any) -> bool:
     """Whether an operation is a lookup, or a model of lookups alone."""
     part = _part_of(node.operation)
-    return isinstance(node.operation, LookupLayer) or (part is not None and part.is_all)
+    return isinstance(node.operation, HostLayer) or (part is not None and part.is_all)
 
 
 _PART: Final = "_stratagem_host_part"
@@ -187,7 +187,7 @@ def _call(graph: Any, inputs: Any, training: bool | None = None, mask: Any = Non
 def begins_on_host(model: Any) -> bool:
     """Whether a part of a model computes on the host; also of a `Sequential` that has not been built."""
     if isinstance(model, keras.Sequential) and graph_of(model) is None:
-        return bool(model.layers) and (isinstance(model.layers[0], LookupLayer) or begins_on_host(model.layers[0]))
+        return bool(model.layers) and (isinstance(model.layers[0], HostLayer) or begins_on_host(model.layers[0]))
     return _part_of(model) is not None
 
 

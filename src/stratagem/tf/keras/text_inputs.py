@@ -1,7 +1,5 @@
 """Lookups of words as layers: `tf.keras.layers.TextVectorization` and its like, in models and in functions of datasets.
 
-Text is no number that a device could hold. So these layers compute on the host: of values at once, as functions of
-datasets; in the graph of a model before its step (`stratagem.tf.keras.on_host`).
 Source of the semantics: https://keras.io/api/layers/preprocessing_layers/
 """
 
@@ -14,10 +12,10 @@ import numpy as np
 
 from stratagem.core.errors import InputError
 from stratagem.data import lookup, text
-from stratagem.tf.keras.layers.compat import without_conversion
+from stratagem.tf.keras.host_layer import HostLayer
 
 
-class LookupLayer(keras.layers.Layer):
+class LookupLayer(HostLayer):
     """Layer of a lookup.
 
     Args:
@@ -30,32 +28,13 @@ class LookupLayer(keras.layers.Layer):
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         dtype = "int64" if named.get("invert") else self._dtype_of_inputs
-        super().__init__(name=named.pop("name", None), dtype=dtype, autocast=False)
-        without_conversion(self)
-        self.lookup = self._kind(*arguments, name=self.name, **named)
-        self.built = True
+        super().__init__(dtype, named.pop("name", None))
+        self.function = self._kind(*arguments, name=self.name, **named)
 
-    def __call__(self, inputs: Any, *others: Any, **named: Any) -> Any:
-        """Return the numbers of tokens, or a symbolic tensor for a symbolic input of a model."""
-        if isinstance(inputs, keras.KerasTensor):
-            return super().__call__(inputs, *others, **named)
-        return self.lookup(inputs)
-
-    def call(self, inputs: Any) -> Any:
-        """Return the numbers of tokens."""
-        return self.lookup(inputs)
-
-    def compute_output_spec(self, inputs: Any) -> keras.KerasTensor:
-        """Return the shape and dtype of the result."""
-        shape, dtype = self.lookup.output_spec(inputs.shape)
-        return keras.KerasTensor(shape, dtype)
-
-    def compute_output_shape(self, input_shape: Any) -> tuple[int | None, ...]:
-        """Return the shape of the result."""
-        return self.lookup.output_spec(input_shape)[0]
-
-    def __reduce__(self) -> Any:
-        return lookup.plain, (self._kind, vars(self.lookup))  # processes that read data import no Keras
+    @property
+    def lookup(self) -> lookup.Lookup:
+        """What looks tokens up."""
+        return self.function
 
     # As files hold it ----------------------------------------------------------------------------
 
@@ -89,7 +68,7 @@ class LookupLayer(keras.layers.Layer):
         if state["_weights"] is not None:
             state["_weights"] = np.asarray(state["_weights"], "float32")
         layer = cls(name=config["name"])
-        layer.lookup = lookup.restored(cls._kind, state)
+        layer.function = lookup.restored(cls._kind, state)
         return layer
 
     # What lookups have ---------------------------------------------------------------------------

@@ -20,10 +20,10 @@ import numpy as np
 
 from stratagem.checkpoint.objects import Holder
 from stratagem.core.errors import InputError, UsageError
+from stratagem.data.fingerprints import fingerprint
 from stratagem.program.tracing import is_traced
 from stratagem.tf.dtypes import DType, as_dtype
 from stratagem.tf.lookup.initializers import KeyValueTensorInitializer, TextFileInitializer, typed
-from stratagem.tf.tensors.fingerprints import fingerprint
 from stratagem.tf.tensors.operation import hosted, tensor, xp
 
 Contents = KeyValueTensorInitializer | TextFileInitializer

@@ -69,6 +69,7 @@ KERAS: Final[dict[str, dict[str, str]]] = {
         """,
         ".keras.layers.recurrent": "GRU GRUCell LSTM LSTMCell RNN SimpleRNN SimpleRNNCell StackedRNNCells",
         ".keras.old_models": "Input",
+        ".keras.hashing": "HashedCrossing Hashing",
         ".keras.text_inputs": "IntegerLookup StringLookup TextVectorization",
     },
     "keras.layers.experimental": {

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from stratagem.data.fingerprints import fingerprint
 from stratagem.data.ragged import RaggedTensor
 from stratagem.data.structure import encoded
-from stratagem.tf.tensors.fingerprints import fingerprint
 from stratagem.tf.tensors.operation import held, hosted, is_text, operation, refusal, tensor
 
 

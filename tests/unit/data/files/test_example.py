@@ -70,6 +70,21 @@ def test_a_batch_is_read_at_once() -> None:
     assert batch["words"].shape == (4, 2)
     assert [ids.tolist() for ids in batch["ids"].numpy()] == [[2**40 * j for j in range(k)] for k in range(4)]
     assert batch["absent"].tolist() == [[1, 2]] * 4
+    assert batch["renamed"].to_list() == [[2**40 * j for j in range(k)] for k in range(4)]
+    assert batch["renamed"].to_tensor(default_value=-1)[1].tolist() == [0, -1, -1]
+
+
+def test_ragged_features() -> None:
+    records = [example(x=int64s(1, 2)), example()]
+    assert parse_example(records, {"x": RaggedFeature("int64")})["x"].to_list() == [[1, 2], []]
+    assert parse_example([], {"x": RaggedFeature("int64")})["x"].to_list() == []
+    words = [example(x=Feature(bytes_list=BytesList(value=[b"a", b"b"]))), example()]
+    assert parse_example(words, {"x": RaggedFeature("string", row_splits_dtype="int64")})["x"].to_list() == [
+        [b"a", b"b"],
+        [],
+    ]
+    with pytest.raises(InputError, match="was given 1 partitions"):
+        RaggedFeature("int64", partitions=["lengths"])
 
 
 def test_what_is_written_is_what_tensorflow_writes() -> None:

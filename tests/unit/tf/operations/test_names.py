@@ -38,7 +38,7 @@ EXCEPTIONS: Final = {
         tf.keras.backend.is_int_dtype tf.keras.backend.is_keras_tensor tf.keras.backend.*learning_phase
         tf.keras.backend.manual_variable_initialization tf.keras.backend.result_type
         tf.keras.backend.standardize_dtype""",
-    "It hashes text; tests/unit/tf/tensors/test_fingerprints.py has it.": "tf.strings.to_hash_bucket_fast",
+    "It hashes text; tests/unit/data/test_fingerprints.py has it.": "tf.strings.to_hash_bucket_fast",
     "It has an effect, and returns nothing that could differ.": """
         tf.print tf.keras.backend.print_tensor tf.keras.backend.batch_*_value tf.keras.backend.*_value
         tf.keras.backend.update* tf.keras.backend.variable""",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import stratagem.tf as tf
+from stratagem.data.fingerprints import fingerprint
 from stratagem.errors import InputError
-from stratagem.tf.tensors.fingerprints import fingerprint
 
 LONG = "a longer text of more than 16 bytes"
 

@@ -125,3 +125,63 @@ def _longer(text: bytes) -> int:
 
 _FORMULAS: Final = {16: _up_to_16, 32: _up_to_32, 64: _up_to_64}
 """The formulas of short texts, by the greatest length in bytes."""
+
+
+def joined_fingerprint(first: int, second: int) -> int:
+    """Return a fingerprint of two fingerprints in their order (TensorFlow's `FingerprintCat64`).
+
+    Args:
+        first: The first one.
+        second: The second one; or a whole number that stands for itself, as in a cross of columns.
+
+    Example:
+        >>> joined_fingerprint(1, 2) != joined_fingerprint(2, 1)
+        True
+    """
+    factor = 0xC6A4A7935BD1E995
+    mixed = (first ^ factor) ^ (_mixed(second * factor) * factor & _WORD)
+    mixed = mixed * factor & _WORD
+    return _mixed(_mixed(mixed) * factor)
+
+
+def keyed_fingerprint(text: bytes, key: tuple[int, int]) -> int:
+    """Return a fingerprint that depends on a key (SipHash-2-4).
+
+    Source of the algorithm: https://www.aumasson.jp/siphash/siphash.pdf
+
+    Args:
+        text: The bytes.
+        key: Two numbers below 2**64.
+
+    Example:
+        >>> hex(keyed_fingerprint(bytes(range(15)), (0x0706050403020100, 0x0F0E0D0C0B0A0908)))
+        '0xa129ca6149be45e5'
+    """
+    first, second = (number & _WORD for number in key)
+    state = [
+        first ^ 0x736F6D6570736575,
+        second ^ 0x646F72616E646F6D,
+        first ^ 0x6C7967656E657261,
+        second ^ 0x7465646279746573,
+    ]
+    whole = len(text) // 8 * 8
+    words = [_word(text, place) for place in range(0, whole, 8)]
+    for word in [*words, int.from_bytes(text[whole:], "little") | (len(text) & 0xFF) << 56]:
+        state[3] ^= word
+        state = _sipped(_sipped(state))
+        state[0] ^= word
+    state[2] ^= 0xFF
+    for _ in range(4):
+        state = _sipped(state)
+    return state[0] ^ state[1] ^ state[2] ^ state[3]
+
+
+def _sipped(state: list[int]) -> list[int]:
+    """Return the state after one round of SipHash."""
+    a, b, c, d = state
+    a, c = a + b & _WORD, c + d & _WORD
+    b, d = _turned(b, 64 - 13) ^ a, _turned(d, 64 - 16) ^ c
+    a = _turned(a, 32)
+    c, a = c + b & _WORD, a + d & _WORD
+    b, d = _turned(b, 64 - 17) ^ c, _turned(d, 64 - 21) ^ a
+    return [a, b, _turned(c, 32), d]
