@@ -349,7 +349,7 @@ DERIVED: Final = ("_counts", "_documents", "_numbers", "_seen")
 
 def plain(kind: type[Any], state: dict[str, Any]) -> Any:
     """Return an object of a class with the attributes of another one: what a process gets that needs no Keras."""
-    made = kind.__new__(kind)
+    made = object.__new__(kind)
     vars(made).update(state)
     return made
 
