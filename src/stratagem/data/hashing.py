@@ -20,6 +20,7 @@ from stratagem.core.errors import InputError
 from stratagem.data.category_vectors import category_vectors, vectors_shape
 from stratagem.data.fingerprints import fingerprint, joined_fingerprint, keyed_fingerprint
 from stratagem.data.lookup import check_values
+from stratagem.data.ragged import RaggedTensor
 from stratagem.data.structure import encoded
 
 Output = Literal["int", "one_hot", "multi_hot", "count"]
@@ -66,9 +67,9 @@ class Hashed:
             shape: Sizes; None where one is not known.
         """
         shape = tuple(shape)
-        return (shape if self.output_mode == "int" else vectors_shape(shape, self.num_bins, self.output_mode)), (
-            self.dtype
-        )
+        if self.output_mode != "int":
+            shape = vectors_shape(shape, self.num_bins, self.output_mode)
+        return shape, self.dtype
 
     def _result(self, bins: np.ndarray) -> EagerArray:
         if self.output_mode != "int":
@@ -113,13 +114,15 @@ class Hashing(Hashed):
         self.mask_value = mask_value
         self.salt = None if salt is None else _two_numbers(salt)
 
-    def __call__(self, inputs: Any) -> EagerArray:
+    def __call__(self, inputs: Any) -> Any:
         """Return the bins of values.
 
         Args:
-            inputs: Words or whole numbers, as an array of any shape, a list, or one. Of other numbers the whole part
-                counts.
+            inputs: Words or whole numbers, as an array of any shape, a list, a ragged tensor, or one. Of other numbers
+                the whole part counts.
         """
+        if isinstance(inputs, RaggedTensor) and self.output_mode == "int":
+            return inputs.with_flat_values(self(inputs.flat_values))
         check_values(self, inputs)
         values = _array(inputs)
         is_masked, count = np.zeros(values.shape, bool), self.num_bins
@@ -179,8 +182,9 @@ class HashedCrossing(Hashed):
             InputError: There are fewer arrays, or they have other shapes or dtypes.
         """
         if not isinstance(inputs, list | tuple) or len(inputs) < 2:
+            count = f" of {len(inputs)}" if isinstance(inputs, list | tuple) else ""
             raise InputError(
-                f"HashedCrossing was called with {type(inputs).__name__} of {np.shape(inputs)}.",
+                f"HashedCrossing was called with a {type(inputs).__name__}{count}.",
                 "Give it two or more arrays: crossing((colors, sizes)).",
             )
         for each in inputs:

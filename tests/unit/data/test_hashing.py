@@ -9,6 +9,7 @@ import pytest
 
 from stratagem.core.errors import InputError, UsageError
 from stratagem.data import Dataset, HashedCrossing, Hashing
+from stratagem.data.ragged import RaggedTensor
 
 WORDS = [["A"], ["B"], [""], ["C"], ["D"]]
 ROWS = [["A", "B", "A"], ["C", "D", "E"]]
@@ -65,6 +66,11 @@ def test_vectors_of_combinations() -> None:
     assert vectors.tolist() == [[0, 0, 0, 0, 1], [0, 0, 1, 0, 0]]
 
 
+def test_ragged_words() -> None:
+    bins = Hashing(7)(RaggedTensor.from_row_lengths(np.array([b"A", b"B", b"C"], object), [1, 2]))
+    assert bins.to_list() == [[3], [6, 1]]
+
+
 def test_in_a_dataset() -> None:
     crossing, hashing = HashedCrossing(5), Hashing(7, dtype="int32")
     dataset = Dataset.from_tensor_slices((np.array(["red", "green"]), np.array([1, 2])))
@@ -83,7 +89,8 @@ def test_in_a_dataset() -> None:
         (lambda: Hashing(3, sparse=True, output_mode="count"), "was given sparse=True"),
         (lambda: Hashing(3, dtype="float32"), "dtype='float32' and output_mode=\"int\""),
         (lambda: HashedCrossing(3, output_mode="count"), "output_mode='count'"),  # type: ignore[arg-type]
-        (lambda: HashedCrossing(3)(([1, 2],)), "was called with tuple of"),
+        (lambda: HashedCrossing(3)(([1, 2],)), "was called with a tuple of 1"),
+        (lambda: HashedCrossing(3)(np.ones(3)), r"was called with a ndarray\.(.|\n)*two or more arrays"),  # type: ignore[arg-type]
         (lambda: HashedCrossing(3)(([1, 2], [1, 2, 3])), r"arrays of shapes \(2,\), \(3,\)"),
         (lambda: HashedCrossing(3)((np.ones((2, 2), int), np.ones((2, 2), int))), r"shapes \(2, 2\), \(2, 2\)"),
         (lambda: HashedCrossing(3)(([1.5], [1])), "was called with float64"),
