@@ -178,6 +178,7 @@ def test_a_gpt_has_the_same_loss_at_every_stage() -> None:
     runs = {
         "none": run("gpt.py", "--devices", "2", "--shard", "none", *small),
         "optimizer": run("gpt.py", "--devices", "2", "--shard", "optimizer", *small),
+        "workers": run("gpt.py", "--strategy", "multi_worker", "--shard", "none", *small, workers=2),
         "parameters": run("gpt.py", "--strategy", "multi_worker", "--shard", "parameters", *small, workers=2),
         "groups": run("gpt.py", "--devices", "4", "--model-parallel", "2", "--shard", "none", *small),
     }
@@ -187,7 +188,10 @@ def test_a_gpt_has_the_same_loss_at_every_stage() -> None:
         [(held, in_slots)] = re.findall(r"holds (\d+\.\d+) MB of weights and (\d+\.\d+) MB of", outputs[0])
         weights[stage], slots[stage] = float(held), float(in_slots)
     assert 2.5 < float(losses["none"]) < 4.5  # of 128 letters, log(128) is 4.85
-    assert losses["none"] == losses["optimizer"] == losses["parameters"]
+    assert losses["none"] == losses["optimizer"]
+    assert losses["workers"] == losses["parameters"]
+    # XLA rounds otherwise where a program of two devices becomes one of each process: the last bit of a float32.
+    assert float(losses["workers"]) == pytest.approx(float(losses["none"]), rel=3e-7)
     assert float(losses["groups"]) == pytest.approx(float(losses["none"]), rel=1e-5)
     assert slots["optimizer"] < 0.8 * slots["none"]
     assert weights["optimizer"] == weights["none"]
