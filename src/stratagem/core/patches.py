@@ -295,14 +295,16 @@ class _Replacement:
         self._owner, self._name = _place(name)
         self._given = given
         self._own: Any = _UNKNOWN
+        self._source: Any = _UNKNOWN
         self._new: Any = None
         self.place = (id(self._owner), given.key if isinstance(given, Entry) else self._name)
 
     def set(self) -> None:
         """Replace the attribute."""
         own = self._found()
-        if own is not self._own:
-            self._own = own
+        source = self._inherited() if own is _NONE else own
+        if own is not self._own or source is not self._source:  # another base may have come, or gone
+            self._own, self._source = own, source
             self._new = self._made()
         if self._new is None:
             return
@@ -338,12 +340,15 @@ class _Replacement:
             return self._owner.__bases__
         return vars(self._owner).get(self._name, _NONE)
 
+    def _inherited(self) -> Any:
+        return None if isinstance(self._given, Entry) else getattr(self._owner, self._name, None)
+
     def _made(self) -> Any:
         if isinstance(self._given, Entry):
             return self._given.value
         if isinstance(self._given, type):
             return (self._given, *self._own)
-        return self._given(getattr(self._owner, self._name, None))
+        return self._given(self._inherited())
 
     def _put(self, value: Any) -> None:
         if isinstance(self._given, Entry):

@@ -238,6 +238,19 @@ def test_what_is_installed_again_stands_where_it_stood(tmp_path: Path) -> None:
     assert (tmp_path / "folder" / "model.keras").is_file()
 
 
+def test_a_base_that_goes_or_comes_takes_its_functions_with_it() -> None:
+    """`Optimizer.stateless_apply` is inherited, from Keras or from what `stratagem.tf` adds."""
+    compat = importlib.import_module("stratagem.tf.keras.compat")
+    with stratagem.MirroredStrategy(["cpu:0"]).scope():
+        models = [keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)]) for _ in range(3)]
+    for model, change in zip(models, (None, patches.undo, compat.install), strict=True):
+        if change is not None:
+            change(*[compat.__name__] if change is patches.undo else [])
+        model.compile("sgd", "mse")
+        model.fit(np.ones((4, 2)), np.ones((4, 1)), verbose=0)
+        assert int(model.optimizer.iterations) == 1
+
+
 def test_what_stands_elsewhere_stays_while_something_is_installed() -> None:
     """A thread that read a dataset met models as Keras has them, while another installed the rest."""
     importlib.import_module("stratagem.tf.keras.compat")
