@@ -11,13 +11,14 @@ error says that a machine computed something else, and names no variable.
 from __future__ import annotations
 
 import argparse
-import ctypes
 import json
 import os
 import random
 import re
 from collections import Counter
 from typing import Any, NamedTuple
+
+from tests.flipped import flip_bit
 
 from stratagem.testing import run_workers
 
@@ -59,17 +60,6 @@ def make_model() -> Any:
     return model
 
 
-def flip_bit(value: Any, bit: int) -> None:
-    """Flip a bit of an array in XLA's own memory, which nobody may write."""
-    import jax
-    import numpy as np
-
-    jax.block_until_ready(value)
-    data = np.asarray(value.addressable_data(0))
-    address = data.__array_interface__["data"][0]
-    (ctypes.c_uint8 * data.nbytes).from_address(address)[bit // 8] ^= 1 << bit % 8
-
-
 def flips(count: int, groups: tuple[str, ...], seed: int) -> list[str]:
     """Train once for each flip; return what became of each."""
     import keras
@@ -102,7 +92,7 @@ def flips(count: int, groups: tuple[str, ...], seed: int) -> list[str]:
 
         def flip_now(batch: int, logs: Any, flip: Flip = flip) -> None:
             if batch + 1 == flip.step and worker == flip.worker:
-                flip_bit(model._jax_state[flip.group][flip.place], flip.bit)
+                flip_bit(model._jax_state[flip.group][flip.place].addressable_data(0), flip.bit)
 
         said = ""
         callbacks = [keras.callbacks.LambdaCallback(on_train_batch_end=flip_now), Inspect(every=EVERY)]

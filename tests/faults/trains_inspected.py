@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import sys
@@ -18,6 +17,7 @@ os.environ["KERAS_BACKEND"] = "jax"
 import keras
 import numpy as np
 from tests.faults.trains_with_spares import Faults
+from tests.flipped import flip_bit
 
 import stratagem
 
@@ -42,8 +42,7 @@ def main(folder: Path, faults: list[str]) -> None:
 
     def flip(batch: int, logs: Any) -> None:
         if batch + 1 == flipped and strategy.cluster_resolver.task_id == 1:
-            data = np.asarray(model._jax_state["trainable_variables"][0].addressable_data(0))
-            (ctypes.c_uint8 * data.nbytes).from_address(data.__array_interface__["data"][0])[0] ^= 1
+            flip_bit(model._jax_state["trainable_variables"][0].addressable_data(0), 0)
 
     told = Faults(folder, strategy.worker_index, faults)
     callbacks = [keras.callbacks.LambdaCallback(on_train_batch_end=flip), told]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.flipped import flip_bit
 from tests.fresh import run_python
 
 from stratagem.core.errors import PeerError
@@ -44,7 +44,6 @@ def _rows(count: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def flips(group: str, place: int, bit: int, step: int) -> str:
-    import jax
     import keras
 
     from stratagem.callbacks import Inspect
@@ -53,11 +52,7 @@ def flips(group: str, place: int, bit: int, step: int) -> str:
 
     def flip(batch: int, logs: Any) -> None:
         if batch + 1 == step and _worker() == 1:
-            value = model._jax_state[group][place]
-            jax.block_until_ready(value)
-            data = np.asarray(value.addressable_data(0))
-            address = data.__array_interface__["data"][0]
-            (ctypes.c_uint8 * data.nbytes).from_address(address)[bit // 8] ^= 1 << bit % 8
+            flip_bit(model._jax_state[group][place].addressable_data(0), bit)
 
     x, y = _rows(60 * ROWS)
     callbacks = [keras.callbacks.LambdaCallback(on_train_batch_end=flip), Inspect(every=20)]

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 from pathlib import Path
 from typing import Any
 
-import jax
 import keras
 import numpy as np
 import pytest
+from tests.flipped import flip_bit
 
 import stratagem
 from stratagem.callbacks import BackupAndRestore, Inspect
@@ -68,11 +67,7 @@ class Flips(keras.callbacks.Callback):
                 else getattr(self.model, self._group)
             )
             (place,) = [i for i, variable in enumerate(variables) if self._path in variable.path]
-            value = self.model._jax_state[self._group][place]
-            data = np.asarray(value.addressable_shards[-1].data)  # XLA's own memory, which nobody may write
-            address = data.__array_interface__["data"][0]
-            jax.block_until_ready(value)
-            (ctypes.c_uint8 * data.nbytes).from_address(address)[self._bit // 8] ^= 1 << self._bit % 8
+            flip_bit(self.model._jax_state[self._group][place].addressable_shards[-1].data, self._bit)
 
 
 @pytest.mark.parametrize(
