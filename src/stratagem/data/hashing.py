@@ -71,6 +71,10 @@ class Hashed:
             shape = vectors_shape(shape, self.num_bins, self.output_mode)
         return shape, self.dtype
 
+    def get_config(self) -> dict[str, Any]:
+        """Return the arguments."""
+        return {"num_bins": self.num_bins, "output_mode": self.output_mode, "sparse": False, "dtype": self.dtype}
+
     def _result(self, bins: np.ndarray) -> EagerArray:
         if self.output_mode != "int":
             bins = category_vectors(bins, self.num_bins, self.output_mode)
@@ -140,8 +144,7 @@ class Hashing(Hashed):
     def get_config(self) -> dict[str, Any]:
         """Return the arguments."""
         salt = None if self.salt is None else list(self.salt)
-        own = {"num_bins": self.num_bins, "mask_value": self.mask_value, "salt": salt}
-        return {**own, "output_mode": self.output_mode, "sparse": False, "dtype": self.dtype}
+        return {**super().get_config(), "mask_value": self.mask_value, "salt": salt}
 
 
 class HashedCrossing(Hashed):
@@ -208,10 +211,6 @@ class HashedCrossing(Hashed):
         for value in row:
             joined = joined_fingerprint(joined, value)
         return joined % self.num_bins
-
-    def get_config(self) -> dict[str, Any]:
-        """Return the arguments."""
-        return {"num_bins": self.num_bins, "output_mode": self.output_mode, "sparse": False, "dtype": self.dtype}
 
 
 def _two_numbers(salt: Any) -> tuple[int, int]:

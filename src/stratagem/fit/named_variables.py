@@ -21,8 +21,7 @@ def named_variables(model: Any) -> Iterator[tuple[str, Any]]:
         model: A compiled model.
     """
     for place, variable in _placed(model):
-        # Keras counts layers up over the life of a process: dense_1, dense_4.
-        yield f"{place}/{re.sub(r'_[0-9]+', '', variable.path)}", variable
+        yield _name(place, variable), variable
 
 
 def shown_names(model: Any) -> dict[str, str]:
@@ -31,8 +30,12 @@ def shown_names(model: Any) -> dict[str, str]:
     Args:
         model: A compiled model.
     """
-    shown = (f"{place}/{variable.path}" for place, variable in _placed(model))
-    return dict(zip((name for name, _ in named_variables(model)), shown, strict=True))
+    return {_name(place, variable): f"{place}/{variable.path}" for place, variable in _placed(model)}
+
+
+def _name(place: str, variable: Any) -> str:
+    # Keras counts layers up over the life of a process: dense_1, dense_4.
+    return f"{place}/{re.sub(r'_[0-9]+', '', variable.path)}"
 
 
 def _placed(model: Any) -> Iterator[tuple[str, Any]]:

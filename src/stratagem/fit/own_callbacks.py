@@ -86,7 +86,7 @@ class _TakesBack(keras.callbacks.Callback):
 
 
 _since_saved: weakref.WeakKeyDictionary[Any, list[int]] = weakref.WeakKeyDictionary()
-"""Of each ModelCheckpoint that saves within epochs: steps since it saved, and the last step of its epoch that it saw.
+"""Counts of each ModelCheckpoint that saves within epochs: steps since it saved, the last step of its epoch it saw.
 
 Every worker counts for itself: those that are not the chief run without the callback."""
 

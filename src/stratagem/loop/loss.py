@@ -71,7 +71,7 @@ def compute_average_loss(per_example_loss: Any, sample_weight: Any = None, globa
     divisor = jnp.asarray(divisor, losses.dtype)
     total = jnp.sum(losses)
     average = jnp.where(divisor == 0, jnp.zeros_like(total), total / jnp.where(divisor == 0, 1, divisor))
-    return average * _as_counted(context)
+    return average * as_counted(context)
 
 
 def scale_regularization_loss(regularization_loss: Any) -> jax.Array:
@@ -124,10 +124,13 @@ def _examples(context: ReplicaContext | None, rows: int) -> Any:
     return examples
 
 
-def _as_counted(context: ReplicaContext | None) -> float:
-    """Return the factor for a part of a mean, so that it counts as such.
+def as_counted(context: ReplicaContext | None) -> float:
+    """Return the factor for a replica's part of a sum, with which it counts as such.
 
     Inside `fit` the replicas' losses are not summed but averaged, each with its share of the rows.
+
+    Args:
+        context: The replica; None outside all.
     """
     if context is None or not context.mean_gradients:
         return 1.0

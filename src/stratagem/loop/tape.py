@@ -14,6 +14,7 @@ import keras
 
 from stratagem.core.errors import InputError, UsageError
 from stratagem.loop import added_losses
+from stratagem.loop.loss import as_counted
 from stratagem.loop.recorded import Recorded
 from stratagem.loop.retraced import Retraced
 from stratagem.mesh.mesh import Tree
@@ -264,10 +265,10 @@ def _counted(target: Any, sources: Tree) -> float:
     A number for each row stands for their sum; that of the global batch is what one device computes.
     """
     context = current_replica_context()
-    if context is None or not context.mean_gradients or target.shape[:1] != (context.share.rows,):
+    if context is None or target.shape[:1] != (context.share.rows,):
         return 1.0
     of_variables = all(isinstance(each, keras.Variable) for each in keras.tree.flatten(sources))
-    return context.share.factor_of_sums if of_variables else 1.0
+    return as_counted(context) if of_variables else 1.0
 
 
 def _conjugated(gradient: Any) -> Any:

@@ -43,6 +43,7 @@ def scheduled_step(model: Any, kind: StepKind) -> Callable[..., tuple[int | None
 
     @function
     def compiled(batch: Tree) -> Tree:
+        while_tracing.install()  # a worker's process may have made no strategy
         if kind.trains:
             weigh(getattr(model.optimizer, "inner_optimizer", model.optimizer), count_rows(batch))
         watch = ResultWatch(model.metrics)
@@ -58,7 +59,6 @@ def scheduled_step(model: Any, kind: StepKind) -> Callable[..., tuple[int | None
                 return current_task().index, {}, False
             if class_weight is not None:
                 batch = with_class_weight(batch, class_weight)
-        while_tracing.install()  # this process may have made no strategy
         return None, compiled(batch), traced["returns own values"]
 
     vars(step)["__wrapped__"] = getattr(model, kind.method)  # what that refers to travels with it

@@ -249,6 +249,10 @@ def test_a_base_that_goes_or_comes_takes_its_functions_with_it() -> None:
         model.compile("sgd", "mse")
         model.fit(np.ones((4, 2)), np.ones((4, 1)), verbose=0)
         assert int(model.optimizer.iterations) == 1
+    models[0].trainable = False
+    models[0].compile("sgd", "mse")  # with nothing to train, which Keras's own optimizers refuse
+    models[0].fit(np.ones((4, 2)), np.ones((4, 1)), verbose=0)
+    assert int(models[0].optimizer.iterations) == 0
 
 
 def test_what_stands_elsewhere_stays_while_something_is_installed() -> None:

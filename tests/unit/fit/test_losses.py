@@ -63,6 +63,21 @@ def test_a_loss_for_each_row_trains_with_their_sum(replicas: int, kind: type[ker
     np.testing.assert_allclose(model.get_weights()[0], [[1 - 0.01 * slope]], rtol=1e-6)
 
 
+@pytest.mark.parametrize("replicas", [0, 1, 2, 4])
+def test_a_loss_for_each_row_has_the_numbers_of_keras_with_tensorflow(replicas: int) -> None:
+    """Numbers of Keras 3.15 with TensorFlow 2.21; the last batch has three rows. Keras 2's mean counts it less."""
+    x, y = np.concatenate([P, [[2.0], [4.0]]]), np.concatenate([Y, [[5.0], [1.0]]])
+    scope = stratagem.MirroredStrategy([f"cpu:{i}" for i in range(replicas)]).scope() if replicas else nullcontext()
+    with scope:
+        layers = [keras.layers.Dense(1, use_bias=False, kernel_initializer="ones")]
+        model = keras.Sequential([keras.Input((1,)), *layers])
+        model.compile(keras.optimizers.SGD(0.01), keras.losses.MeanSquaredError(reduction=None))
+    assert model.evaluate(x, y, batch_size=4, verbose=0) == pytest.approx(3.5)
+    history = model.fit(x, y, batch_size=4, epochs=2, shuffle=False, verbose=0).history
+    assert history["loss"] == pytest.approx([3.4783427715301514, 3.395315170288086])
+    np.testing.assert_allclose(model.get_weights()[0], [[0.86111605]], rtol=1e-6)
+
+
 @pytest.mark.parametrize("replicas", [1, 2, 4])
 def test_a_mean_by_sample_weights(replicas: int) -> None:
     weights = np.array([4.0, 0.0, 1.0, 1.0, 2.0], "float32")

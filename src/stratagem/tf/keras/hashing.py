@@ -5,6 +5,7 @@ Source of the semantics: https://keras.io/api/layers/preprocessing_layers/catego
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import keras
@@ -21,15 +22,12 @@ class HashingLayer(HostLayer):
         named: The same by name; of a layer, `name`.
     """
 
-    _kind: ClassVar[type[hashing.Hashing] | type[hashing.HashedCrossing]]
+    _kind: ClassVar[Callable[..., hashing.Hashed]]
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         function = self._kind(*arguments, **named)
         super().__init__(function.dtype, named.get("name"))
         self.function = function
-
-    def adapt(self, data: Any, batch_size: int | None = None, steps: int | None = None) -> None:
-        """Learn nothing: bins depend on no data."""
 
     def get_config(self) -> dict[str, Any]:
         """Return the configuration from which a saved model makes the layer again."""

@@ -33,7 +33,7 @@ class LookupLayer(HostLayer):
 
     @property
     def lookup(self) -> lookup.Lookup:
-        """What looks tokens up."""
+        """The table from tokens to numbers."""
         return self.function
 
     # As files hold it ----------------------------------------------------------------------------
