@@ -18,7 +18,17 @@ from stratagem.core.environment import XLA_AS_IS
 from stratagem.mesh.mesh import Tree
 from stratagem.program.compat import parameters
 from stratagem.program.interpret import replaced, shapes_of, trace
-from stratagem.program.rules import depthwise, grouped, max_pool, pointwise, products, small_images, transposed
+from stratagem.program.rules import (
+    channels_last,
+    depthwise,
+    grouped,
+    kernel_gradients,
+    max_pool,
+    pointwise,
+    products,
+    small_images,
+    transposed,
+)
 
 _Rule = Callable[..., Callable[..., jax.Array] | None]
 """Function of an equation's (parameters, shapes of the operands, shape of the result).
@@ -34,6 +44,8 @@ _RULES: Final[Mapping[Any, Sequence[_Rule]]] = {
         depthwise.quick_convolution,
         grouped.quick_convolution,
         transposed.quick_convolution,
+        kernel_gradients.quick_convolution,
+        channels_last.quick_convolution,
     ],
 }
 """Rules by primitive; the first that gives a function is taken."""

@@ -14,9 +14,14 @@ from typing import Any, Final
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
-from stratagem.program.rules.windows import channels_last, convolution, in_layout, may_be_rewritten
+from stratagem.program.rules.windows import (
+    channels_last,
+    convolution,
+    in_layout,
+    may_be_rewritten,
+    with_channels_last,
+)
 
 _CHANNELS: Final = 64
 """Channels of the groups that are taken together; with more of them, products with zeros cost more than they save."""
@@ -97,7 +102,5 @@ def _block_diagonal(kernel: jax.Array, groups: int) -> jax.Array:
 
 
 def _convolution(images: jax.Array, kernel: jax.Array, params: Mapping[str, Any]) -> jax.Array:
-    channels, size = images.ndim - 1, range(1, images.ndim - 1)
-    in_and_out = (0, channels, *size)
-    dimensions = lax.ConvDimensionNumbers(in_and_out, (channels, channels - 1, *range(channels - 1)), in_and_out)
-    return convolution(images, kernel, params, dimension_numbers=dimensions)
+    one = {"feature_group_count": 1, "batch_group_count": 1}
+    return convolution(images, kernel, params, dimension_numbers=with_channels_last(images.ndim), **one)

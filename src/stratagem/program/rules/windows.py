@@ -14,6 +14,12 @@ from jax import lax
 MOST_PLACES: Final = 64
 """Places of a window that become one equation each; a larger window is left to XLA."""
 
+_HOW: Final = (
+    *("window_strides", "padding", "lhs_dilation", "rhs_dilation", "feature_group_count", "batch_group_count"),
+    *("precision", "preferred_element_type"),
+)
+"""Parameters of a convolution that do not depend on its layout."""
+
 
 def may_be_rewritten(result: jax.ShapeDtypeStruct) -> bool:
     """Return whether a result has numbers, of a type that products and sums round as XLA's convolutions do."""
@@ -86,15 +92,28 @@ def under_window(
     return under
 
 
-def convolution(images: jax.Array, kernel: jax.Array, params: Mapping[str, Any], **changed: Any) -> jax.Array:
-    """Return the convolution that an equation makes, in one group.
+def with_channels_last(axes: int) -> lax.ConvDimensionNumbers:
+    """Return the layout of images of (rows, *size, channels) and a kernel of (*window, channels, filters).
 
     Args:
-        images: The images.
-        kernel: The kernel.
+        axes: Number of axes of the images.
+    """
+    channels = axes - 1
+    images = (0, channels, *range(1, channels))
+    return lax.ConvDimensionNumbers(images, (channels, channels - 1, *range(channels - 1)), images)
+
+
+def convolution(images: jax.Array, kernel: jax.Array, params: Mapping[str, Any], **changed: Any) -> jax.Array:
+    """Return the convolution that an equation makes, computed with channels last (`rules.channels_last`).
+
+    Args:
+        images: The images, in any layout.
+        kernel: The kernel, in any layout.
         params: Parameters of the equation `conv_general_dilated`.
         changed: Those that have other values.
     """
-    names = ("window_strides", "padding", "lhs_dilation", "rhs_dilation", "dimension_numbers", "precision")
-    how = {name: params[name] for name in (*names, "preferred_element_type")} | changed
-    return lax.conv_general_dilated(images, kernel, **how)
+    how = {**params, **changed}
+    images, kernel = channels_last(images, kernel, how)
+    kept = {name: how[name] for name in _HOW}
+    result = lax.conv_general_dilated(images, kernel, **kept, dimension_numbers=with_channels_last(images.ndim))
+    return in_layout(result, how)

@@ -53,15 +53,15 @@ def assert_same_numbers(function: Any, images: jax.Array, kernel: jax.Array) -> 
         np.testing.assert_allclose(mine, want, rtol=1e-5, atol=3e-6 * np.abs(want).max())
 
 
-def convolutions(function: Any, *args: jax.Array) -> list[dict[str, Any]]:
-    """Return the parameters of the convolutions that XLA is given for a function."""
+def equations(function: Any, *args: jax.Array) -> list[Any]:
+    """Return the equations of the convolutions that XLA is given for a function."""
     program = jax.make_jaxpr(suited_to_cpu(function))(*args)
-    found: list[dict[str, Any]] = []
+    found: list[Any] = []
 
     def look(jaxpr: Any) -> None:
         for eqn in jaxpr.eqns:
             if eqn.primitive is lax.conv_general_dilated_p:
-                found.append(eqn.params)
+                found.append(eqn)
             for inner in jax.tree.leaves(list(eqn.params.values()), is_leaf=lambda x: hasattr(x, "eqns")):
                 if hasattr(inner, "eqns"):
                     look(inner)
@@ -70,3 +70,8 @@ def convolutions(function: Any, *args: jax.Array) -> list[dict[str, Any]]:
 
     look(program.jaxpr)
     return found
+
+
+def convolutions(function: Any, *args: jax.Array) -> list[dict[str, Any]]:
+    """Return the parameters of the convolutions that XLA is given for a function."""
+    return [eqn.params for eqn in equations(function, *args)]
