@@ -28,6 +28,7 @@ from stratagem.program.rules import (
     products,
     small_images,
     transposed,
+    unpadded,
 )
 
 _Rule = Callable[..., Callable[..., jax.Array] | None]
@@ -45,6 +46,7 @@ _RULES: Final[Mapping[Any, Sequence[_Rule]]] = {
         grouped.quick_convolution,
         transposed.quick_convolution,
         kernel_gradients.quick_convolution,
+        unpadded.quick_convolution,
         channels_last.quick_convolution,
     ],
 }

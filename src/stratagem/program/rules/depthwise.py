@@ -81,9 +81,12 @@ def kernel_gradient(images: jax.Array, source: jax.Array, size: Sequence[int], p
         size: Of the kernel's window.
         params: Of the equation `conv_general_dilated`.
     """
-    images, source = channels_last(images, source, params)
-    positions, filters = source.shape[:-2], source.shape[-1] // images.shape[0]
-    rows = jnp.moveaxis(_for_filters(jnp.moveaxis(padded(images, params), 0, -1), filters), -2, 0)
+    # The rows of the batch are the channels of this convolution. To put them last and back would cost twice the rest.
+    of_images, of_source, _ = params["dimension_numbers"]
+    images = images.transpose(of_images[1], *of_images[2:], of_images[0])
+    source = source.transpose(of_source[1], *of_source[2:], of_source[0])
+    positions, filters = source.shape[1:-1], source.shape[-1] // images.shape[-1]
+    rows = _for_filters(padded(images, params), filters)
     ones = jnp.ones((1, math.prod(positions)), images.dtype)
 
     def add_row(total: jax.Array, row: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
@@ -94,7 +97,7 @@ def kernel_gradient(images: jax.Array, source: jax.Array, size: Sequence[int], p
         return total + jnp.concatenate(sums), None
 
     nothing = jnp.zeros((math.prod(size), source.shape[-1]), images.dtype)
-    total, _ = lax.scan(add_row, nothing, (rows, jnp.moveaxis(source, -2, 0)))
+    total, _ = lax.scan(add_row, nothing, (rows, source))
     return in_layout(total.reshape(1, *size, -1), params)
 
 

@@ -35,7 +35,7 @@ _PART_BYTES: Final = 1 << 19
 _LEAST_ROWS: Final = 2
 """Rows of the batch in a part. They lie side by side; alone, each number is copied by itself."""
 
-_FIRST_SLOW_JAX: Final = (0, 9, 1)
+FIRST_SLOW_JAX: Final = (0, 9, 1)
 
 
 def quick_convolution(
@@ -51,7 +51,7 @@ def quick_convolution(
     _, kernel_dims, result_dims = params["dimension_numbers"]
     _, kernel = operands
     window, size = [kernel.shape[d] for d in kernel_dims[2:]], [result.shape[d] for d in result_dims[2:]]
-    if jax.__version_info__ < _FIRST_SLOW_JAX or not (is_in_one_group(params) and may_be_rewritten(result)):
+    if jax.__version_info__ < FIRST_SLOW_JAX or not (is_in_one_group(params) and may_be_rewritten(result)):
         return None
     if max(params["lhs_dilation"]) > 1 or not math.prod(size) < math.prod(window) or math.prod(size) > MOST_PLACES:
         return None

@@ -51,7 +51,7 @@ CASES = {
 
 @pytest.fixture(autouse=True)
 def any_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernel_gradients, "_FIRST_SLOW_JAX", (0,))
+    monkeypatch.setattr(kernel_gradients, "FIRST_SLOW_JAX", (0,))
 
 
 @pytest.mark.parametrize(("images", "kernel", "how", "nbytes", "most"), CASES.values(), ids=CASES)
@@ -104,6 +104,6 @@ def test_other_gradients_are_not_divided(
 
 def test_older_versions_of_jax_are_fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel_gradients, "_PART_BYTES", 1)
-    monkeypatch.setattr(kernel_gradients, "_FIRST_SLOW_JAX", (99,))
+    monkeypatch.setattr(kernel_gradients, "FIRST_SLOW_JAX", (99,))
     program = jax.make_jaxpr(suited_to_cpu(with_gradients(conv)))(numbers(8, 6, 5, 3), numbers(3, 3, 3, 4))
     assert "scan" not in str(program)
