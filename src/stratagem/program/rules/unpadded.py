@@ -38,7 +38,11 @@ from stratagem.program.rules.windows import (
 _PART_BYTES: Final = 1 << 20
 """Bytes of images and results in a part, if one row has no more."""
 
-_MOST_BYTES_OF_ROW: Final = 8 << 20
+_MANY_BYTES: Final = 8 << 20
+"""Bytes of a row, at most, and of all rows, at least. XLA computes a bias and an activation together with a convolution
+that it is given whole, which saves more on fewer bytes: an evaluation of the MNIST network takes 4.5 ms so, and 6.8 in
+parts."""
+
 _LEAST_CHANNELS: Final = 16
 
 
@@ -61,7 +65,7 @@ def quick_convolution(
         return None
     rows = images.shape[image_dims[0]]
     of_row = (math.prod(images.shape) + math.prod(result.shape)) * images.dtype.itemsize // rows
-    if rows * of_row <= 2 * _PART_BYTES or of_row > _MOST_BYTES_OF_ROW or images.shape[image_dims[1]] < _LEAST_CHANNELS:
+    if images.shape[image_dims[1]] < _LEAST_CHANNELS or not of_row <= _MANY_BYTES <= rows * of_row:
         return None
     together = max(n for n in range(1, rows + 1) if rows % n == 0 and (n == 1 or n * of_row <= _PART_BYTES))
     return functools.partial(some_rows_at_a_time, together=together, params=params)

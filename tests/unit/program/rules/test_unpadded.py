@@ -44,6 +44,7 @@ def test_result_and_gradients_are_the_same(
     function, x, w = functools.partial(conv, **VALID, **how), numbers(*images), numbers(*kernel)
     of_row = (x.nbytes + jax.eval_shape(function, x, w).size * 4) // len(x)
     monkeypatch.setattr(unpadded, "_PART_BYTES", int(rows * of_row))
+    monkeypatch.setattr(unpadded, "_MANY_BYTES", 2 * of_row)
     assert_same_numbers(function, x, w)
     program = jax.make_jaxpr(suited_to_cpu(function))(x, w)
     [loop] = [eqn for eqn in program.eqns if eqn.primitive.name == "scan"]
@@ -57,8 +58,8 @@ def test_result_and_gradients_are_the_same(
         ((8, 6, 5, 3), (3, 3, 3, 4), {"lhs_dilation": (2, 1), "padding": ((0, 0), (0, 0))}, {}),
         ((8, 6, 5, 4), (3, 3, 2, 4), {"feature_group_count": 2, **VALID}, {}),
         ((8, 6, 5, 3), (3, 3, 3, 4), VALID, {"_LEAST_CHANNELS": 4}),
-        ((8, 6, 5, 3), (3, 3, 3, 4), VALID, {"_MOST_BYTES_OF_ROW": 100}),
-        ((8, 6, 5, 3), (3, 3, 3, 4), VALID, {"_PART_BYTES": 1 << 20}),
+        ((8, 6, 5, 3), (3, 3, 3, 4), VALID, {"_MANY_BYTES": 100}),
+        ((8, 6, 5, 3), (3, 3, 3, 4), VALID, {"_MANY_BYTES": 1 << 20}),
         ((8, 6, 5, 3), (3, 3, 3, 4), VALID, {"FIRST_SLOW_JAX": (99,)}),
     ],
     ids=["padded", "spread", "groups", "few channels", "large rows", "few bytes", "older JAX"],
@@ -70,7 +71,7 @@ def test_other_convolutions_are_left_to_xla(
     constants: dict[str, Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for name, value in {"_PART_BYTES": 1, **constants}.items():
+    for name, value in {"_PART_BYTES": 1, "_MANY_BYTES": 2000, **constants}.items():
         monkeypatch.setattr(unpadded, name, value)
     function = functools.partial(conv, **how)
     assert "scan" not in str(jax.make_jaxpr(suited_to_cpu(function))(numbers(*images), numbers(*kernel)))
