@@ -13,12 +13,13 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 from figures import Figure, rounded
-from pages import page, save
+from pages import page, place, save
+from plots import BLUE, GREEN, GREY, ORANGE, PINK, grouped_bars
 from processes import HERE, Contender, ContenderError
 from rounds import Result, in_turns, say
 
@@ -27,6 +28,11 @@ sys.path.insert(0, str(HERE / "networks"))
 from catalogue import NETWORKS, drawn
 
 WORKERS = ("worker", "worker")
+
+COLOURS = {
+    **{"Stratagem": BLUE, "TensorFlow": ORANGE, "PyTorch": GREEN, "Keras on JAX": GREY, "Keras on PyTorch": PINK}
+}
+"""Of the bars, in their order."""
 
 Results = Mapping[str, Result]
 """Of each contender of one network, by its name."""
@@ -98,6 +104,33 @@ def losses(found: Mapping[str, Results]) -> str:
     return "\n".join(lines)
 
 
+def draw(found: Mapping[str, Results], folder: Callable[[str], Path]) -> list[Path]:
+    """Draw each contender's step relative to the fastest of the others, in one process and on two workers.
+
+    Args:
+        found: The results.
+        folder: Gives the file of a picture, by its name.
+
+    Returns:
+        The pictures.
+    """
+    pictures = []
+    for ours, where in (("one", "in one process on one core"), ("two", "on two workers with a core each")):
+        groups = {}
+        for name, results in found.items():
+            best = best_peer(results, ours)
+            if best is not None:
+                workers = best.contender.workers
+                alike = [each for each in results.values() if each.contender.workers == workers]
+                groups[NETWORKS[name].title] = {each.contender.title: each.ratio_to(best) for each in alike}
+        taking_part = {title for values in groups.values() for title in values}
+        colours = {title: colour for title, colour in COLOURS.items() if title in taking_part}
+        pictures.append(folder(f"networks_{ours}"))
+        label = "time of a step, relative to the fastest without Stratagem; less is better"
+        grouped_bars(pictures[-1], f"Training steps {where}", label, groups, colours)
+    return pictures
+
+
 def summary(found: Mapping[str, Results]) -> list[Figure]:
     """Return what the suite shows of the results."""
     rows = []
@@ -131,15 +164,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 1
         say(table({name: found[name]}))
     facts = [f"random rows; {options.rounds} rounds; milliseconds a step, medians; Adam; one core for each worker"]
-    text = "\n".join(
-        [
-            page("A step of the networks that people train", facts, table(found)),
-            "Losses of the first epoch:",
-            "",
-            losses(found),
-            "",
-        ]
-    )
+    lines = [page("A step of the networks that people train", facts, table(found))]
+    lines += ["Losses of the first epoch:", "", losses(found), ""]
+    if options.write:
+        drawn = draw(found, lambda name: place(name, ".svg"))
+        lines += [f"![{picture.stem.replace('_', ' ')}]({picture.name})\n" for picture in drawn]
+    text = "\n".join(lines)
     print(text)
     if options.write:
         say(f"written: {save('networks', text)}")

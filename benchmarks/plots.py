@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#8C8C8C"
+BLUE, ORANGE, GREEN, GREY, PINK = "#0072B2", "#D55E00", "#009E73", "#8C8C8C", "#CC79A7"
 """Of the palette by Okabe and Ito."""
 
 WIDTH = 8.0
@@ -35,7 +35,7 @@ class Line:
         label: What it is.
         x: Where.
         y: How much.
-        colour: Of the four above.
+        colour: Of those above.
         dashed: Whether it is drawn dashed, with open markers.
     """
 
@@ -88,6 +88,37 @@ def bars(
     axes.set_xlim(0, 1.12 * max(high for _, _, high in heights.values()))
     axes.set_xlabel(f"{unit}, {shown}; less is better")
     axes.tick_params(axis="y", length=0)
+    _finish(figure, axes, file, title, grid="x")
+
+
+def grouped_bars(
+    file: Path, title: str, label: str, groups: Mapping[str, Mapping[str, float]], colours: Mapping[str, str]
+) -> None:
+    """Draw a group of bars for each thing that was measured, the first at the top, on a logarithmic axis.
+
+    Args:
+        file: Where to.
+        title: What was measured.
+        label: Of the axis.
+        groups: Of each thing the values by contender.
+        colours: Of each contender, in order.
+    """
+    height = 0.8 / len(colours)
+    figure, axes = _canvas(1.2 + 0.16 * len(groups) * (len(colours) + 1))
+    for number, (contender, colour) in enumerate(colours.items()):
+        drawn = [(place, values[contender]) for place, values in enumerate(groups.values()) if contender in values]
+        places, widths = zip(*drawn, strict=True)
+        middles = [place + (number - (len(colours) - 1) / 2) * height for place in places]
+        axes.barh(middles, widths, height, color=colour, label=contender)
+    axes.set_yticks(range(len(groups)), list(groups))
+    axes.invert_yaxis()
+    axes.set_xscale("log", base=2)
+    axes.set_xlim(left=0.5)
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.axvline(1, color=INK, linewidth=0.8)
+    axes.set_xlabel(label)
+    axes.tick_params(axis="y", length=0)
+    axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
     _finish(figure, axes, file, title, grid="x")
 
 
