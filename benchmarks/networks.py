@@ -104,28 +104,35 @@ def losses(found: Mapping[str, Results]) -> str:
     return "\n".join(lines)
 
 
-def draw(found: Mapping[str, Results], folder: Callable[[str], Path]) -> list[Path]:
-    """Draw each contender's step relative to the fastest of the others, in one process and on two workers.
+def relative(found: Mapping[str, Results], ours: str) -> dict[str, dict[str, float]]:
+    """Return the step of each contender relative to the fastest of the others with as many workers as ours.
 
     Args:
         found: The results.
-        folder: Gives the file of a picture, by its name.
+        ours: Which of ours.
+    """
+    groups = {}
+    for name, results in found.items():
+        best = best_peer(results, ours) if ours in results else None
+        if best is not None:
+            alike = [each for each in results.values() if each.contender.workers == best.contender.workers]
+            groups[NETWORKS[name].title] = {each.contender.title: each.ratio_to(best) for each in alike}
+    return groups
 
-    Returns:
-        The pictures.
+
+def draw(found: Mapping[str, Results], picture: Callable[[str], Path]) -> list[Path]:
+    """Draw steps relative to the fastest of the others, in one process and on two workers; return the pictures.
+
+    Args:
+        found: The results.
+        picture: Gives the file of a picture, by its name.
     """
     pictures = []
     for ours, where in (("one", "in one process on one core"), ("two", "on two workers with a core each")):
-        groups = {}
-        for name, results in found.items():
-            best = best_peer(results, ours)
-            if best is not None:
-                workers = best.contender.workers
-                alike = [each for each in results.values() if each.contender.workers == workers]
-                groups[NETWORKS[name].title] = {each.contender.title: each.ratio_to(best) for each in alike}
+        groups = relative(found, ours)
         taking_part = {title for values in groups.values() for title in values}
         colours = {title: colour for title, colour in COLOURS.items() if title in taking_part}
-        pictures.append(folder(f"networks_{ours}"))
+        pictures.append(picture(f"networks_{ours}"))
         label = "time of a step, relative to the fastest without Stratagem; less is better"
         grouped_bars(pictures[-1], f"Training steps {where}", label, groups, colours)
     return pictures

@@ -169,6 +169,10 @@ def test_networks_are_compared_with_the_best_of_the_others_on_as_many_workers(sc
     _, _, gpt, _ = networks.table(found).splitlines()
     cells = [cell.strip() for cell in gpt.strip("|").split("|")]
     assert cells[1:] == ["16", "30.0", "60.0", "", "40.0", "20.0", "1.50", "33.0", "", "44.0", "0.75"]
+    drawn = networks.relative(found, "one")
+    assert drawn["small GPT"] == {"Stratagem": 1.5, "Keras on JAX": 3.0, "TensorFlow": 2.0, "PyTorch": 1.0}
+    assert networks.relative(found, "two")["small GPT"] == {"Stratagem": 0.75, "PyTorch": 1.0}
+    assert {title for values in drawn.values() for title in values} <= set(networks.COLOURS)
 
 
 def test_all_contenders_of_a_network_train_on_the_same_rows(script: Script) -> None:
