@@ -31,6 +31,7 @@ from stratagem.program.options import jitted, options_for
 from stratagem.program.program import Program
 from stratagem.program.python_values import NeedsPython
 from stratagem.program.remote_values import values_of
+from stratagem.program.rules.cpu import suited_to_cpu
 from stratagem.program.rules.row_changes import RowProgram
 from stratagem.program.rules.streams import Streams
 from stratagem.program.tracing import current_tracing
@@ -257,6 +258,8 @@ class _CompiledFunction(Program):
         self._devices = None if mesh is None else mesh.mesh
         alone = mesh is None or not mesh.multi_process
         pure = with_checked_numbers(self._pure) if alone else self._pure
+        if (jax.default_backend() if mesh is None else mesh.devices[0].platform) == "cpu":
+            pure = suited_to_cpu(pure)
         program = jitted(pure, options_for(mesh) if mesh is not None else {})
         compares = not alone and self.world is None
         self._compiled: Callable[..., Any] = ComparedProgram(call.name, program) if compares else program

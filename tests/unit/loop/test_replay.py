@@ -15,6 +15,7 @@ import pytest
 import stratagem
 from stratagem.loop import replay
 from stratagem.program.lru import LastUsed
+from stratagem.program.rules import cpu
 
 
 @pytest.fixture(autouse=True)
@@ -52,6 +53,30 @@ def test_from_the_second_time_on_it_is_compiled() -> None:
     x = jnp.asarray(rng.normal(size=(7, 3)), "float32")
     np.testing.assert_allclose(gradient(weight, x), by_jax(weight.value, x), rtol=1e-5)
     assert len(replay._programs) == 1
+
+
+def test_what_xla_is_slow_at_on_cpus_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    programs = []
+
+    def watched(compute: Any) -> Any:
+        quick = cpu.suited_to_cpu(compute)
+
+        def run(*args: Any) -> Any:
+            programs.append(str(jax.make_jaxpr(quick)(*args)))
+            return quick(*args)
+
+        return run
+
+    monkeypatch.setattr(replay, "suited_to_cpu", watched)
+    images = keras.Variable(np.arange(216, dtype="float32").reshape(2, 6, 6, 3) % 7)
+    want = jax.grad(lambda value: keras.ops.max_pool(value, 2, 2).sum())
+    for _ in range(2):
+        with stratagem.GradientTape() as tape:
+            loss = keras.ops.sum(keras.ops.max_pool(keras.ops.convert_to_tensor(images), 2, 2))
+        np.testing.assert_array_equal(tape.gradient(loss, images), want(images.value))
+    [program] = programs
+    assert "select_and_scatter" in str(jax.make_jaxpr(want)(images.value))
+    assert "select_and_scatter" not in program
 
 
 def test_a_program_keeps_no_array() -> None:

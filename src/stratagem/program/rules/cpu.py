@@ -1,6 +1,7 @@
 """Programs for the CPU, with faster equations where XLA:CPU is known to be slow.
 
-Only programs that a strategy runs on CPU devices are changed, before XLA sees them; JAX itself is left as it is.
+Only steps of a strategy and compiled functions on CPU devices are changed, before XLA sees them; JAX itself is left as
+it is.
 """
 
 from __future__ import annotations
