@@ -36,6 +36,7 @@ _LEAST_ROWS: Final = 2
 """Rows of the batch in a part. They lie side by side; alone, each number is copied by itself."""
 
 FIRST_SLOW_JAX: Final = (0, 9, 1)
+"""The version of JAX from which on XLA:CPU computes convolutions with another library (YNNPACK)."""
 
 
 def quick_convolution(
@@ -55,10 +56,10 @@ def quick_convolution(
         return None
     if max(params["lhs_dilation"]) > 1 or not math.prod(size) < math.prod(window) or math.prod(size) > MOST_PLACES:
         return None
-    rows = kernel.shape[kernel_dims[1]]
-    of_row = math.prod(kernel.shape) * kernel.dtype.itemsize // rows
-    if rows * of_row <= 2 * _PART_BYTES:
+    nbytes = math.prod(kernel.shape) * kernel.dtype.itemsize
+    if nbytes <= 2 * _PART_BYTES:
         return None
+    of_row = nbytes // kernel.shape[kernel_dims[1]]
     if of_row <= 2 * _PART_BYTES:
         together = max(_LEAST_ROWS, _power_of_two(_PART_BYTES // of_row))
         return functools.partial(in_groups_of_rows, together=together, result=result, params=params)

@@ -83,3 +83,10 @@ def assert_channels_last(function: Any, *args: jax.Array) -> None:
         last = len(images) - 1
         assert images == result == (0, last, *range(1, last))
         assert kernel == (last, last - 1, *range(last - 1))
+
+
+def test_a_replica_without_rows_has_gradients_of_zero() -> None:
+    x, w = numbers(0, 6, 7, 3), numbers(3, 3, 3, 5)
+    result, of_images, of_kernel = jax.jit(suited_to_cpu(with_gradients(conv)))(x, w)
+    assert (result.shape, of_images.shape) == ((0, 6, 7, 5), (0, 6, 7, 3))
+    np.testing.assert_array_equal(of_kernel, np.zeros((3, 3, 3, 5)))

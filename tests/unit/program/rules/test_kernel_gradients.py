@@ -90,8 +90,9 @@ def test_strips_and_rows_are_summed_in_loops(images: tuple[int, ...], monkeypatc
         ((8, 6, 5, 4), (3, 3, 2, 4), {"feature_group_count": 2}, "float32"),
         ((8, 12, 12, 3), (9, 9, 3, 4), {}, "float32"),
         ((2, 6, 5, 3), (3, 3, 3, 4), {}, "float32"),
+        ((0, 6, 5, 3), (3, 3, 3, 4), {}, "float32"),
     ],
-    ids=["short floats", "groups", "a window of many places", "few bytes"],
+    ids=["short floats", "groups", "a window of many places", "few bytes", "no rows"],
 )
 def test_other_gradients_are_not_divided(
     images: tuple[int, ...], kernel: tuple[int, ...], how: dict[str, Any], dtype: str, monkeypatch: pytest.MonkeyPatch
