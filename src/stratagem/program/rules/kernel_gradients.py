@@ -13,7 +13,7 @@ milliseconds, 2026-11-28, JAX 0.10.2:
 | 64, 14, 14, 256 | 3, 3, 256, 256          | 388             | 122      |
 | 8, 112, 112, 64 | 3, 3, 64, 64            | 236             | 79       |
 
-JAX 0.9.0 takes about as long without this as later ones with it, and 0.7.2 would take longer with it.
+JAX 0.9.0 takes 25 ms for the third row as it is. 0.7.2 takes 18, and would take 25 in parts.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LEAST_ROWS: Final = 2
 """Rows of the batch in a part. They lie side by side; alone, each number is copied by itself."""
 
 FIRST_SLOW_JAX: Final = (0, 9, 1)
-"""The version of JAX from which on XLA:CPU computes convolutions with another library (YNNPACK)."""
+"""The version of JAX from which on these gradients were measured to be slow."""
 
 
 def quick_convolution(

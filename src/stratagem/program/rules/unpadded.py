@@ -1,8 +1,8 @@
 """Unpadded convolutions of many bytes, computed for some rows of the batch at a time.
 
-From JAX 0.9.1 on, XLA:CPU computes a padded convolution on a copy of the images that has the padding, and an unpadded
-one on the images themselves. If these and the result do not fit into the cache of a core, it waits for memory. One core
-of an Intel Xeon, milliseconds, 2026-11-28, JAX 0.10.2:
+XLA:CPU takes two to three times as long for an unpadded convolution as for a padded one of as many products, if images
+and result do not fit into the cache of a core; why was not found out. One core of an Intel Xeon, milliseconds,
+2026-11-28, JAX 0.10.2:
 
 | images          | kernel        | as JAX makes it | some rows at a time |
 | --------------- | ------------- | --------------- | ------------------- |
