@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from stratagem import nn as nn
     from stratagem import testing as testing
     from stratagem import train as train
+    from stratagem.backup.elastic_state import ElasticState as ElasticState
     from stratagem.core.types import CommunicationImplementation as CommunicationImplementation
     from stratagem.core.types import CommunicationOptions as CommunicationOptions
     from stratagem.core.types import InputContext as InputContext
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from stratagem.core.types import InputReplicationMode as InputReplicationMode
     from stratagem.core.types import ReduceOp as ReduceOp
     from stratagem.core.types import RunOptions as RunOptions
+    from stratagem.elastic.options import ElasticOptions as ElasticOptions
     from stratagem.feed.distributed import DistributedDataset as DistributedDataset
     from stratagem.feed.distributed import DistributedIterator as DistributedIterator
     from stratagem.loop.function import function as function
@@ -68,6 +70,7 @@ _NAMES = {
         *("InputReplicationMode", "ReduceOp", "RunOptions"),
     ),
     "backup.elastic_state": ("ElasticState",),
+    "elastic.options": ("ElasticOptions",),
     "feed.distributed": ("DistributedDataset", "DistributedIterator"),
     "loop.function": ("function",),
     "loop.grads": ("value_and_grad",),

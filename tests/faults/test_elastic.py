@@ -7,6 +7,7 @@ import functools
 import itertools
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -17,6 +18,8 @@ import numpy as np
 import pytest
 from tests.faults.trains_elastic import EPOCHS, STEPS, TESTS
 
+from stratagem.core.clock import Clock, Deadline
+
 pytestmark = pytest.mark.multiprocess
 
 PROGRAM = Path(__file__).with_name("trains_elastic.py")
@@ -26,14 +29,17 @@ ROOT = Path(__file__).parents[2]
 def run(folder: Path, elastic: str | None, *faults: str) -> subprocess.CompletedProcess[str]:
     workers = elastic.partition(":")[2] if elastic else "0"
     launch = ["-m", "stratagem", "run", "--elastic", elastic] if elastic else []
+    return run_program(launch, folder, workers, *faults)
+
+
+def variables() -> dict[str, str]:
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    return subprocess.run(
-        [sys.executable, *launch, str(PROGRAM), str(folder), workers, *faults],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": path},
-    )
+    return {**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": path}
+
+
+def run_program(launch: list[str], folder: Path, workers: str, *faults: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, *launch, str(PROGRAM), str(folder), workers, *faults]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=variables())
 
 
 def outcomes(folder: Path) -> list[dict[str, Any]]:
@@ -90,3 +96,57 @@ def test_fewer_workers_train_on(tmp_path: Path, elastic: str, faults: list[str],
     rows = list(csv.DictReader((tmp_path / "log.csv").read_text().splitlines()))
     assert [int(row["epoch"]) for row in rows] == list(range(EPOCHS))
     np.testing.assert_allclose([float(row["loss"]) for row in rows], expected["history"]["loss"], rtol=1e-5)
+
+
+def test_the_program_says_how_few_workers_may_train(tmp_path: Path) -> None:
+    """With one spare and three faults: it takes one place, and the group shrinks twice."""
+    launch = ["-m", "stratagem", "run", "--workers", "3", "--spares", "1"]
+    done = run_program(launch, tmp_path, "3", "asks:1:3", "1:3:SIGKILL", "2:9:SIGKILL", "0:9:SIGKILL")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(list(tmp_path.glob("did *"))) == 3
+    found, expected = outcomes(tmp_path), of_keras()
+    for each in found:
+        np.testing.assert_allclose(each["history"]["loss"], expected["history"]["loss"], rtol=1e-5)
+        for own, of_one in zip(each["weights"], expected["weights"], strict=True):
+            np.testing.assert_allclose(own, of_one, rtol=1e-4, atol=1e-5)
+
+
+def test_a_worker_that_the_launcher_did_not_start_joins(tmp_path: Path) -> None:
+    """Up to `max_workers`: it needs the coordinator's address and the secret."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+    own = {**variables(), "STRATAGEM_SECRET": "a secret of this test"}
+    program = [str(PROGRAM), str(tmp_path), "1", "asks:1:2", "awaits"]
+    command = [sys.executable, "-m", "stratagem", "run", "--workers", "1", "--spares", "1", "--coordinator", address]
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    with subprocess.Popen([*command, *program], env=own, **pipes) as launched:
+        deadline = Deadline(120.0)
+        while not (tmp_path / "waits").exists() and launched.poll() is None and not deadline.expired:
+            Clock().wait(0.05)
+        joined = subprocess.run(
+            [sys.executable, *program], capture_output=True, check=False, env={**own, "STRATAGEM_ELASTIC": address}
+        )
+        said = launched.communicate(timeout=120.0)[0]
+    assert (launched.returncode, joined.returncode) == (0, 0), said
+    assert "1 more can take part. World 2: 2 workers" in said
+    found, expected = outcomes(tmp_path), of_keras()
+    assert sorted(each["rank"] for each in found) == [0, 1]
+    for each in found:
+        assert each["sizes"] == [1] * 5 + [2] * (EPOCHS * STEPS - 5)  # a new worker gets the state of callbacks too
+        np.testing.assert_allclose(each["history"]["loss"], expected["history"]["loss"], rtol=1e-5)
+        for own_values, of_one in zip(each["weights"], expected["weights"], strict=True):
+            np.testing.assert_allclose(own_values, of_one, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("launch", "message"),
+    [
+        (["--workers", "2"], "elastic= was given, and the 2 workers were started without a coordinator"),
+        (["--elastic", "1:2"], "asks for 2 to 2 workers (elastic=), and the launcher was given --elastic 1:2"),
+    ],
+)
+def test_options_that_nobody_follows_are_an_error(tmp_path: Path, launch: list[str], message: str) -> None:
+    done = run_program(["-m", "stratagem", "run", *launch], tmp_path, "2", "asks:2:2")
+    assert done.returncode == 1
+    assert message in done.stdout + done.stderr
+    assert outcomes(tmp_path) == []

@@ -1,7 +1,8 @@
 """What `test_elastic.py` trains: a model whose numbers do not depend on how many workers there are.
 
 `trains_elastic.py FOLDER WORKERS FAULTS`: WORKERS is how many there are at the start; faults as in
-`trains_with_spares.py`. With 0 workers one process trains it with Keras alone.
+`trains_with_spares.py`. With 0 workers one process trains it with Keras alone. "asks:MIN:MAX" makes the strategy with
+`elastic=`; with "awaits" one worker waits after its fifth step until another is about to join.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import numpy as np
 from tests.faults.trains_with_spares import Faults, fault
 
 import stratagem
+from stratagem.core.clock import Clock, Deadline
 
 STEPS, EPOCHS, ROWS = 8, 4, 24
 TESTS, VALIDATED = 3, 66
@@ -28,9 +30,10 @@ TESTS, VALIDATED = 3, 66
 class Sizes(keras.callbacks.Callback):
     """Callback that notes how many replicas there are at each step."""
 
-    def __init__(self, strategy: Any) -> None:
+    def __init__(self, strategy: Any, awaited: Path | None) -> None:
         super().__init__()
         self.strategy = strategy
+        self.awaited = awaited
         self.sizes: list[int] = []
         self.heard: list[tuple[int, int]] = []
 
@@ -39,6 +42,11 @@ class Sizes(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         self.sizes.append(self.strategy.num_replicas_in_sync)
+        if self.awaited is not None and self.sizes == [1] * 5:
+            self.awaited.touch()
+            gate, deadline = self.strategy.mesh.world._membership.gate, Deadline(120.0)
+            while not gate._is_held and not deadline.expired:
+                Clock().wait(0.01)
 
 
 def made() -> keras.Model:
@@ -51,7 +59,9 @@ def made() -> keras.Model:
 
 
 def main(folder: Path, workers: int, faults: list[str]) -> None:
-    strategy = stratagem.MultiWorkerMirroredStrategy() if workers else None
+    asked = [map(int, each.split(":")[1:]) for each in faults if each.startswith("asks:")]
+    elastic = stratagem.ElasticOptions(*asked[0]) if asked else None
+    strategy = stratagem.MultiWorkerMirroredStrategy(elastic=elastic) if workers else None
     rank = strategy.worker_index if strategy else 0
     x = np.random.default_rng(0).normal(size=(STEPS * ROWS - 3, 6)).astype("float32")
     y = (x.sum(axis=1) > 0).astype("int32")
@@ -78,7 +88,7 @@ def main(folder: Path, workers: int, faults: list[str]) -> None:
         with strategy.scope():
             fault(folder, f"{rank}:scope", faults)
             model = made()
-        told, sizes = Faults(folder, rank, faults), Sizes(strategy)
+        told, sizes = Faults(folder, rank, faults), Sizes(strategy, folder / "waits" if "awaits" in faults else None)
         callbacks += [sizes, told]
         history = model.fit(
             dataset,

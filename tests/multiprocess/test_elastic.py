@@ -94,7 +94,7 @@ class Launched:
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
         self._folder, self._last, self._stack = folder, last, stack
         rules = Rules(workers, ElasticOptions(), Limits(settle=0.2))
-        self.server = Server(listener, SECRET, rules, kill=self._kill, say=self.lines.put)
+        self.server = Server([listener], SECRET, rules, kill=self._kill, say=self.lines.put)
         self.server.start()
         stack.callback(self.server.stop)
 

@@ -138,6 +138,22 @@ def listen(own: Hello) -> list[socket.socket]:
     """
     task = own.peer.task
     host, port = split_address(own.cluster.address_of(task))
+    end = f"End the program that holds port {port} (a task of an earlier run?)"
+    return listen_at(host, port, str(task), f"{end}, or give {task} another port in the cluster of every task.")
+
+
+def listen_at(host: str, port: int, name: str, remedy: str) -> list[socket.socket]:
+    """Return sockets that listen at an address of this machine, no wider than needed.
+
+    Args:
+        host: The host in the address.
+        port: The port.
+        name: Who listens, for messages.
+        remedy: What to do where it cannot.
+
+    Raises:
+        StartupError: The port is busy, or no address of the host is this machine's.
+    """
     bind = bind_host(host)
     listeners: list[socket.socket] = []
     failure: OSError | None = None
@@ -156,9 +172,8 @@ def listen(own: Hello) -> list[socket.socket]:
         listener.close()
     reason = "the port is in use" if failure and failure.errno == errno.EADDRINUSE else str(failure)
     raise StartupError(
-        f"{task} cannot listen on port {port} of {host}: {reason}.",
-        f"End the program that holds port {port} (a task of an earlier run?), or give {task} another port "
-        "in the cluster of every task.",
+        f"{name} cannot listen on port {port} of {host}: {reason}.",
+        remedy,
     )
 
 

@@ -46,9 +46,6 @@ SECRET_FILE: Final = "STRATAGEM_SECRET_FILE"
 ELASTIC: Final = "STRATAGEM_ELASTIC"
 """Where the coordinator of elastic training listens, as host:port. Set by `stratagem run`."""
 
-ELASTIC_WORKERS: Final = "STRATAGEM_ELASTIC_WORKERS"
-"""The least and the largest number of workers of such a run, "2,4"; it starts with these. Set by `stratagem run`."""
-
 SPARE: Final = "STRATAGEM_SPARE"
 """Set to 1 for a process that takes part in elastic training only where a worker is missing. Set by `stratagem run`."""
 

@@ -15,26 +15,20 @@ from concurrent.futures import Future
 from queue import Empty, SimpleQueue
 from typing import Any, Final
 
-from stratagem.cluster.door import FAREWELL_SECONDS
-from stratagem.cluster.knock import ANOTHER_PROGRAM, read_line, shake_hands
 from stratagem.cluster.lifeline import notice_dead_host
-from stratagem.cluster.secret import UnprovenError, read_object
-from stratagem.cluster.spec import split_address
-from stratagem.core import environment, exits
+from stratagem.core import exits
 from stratagem.core.clock import Deadline
-from stratagem.core.errors import ClusterError, PeerError, StartupError
+from stratagem.core.errors import PeerError
 from stratagem.core.log import logger
 from stratagem.core.progress import Phase, Progress
 from stratagem.core.progress import progress as own_progress
-from stratagem.elastic.events import Beat, Closed, End, Failed, Finished, Form, Leaving, Order, Stop
+from stratagem.elastic.events import Beat, Closed, End, Failed, Finished, Form, Leaving, Order, Report, Stop
 from stratagem.elastic.gate import Gate
 from stratagem.elastic.hello import JoinHello
 from stratagem.elastic.limits import BEAT_SECONDS
-from stratagem.elastic.wire import Report, Wire, read_order, write_report
-from stratagem.elastic.world import WorldChangedError
-
-CONNECT_SECONDS: Final = 10.0
-"""Longest try of one connection."""
+from stratagem.elastic.reaching import reach
+from stratagem.elastic.wire import Wire, read_order, write_report
+from stratagem.elastic.world import Bounds, WorldChangedError
 
 SEND_SECONDS: Final = 10.0
 """How long the coordinator may take to read a report; after it, it counts as gone."""
@@ -80,63 +74,10 @@ def join(
         ClusterError: The coordinator does not know the secret.
         PeerError: The coordinator refuses this process.
     """
-    host_and_port, state, pause = split_address(address), "it did not answer", 0.05
-    while not deadline.expired:
-        try:
-            connection = socket.create_connection(host_and_port, max(0.01, min(CONNECT_SECONDS, deadline.remaining)))
-        except OSError as error:
-            state = error.strerror or str(error)
-        else:
-            try:
-                number, wire = _say_hello(connection, hello, secret, address)
-                return Membership(number, connection, wire, on_order, progress, beat_seconds)
-            except TimeoutError:
-                connection.close()
-            except OSError as error:
-                connection.close()
-                state = error.strerror or str(error)
-            except BaseException:
-                connection.close()
-                raise
-        deadline.clock.wait(min(pause, deadline.remaining))
-        pause = min(2 * pause, 1.0)
-    raise StartupError(
-        f"Process {hello.pid} of host {hello.host} did not reach the coordinator of elastic training at {address} "
-        f"within {deadline.seconds:g} s: {state}.",
-        "The launcher that was given --elastic is the coordinator. Without it, the workers cannot find each other.",
-        f"Check that the launcher runs, and that this host can reach the host and port in {environment.ELASTIC}.",
-    )
-
-
-def _say_hello(connection: socket.socket, hello: JoinHello, secret: bytes, address: str) -> tuple[int, Wire]:
-    """Prove the secret, say who joins, and return the number that it got."""
-    try:
-        handshake, unread = shake_hands(connection, secret)
-    except UnprovenError:
-        raise ClusterError(
-            f"Process {hello.pid} of host {hello.host} reached {address}, but the process there does not know the "
-            f"secret that {'it has' if secret else 'a process without one expects'}.",
-            "The process is another program, or the coordinator has another secret or none.",
-            f"Set {environment.SECRET}, or {environment.SECRET_FILE}, to the same value in every process and the "
-            "launcher.",
-        ) from None
-    connection.sendall(handshake.seal("hello", hello.encode()))
-    line, unread = read_line(connection, unread, Deadline(FAREWELL_SECONDS))
-    try:
-        answer = read_object(handshake.open("answer", line).encode())
-        if "error" not in answer:
-            return int(answer["member"]), Wire(handshake, "member", unread)
-        message = str(answer["message"])
-    except (ValueError, TypeError, KeyError):
-        raise ConnectionError(ANOTHER_PROGRAM) from None
-    raise _Refused(message)
-
-
-class _Refused(PeerError):
-    """What the coordinator says to a process that it does not take; it is an explanation already."""
-
-    def __init__(self, message: str) -> None:
-        Exception.__init__(self, message)
+    name = f"Process {hello.pid} of host {hello.host}"
+    connection, wire, answer = reach(address, name, hello.encode(), secret, deadline)
+    bounds = Bounds(answer["least"], answer["wanted"], answer["most"])
+    return Membership(answer["member"], bounds, connection, wire, on_order, progress, beat_seconds)
 
 
 class Membership:
@@ -149,6 +90,7 @@ class Membership:
 
     Attributes:
         number: The number of this member.
+        bounds: How many workers there may be.
         gate: Which steps it may begin, and what it holds.
         is_busy: Whether this process does what takes its time, and will come to the step that others wait for; it is
             also taken to do so while it compiles, evaluates or predicts.
@@ -157,6 +99,7 @@ class Membership:
     def __init__(
         self,
         number: int,
+        bounds: Bounds,
         connection: socket.socket,
         wire: Wire,
         on_order: Callable[[Order], object],
@@ -164,9 +107,11 @@ class Membership:
         beat_seconds: float,
     ) -> None:
         self.number = number
+        self.bounds = bounds
         self.gate = Gate(number)
         self.is_busy = False
         self._connection, self._wire = connection, wire
+        self._own_host = str(connection.getsockname()[0])
         self._on_order, self._progress, self._beat_seconds = on_order, progress, beat_seconds
         self._orders: SimpleQueue[Order] = SimpleQueue()
         self._leaves: SimpleQueue[float] = SimpleQueue()
@@ -188,6 +133,11 @@ class Membership:
         self._thread.start()
 
     # Steps -------------------------------------------------------------------------------------------
+
+    @property
+    def own_host(self) -> str:
+        """The address of this host by which it has reached the coordinator."""
+        return self._own_host
 
     @property
     def goes(self) -> bool:

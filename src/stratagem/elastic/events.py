@@ -105,11 +105,21 @@ class Failed:
 
 
 @dataclass(frozen=True)
+class FailedAlone:
+    """A process failed before it had joined; `text` is what the others show."""
+
+    text: str
+
+
+@dataclass(frozen=True)
 class Tick:
     """Time has passed."""
 
 
-Event = Joined | Lost | Beat | Begun | Stopped | Formed | Finished | Closed | Leaving | Failed | Tick
+Report = Beat | Begun | Stopped | Formed | Finished | Closed | Leaving | Failed
+"""What a member tells the coordinator."""
+
+Event = Joined | Lost | Report | FailedAlone | Tick
 
 # What the coordinator does -------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from stratagem.core.errors import InputError
 
@@ -16,9 +16,13 @@ BELOW_MIN_SECONDS: Final = 600.0
 class ElasticOptions:
     """What may change while a model trains, and how far.
 
+    Give it to `MultiWorkerMirroredStrategy(elastic=...)`, and start the program with `stratagem run --spares` or
+    `--elastic`.
+
     Args:
         min_workers: Training waits when there are fewer workers than this.
         max_workers: Workers that come later are taken in up to this number; None stands for the number at the start.
+            They are started with STRATAGEM_ELASTIC, see docs/elastic.md.
         below_min_seconds: How long a run with too few workers waits for others. After that the workers save their
             state, and the run ends with exit code 43.
 
@@ -72,6 +76,21 @@ class ElasticOptions:
                 "It would begin with a number of workers that its own options do not allow.",
                 f"Start it with {self.min_workers} to {most} workers, or change min_workers or max_workers.",
             )
+
+    def encode(self) -> list[float | None]:
+        """Return the options as a list for JSON."""
+        return [self.min_workers, self.max_workers, self.below_min_seconds]
+
+    @classmethod
+    def decode(cls, fields: Any) -> ElasticOptions:
+        """Return the options that `encode` wrote; `ValueError` when it is none."""
+        if not isinstance(fields, list) or len(fields) != 3:
+            raise ValueError(f"{fields!r} are no options")
+        return cls(*fields)
+
+    def __str__(self) -> str:
+        most = "" if self.max_workers is None else f", max_workers={self.max_workers}"
+        return f"min_workers={self.min_workers}{most}, below_min_seconds={self.below_min_seconds:g}"
 
     def largest(self, workers: int) -> int:
         """Return the largest number of workers.

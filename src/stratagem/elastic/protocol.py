@@ -19,6 +19,7 @@ from stratagem.elastic.events import (
     End,
     Event,
     Failed,
+    FailedAlone,
     Finished,
     Form,
     Formed,
@@ -27,6 +28,7 @@ from stratagem.elastic.events import (
     KillMember,
     Leaving,
     Lost,
+    Report,
     Say,
     Stop,
     StopAfter,
@@ -74,11 +76,14 @@ class _Turn:
             self._tick()
         elif isinstance(event, Joined):
             self._join(event)
+        elif isinstance(event, FailedAlone):
+            if self.state.phase is not Phase.ENDING:
+                self._end(exits.FAILED, event.text)
         elif event.number in self.state.places:
             self._place(event.number, heard=self.now)
             self._hear(event)
 
-    def _hear(self, event: Lost | Beat | Begun | Stopped | Formed | Finished | Closed | Leaving | Failed) -> None:
+    def _hear(self, event: Lost | Report) -> None:
         if isinstance(event, Lost):
             self._lose([(self.state.places[event.number], event.how, event.has_exited)])
         elif isinstance(event, Beat):

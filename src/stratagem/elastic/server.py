@@ -6,11 +6,12 @@ of it they leave in a queue.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import selectors
 import socket
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from queue import Empty, SimpleQueue
 from typing import Any, Final
 
@@ -18,11 +19,26 @@ from stratagem.cluster.door import Door, Guest
 from stratagem.cluster.reception import error_answer
 from stratagem.core import exits
 from stratagem.core.clock import Clock
-from stratagem.core.errors import PeerError
+from stratagem.core.errors import StratagemError
 from stratagem.core.log import announce, logger
-from stratagem.elastic.events import Action, Event, Form, Joined, KillMember, Lost, Say, Stop, Tick
+from stratagem.elastic.events import (
+    Action,
+    Event,
+    Failed,
+    FailedAlone,
+    Form,
+    Joined,
+    KillMember,
+    Lost,
+    Say,
+    Stop,
+    Tick,
+)
 from stratagem.elastic.frozen import find_stopped
-from stratagem.elastic.hello import JoinHello, check_joins
+from stratagem.elastic.hello import JoinHello, LauncherHello, check_joins, check_launches, read_hello
+from stratagem.elastic.launchers import Ended, Launchers, Status
+from stratagem.elastic.line import Line
+from stratagem.elastic.options import ElasticOptions
 from stratagem.elastic.protocol import advance
 from stratagem.elastic.state import Phase, Rules, State
 from stratagem.elastic.store import OVER, Answer, WorldStore
@@ -44,37 +60,23 @@ MAX_HELLO: Final = 65536
 ENDED: Final = "ended without a word (killed, or crashed)"
 
 
-class _Link:
+class _Link(Line):
     """The connection to one member."""
 
     def __init__(self, member: Member, connection: socket.socket, wire: Wire) -> None:
+        super().__init__(connection, wire)
         self.member = member
-        self.connection = connection
-        self.wire = wire
-        self.unsent = bytearray()
-
-    def say(self, message: Mapping[str, Any]) -> None:
-        """Send a message, as far as it goes without waiting."""
-        self.unsent += self.wire.seal(message)
-        self.flush()
-
-    def flush(self) -> None:
-        """Send what is left. That a member is gone shows when we read."""
-        try:
-            while self.unsent:
-                del self.unsent[: self.connection.send(self.unsent)]
-        except OSError:
-            pass
 
 
-class Server(Door[JoinHello]):
+class Server(Door[JoinHello | LauncherHello]):
     """The coordinator.
 
     Args:
-        listener: A socket that listens where members come.
+        listeners: Sockets that listen where members come.
         secret: What they prove that they know.
         rules: Those of the run.
-        kill: Kills the process of a member, where it is this machine's to kill. Called in the server's thread.
+        kill: Kills the process of a member, where it is this machine's to kill. Called in the server's thread. The
+            launchers of other machines are told to kill theirs.
         say: Writes a line to the terminal.
         look: Returns what the system says of a member that has been silent for a moment; None where it runs.
         clock: Where time comes from.
@@ -82,7 +84,7 @@ class Server(Door[JoinHello]):
 
     def __init__(
         self,
-        listener: socket.socket,
+        listeners: Sequence[socket.socket],
         secret: bytes,
         rules: Rules,
         *,
@@ -100,18 +102,21 @@ class Server(Door[JoinHello]):
         self._links: dict[socket.socket, _Link] = {}
         self._by_number: dict[int, _Link] = {}
         self._num_joined = 0
-        self._versions: Mapping[str, str] | None = None
+        self._least = rules.options.min_workers
+        self._first: JoinHello | None = None
         self._store: WorldStore | None = None
         self._kept: Mapping[str, str] = {}
         self._why_over = "it has not begun"
         self._wanted: SimpleQueue[Event | None] = SimpleQueue()
         self._is_closed = False
-        self._ended = threading.Event()
+        self._has_ended = threading.Event()
         self._waker, self._woken = socket.socketpair()
         for end in (self._waker, self._woken):
             end.setblocking(False)
         self._selector.register(self._woken, selectors.EVENT_READ, self._wake)
-        self.open(listener)
+        self._launchers = Launchers(self._selector, lambda host, ended: self.ended(ended, host))
+        for listener in listeners:
+            self.open(listener)
         self._thread = threading.Thread(target=self._run, name="stratagem-elastic-server", daemon=True)
 
     def start(self) -> None:
@@ -127,13 +132,35 @@ class Server(Door[JoinHello]):
         self._wanted.put(event)
         self._ring()
 
+    def ended(self, ended: Ended, host: str | None = None) -> None:
+        """Tell what has become of a process, which may not have joined. Any thread may.
+
+        Args:
+            ended: How it has ended.
+            host: Name of its machine; None for this one.
+        """
+        member = self.member(socket.gethostname() if host is None else host, ended.pid)
+        if member is None:
+            if ended.error:
+                self.report(FailedAlone(f"a process failed before it had joined: {ended.error}"))
+            return
+        if ended.error:
+            self.report(Failed(member.number, ended.error))
+        self.report(Lost(member.number, ended.how, ended.has_exited))
+
+    @property
+    def status(self) -> Status:
+        """How the run stands, for those who start its processes."""
+        state = self._state
+        return Status(state.phase is Phase.FORMING, state.is_closed, state.code if self._has_ended.is_set() else None)
+
     def wait(self, seconds: float | None = None) -> int | None:
         """Wait for the end of the run; return the exit code, or None when it has not ended in time.
 
         Args:
             seconds: How long to wait; None for the limits of the protocol.
         """
-        return self._state.code if self._ended.wait(seconds) else None
+        return self._state.code if self._has_ended.wait(seconds) else None
 
     @property
     def state(self) -> State:
@@ -166,6 +193,7 @@ class Server(Door[JoinHello]):
                 self._take_wanted()
                 if self._now >= self._ticked + TICK_SECONDS:
                     self._tick()
+                self._launchers.tell(self.status)
         except Exception:
             logger.exception("The coordinator of elastic training has failed.")
         finally:
@@ -173,11 +201,14 @@ class Server(Door[JoinHello]):
                 self._state = State(self._state.rules, Phase.ENDED, code=exits.PEER_LOST, reason="it was stopped")
             for link in list(self._links.values()):
                 self._kill(link.member, "did not end in time")
+                self._launchers.kill(link.member)
                 self._part(link)
+            self._launchers.tell(dataclasses.replace(self.status, code=self._state.code))
+            self._launchers.close()
             self.close()
             self._waker.close()
             self._woken.close()
-            self._ended.set()
+            self._has_ended.set()
 
     def _pass_time(self) -> None:
         """Let time go on. While this process did not run it heard nobody, so that time counts for nothing."""
@@ -218,27 +249,40 @@ class Server(Door[JoinHello]):
 
     # Members -----------------------------------------------------------------------------------------
 
-    def _decode(self, text: str) -> JoinHello:
-        return JoinHello.decode(text)
+    def _decode(self, text: str) -> JoinHello | LauncherHello:
+        return read_hello(text)
 
-    def _admit(self, guest: Guest[JoinHello], hello: JoinHello) -> None:
+    def _admit(self, guest: Guest[JoinHello | LauncherHello], hello: JoinHello | LauncherHello) -> None:
+        rules = self._state.rules
         try:
-            check_joins(hello, self._versions)
-        except PeerError as error:
+            if isinstance(hello, LauncherHello):
+                check_launches(hello, self._least, rules.wanted)
+            else:
+                check_joins(hello, self._first)
+                if self._first is None and hello.options is not None:
+                    rules = rules.with_options(ElasticOptions.decode(hello.options))
+        except StratagemError as error:
             logger.warning("%s", error)
             guest.answer(json.dumps(error_answer(error)))
             self._drop(guest)
             return
         assert guest.handshake is not None, "who has said hello has shaken hands"
+        wire = Wire(guest.handshake, "coordinator", guest.unread)
+        if isinstance(hello, LauncherHello):
+            guest.answer("{}")
+            self._hand_over(guest)
+            self._launchers.admit(hello.launches_on, guest.connection, wire)
+            return
         self._pass_time()
-        self._versions = hello.versions
+        if self._first is None:
+            self._first = hello
+            self._state = dataclasses.replace(self._state, rules=rules)
         self._num_joined += 1
         member = Member(self._num_joined, hello.host, hello.pid, hello.address, hello.is_spare)
-        guest.answer(json.dumps({"member": member.number}))
+        numbers = {"least": rules.options.min_workers, "wanted": rules.wanted, "most": rules.most}
+        guest.answer(json.dumps({"member": member.number, **numbers}))
         self._hand_over(guest)
-        link = _Link(member, guest.connection, Wire(guest.handshake, "coordinator", guest.unread))
-        link.connection.setblocking(False)
-        link.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        link = _Link(member, guest.connection, wire)
         self._links[link.connection] = self._by_number[member.number] = link
         self._selector.register(link.connection, selectors.EVENT_READ, self._serve_link)
         self._hear(Joined(member))
@@ -318,6 +362,7 @@ class Server(Door[JoinHello]):
             if link is not None:
                 self._part(link)
             self._kill(action.member, action.reason)
+            self._launchers.kill(action.member)
         else:
             if isinstance(action, Form):
                 self._close_store(f"world {action.world.number} takes its place")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from stratagem.core.errors import name_some
+from stratagem.core.errors import PeerError, name_some
 from stratagem.elastic.limits import Limits
 from stratagem.elastic.options import ElasticOptions
 from stratagem.elastic.ranks import next_members
@@ -46,14 +46,37 @@ class Rules:
         wanted: How many workers it was started with.
         options: How far that number may change.
         limits: How long each wait may take.
+        is_given: Whether the command line names the options, so that programs cannot ask for others.
     """
 
     wanted: int
     options: ElasticOptions = field(default_factory=ElasticOptions)
     limits: Limits = field(default_factory=Limits)
+    is_given: bool = False
 
     def __post_init__(self) -> None:
         self.options.check(self.wanted)
+
+    def with_options(self, asked: ElasticOptions) -> Rules:
+        """Return the rules of a run whose program asks for some options.
+
+        Args:
+            asked: What it asks for.
+
+        Raises:
+            InputError: The number at the start is not among those.
+            PeerError: The command line says other numbers.
+        """
+        numbers = (asked.min_workers, asked.largest(self.wanted))
+        if self.is_given and numbers != (self.options.min_workers, self.most):
+            least, most = numbers
+            raise PeerError(
+                f"The program asks for {least} to {most} workers (elastic=), and the launcher was given --elastic "
+                f"{self.options.min_workers}:{self.most}.",
+                "One of them would be ignored.",
+                f"Start it with --elastic {least}:{most}, or leave one of the two out.",
+            )
+        return replace(self, options=asked)
 
     @property
     def most(self) -> int:

@@ -20,6 +20,7 @@ from stratagem.elastic.events import (
     Go,
     Leaving,
     Order,
+    Report,
     Stop,
     StopAfter,
     Stopped,
@@ -31,9 +32,6 @@ VERSION: Final = 1
 
 MAX_LINE: Final = 4 * 1024 * 1024
 """Longest message in bytes; a world of a thousand members has 60,000."""
-
-Report = Beat | Begun | Stopped | Formed | Finished | Closed | Leaving | Failed
-"""What a member tells the coordinator."""
 
 _REPORTS: Final[Mapping[str, type[Report]]] = {
     "beat": Beat,

@@ -1,10 +1,10 @@
-"""The values of elastic training: a member, a world, and the error of a wait whose world has ended."""
+"""The values of elastic training: the bounds of a run, a member, a world, and the error of one that has ended."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from stratagem.core.errors import PeerError
 
@@ -23,6 +23,25 @@ class WorldChangedError(PeerError):
         )
         self.world = world
         self.reason = reason
+
+
+class Bounds(NamedTuple):
+    """Bounds of the number of workers of a run.
+
+    Args:
+        least: With fewer it waits.
+        wanted: So many there are at its start.
+        most: More are not taken in.
+    """
+
+    least: int
+    wanted: int
+    most: int
+
+    @property
+    def may_change(self) -> bool:
+        """Whether the number of workers may change while they train."""
+        return self.least < self.most
 
 
 @dataclass(frozen=True)

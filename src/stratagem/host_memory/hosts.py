@@ -40,6 +40,11 @@ class Hosts:
         return len(self.workers)
 
     @property
+    def size(self) -> int:
+        """Number of workers of all hosts."""
+        return sum(map(len, self.workers))
+
+    @property
     def even(self) -> bool:
         """Whether all hosts have the same number of workers, so that each worker is in a group."""
         return all(len(host) == self.sharers for host in self.workers)
@@ -59,6 +64,10 @@ class Hosts:
         """
         sharing = [list(group) for group in zip(*self.workers, strict=False)]
         return sharing + [[worker] for host in self.workers for worker in host[self.sharers :]]
+
+    def group_of(self, worker: int) -> list[int]:
+        """Return the workers of other hosts that combine a share with a worker, and it among them."""
+        return next(group for group in self.groups if worker in group)
 
     def around(self, worker: int) -> tuple[int, ...]:
         """Return the workers of the host that a worker is on, itself included."""

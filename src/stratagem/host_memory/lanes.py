@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from stratagem.host_memory.plan import Plan, Run
+from stratagem.host_memory.plan import Operation, Plan, Run
 
 _UFUNCS: Final[dict[str, Callable[..., Any]]] = {"sum": np.add, "scatter": np.add, "min": np.minimum, "max": np.maximum}
 
@@ -130,7 +130,7 @@ class Lanes:
                 self._combine_own_share(run, side, results)
             else:
                 piece = run.pieces[0]  # the own part is read where it lies, perhaps under the result
-                total = _bytes_at(results[piece.index] + piece.start, piece.nbytes)
+                total = bytes_at(results[piece.index] + piece.start, piece.nbytes)
                 self._fold(run, side, 0, total, own=operands[piece.index] + piece.start)
         if shared:
             meet()
@@ -149,7 +149,7 @@ class Lanes:
             if not nbytes:
                 continue
             own = operands[run.pieces[0].index] + run.pieces[0].start + begin if run.whole else None
-            share = _bytes_at(results[plan.kind(run.operation, run.dtype)] + run.lies, nbytes)
+            share = bytes_at(results[plan.kind(run.operation, run.dtype)] + run.lies, nbytes)
             self._fold(run, side, begin, share, own)
 
     def collect(self, plan: Plan, runs: Sequence[Run], side: int, results: Sequence[int]) -> None:
@@ -173,7 +173,7 @@ class Lanes:
         if nbytes:
             piece = run.pieces[0]
             result = results[piece.index] + piece.start + begin
-            self._fold(run, side, begin, _bytes_at(result, nbytes))
+            self._fold(run, side, begin, bytes_at(result, nbytes))
             self._copy(self._lane(side, self._index) + run.place + begin, result, nbytes)
 
     def _take_shares(self, run: Run, side: int, results: Sequence[int], *, own: bool = False) -> None:
@@ -202,7 +202,7 @@ class Lanes:
             parcel, place = plan.in_parcel(piece.index, each.number)
             address = results[parcel] + place + each.start if plan.phase == "scatter" else results[piece.index] + begin
             own = operands[piece.index] + begin if self._reads_own(plan) else None
-            self._fold(run, side, each.begin, _bytes_at(address, each.nbytes), own)
+            self._fold(run, side, each.begin, bytes_at(address, each.nbytes), own)
 
     def _gather(self, run: Run, plan: Plan, side: int, results: Sequence[int]) -> None:
         for worker, group in enumerate(plan.groups[: self._workers]):
@@ -225,14 +225,11 @@ class Lanes:
         total = result.view(run.dtype)
         terms = self._terms(side, run.place + begin, result.nbytes, run.dtype)
         if own is not None:
-            terms[self._index] = _bytes_at(own, result.nbytes).view(run.dtype)
+            terms[self._index] = bytes_at(own, result.nbytes).view(run.dtype)
         if len(terms) == 1:  # alone on its host
             total[:] = terms[0]
             return
-        combine = _UFUNCS[run.operation]
-        combine(terms[0], terms[1], out=total)
-        for term in terms[2:]:
-            combine(total, term, out=total)
+        fold(run.operation, total, terms[1:], terms[0])
 
     def _hand_out(self, run: Run, results: Sequence[int]) -> None:
         """Copy what was put together in the scratch memory to where each piece belongs."""
@@ -254,5 +251,22 @@ class Lanes:
         return [view.view(dtype) for view in self._views[key]]
 
 
-def _bytes_at(address: int, nbytes: int) -> np.ndarray:
+def fold(operation: Operation, total: np.ndarray, terms: Sequence[np.ndarray], first: np.ndarray | None = None) -> None:
+    """Combine terms in their order, without a warning: what overflows is infinite, as in XLA.
+
+    Args:
+        operation: How they combine.
+        total: Where the result is to lie.
+        terms: The terms behind the first.
+        first: The first; None where it is in `total`.
+    """
+    combine = _UFUNCS[operation]
+    with np.errstate(all="ignore"):
+        for term in terms:
+            combine(total if first is None else first, term, out=total)
+            first = None
+
+
+def bytes_at(address: int, nbytes: int) -> np.ndarray:
+    """Return the bytes that lie at an address, which the caller keeps there."""
     return np.frombuffer(memoryview((ctypes.c_char * nbytes).from_address(address)), np.uint8)

@@ -1,4 +1,4 @@
-"""Sums over the workers of one host, through memory that they share.
+"""Sums over the workers of one host, through memory that they share; of several, over connections between them too.
 
 Each worker copies its arrays to its lane, tells the others, waits for them, and combines the values in all lanes into
 its own results. So the processor reads and writes every byte once or twice. A socket on the same host (Gloo's way)
@@ -17,7 +17,7 @@ import fcntl
 import mmap
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from io import FileIO
 from typing import Final
 
@@ -27,7 +27,9 @@ from stratagem.core.errors import PeerError
 from stratagem.core.progress import Progress, progress
 from stratagem.host_memory.hosts import Hosts
 from stratagem.host_memory.lanes import Lanes
-from stratagem.host_memory.plan import Plan
+from stratagem.host_memory.links import Links
+from stratagem.host_memory.plan import Plan, PlanPart
+from stratagem.host_memory.two_levels import TwoLevels
 
 CAPACITY: Final = 16 << 20
 """Bytes of a lane. Memory that no exchange needs is never taken from the system."""
@@ -92,7 +94,8 @@ class HostMemory:
         names: The name of each worker in messages.
         spins: Whether each worker has its own core.
         capacity: Bytes of a lane.
-        hosts: All workers by host, if there are others than these.
+        hosts: All workers by host, if there are others than these. XLA combines values between them, until `move`
+            gives this worker connections to the others.
         world: The number of the world of workers, from 1, if they may change; 0 if they may not.
         counts: Counts how long exchanges take, and how much of that is spent waiting for others.
     """
@@ -115,15 +118,19 @@ class HostMemory:
         self._spin_seconds = SPIN_SECONDS if spins else 0.0
         self._system = _System()
         self._lock = threading.Lock()
-        self._plans: dict[tuple[int, int], Plan] = {}
+        self._asked: dict[int, Plan] = {}
+        self._plans: dict[tuple[Hosts, int], Plan | TwoLevels] = {}
         self._world, self._cut = world, 0
         self._why_cut = ""
-        self._view(file, index, names, hosts)
+        self._view(file, index, names, hosts or Hosts((tuple(range(len(names))),)))
 
-    def _view(self, file: FileIO, index: int, names: Sequence[str], hosts: Hosts | None = None) -> None:
+    def _view(
+        self, file: FileIO, index: int, names: Sequence[str], hosts: Hosts, rank: int = 0, links: Links | None = None
+    ) -> None:
         self.index = index
         self.workers = len(names)
-        self.hosts = hosts or Hosts((tuple(range(self.workers)),))
+        self.hosts = hosts
+        self._rank, self._links = rank, links
         self._names = tuple(names)
         self._file = file
         self._turn = 0
@@ -146,9 +153,36 @@ class HostMemory:
             for i in range(self.workers**2):
                 self._system.begin(self._begin + i * _SEMAPHORE, 1, 0)
 
+    @property
+    def reaches_all(self) -> bool:
+        """Whether all workers exchange through this memory, so that nothing is left to XLA."""
+        return self.hosts.number == 1 or self._links is not None
+
+    def plan(self, name: str, parts: Sequence[PlanPart]) -> Plan:
+        """Return an exchange between all workers, where this memory reaches all, for `add`.
+
+        Args:
+            name: The exchange and its program; the same on every worker.
+            parts: The arrays.
+        """
+        return Plan(name, parts, self.capacity, self.hosts)
+
     def add(self, plan: Plan) -> None:
-        """Let programs call an exchange by its signature. It is for as many workers as there are now."""
-        self._plans.setdefault((self.workers, plan.signature), plan)
+        """Let programs call an exchange by its signature. Its rounds are those of the present workers."""
+        self._asked.setdefault(plan.signature, plan)
+
+    def _here(self, signature: int) -> Plan | TwoLevels:
+        """Return an exchange for the present workers."""
+        key = (self.hosts, signature)
+        if key not in self._plans:
+            plan = self._asked[signature]
+            if self._links is not None:
+                self._plans[key] = TwoLevels(plan, self.hosts, self._rank, self.capacity)
+            elif plan.phase != "combine" or plan.hosts == self.hosts:  # between phases is XLA, for the same workers
+                self._plans[key] = plan
+            else:
+                self._plans[key] = self.plan(plan.name, plan.parts)
+        return self._plans[key]
 
     # Where workers change ------------------------------------------------------------------------
 
@@ -160,7 +194,16 @@ class HostMemory:
     @property
     def is_cut(self) -> bool:
         """Whether the present workers no longer exchange: one of them is gone, or `cut` was called."""
-        return self._is_lost or self._cut >= self._world > 0
+        is_lost = self._is_lost or (self._links is not None and self._links.is_lost)
+        return is_lost or self._cut >= self._world > 0
+
+    def is_over(self, world: int) -> bool:
+        """Whether a world has ended, of which this memory may not have become a part yet.
+
+        Args:
+            world: Its number.
+        """
+        return self._cut >= world
 
     def cut(self, world: int, reason: str) -> None:
         """Let exchanges fail, also those in flight, whose results have not been used. Any thread may call it.
@@ -171,19 +214,35 @@ class HostMemory:
         """
         self._why_cut, self._cut = reason, max(world, self._cut)
 
-    def move(self, world: int, file: FileIO, index: int, names: Sequence[str], *, spins: bool = True) -> None:
+    def move(
+        self,
+        world: int,
+        file: FileIO,
+        index: int,
+        names: Sequence[str],
+        *,
+        hosts: Hosts,
+        rank: int,
+        links: Links | None = None,
+        spins: bool = True,
+    ) -> None:
         """Continue in new memory. Programs for the same number of workers do not have to be compiled again.
 
         Args:
             world: The number of the world of workers that begins, from 1.
-            file: The new memory, `needed_bytes` large for its workers.
-            index: The index of this worker from now on.
-            names: The name of each worker in messages.
+            file: The new memory, `needed_bytes` large for the workers of this host.
+            index: The index of this worker among them from now on.
+            names: The name of each of them in messages.
+            hosts: All workers by host.
+            rank: The index of this worker among all.
+            links: Connections to those of other hosts that have the same share; None with one host.
             spins: Whether each worker has its own core.
         """
         with self._lock:
             self._file.close()
-            self._view(file, index, names)
+            if self._links is not None:
+                self._links.close()
+            self._view(file, index, names, hosts, rank, links)
             self._spin_seconds = SPIN_SECONDS if spins else 0.0
             self._world = world
 
@@ -203,7 +262,12 @@ class HostMemory:
                 raise PeerError(self._failure)
             began, self._waited = time.perf_counter(), 0.0
             try:
-                self._exchange(self._plans[self.workers, signature], operands, results)
+                plan = self._here(signature)
+                if isinstance(plan, TwoLevels):
+                    assert self._links is not None, "only connections make an exchange one of two levels"
+                    plan.run(operands, results, self._exchange, self._links, self._wait_for_other_hosts(began))
+                else:
+                    self._exchange(plan, operands, results)
             except PeerError as error:
                 self._failure = str(error)
                 raise
@@ -230,6 +294,15 @@ class HostMemory:
             else:
                 self._lanes.collect(plan, runs, side, results)
             self._turn += 1
+
+    def _wait_for_other_hosts(self, began: float) -> Callable[[float], object]:
+        """Return what a wait for other hosts calls: with its seconds, again and again."""
+
+        def wait(seconds: float) -> None:
+            self._waited += seconds
+            self._check_wait(began, "the workers of other hosts")
+
+        return wait
 
     # Meeting -------------------------------------------------------------------------------------
 
@@ -262,20 +335,24 @@ class HostMemory:
             until.seconds, until.nanoseconds = divmod(nanoseconds, 10**9)
             if self._system.wait(semaphore, until) == 0:
                 return
-            if self._cut >= self._world > 0:
-                raise PeerError(f"The exchange of a step was cut: {self._why_cut}.")
-            if self._world and time.perf_counter() > limit + HANG_SECONDS:
-                raise PeerError(
-                    f"{self._names[self.index]} waited {HANG_SECONDS:g} s for {self._names[worker]} in a step.",
-                    "That worker is alive, but it is stuck or runs another part of the program.",
-                    "Look at its output, and run the same program on every worker.",
-                )
+            self._check_wait(limit, self._names[worker])
             if not self._lives(worker):
                 self._is_lost = True
                 raise PeerError(
                     f"{self._names[worker]} has ended while {self._names[self.index]} waited for it in a step.",
                     "Look at its output, and start the group again (`stratagem run --max-restarts` does).",
                 )
+
+    def _check_wait(self, began: float, other: str) -> None:
+        """Raise an error where a wait of an exchange has become vain, or too long."""
+        if self._cut >= self._world > 0:
+            raise PeerError(f"The exchange of a step was cut: {self._why_cut}.")
+        if self._world and time.perf_counter() > began + HANG_SECONDS:
+            raise PeerError(
+                f"{self._names[self.index]} waited {HANG_SECONDS:g} s for {other} in a step.",
+                "That worker is alive, but it is stuck or runs another part of the program.",
+                "Look at its output, and run the same program on every worker.",
+            )
 
     def _lives(self, worker: int) -> bool:
         try:

@@ -31,7 +31,7 @@ hosts, alone."""
 Phase = Literal["combine", "scatter", "collect"]
 """Work of the workers of a host: all combine all; each makes its parcels; all get the contents of all parcels."""
 
-_IN_BLOCKS: Final[tuple[Operation, ...]] = ("gather", "scatter")
+IN_BLOCKS: Final[tuple[Operation, ...]] = ("gather", "scatter")
 
 _COPIED: Final[dict[Phase, Operation]] = {"scatter": "gather", "collect": "scatter"}
 """Arrays of two phases that in one of them only this worker has to do with: it copies its own block."""
@@ -163,17 +163,16 @@ class Plan:
     def __init__(
         self, name: str, parts: Sequence[PlanPart], capacity: int, hosts: Hosts, phase: Phase = "combine"
     ) -> None:
+        self.name = name
         self.parts = tuple(parts)
         self.phase: Phase = phase
+        self.hosts = hosts
         self.groups = hosts.groups
         self.parcels = {part.kind: 0 for part in parts if part.nbytes}
         self.text = f"{name}: {', '.join(map(str, parts))}"
         digest = hashlib.blake2b(f"{phase} {self.text}".encode(), digest_size=8).digest()
         self.signature = int.from_bytes(digest, "little") >> 1
-        self._hosts = hosts.number
-        self._blocks = [
-            part.nbytes // (sum(map(len, hosts.workers)) if part.operation == "scatter" else 1) for part in parts
-        ]
+        self._blocks = [part.nbytes // (hosts.size if part.operation == "scatter" else 1) for part in parts]
         self._places = [self._packed(index) for index in range(len(parts))]
         self.rounds: list[list[Run]] = [[]]
         end = 0
@@ -185,7 +184,7 @@ class Plan:
             end = begin + run.nbytes
             run.pieces[:] = [Piece(p.index, p.start, p.nbytes, begin + p.place) for p in run.pieces]
             self.rounds[-1].append(run)
-            if run.operation not in _IN_BLOCKS:
+            if run.operation not in IN_BLOCKS:
                 self._share(run, hosts.sharers)
         if phase == "collect" and not end:
             self.rounds = []
@@ -224,7 +223,7 @@ class Plan:
     def _packed(self, index: int) -> int:
         """Give an array that is scattered or gathered its place in a block of the parcel, and return it."""
         part = self.parts[index]
-        if part.operation not in _IN_BLOCKS or not part.nbytes:
+        if part.operation not in IN_BLOCKS or not part.nbytes:
             return 0
         self.parcels[part.kind] += self.block(index)
         return self.parcels[part.kind] - self.block(index)
@@ -240,7 +239,7 @@ class Plan:
         small: dict[tuple[Operation, np.dtype], Run] = {}
         most = capacity // ALIGNMENT * ALIGNMENT
         for index, part in enumerate(self.parts):
-            nbytes = part.nbytes * (self._hosts if part.operation == "gather" else 1)
+            nbytes = part.nbytes * (self.hosts.number if part.operation == "gather" else 1)
             if part.operation == _COPIED.get(self.phase) or not nbytes:
                 continue
             if nbytes >= LARGE or part.operation == "scatter":

@@ -157,14 +157,14 @@ def _stratagem() -> None:
     default=0,
     show_default=True,
     metavar="N",
-    help="Also start N spare processes. When a worker dies, a spare takes its place, and training continues from "
-    "memory. Only for workers of one machine, on its CPU.",
+    help="Also start N spare processes on each node. When a worker dies, a spare takes its place, and training "
+    "continues from memory. Only for workers on CPUs.",
 )
 @click.option(
     "--elastic",
     metavar="MIN:MAX",
-    help="Start MAX workers. When one dies, the others continue from memory while at least MIN are left. A new worker "
-    "is started and joins them. Only for workers of one machine, on its CPU.",
+    help="Start MAX workers, equally many on each node. When one dies, the others continue from memory while at least "
+    "MIN are left. A new worker is started and joins them. Only for workers on CPUs.",
 )
 @click.option(
     "--hang-timeout",
@@ -213,7 +213,7 @@ def _run(
             "Name a Python file, or add -m to name a module. Options of stratagem run stand before it.",
         )
     watching = Watching(**{field.name: asked.pop(field.name) for field in fields(Watching)})
-    least, asked["workers"] = _numbers(elastic, asked["workers"])
+    least, asked["workers"] = _numbers(elastic, asked["workers"], asked["nodes"])
     if is_elastic := spares > 0 or elastic is not None:
         _check_used()
     command = ("-m", script, *arguments) if is_module else (script, *arguments)
@@ -244,7 +244,14 @@ def _run(
         if is_elastic:
             observer.tell = lambda line: tell(f"stratagem: {line}")
             elastically = functools.partial(
-                ElasticRun, request, least, spares, this_machine(), grace_seconds=grace_seconds, variables=variables
+                ElasticRun,
+                request,
+                least,
+                spares,
+                this_machine(),
+                is_given=elastic is not None,
+                grace_seconds=grace_seconds,
+                variables=variables,
             )
             return _run_elastic(elastically, restarts.at_most, log_dir, observer)
         return _run_generations(request, restarts, log_dir, grace_seconds, variables, observer)
@@ -277,18 +284,19 @@ def _run_generations(
     return code
 
 
-def _numbers(elastic: str | None, workers: int) -> tuple[int, int]:
-    """Return the least number of workers, and that at the start.
+def _numbers(elastic: str | None, workers: int, nodes: int) -> tuple[int, int]:
+    """Return the least number of workers of all nodes, and that of each node at the start.
 
     Args:
         elastic: What --elastic says.
         workers: What --workers says, or its default.
+        nodes: What --nodes says, or its default.
 
     Raises:
         ClusterError: They cannot be understood, or contradict each other.
     """
     if elastic is None:
-        return workers, workers
+        return workers * nodes, workers
     found = re.fullmatch(r"(\d+):(\d+)", elastic)
     least, most = map(int, found.groups()) if found else (0, 0)
     if not 1 <= least <= most:
@@ -298,13 +306,19 @@ def _numbers(elastic: str | None, workers: int) -> tuple[int, int]:
             "number at the start.",
             "Write for instance --elastic 2:4.",
         )
-    if _is_given("workers") and workers != most:
+    if _is_given("workers") and workers * nodes != most:
         raise ClusterError(
-            f"--workers is {workers}, --elastic is {elastic!r}.",
+            f"--workers is {workers}, --elastic is {elastic!r}{f', --nodes is {nodes}' if nodes > 1 else ''}.",
             f"With --elastic the run starts with the largest number, {most}.",
             "Leave --workers out.",
         )
-    return least, most
+    if nodes > 0 and most % nodes:
+        raise ClusterError(
+            f"--elastic is {elastic!r}, --nodes is {nodes}.",
+            f"The run starts with the largest number, {most}, and every node starts as many workers as the others.",
+            f"Write a multiple of {nodes} behind the colon.",
+        )
+    return least, most // max(nodes, 1)
 
 
 def _is_given(option: str) -> bool:

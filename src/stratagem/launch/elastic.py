@@ -1,11 +1,12 @@
 """Run whose workers may change while it trains: `stratagem run --spares`, `--elastic`.
 
-The launcher is the coordinator (`stratagem.elastic`). It starts the workers and the spares, tells the coordinator at
-once which process has ended, and starts another one, which waits as a spare.
+The launcher of node 0 is the coordinator (`stratagem.elastic`). Each launcher starts the workers and the spares of its
+machine, tells the coordinator at once which process has ended, and starts another one, which waits as a spare.
 """
 
 from __future__ import annotations
 
+import functools
 import selectors
 import signal
 import socket
@@ -16,14 +17,18 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
+from stratagem.cluster.reception import listen_at
 from stratagem.cluster.secret import read_secret
+from stratagem.cluster.spec import split_address
 from stratagem.core import environment, exits
 from stratagem.core.clock import Clock, Deadline
 from stratagem.core.errors import ClusterError
-from stratagem.elastic.events import Failed, Lost
+from stratagem.elastic.hello import LauncherHello
+from stratagem.elastic.launchers import Ended
 from stratagem.elastic.options import ElasticOptions
+from stratagem.elastic.remote import RemoteCoordinator
 from stratagem.elastic.server import Server
-from stratagem.elastic.state import Phase, Rules
+from stratagem.elastic.state import Rules
 from stratagem.elastic.world import Member
 from stratagem.insight.observer import Observer
 from stratagem.launch.compiled import cache_variables
@@ -43,14 +48,15 @@ MOST_STARTS: Final = 1000
 
 @dataclass
 class ElasticRun:
-    """One run on this machine.
+    """The processes of this machine in one run.
 
     Args:
         request: What to run, and with how many workers.
-        least: With fewer workers training waits; with as many as at the start it waits for a spare.
-        spares: How many processes wait to take the place of a worker.
+        least: With fewer workers of all machines training waits; with as many as at the start it waits for a spare.
+        spares: How many processes of this machine wait to take the place of a worker.
         machine: What this machine offers.
         folder: Where logs go.
+        is_given: Whether the user has named `least`, which the program cannot change then.
         grace_seconds: Time that processes have to end before they are killed.
         variables: The environment that processes inherit.
         observer: Told which processes there are, and what becomes of them.
@@ -61,7 +67,7 @@ class ElasticRun:
         failure: The exception of a program that ended it, if one did.
 
     Raises:
-        ClusterError: The request is for more than workers of this machine with a device each.
+        ClusterError: The request is for more than workers with a device each.
     """
 
     request: Request
@@ -70,6 +76,7 @@ class ElasticRun:
     machine: Machine
     folder: Path
     _: KW_ONLY
+    is_given: bool = False
     grace_seconds: float
     variables: Mapping[str, str]
     observer: Observer = field(default_factory=lambda: Observer("a run"))
@@ -79,17 +86,18 @@ class ElasticRun:
 
     def __post_init__(self) -> None:
         request = self.request
-        if request.nodes > 1 or request.ps or request.evaluator or (request.devices_per_worker or 1) > 1:
+        if request.ps or request.evaluator or (request.devices_per_worker or 1) > 1:
             raise ClusterError(
-                "--spares or --elastic was given with --nodes, --ps, --evaluator or --devices-per-worker.",
-                "The number of workers can change only on one machine: each has one CPU device, and they exchange "
-                "data in its memory.",
+                "--spares or --elastic was given with --ps, --evaluator or --devices-per-worker.",
+                "Only workers with one CPU device each can be replaced while they train.",
                 "Leave out the other options; or leave out --spares and --elastic, and use --max-restarts.",
             )
         plans = make_plan(request, self.machine, self.variables)
         every = [*plans, *(plans[number % len(plans)] for number in range(self.spares))]
         # Not "worker": which worker a process is, its place in the world says.
-        self._plans = [replace(plan, type="process", index=number) for number, plan in enumerate(every)]
+        first = request.node_rank * len(every)
+        self._plans = [replace(plan, type="process", index=first + number) for number, plan in enumerate(every)]
+        self._host = socket.gethostname()
         self._running: dict[int, RunningTask] = {}
         self._num_started = 0
         self._lost: list[TaskPlan] = []
@@ -109,7 +117,8 @@ class ElasticRun:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._counters = {plan.name: self.folder / f"process-{plan.index}.counters" for plan in self._plans}
             self.observer.follow(self._counters)
-            self._server = self._coordinator(socket.create_server((LOOPBACK, 0)))
+            self._coordinator = self._made_coordinator()
+            self._coordinator.start()
             try:
                 for number, plan in enumerate(self._plans):
                     self._start(plan, is_spare=number >= self.request.workers)
@@ -117,7 +126,7 @@ class ElasticRun:
             finally:
                 for task in self._running.values():
                     task.end()
-                self._server.stop()
+                self._coordinator.stop()
                 self.observer.look()
                 for file in self._counters.values():
                     file.unlink(missing_ok=True)
@@ -130,14 +139,26 @@ class ElasticRun:
         names = [plan.name for plan in self._plans]
         return stdout_screen(names, no_color=bool(self.variables.get(environment.NO_COLOR)))
 
-    def _coordinator(self, listener: socket.socket) -> Server:
-        self._address = f"{LOOPBACK}:{listener.getsockname()[1]}"
-        workers = self.request.workers
-        rules = Rules(workers, ElasticOptions(min_workers=self.least, max_workers=workers))
+    def _made_coordinator(self) -> Server | RemoteCoordinator:
+        """Return the coordinator, or the connection to that of node 0."""
+        request = self.request
         secret = read_secret({**self.variables, **self._plans[0].environment})
-        server = Server(listener, secret, rules, kill=self._kill, say=self._say)
-        server.start()
-        return server
+        workers = request.workers * request.nodes
+        if request.node_rank:
+            self._address = str(request.coordinator)
+            hello = LauncherHello(self._host, self.least, workers)
+            pids = functools.partial(list, self._running)
+            return RemoteCoordinator(self._address, secret, hello, pids=pids, kill=self._kill, say=self._say)
+        if request.coordinator is None:
+            listeners = [socket.create_server((LOOPBACK, 0))]
+            self._address = f"{LOOPBACK}:{listeners[0].getsockname()[1]}"
+        else:
+            self._address = request.coordinator
+            host, port = split_address(self._address)
+            remedy = "Name another port with --coordinator, the same on every node."
+            listeners = listen_at(host, port, "The launcher of node 0", remedy)
+        rules = Rules(workers, ElasticOptions(min_workers=self.least, max_workers=workers), is_given=self.is_given)
+        return Server(listeners, secret, rules, kill=self._kill_member, say=self._say)
 
     def _say(self, line: str) -> None:
         tell(f"stratagem: {line}")
@@ -152,9 +173,7 @@ class ElasticRun:
         """
         if plan.name not in self._logs:
             self._logs.update(open_logs([plan], self.folder))
-        workers = self.request.workers
-        own = {environment.ELASTIC: self._address, environment.ELASTIC_WORKERS: f"{self.least},{workers}"}
-        own |= {environment.SPARE: "1"} if is_spare else {}
+        own = {environment.ELASTIC: self._address} | ({environment.SPARE: "1"} if is_spare else {})
         settings = {name: value for name, value in plan.environment.items() if name != environment.TF_CONFIG}
         variables = {name: value for name, value in self.variables.items() if name != environment.TF_CONFIG}
         own |= cache_variables(self._programs, variables)
@@ -177,53 +196,53 @@ class ElasticRun:
                         self._begin_to_end(number)
                 elif not key.data.read():
                     self._selector.unregister(key.fileobj)
-            code = self._server.wait(0)
+            code = self._coordinator.status.code
             for pid in [pid for pid, task in self._running.items() if task.process.returncode is not None]:
                 self._ended(pid, self.clock.now() - began)
             self._replace_lost()
             if not self._running:
-                return 128 + self.interrupt if self.interrupt is not None else self._code(code)
+                return 128 + self.interrupt if self.interrupt is not None else self._code()
             if code is not None:
                 self._begin_to_end(signal.SIGTERM if code else None)
             if self._grace is not None and self._grace.expired:
                 self._signal(signal.SIGKILL)
 
-    def _code(self, code: int | None) -> int:
-        return (code or 0) if self.failure is None else self.failure.exit_code
+    def _code(self) -> int:
+        """Return the exit code when no process is left, of which the coordinator may hear a moment later."""
+        if self.failure is not None:
+            return self.failure.exit_code
+        return self._coordinator.wait(self.grace_seconds) or 0
 
     def _ended(self, pid: int, seconds: float) -> None:
         """Take note of a process that has ended; start another one where it was lost."""
         task = self._running.pop(pid)
         self._guard.ended(pid)
         failure = Failure(task.name, task.process.returncode or 0, seconds)
-        member = self._server.member(socket.gethostname(), pid)
-        code = self._server.wait(0)
-        is_over = self._grace is not None or code is not None
+        is_over = self._grace is not None or self._coordinator.status.code is not None
         has_failed = failure.returncode > 0 and not exits.is_retryable(failure.returncode)
         if has_failed:  # by itself: one that was told to end does so with another code
             self.failure = self.failure or failure
-        if member is not None:
-            if has_failed:
-                self._server.report(Failed(member.number, f"{failure.task} {failure.reason}"))
-            self._server.report(Lost(member.number, failure.reason, has_exited=True))
-        elif has_failed and not is_over:
-            self._begin_to_end(signal.SIGTERM)
+        error = f"{failure.task} {failure.reason}" if has_failed else ""
+        self._coordinator.ended(Ended(pid, failure.reason, error))
         if failure.returncode and not is_over and not has_failed and self._num_started < MOST_STARTS:
             self._lost.append(task.plan)
 
     def _replace_lost(self) -> None:
         """Start processes in the place of those that were lost, once the others train on: a start takes their cores."""
-        if self._grace is not None or self._server.state.is_closed:
+        if self._grace is not None or self._coordinator.status.is_closed:
             self._lost.clear()
-        elif self._server.state.phase is not Phase.FORMING:
+        elif not self._coordinator.status.is_forming:
             for plan in self._lost:
                 self._start(plan, is_spare=True)
             self._lost.clear()
 
-    def _kill(self, member: Member, reason: str) -> None:
+    def _kill_member(self, member: Member, reason: str) -> None:
         """Kill the process of a member, if it is one of this launcher's. The server calls it in its thread."""
-        if member.host == socket.gethostname() and member.pid in self._running:
-            signal_group(member.pid, signal.SIGKILL)
+        if member.host == self._host and member.pid in self._running:
+            self._kill(member.pid)
+
+    def _kill(self, pid: int) -> None:
+        signal_group(pid, signal.SIGKILL)
 
     def _begin_to_end(self, number: int | None) -> None:
         if self._grace is None:

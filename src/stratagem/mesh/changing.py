@@ -29,12 +29,13 @@ from stratagem.core.errors import PeerError, UnsupportedError
 from stratagem.core.log import announce, logger
 from stratagem.elastic.client import PATIENCE_SECONDS, Membership
 from stratagem.elastic.events import End, Form, Go, Order, Stop
-from stratagem.elastic.world import World, WorldChangedError
+from stratagem.elastic.world import Bounds, World, WorldChangedError
 from stratagem.elastic.world_store import WorldClient
 from stratagem.host_memory.memory import HANG_SECONDS
 from stratagem.mesh.common_memory import meet_in_memory, memory_of_one, send
 from stratagem.mesh.given import Given, Loop, ResizedError, StateOfStep
-from stratagem.mesh.worker_counts import Bounds, Layout
+from stratagem.mesh.linking import Reach
+from stratagem.mesh.worker_counts import Layout
 
 _NO_STATE: Final = -1
 
@@ -46,8 +47,8 @@ class ChangingWorld:
 
     Args:
         membership: The connection to the coordinator.
-        bounds: How many workers there may be.
         timeout_seconds: How long a meeting of the workers waits.
+        reach: How workers of other hosts reach this one.
 
     Attributes:
         peers: The workers of the world. The object stays when they change.
@@ -58,8 +59,8 @@ class ChangingWorld:
         num_evaluated: How many evaluations have come to their end.
     """
 
-    def __init__(self, membership: Membership, bounds: Bounds, timeout_seconds: float) -> None:
-        self.bounds = bounds
+    def __init__(self, membership: Membership, timeout_seconds: float, reach: Reach) -> None:
+        self._reach = reach
         self._membership = membership
         self._thread = threading.get_ident()
         self.is_catching_up = False
@@ -82,6 +83,11 @@ class ChangingWorld:
         self.memory = memory_of_one()
         self._enter()
         self.peers.renew = self._renew
+
+    @property
+    def bounds(self) -> Bounds:
+        """How many workers there may be."""
+        return self._membership.bounds
 
     @property
     def layout(self) -> Layout:
@@ -401,7 +407,7 @@ class ChangingWorld:
 
     def _meet_in_memory(self) -> None:
         """Let those who are present exchange through new memory. All of them call it."""
-        meet_in_memory(self.peers, self.memory, self._world.number)
+        meet_in_memory(self.peers, self.memory, self._world.number, self._reach)
 
     def _exchanged_state(self, state: StateOfStep[Any] | None) -> Given | None:
         """Let those who do not hold the newest state take it from one that does; return it where this worker did.

@@ -1,16 +1,20 @@
-"""Memory that workers have in common who may change: where they meet anew in each world, and send each other arrays."""
+"""Memory and connections that workers have in common who may change: they meet anew in each world, and send arrays."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any
 
 import numpy as np
 
 from stratagem.cluster.agreement import Peers
-from stratagem.core.errors import UnsupportedError
+from stratagem.core.errors import UnsupportedError, name_some
+from stratagem.host_memory.hosts import Hosts
 from stratagem.host_memory.memory import HostMemory, needed_bytes
-from stratagem.host_memory.plan import Plan, PlanPart
+from stratagem.host_memory.plan import PlanPart
+from stratagem.mesh.linking import Caller, LinkDoor, Reach, linked
 from stratagem.transport.memory import make_file, open_file
 
 
@@ -26,30 +30,82 @@ def memory_of_one() -> HostMemory:
     return HostMemory(made.file, 0, ["this worker"])
 
 
-def meet_in_memory(peers: Peers, memory: HostMemory, world: int) -> None:
-    """Let those who are present exchange through new memory. All of them call it.
+def meet_in_memory(peers: Peers, memory: HostMemory, world: int, reach: Reach) -> None:
+    """Let those who are present exchange through new memory, and through connections to other hosts. All call it.
 
     Args:
         peers: The workers.
         memory: This worker's view, which moves to the new memory.
         world: The number of their world.
+        reach: How workers of other hosts reach this one.
 
     Raises:
-        UnsupportedError: They have none in common.
+        UnsupportedError: Those of a host have no memory in common, or hosts do not reach each other.
         PeerError: One is gone.
     """
     ranks = list(peers.present)
-    size = needed_bytes(len(ranks))
-    made = make_file(size) if peers.own_index == ranks[0] else None
-    name, path = peers.from_all("memory", [made.name, made.path] if made else ["", ""])[ranks[0]]
-    file = made.file if made else open_file(name, path, size)
-    answers = peers.from_all("has memory", [file is not None, *sorted(os.sched_getaffinity(0))])
-    found = [answers[rank] for rank in ranks]
-    if not all(has for has, *_ in found) or file is None:
-        raise _no_memory()
-    spins = len({core for _, *cores in found for core in cores}) >= len(found)
-    names = [str(peers.peers[rank]) for rank in ranks]
-    memory.move(world, file, ranks.index(peers.own_index), names, spins=spins)
+    rank = ranks.index(peers.own_index)
+    hosts = Hosts.of(peers.peers[each].host for each in ranks)
+    around, group = hosts.around(rank), hosts.group_of(rank)
+    size = needed_bytes(len(around))
+    made = make_file(size) if rank == around[0] else None
+    caller = Caller(world, group.index(rank))
+    with ExitStack() as stack:
+        door, trouble = _opened(stack, reach, caller, len(group))
+        own = [*([made.name, made.path] if made else ["", ""]), door.address if door else "", trouble]
+        told = _of_present(peers.from_all("memory", own), ranks)
+        _check_reached(told)
+        name, path, *_ = told[around[0]]
+        file = made.file if made else open_file(name, path, size)
+        links = None
+        if door is not None:
+            names = [str(peers.peers[ranks[each]]) for each in group]
+            addresses = [told[each][2] for each in group]
+            try:
+                links = linked(door, reach, caller, addresses, names, lambda: memory.is_over(world))
+            except (OSError, ValueError) as error:
+                trouble = f"{names[caller.position]}: {error}"
+        held = [file is not None, "", "", trouble, *sorted(os.sched_getaffinity(0))]
+        try:
+            answers = _of_present(peers.from_all("has memory", held), ranks)
+            _check_reached(answers)
+            if not all(has for has, *_ in answers) or file is None:
+                raise _no_memory()
+        except BaseException:
+            if links is not None:
+                links.close()
+            raise
+    spins = len({core for each in around for core in answers[each][4:]}) >= len(around)
+    names = [str(peers.peers[ranks[each]]) for each in around]
+    memory.move(world, file, around.index(rank), names, hosts=hosts, rank=rank, links=links, spins=spins)
+
+
+def _opened(stack: ExitStack, reach: Reach, caller: Caller, size: int) -> tuple[LinkDoor | None, str]:
+    """Open a door for the others of a group of this size; return it, and why there is none."""
+    if size == 1:
+        return None, ""
+    try:
+        door = LinkDoor(reach, caller.world, range(caller.position + 1, size))
+    except OSError as error:
+        return None, f"{reach.host} cannot be listened on: {error}"
+    stack.callback(door.close)
+    return door, ""
+
+
+def _of_present(values: Sequence[Any], ranks: Sequence[int]) -> list[Any]:
+    return [values[rank] for rank in ranks]
+
+
+def _check_reached(told: Sequence[Sequence[Any]]) -> None:
+    """Raise the same error on all where one cannot exchange with another host."""
+    troubles = [each[3] for each in told if each[3]]
+    if troubles:
+        raise UnsupportedError(
+            f"Workers of different hosts cannot exchange: {name_some(troubles)}.",
+            "They connect to each other at the addresses by which they reach the coordinator, on ports that the system "
+            "chooses.",
+            "Let hosts of the run reach each other on all ports; or leave --spares and --elastic out.",
+        )
 
 
 def send(peers: Peers, memory: HostMemory, name: str, rank: int, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -70,7 +126,7 @@ def send(peers: Peers, memory: HostMemory, name: str, rank: int, arrays: Sequenc
     flat = [array.reshape(-1).view(np.uint8) for array in held if array.size]
     parts = [PlanPart("sum", np.dtype(np.uint8), each.shape) for each in flat]
     if parts:
-        plan = Plan(name, parts, memory.capacity, memory.hosts)
+        plan = memory.plan(name, parts)
         memory.add(plan)
         places = [each.ctypes.data for each in flat]
         memory.run(plan.signature, places, places)
@@ -79,7 +135,7 @@ def send(peers: Peers, memory: HostMemory, name: str, rank: int, arrays: Sequenc
 
 def _no_memory() -> UnsupportedError:
     return UnsupportedError(
-        "The workers have no memory in common.",
+        "The workers of a host have no memory in common.",
         "Elastic workers exchange through the memory of their host.",
-        "Run them on one host, as one user, on Linux.",
+        "Run those of a host as one user, on Linux.",
     )

@@ -1,4 +1,4 @@
-"""Number of the workers of a world, where it may change: the bounds, and the place of a worker."""
+"""Place of a worker in a world whose workers may change."""
 
 from __future__ import annotations
 
@@ -15,20 +15,3 @@ class Layout(NamedTuple):
 
     size: int
     rank: int
-
-
-class Bounds(NamedTuple):
-    """Bounds of the number of workers of a run.
-
-    Args:
-        least: With fewer it waits.
-        most: So many there are at its start; more are not taken in.
-    """
-
-    least: int
-    most: int
-
-    @property
-    def may_change(self) -> bool:
-        """Whether the number of workers may change while they train."""
-        return self.least < self.most

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import atexit
-import functools
 import os
 import socket
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Final, NamedTuple
 
@@ -22,14 +21,15 @@ from stratagem.cluster.secret import read_secret
 from stratagem.cluster.spec import ClusterSpec, Task
 from stratagem.core import environment, exits
 from stratagem.core.clock import Deadline
-from stratagem.core.errors import ClusterError, UnsupportedError, UsageError
+from stratagem.core.errors import UnsupportedError, UsageError
 from stratagem.core.progress import progress
 from stratagem.elastic.client import Membership, join
 from stratagem.elastic.events import End, Order
 from stratagem.elastic.hello import JoinHello
+from stratagem.elastic.options import ElasticOptions
 from stratagem.mesh.changing import ChangingWorld
+from stratagem.mesh.linking import Reach
 from stratagem.mesh.mesh import Device
-from stratagem.mesh.worker_counts import Bounds
 from stratagem.program.rules.between_hosts import let_programs_call
 
 STAND_INS: Final = 63
@@ -51,25 +51,41 @@ class Joined(NamedTuple):
     place: Place
 
 
-@functools.cache
-def joined_run(address: str) -> Joined:
+_runs: dict[str, tuple[ElasticOptions | None, Joined]] = {}
+"""Runs that this process has joined, by address, with what its program asked for."""
+
+
+def joined_run(address: str, options: ElasticOptions | None = None) -> Joined:
     """Join the run, once in the life of this process; wait for the others, or, as a spare, until one is needed.
 
     Args:
         address: Where the coordinator listens.
+        options: What the program asks for; None where it does not.
 
     Raises:
-        UsageError: JAX is already in use.
+        UsageError: JAX is already in use, or this process has joined with other options.
         StartupError: The coordinator did not answer.
-        ClusterError: The environment does not say how many workers there may be.
+        PeerError: The coordinator refuses this process.
     """
+    if address not in _runs:
+        _runs[address] = options, _joined(address, options)
+    asked, joined = _runs[address]
+    if options != asked:
+        raise UsageError(
+            f"This strategy is made with elastic={options}; the first of this process was made with elastic={asked}.",
+            "Both have the same workers, which joined with the first options.",
+            "Write the same for both.",
+        )
+    return joined
+
+
+def _joined(address: str, options: ElasticOptions | None) -> Joined:
     if compat.backends_started() or compat.joined_elsewhere():
         raise UsageError(
             "JAX was used before this worker joined its run: an array, a model, a seed or a list of devices was made.",
             "JAX has opened the devices of this process alone.",
             "Create the strategy first, right after the imports, and everything else after it.",
         )
-    bounds = bounds_in(os.environ)
     end_with_launcher(os.environ)
     compat.start_with_stand_ins(STAND_INS)
     hello = JoinHello(
@@ -77,6 +93,7 @@ def joined_run(address: str) -> Joined:
         os.getpid(),
         "",
         is_spare=environment.SPARE in os.environ,
+        options=None if options is None else options.encode(),
         versions=library_versions(),
     )
     known: list[ChangingWorld] = []
@@ -85,33 +102,14 @@ def joined_run(address: str) -> Joined:
         for world in known:
             world.obey(order)
 
-    membership = join(address, hello, read_secret(os.environ), Deadline(DEFAULT_SECONDS), on_order=obey)
+    secret = read_secret(os.environ)
+    membership = join(address, hello, secret, Deadline(DEFAULT_SECONDS), on_order=obey)
     _end_together(membership, lambda: any(world.memory.is_cut for world in known))
-    world = ChangingWorld(membership, bounds, DEFAULT_SECONDS)
+    world = ChangingWorld(membership, DEFAULT_SECONDS, Reach(membership.own_host, secret))
     known.append(world)
     let_programs_call(world.memory)
     progress.join()
     return Joined(world, place_in(world))
-
-
-def bounds_in(environ: Mapping[str, str]) -> Bounds:
-    """Return how many workers a run may have, as its environment says.
-
-    Args:
-        environ: The variables.
-
-    Raises:
-        ClusterError: It does not say so.
-    """
-    said = environ.get(environment.ELASTIC_WORKERS, "")
-    try:
-        return Bounds(*map(int, said.split(",")))
-    except (TypeError, ValueError):
-        raise ClusterError(
-            f"{environment.ELASTIC} is set, and {environment.ELASTIC_WORKERS} is {said!r}.",
-            "The launcher sets both. The second holds the smallest and the largest number of workers.",
-            f"Start the program with stratagem run --elastic, or set for example {environment.ELASTIC_WORKERS}=2,4.",
-        ) from None
 
 
 def place_in(world: ChangingWorld) -> Place:

@@ -13,9 +13,10 @@ from stratagem.cluster.resolver import ClusterResolver, SimpleClusterResolver
 from stratagem.cluster.spec import DEFAULT_PORT, ClusterSpec
 from stratagem.core import environment
 from stratagem.core.described import described_devices
-from stratagem.core.errors import UnsupportedError
+from stratagem.core.errors import InputError, UnsupportedError, UsageError
 from stratagem.core.log import announce
 from stratagem.core.types import CommunicationImplementation, CommunicationOptions, checked_options
+from stratagem.elastic.options import ElasticOptions
 from stratagem.mesh.described import mesh_on
 from stratagem.mesh.layouts import LayoutMap, layouts_of
 from stratagem.mesh.mesh import ReplicaMesh
@@ -50,6 +51,8 @@ class MultiWorkerMirroredStrategy(Strategy):
             `keras.distribution.LayoutMap`, or a dict of patterns of paths and axes, `{".*dense/kernel": (None,
             "model")}`.
         model_parallel: Number of devices of each replica; None means one, or the number in a `LayoutMap`.
+        elastic: How far the number of workers may change while they train, for programs that `stratagem run --spares`
+            or `--elastic` starts. None leaves that to the command line. See docs/elastic.md.
 
     Raises:
         ClusterError: The description of the cluster is wrong.
@@ -73,16 +76,20 @@ class MultiWorkerMirroredStrategy(Strategy):
         shard_min_size: int | None = None,
         layout_map: LayoutMap | None = None,
         model_parallel: int | None = None,
+        elastic: ElasticOptions | None = None,
     ) -> None:
         options = checked_options(communication_options)
+        _check_elastic_options(elastic)
         resolver = detect(cluster_resolver)
         alone = described_devices() is not None  # one process stands for those of all hosts
         address = None if alone else os.environ.get(environment.ELASTIC)
         if address is not None:
-            world, membership = joined_run(address)
+            world, membership = joined_run(address, elastic)
             devices = devices_in(world)
         else:
             world = None
+            if elastic is not None and not alone:
+                _check_alone(resolver)
             membership = join(detect(environ={}) if alone else resolver, timeout_seconds=options.timeout_seconds)
             devices = local_devices() if membership.process_count == 1 else devices_of_all_workers()
         layouts = layouts_of(layout_map, model_parallel)
@@ -111,7 +118,7 @@ class MultiWorkerMirroredStrategy(Strategy):
             worker_index=membership.process_index,
         )
         if world is not None and world.is_catching_up:
-            self._replicas_at_start = world.bounds.most
+            self._replicas_at_start = world.bounds.wanted
         # Sums of other shapes, or of other codes in the same bytes, would never meet or mean nothing.
         facts = {"compression": str(options.compression), "compression_rank": options.rank}
         in_shards = {"shard": str(shard), "shard_min_size": str(shard_min_size)}
@@ -136,6 +143,32 @@ def _resolver_in(layout: Layout) -> ClusterResolver:
     """
     addresses = [f"localhost:{DEFAULT_PORT + rank}" for rank in range(layout.size)]
     return SimpleClusterResolver(ClusterSpec({"worker": addresses}), task_type="worker", task_id=layout.rank)
+
+
+def _check_elastic_options(elastic: object) -> None:
+    if elastic is not None and not isinstance(elastic, ElasticOptions):
+        raise InputError(
+            f"elastic is {elastic!r}, of type {type(elastic).__name__}.",
+            "It says how far the number of workers may change.",
+            "Write for instance elastic=stratagem.ElasticOptions(min_workers=2).",
+        )
+
+
+def _check_alone(resolver: ClusterResolver) -> None:
+    """Refuse workers that nobody could replace, where the program asks for that.
+
+    Raises:
+        UsageError: They were started without a coordinator that outlives each of them.
+    """
+    jobs = resolver.cluster_spec().as_dict()
+    count = sum(len(jobs.get(job, ())) for job in ("chief", "worker"))
+    if count > 1:
+        raise UsageError(
+            f"elastic= was given, and the {count} workers were started without a coordinator.",
+            "When a worker dies, nobody could bring the others together again.",
+            f"Start them with `stratagem run --workers {count} --spares 1` or `stratagem run --elastic 1:{count}`, on "
+            "several machines with --nodes; or leave elastic= out.",
+        )
 
 
 def _check_replaceable(options: CommunicationOptions, sharding: Sharding | None) -> None:

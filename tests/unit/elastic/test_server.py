@@ -36,7 +36,7 @@ from stratagem.elastic.limits import Limits
 from stratagem.elastic.options import ElasticOptions
 from stratagem.elastic.server import Server
 from stratagem.elastic.state import Phase, Rules
-from stratagem.elastic.world import Member, World, WorldChangedError
+from stratagem.elastic.world import Bounds, Member, World, WorldChangedError
 from stratagem.elastic.world_store import WorldClient
 
 SECONDS = 20.0
@@ -53,7 +53,7 @@ class Cluster:
         listener = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{listener.getsockname()[1]}"
         self.server = Server(
-            listener,
+            [listener],
             secret,
             rules,
             kill=lambda member, reason: self.killed.put((member.number, reason, time.monotonic())),
@@ -94,8 +94,10 @@ def cluster() -> Iterator[Callable[..., Cluster]]:
         limits: Limits = LIMITS,
         clock: Clock | None = None,
         look: Callable[[Member], str | None] = lambda member: None,
+        is_given: bool = False,
     ) -> Cluster:
-        clusters.append(Cluster(Rules(wanted, ElasticOptions(least, most), limits), secret, clock, look))
+        rules = Rules(wanted, ElasticOptions(least, most), limits, is_given)
+        clusters.append(Cluster(rules, secret, clock, look))
         return clusters[-1]
 
     yield make
@@ -267,6 +269,76 @@ def test_the_launcher_reports_what_it_knows(cluster: Callable[..., Cluster]) -> 
     run.server.report(Lost(second.number, "was ended by SIGKILL", has_exited=True))
     assert "worker 1 (host h, pid 102) was ended by SIGKILL" in expect(members[0], Stop).reason
     assert run.killed.empty()
+
+
+# What programs ask for ------------------------------------------------------------------------------
+
+
+def joined(run: Cluster, options: ElasticOptions | None) -> Membership:
+    """Let a process join whose strategy was made with some options."""
+    hello = run.hello(options=None if options is None else options.encode())
+    run.members.append(join(run.address, hello, SECRET, Deadline(SECONDS), progress=Progress()))
+    return run.members[-1]
+
+
+def test_a_program_says_how_many_workers_there_may_be(cluster: Callable[..., Cluster]) -> None:
+    run = cluster(2, least=2)
+    options = ElasticOptions(1, 3, 5.0)
+    members = [joined(run, options) for _ in range(2)]
+    assert [member.bounds for member in members] == [Bounds(1, 2, 3)] * 2
+    form(members, 1)
+    step(*members)
+    joiner = joined(run, options)
+    for member in members:
+        assert not expect(member, Stop).cut
+    assert run.server.state.rules.options == options
+    assert joiner.bounds == Bounds(1, 2, 3)
+
+
+def test_bounds_are_those_of_the_launcher_otherwise(cluster: Callable[..., Cluster]) -> None:
+    run = cluster(2, least=1, is_given=True)
+    assert [joined(run, None).bounds for _ in range(2)] == [Bounds(1, 2, 2)] * 2
+
+
+@pytest.mark.parametrize(
+    ("is_given", "first", "asked", "message"),
+    [
+        (
+            False,
+            ElasticOptions(1),
+            ElasticOptions(2),
+            r"elastic=ElasticOptions\(min_workers=2, below_min_seconds=600\), ",
+        ),
+        (False, ElasticOptions(1), None, "made with elastic=None, that of the others with elastic=Elastic"),
+        (
+            False,
+            None,
+            ElasticOptions(1, 4),
+            "max_workers=4, below_min_seconds=600.*, that of the others with elastic=None",
+        ),
+        (
+            True,
+            ...,
+            ElasticOptions(2),
+            r"asks for 2 to 2 workers \(elastic=\), and the launcher was given --elastic 1:2",
+        ),
+        (False, ..., ElasticOptions(3), "The run is started with 2 workers; min_workers is 3"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(
+    cluster: Callable[..., Cluster], is_given: bool, first: Any, asked: ElasticOptions | None, message: str
+) -> None:
+    run = cluster(2, is_given=is_given)
+    if first is not ...:
+        joined(run, first)
+    with pytest.raises(PeerError, match=message):
+        joined(run, asked)
+
+
+def test_options_that_say_the_same_as_the_command_line_are_taken(cluster: Callable[..., Cluster]) -> None:
+    run = cluster(2, is_given=True)
+    joined(run, ElasticOptions(1, below_min_seconds=7.0))
+    assert run.server.state.rules.options.below_min_seconds == 7.0
 
 
 # Silence ---------------------------------------------------------------------------------------------

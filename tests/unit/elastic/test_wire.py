@@ -24,6 +24,7 @@ from stratagem.elastic.events import (
     Stopped,
 )
 from stratagem.elastic.hello import JoinHello, check_joins
+from stratagem.elastic.options import ElasticOptions
 from stratagem.elastic.wire import MAX_LINE, VERSION, Report, Wire, read_order, read_report, write_order, write_report
 from stratagem.elastic.world import Member, World
 
@@ -141,6 +142,9 @@ def test_what_is_no_report_is_refused(message: dict[str, object]) -> None:
 def test_a_hello_comes_back() -> None:
     hello = JoinHello("node7", 4711, "node7:9000", True, {"jax": "0.10.2"})
     assert JoinHello.decode(hello.encode()) == hello
+    asking = JoinHello("node7", 4711, "node7:9000", options=ElasticOptions(2, 8, 1.5).encode())
+    assert JoinHello.decode(asking.encode()) == asking
+    assert ElasticOptions.decode(asking.options) == ElasticOptions(2, 8, 1.5)
 
 
 @pytest.mark.parametrize(
@@ -151,6 +155,9 @@ def test_a_hello_comes_back() -> None:
         {"protocol": VERSION},
         {"protocol": VERSION, "host": "a", "pid": "1", "address": "a:1"},
         {"protocol": VERSION, "host": "a", "pid": 1, "address": "a:1", "versions": {"jax": 1}},
+        {"protocol": VERSION, "host": "a", "pid": 1, "address": "a:1", "options": [1, 2]},
+        {"protocol": VERSION, "host": "a", "pid": 1, "address": "a:1", "options": [0, 2, 600.0]},
+        {"protocol": VERSION, "host": "a", "pid": 1, "address": "a:1", "options": ["1", 2, 600.0]},
         {"protocol": VERSION, "host": "a", "pid": 1, "address": "a:1", "versions": []},
         {"protocol": VERSION, "host": "a", "pid": 1, "address": "a:1", "more": 1},
     ],
@@ -168,6 +175,6 @@ def test_a_hello_of_another_version_is_told_so_whatever_else_it_says() -> None:
 def test_other_versions_of_libraries_are_refused() -> None:
     hello = JoinHello("node7", 4711, "", versions={"jax": "0.10.2"})
     check_joins(hello, None)
-    check_joins(hello, {"jax": "0.10.2"})
+    check_joins(hello, hello)
     with pytest.raises(PeerError, match=r"runs \{'jax': '0.10.2'\}, the others run \{'jax': '0.9.0'\}"):
-        check_joins(hello, {"jax": "0.9.0"})
+        check_joins(hello, JoinHello("node6", 1, "", versions={"jax": "0.9.0"}))

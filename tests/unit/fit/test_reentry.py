@@ -10,9 +10,9 @@ import pytest
 
 import stratagem
 from stratagem.core.errors import UnsupportedError
+from stratagem.elastic.world import Bounds
 from stratagem.fit.reentry import check_input, evaluated, in_changing_world
 from stratagem.mesh.given import Given, ResizedError
-from stratagem.mesh.worker_counts import Bounds
 
 
 class World:
@@ -120,7 +120,7 @@ def test_a_generator_is_refused_where_it_would_be_read_a_second_time(
         "dataset": {"x": stratagem.data.Dataset.from_tensor_slices((x, x)).batch(2)},
         "generator": {"x": (batch for batch in [(x, x)])},
     }
-    mesh = SimpleNamespace(world=SimpleNamespace(bounds=Bounds(least, 2)))
+    mesh = SimpleNamespace(world=SimpleNamespace(bounds=Bounds(least, 2, 2)))
     session: Any = SimpleNamespace(strategy=SimpleNamespace(mesh=mesh), begins_again=begins_again, method="evaluate")
     adapters = {kind: strategy.make_adapter(arguments, in_order=False) for kind, arguments in given.items()}
     for kind, adapter in adapters.items():

@@ -459,7 +459,7 @@ def test_an_exchange_that_is_cut_fails_and_the_next_world_has_the_same_plans(mon
     np.testing.assert_array_equal(own, 1)
 
     del goes
-    stays.move(2, files[1], 1, ["worker 0", "worker 1"])
+    stays.move(2, files[1], 1, ["worker 0", "worker 1"], hosts=alone(2), rank=1)
     assert not stays.is_cut
     stays.cut(1, "it comes late")
     assert not stays.is_cut
@@ -481,7 +481,7 @@ def test_a_memory_of_another_number_of_workers_has_plans_of_its_own() -> None:
     view = moving(files[0], 0)
     parts = [PlanPart("sum", np.dtype(np.float32), (3,)), PlanPart("gather", np.dtype(np.float32), (2,))]
     view.add(Plan("step 1", parts, CAPACITY, alone(2)))
-    view.move(2, files[1], 0, ["worker 0"])
+    view.move(2, files[1], 0, ["worker 0"], hosts=alone(1), rank=0)
     assert (view.workers, view.index, view.world) == (1, 0, 2)
     plan = Plan("step 1", parts, CAPACITY, view.hosts)
     view.add(plan)
@@ -490,3 +490,14 @@ def test_a_memory_of_another_number_of_workers_has_plans_of_its_own() -> None:
     np.testing.assert_array_equal(summed, [0, 1, 2])
     np.testing.assert_array_equal(gathered, [[1, 1]])
     files[1].close()
+
+
+def test_what_overflows_is_infinite_without_a_warning(views: Views) -> None:
+    """As in XLA; the tests make a warning an error."""
+    greatest = np.finfo(np.float32).max
+    arrays = [np.full(4, greatest, np.float32), np.full(LARGE, greatest, np.float32)]
+    plan = Plan("a", [PlanPart("sum", each.dtype, each.shape) for each in arrays], CAPACITY, alone(2))
+    found = on_threads([lambda view=view: exchanged(view, plan, arrays, in_place=True) for view in views(2)])
+    for results in found:
+        assert isinstance(results, list)
+        assert all(np.isinf(result).all() for result in results)

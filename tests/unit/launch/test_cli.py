@@ -36,6 +36,8 @@ def test_wrong_command_line(
         (["--elastic", "3"], "--elastic is '3'.*Write for instance --elastic 2:4"),
         (["--elastic", "4:2"], "--elastic is '4:2'"),
         (["--elastic", "0:2"], "--elastic is '0:2'"),
+        (["--elastic", "1:3", "--nodes", "2"], "--elastic is '1:3', --nodes is 2.*Write a multiple of 2"),
+        (["--elastic", "2:4", "--nodes", "2", "--workers", "4"], "--workers is 4, --elastic is '2:4', --nodes is 2"),
         (["--elastic", "2:4", "--workers", "3"], "--workers is 3, --elastic is '2:4'.*Leave --workers out"),
         (["--spares", "1", "--backoff", "2"], "--backoff was given with --spares or --elastic"),
         (["--elastic", "1:2", "--min-workers", "1"], "--min-workers was given.*--elastic MIN:MAX says how few"),

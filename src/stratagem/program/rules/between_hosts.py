@@ -11,6 +11,9 @@ together. A block that is gathered goes to the group first, and then to all in t
 
 What else there is uses XLA only, between the first part and the last: workers that came to the memory and to XLA's
 collectives in different orders would wait for each other.
+
+Workers that may be replaced have connections of their own to other hosts (`host_memory.two_levels`). Then one call
+does all three parts, as on one host.
 """
 
 from __future__ import annotations
@@ -68,11 +71,12 @@ def let_programs_call(memory: HostMemory) -> None:
 
 def is_exchanged(eqn: JaxprEqn, memory: HostMemory) -> bool:
     """Whether an equation is a collective that is a part of an exchange."""
+    if memory.reaches_all:
+        return _is_renewed(eqn) or _through_memory(eqn)
     if _is_renewed(eqn):
         return memory.hosts.even
-    if memory.hosts.number > 1:  # all, so that the order of XLA's own does not depend on the worker
-        return eqn.primitive.name in _COLLECTIVES and AXIS in _axes(eqn)
-    return _through_memory(eqn)
+    # All, so that the order of XLA's own does not depend on the worker.
+    return eqn.primitive.name in _COLLECTIVES and AXIS in _axes(eqn)
 
 
 def exchange(requests: Sequence[Request], memory: HostMemory, name: str, link: jax.Array) -> tuple[list[Any], Any]:
@@ -87,11 +91,11 @@ def exchange(requests: Sequence[Request], memory: HostMemory, name: str, link: j
     Returns:
         The results of each collective, and the link for the next exchange.
     """
-    if memory.hosts.number > 1:
+    if not memory.reaches_all:
         return _between_hosts(requests, memory, name, link)
     sent, parts = _sent(requests)
     before = _before(requests)
-    plan = Plan(name, parts, memory.capacity, memory.hosts)
+    plan = memory.plan(name, parts)
     results = _results(parts, before, memory)
     # A sum may lie where its operand lay, and what is renewed where it was: pages that were touched before.
     in_place = {i: i for i, part in enumerate(parts) if part.operation != "gather"}
@@ -147,17 +151,16 @@ def _parcel(operation: Operation, dtype: np.dtype, nbytes: int, memory: HostMemo
 
 
 def _results(parts: Sequence[PlanPart], before: dict[int, jax.Array], memory: HostMemory) -> list[jax.ShapeDtypeStruct]:
-    """Return what each array becomes. On one host a sum that is scattered lies in its whole array."""
-    workers = memory.workers * memory.hosts.number
+    """Return what each array becomes. Without XLA a sum that is scattered lies in its whole array."""
     results = []
     for i, part in enumerate(parts):
         shape = part.shape
         if i in before:
             shape = before[i].shape
         elif part.operation == "gather":
-            shape = (workers, *shape)
-        elif part.operation == "scatter" and memory.hosts.number > 1:
-            shape = (shape[0] // workers, *shape[1:])
+            shape = (memory.hosts.size, *shape)
+        elif part.operation == "scatter" and not memory.reaches_all:
+            shape = (shape[0] // memory.hosts.size, *shape[1:])
         results.append(jax.ShapeDtypeStruct(shape, part.dtype))
     return results
 

@@ -1,0 +1,146 @@
+"""Workers of two hosts die under `stratagem run --nodes 2`, with spares or fewer workers: training goes on.
+
+Both launchers run on this machine. A host is known by its name (`named_host`), so its workers have memory in common and
+reach those of the other by connections only.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.faults import test_elastic, test_spares
+
+pytestmark = pytest.mark.multiprocess
+
+HERE = Path(__file__).parent
+SECONDS = 240.0
+
+Ended = list[tuple[int, str]]
+
+
+def free_address() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return f"127.0.0.1:{server.getsockname()[1]}"
+
+
+def run(
+    options: list[str], program: Path, *arguments: str, during: Callable[[list[int]], object] = lambda pids: None
+) -> Ended:
+    """Run a program on two hosts; return the exit code and the output of each launcher.
+
+    Args:
+        options: Of `stratagem run`, besides those that name the nodes.
+        program: The program.
+        arguments: Its arguments.
+        during: Given the pids of the launchers while they run.
+    """
+    address = free_address()
+    folders = [str(HERE / "named_host"), str(HERE.parents[1]), os.environ.get("PYTHONPATH", "")]
+    path = os.pathsep.join(filter(None, folders))
+    variables = {**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": path, "STRATAGEM_SECRET": "a secret of two hosts"}
+    launchers = []
+    for rank in range(2):
+        nodes = ["--nodes", "2", "--node-rank", str(rank), "--coordinator", address]
+        command = [sys.executable, "-m", "stratagem", "run", *nodes, *options, str(program), *arguments]
+        launchers.append(
+            subprocess.Popen(
+                command,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                env={**variables, "TEST_HOST": f"host-{'ab'[rank]}"},
+            )
+        )
+    try:
+        during([launcher.pid for launcher in launchers])
+        said = [launcher.communicate(timeout=SECONDS)[0] for launcher in launchers]
+    finally:
+        for launcher in launchers:
+            if launcher.poll() is None:
+                launcher.terminate()
+                launcher.wait(60.0)
+    return [(launcher.returncode, each) for launcher, each in zip(launchers, said, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("workers", "faults"),
+    [
+        (1, []),
+        (1, ["1:5:SIGKILL", "0:12:SIGKILL"]),
+        (1, ["1:5:SIGSTOP"]),
+        (2, ["3:5:SIGKILL", "2:14:SIGSTOP", "0:19:SIGKILL"]),
+    ],
+    ids=str,
+)
+def test_spares_of_any_host_take_over(tmp_path: Path, workers: int, faults: list[str]) -> None:
+    """Two workers sum as two of one host do, so every bit is the same; four of two hosts sum in another order."""
+    ended = run(["--workers", str(workers), "--spares", "2"], test_spares.PROGRAM, str(tmp_path), *faults)
+    assert [code for code, _ in ended] == [0, 0], ended
+    assert len(list(tmp_path.glob("did *"))) == len(faults)
+    found, expected = test_spares.outcomes(tmp_path), test_spares.undisturbed(2 * workers)
+    assert len(found) == 2 * workers
+    for each in found:
+        assert each["weights"] == found[0]["weights"]
+        assert each["slots"] == found[0]["slots"]
+        if workers == 1:
+            assert each == {**expected, "steps": expected["steps"][-len(each["steps"]) :]}
+        for name, values in expected["history"].items():
+            np.testing.assert_allclose(each["history"][name], values, rtol=1e-5)
+        assert each["steps"] == expected["steps"][-len(each["steps"]) :]
+    if faults:
+        assert "from step" in ended[0][1]
+        assert all("is frozen (stopped by a signal)" in ended[0][1] for fault in faults if "STOP" in fault)
+
+
+def test_a_host_that_is_gone_is_done_without(tmp_path: Path) -> None:
+    """Its launcher is killed, and so are its workers; the others have its rows from then on."""
+
+    def kill_second(pids: list[int]) -> None:
+        marked = tmp_path / "did 0:9:SIGCONT"
+        while not marked.exists():  # worker 0 has come to step 9
+            signal.sigtimedwait([], 0.05)
+        os.kill(pids[1], signal.SIGKILL)
+
+    program = test_elastic.PROGRAM
+    (code, said), (killed, _) = run(
+        ["--elastic", "2:4"], program, str(tmp_path), "4", "0:9:SIGCONT", during=kill_second
+    )
+    assert (code, killed) == (0, -signal.SIGKILL), said
+    found, expected = test_elastic.outcomes(tmp_path), test_elastic.of_keras()
+    assert sorted(each["rank"] for each in found) == [0, 1]
+    for each in found:
+        assert set(each["sizes"]) == {4, 2}
+        for name in ("loss", "accuracy", "val_loss", "val_accuracy"):
+            np.testing.assert_allclose(each["history"][name], expected["history"][name], rtol=1e-5)
+        for own, of_one in zip(each["weights"], expected["weights"], strict=True):
+            np.testing.assert_allclose(own, of_one, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(each["predicted"], expected["predicted"], rtol=1e-4, atol=1e-5)
+    assert "(host host-b, pid" in said
+
+
+def test_the_launchers_of_a_run_whose_coordinator_is_killed_end(tmp_path: Path) -> None:
+    def kill_first(pids: list[int]) -> None:
+        marked = tmp_path / "did 0:9:SIGCONT"
+        while not marked.exists():
+            signal.sigtimedwait([], 0.05)
+        os.kill(pids[0], signal.SIGKILL)
+
+    (_, _), (code, said) = run(
+        ["--elastic", "2:2"], test_elastic.PROGRAM, str(tmp_path), "2", "0:9:SIGCONT", during=kill_first
+    )
+    assert code == 43, said
+    assert "The coordinator, which is the launcher of node 0, is gone" in said
+
+
+def test_an_exception_on_one_host_ends_the_run_on_all(tmp_path: Path) -> None:
+    ended = run(["--workers", "1", "--spares", "1"], test_spares.PROGRAM, str(tmp_path), "1:5:raise")
+    assert [code for code, _ in ended] == [1, 1], ended
+    assert any("ValueError: a mistake of the program" in said for _, said in ended)
