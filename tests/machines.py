@@ -13,7 +13,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -59,13 +59,19 @@ class Ended:
     output: str
 
 
-def run(machines: Sequence[Machine], folder: Path, variables: Mapping[str, str]) -> list[list[Ended]]:
+def run(
+    machines: Sequence[Machine],
+    folder: Path,
+    variables: Mapping[str, str],
+    during: Callable[[Network], object] = lambda network: None,
+) -> list[list[Ended]]:
     """Run the tasks of all machines to the end.
 
     Args:
         machines: The machines.
         folder: Where their output goes.
-        variables: What all tasks have in their environment; what a task itself has goes before.
+                variables: What all tasks have in their environment; what a task itself has goes before.
+        during: Called while they run, with the network between the machines.
 
     Returns:
         For each machine the ends of its tasks.
@@ -76,7 +82,9 @@ def run(machines: Sequence[Machine], folder: Path, variables: Mapping[str, str])
             opened.enter_context(_started(index, machine, known, folder, variables))
             for index, machine in enumerate(machines)
         ]
-        opened.enter_context(Network()).connect(*running)
+        network = opened.enter_context(Network())
+        network.connect(*running)
+        during(network)
         return [machine.ends() for machine in running]
 
 

@@ -7,16 +7,25 @@ reach those of the other by connections only.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tests import machines
 from tests.faults import test_elastic, test_spares
+from tests.machines import Machine, Task
+from tests.networks import Network, address_of, why_there_are_none
+
+from stratagem.cluster.lifeline import HOST_SECONDS
+from stratagem.core import exits
+from stratagem.core.clock import Deadline
 
 pytestmark = pytest.mark.multiprocess
 
@@ -24,6 +33,18 @@ HERE = Path(__file__).parent
 SECONDS = 240.0
 
 Ended = list[tuple[int, str]]
+
+
+STEP_9 = "0:9:SIGCONT"
+"""A fault that is none: it leaves a file when worker 0 comes to this step."""
+
+
+def wait_for_step(folder: Path) -> None:
+    """Wait until worker 0 has come to step 9."""
+    deadline = Deadline(SECONDS / 2)
+    while not (folder / f"did {STEP_9}").exists():
+        assert not deadline.expired
+        deadline.clock.wait(0.01)
 
 
 def free_address() -> str:
@@ -104,15 +125,11 @@ def test_a_host_that_is_gone_is_done_without(tmp_path: Path) -> None:
     """Its launcher is killed, and so are its workers; the others have its rows from then on."""
 
     def kill_second(pids: list[int]) -> None:
-        marked = tmp_path / "did 0:9:SIGCONT"
-        while not marked.exists():  # worker 0 has come to step 9
-            signal.sigtimedwait([], 0.05)
+        wait_for_step(tmp_path)
         os.kill(pids[1], signal.SIGKILL)
 
     program = test_elastic.PROGRAM
-    (code, said), (killed, _) = run(
-        ["--elastic", "2:4"], program, str(tmp_path), "4", "0:9:SIGCONT", during=kill_second
-    )
+    (code, said), (killed, _) = run(["--elastic", "2:4"], program, str(tmp_path), "4", STEP_9, during=kill_second)
     assert (code, killed) == (0, -signal.SIGKILL), said
     found, expected = test_elastic.outcomes(tmp_path), test_elastic.of_keras()
     assert sorted(each["rank"] for each in found) == [0, 1]
@@ -128,13 +145,11 @@ def test_a_host_that_is_gone_is_done_without(tmp_path: Path) -> None:
 
 def test_the_launchers_of_a_run_whose_coordinator_is_killed_end(tmp_path: Path) -> None:
     def kill_first(pids: list[int]) -> None:
-        marked = tmp_path / "did 0:9:SIGCONT"
-        while not marked.exists():
-            signal.sigtimedwait([], 0.05)
+        wait_for_step(tmp_path)
         os.kill(pids[0], signal.SIGKILL)
 
     (_, _), (code, said) = run(
-        ["--elastic", "2:2"], test_elastic.PROGRAM, str(tmp_path), "2", "0:9:SIGCONT", during=kill_first
+        ["--elastic", "2:2"], test_elastic.PROGRAM, str(tmp_path), "2", STEP_9, during=kill_first
     )
     assert code == 43, said
     assert "The coordinator, which is the launcher of node 0, is gone" in said
@@ -144,3 +159,34 @@ def test_an_exception_on_one_host_ends_the_run_on_all(tmp_path: Path) -> None:
     ended = run(["--workers", "1", "--spares", "1"], test_spares.PROGRAM, str(tmp_path), "1:5:raise")
     assert [code for code, _ in ended] == [1, 1], ended
     assert any("ValueError: a mistake of the program" in said for _, said in ended)
+
+
+def test_a_link_that_goes_down_parts_two_machines(tmp_path: Path) -> None:
+    """Those at the coordinator go on when the others have been silent for five seconds; the others end."""
+    if why_not := why_there_are_none():
+        pytest.skip(why_not)
+    parted: list[float] = []
+
+    def part(network: Network) -> None:
+        wait_for_step(tmp_path)
+        network.lose(1.0)
+        parted.append(time.monotonic())
+
+    def node(rank: int) -> Machine:
+        options = ["--nodes", "2", "--node-rank", str(rank), "--coordinator", f"{address_of(0)}:12345"]
+        program = [str(test_elastic.PROGRAM), str(tmp_path), "2", STEP_9]
+        command = [sys.executable, "-m", "stratagem", "run", *options, "--elastic", "1:2", *program]
+        return Machine(f"host-{rank}", [Task(command, {})])
+
+    variables = {**test_elastic.variables(), "STRATAGEM_SECRET": "a secret of two hosts"}
+    ((first,), (second,)) = machines.run([node(0), node(1)], tmp_path, variables, part)
+    assert first.code == 0, first.output
+    assert second.code == exits.PEER_LOST, second.output
+    assert time.monotonic() - parted[0] < HOST_SECONDS + 20.0
+    assert re.search(r"worker 1 \(host host-1, pid \d+\) was silent for 5 s, .* World 2: 1 worker from", first.output)
+    assert "The coordinator, which is the launcher of node 0, is gone, or the network is down" in second.output
+    (found,), expected = test_elastic.outcomes(tmp_path), test_elastic.of_keras()
+    assert set(found["sizes"]) == {2, 1}
+    np.testing.assert_allclose(found["history"]["loss"], expected["history"]["loss"], rtol=1e-5)
+    for own, of_one in zip(found["weights"], expected["weights"], strict=True):
+        np.testing.assert_allclose(own, of_one, rtol=1e-4, atol=1e-5)
