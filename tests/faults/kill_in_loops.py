@@ -1,26 +1,30 @@
 """Trials: workers of a loop of the program's own are killed and frozen at random points, and must end with its numbers.
 
-    PYTHONPATH=. python tests/faults/kill_in_loops.py --trials 100
+    PYTHONPATH=. python tests/faults/kill_in_loops.py --trials 100 [--hosts]
 
-Each trial runs `trains_in_a_loop.py` on two or three workers, with a spare for each fault or with `--elastic`, and one
-to three faults: behind a step, between the two programs of one, or behind an epoch. With spares, all workers must end
-with the bits of an undisturbed run; with `--elastic`, with the numbers of one process within 1e-5. Where all workers
-were hit at once, or the chief behind its last epoch when the others had ended, the run must end with 43 and say so. A
-trial that takes longer than five minutes hangs.
+Each trial runs `trains_in_a_loop.py` on two or three workers, with a spare for each fault or with `--elastic`, and
+one to three faults: behind a step, between the two programs of one, or behind an epoch. With spares, all workers must
+end with the bits of an undisturbed run; with `--elastic`, with the numbers of one process within 1e-5. With `--hosts`
+there are one or two workers on each of two hosts (`test_elastic_hosts.py`). Where all workers were hit at once, or
+the chief behind its last epoch when the others had ended, the run must end with 43 and say so. A trial that takes
+longer than five minutes hangs.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import random
 import subprocess
 import tempfile
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from tests.faults.test_elastic_state import outcomes, run, undisturbed
+from tests.faults.test_elastic_hosts import run as run_nodes
+from tests.faults.test_elastic_state import PROGRAM, outcomes, run, undisturbed
 from tests.faults.trains_in_a_loop import EPOCHS, STEPS
 
 PEER_LOST = 43
@@ -39,7 +43,22 @@ def faults_of(generator: random.Random, workers: int) -> list[str]:
     return [f"{generator.randrange(workers)}:{point}:{generator.choice(signals)}" for point in chosen]
 
 
-def outcome_of(folder: Path, workers: int, faults: list[str], *, elastic: bool) -> str:
+@functools.cache
+def undisturbed_on_hosts(workers: int) -> dict[str, Any]:
+    """Return what workers of two hosts have at the end; more than two add in another order than on one."""
+    with tempfile.TemporaryDirectory() as folder:
+        done = on_hosts(Path(folder), ["--workers", str(workers // 2), "--spares", "1"])
+        assert done.returncode == 0, done.stdout
+        return outcomes(Path(folder))[0]
+
+
+def on_hosts(folder: Path, options: list[str], *faults: str) -> subprocess.CompletedProcess[str]:
+    """Run the program on two hosts; the exit code is the greater one, the output that of both."""
+    ended = run_nodes(options, PROGRAM, str(folder), *faults)
+    return subprocess.CompletedProcess([], max(code for code, _ in ended), "".join(said for _, said in ended), "")
+
+
+def outcome_of(folder: Path, workers: int, faults: list[str], *, elastic: bool, hosts: bool) -> str:
     """Run a trial; return how it ended.
 
     Args:
@@ -47,11 +66,13 @@ def outcome_of(folder: Path, workers: int, faults: list[str], *, elastic: bool) 
         workers: Their number at the start.
         faults: What happens to them.
         elastic: Whether fewer continue; else spares take the places.
+        hosts: Whether they are on two hosts.
     """
-    options = ["--elastic", f"1:{workers}"] if elastic else ["--workers", str(workers), "--spares", str(len(faults))]
+    each = workers // 2 if hosts else workers
+    options = ["--elastic", f"1:{workers}"] if elastic else ["--workers", str(each), "--spares", str(len(faults))]
     plain = ["plain"] if elastic else []
     try:
-        done = run(folder, options, *plain, *faults)
+        done = (on_hosts if hosts else run)(folder, options, *plain, *faults)
     except subprocess.TimeoutExpired:
         return "hangs"
     if done.returncode == PEER_LOST:
@@ -61,7 +82,10 @@ def outcome_of(folder: Path, workers: int, faults: list[str], *, elastic: bool) 
     if done.returncode:
         print(done.stdout[-3000:], done.stderr[-3000:])
         return f"exit code {done.returncode}"
-    expected = undisturbed(1, "plain") if elastic else undisturbed(workers)
+    if elastic:
+        expected = undisturbed(1, "plain")
+    else:
+        expected = undisturbed_on_hosts(workers) if hosts else undisturbed(workers)
     found = outcomes(folder)
     for each in found:
         if elastic:
@@ -80,13 +104,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=int, default=10)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--hosts", action="store_true", help="on two hosts")
     options = parser.parse_args()
     generator, counts = random.Random(options.seed), Counter[str]()
     for trial in range(options.trials):
-        workers, elastic = generator.choice([2, 3]), generator.random() < 0.5
+        workers, elastic = generator.choice([2, 4] if options.hosts else [2, 3]), generator.random() < 0.5
         faults, began = faults_of(generator, workers), time.monotonic()
         with tempfile.TemporaryDirectory() as folder:
-            outcome = outcome_of(Path(folder), workers, faults, elastic=elastic)
+            outcome = outcome_of(Path(folder), workers, faults, elastic=elastic, hosts=options.hosts)
         counts[outcome] += 1
         kind = "elastic" if elastic else "spares"
         print(

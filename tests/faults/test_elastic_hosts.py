@@ -30,7 +30,7 @@ from stratagem.core.clock import Deadline
 pytestmark = pytest.mark.multiprocess
 
 HERE = Path(__file__).parent
-SECONDS = 240.0
+SECONDS = 300.0
 
 Ended = list[tuple[int, str]]
 

@@ -18,6 +18,7 @@ class Limits:
         suspect: For a beat, until the coordinator asks the system whether the process is stopped.
         silent: For a beat, until the member is taken for dead. A busy machine may keep a thread waiting for a second or
             two; whoever is stopped by a signal is found by `suspect`.
+        broken: From the report of a member that has lost another in its exchange to the cut, if nobody has died.
         stop: For the answer to a stop that cuts what is in flight.
         planned: For the common last step of a planned change. After it, what is in flight is cut.
         form: For a member to set up the exchange of a new world, and to have the state.
@@ -31,6 +32,7 @@ class Limits:
     start: float = 300.0
     suspect: float = 0.4
     silent: float = 5.0
+    broken: float = 1.0
     stop: float = 10.0
     planned: float = 120.0
     form: float = 120.0

@@ -227,6 +227,8 @@ class _Turn:
         elif isinstance(event, Stopped) and phase is Phase.STOPPING:
             self._place(number, held=event.step, step=event.step, has_answered=True)
             self._check_stopped()
+        elif isinstance(event, Stopped) and phase is Phase.RUNNING:
+            self._place(number, cut_since=self.now)
 
     def _check_finished(self) -> None:
         """End the run when no member of the world trains any more."""
@@ -306,7 +308,7 @@ class _Turn:
         self._enter(Phase.STOPPING, is_cut=cut, last=None, changing_since=self.now)
         for number in state.world.numbers:
             if number in state.places:
-                self._place(number, begun=None, has_answered=False)
+                self._place(number, begun=None, has_answered=False, cut_since=None)
         if state.at_work:
             self._do(Stop(_numbers(state.at_work), state.world.number, cut, "; ".join(state.causes)))
 
@@ -451,7 +453,12 @@ class _Turn:
 
     def _tick_running(self) -> None:
         by = self.state.finish_by
-        if by is not None and self.now >= by:
+        limit = self.state.rules.limits.broken
+        cut = [each for each in self.state.at_work if each.cut_since is not None and self.now >= each.cut_since + limit]
+        if cut and not self.state.finished:
+            self._set(causes=(*self.state.causes, f"{name_places(self.state, cut)} lost the connection to another"))
+            self._change_by_fault()
+        elif by is not None and self.now >= by:
             limit = self.state.rules.limits.finish
             self._lose([(place, f"did not end within {limit:g} s", False) for place in self.state.at_work])
         else:

@@ -97,6 +97,7 @@ class Place:
         begun: How many steps it has begun, once it has told so for a planned change.
         has_answered: Whether it has done what the phase waits for: has stopped, or has formed the world.
         leaves_by: When it will be gone; None where it stays.
+        cut_since: Since when it has stopped without being told to, as it lost another; None where it has not.
     """
 
     member: Member
@@ -107,6 +108,7 @@ class Place:
     begun: int | None = None
     has_answered: bool = False
     leaves_by: float | None = None
+    cut_since: float | None = None
 
 
 @dataclass(frozen=True)

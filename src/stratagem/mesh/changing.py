@@ -151,7 +151,8 @@ class ChangingWorld:
         """
         if self.is_catching_up:
             self._arrive(state)
-        while not self._membership.goes:
+        # Its exchange may be over before the coordinator says so: then the others are on their way to the next world.
+        while self.is_cut or not self._membership.goes:
             self._change(state)
 
     def begin_step(self, state: StateOfStep[Any]) -> bool:
@@ -273,6 +274,7 @@ class ChangingWorld:
 
     def _change(self, state: StateOfStep[Result]) -> Result | None:
         """Follow the coordinator until steps may begin; return what a step returned that others had completed."""
+        self._report_cut()
         taken: Result | None = None
         while True:
             try:
@@ -328,8 +330,14 @@ class ChangingWorld:
             self._is_due = None
             self._membership.formed(self._world.number)
 
+    def _report_cut(self) -> None:
+        """Report that the exchange of this world is over, in case that the coordinator does not know."""
+        if self.is_cut and self._membership.goes:
+            self._membership.stopped()
+
     def _follow_into_next_world(self) -> None:
         """Take this worker's place in the next world that comes about."""
+        self._report_cut()
         while True:
             order = self._next_order()
             if isinstance(order, Stop):

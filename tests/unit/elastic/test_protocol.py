@@ -292,6 +292,35 @@ def test_running_ends_where_all_have_died() -> None:
     assert (end.to, end.code) == ((9,), exits.PEER_LOST)
 
 
+def test_running_cuts_where_members_have_lost_each_other_and_all_live() -> None:
+    run = Run(3).start()
+    assert run.stop({2: 5}) == []
+    assert run.later(LIMITS.broken - 0.1) == []
+    reason = "worker 1 (host a, pid 102) lost the connection to another"
+    assert run.later(0.1) == [Stop((1, 2, 3), 1, True, reason)]
+    assert run.stop({1: 4, 2: 5, 3: 5}) == [Form((1, 2, 3), world(2, 1, 2, 3, donor=1, step=5))]
+    run.form()
+    assert run.said[-1].startswith(f"{reason}. World 2: 3 workers from step 6, ")
+    assert run.later(2 * LIMITS.broken) == []
+
+
+def test_running_waits_for_the_death_that_members_have_noticed() -> None:
+    run = Run(3).start()
+    run.stop({1: 0, 2: 0})
+    reason = "worker 2 (host a, pid 103) was ended by SIGKILL, last seen after step 0"
+    assert run.hear(lost(3)) == [Stop((1, 2), 1, True, reason)]
+    assert run.stop({1: 0, 2: 0}) == [Form((1, 2), world(2, 1, 2))]
+    run.form()
+    assert run.later(2 * LIMITS.broken) == []
+
+
+def test_running_does_not_cut_where_others_have_ended_their_programs() -> None:
+    run = Run(2).start()
+    run.hear(Finished(1, 1, 5))
+    run.stop({2: 5})
+    assert run.later(2 * LIMITS.broken) == []
+
+
 def test_running_loses_a_spare() -> None:
     run = Run(2).start(9)
     assert run.hear(lost(9)) == []

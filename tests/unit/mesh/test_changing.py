@@ -63,7 +63,13 @@ def world_of(may_begin: list[bool]) -> Any:
     world._membership = SimpleNamespace(
         may_begin=lambda: may_begin.pop(0), completed=lambda: told.append("completed"), goes=True
     )
-    world._change = lambda state: told.append(f"changed with {state}")
+    world._world, world.memory = SimpleNamespace(number=2), SimpleNamespace(world=2, is_cut=False)
+
+    def change(state: Any) -> None:
+        told.append(f"changed with {state}")
+        world.memory.is_cut = False
+
+    world._change = change
     world._arrive = lambda state: told.append(f"arrived with {state}")
     return world
 
@@ -84,6 +90,26 @@ def test_a_new_worker_arrives_before_its_loop_begins() -> None:
     world.is_catching_up = True
     world.enter("state")
     assert world.told == ["arrived with state"]
+
+
+def test_a_worker_whose_exchange_is_over_waits_for_the_next_world() -> None:
+    """It may know of a death before the coordinator does: it would meet others where they do not come to."""
+    world = world_of([])
+    world.memory.is_cut = True
+    world.enter("state")
+    assert world.told == ["changed with state"]
+
+
+def test_an_exchange_that_is_over_is_reported() -> None:
+    world = world_of([])
+    world._membership.stopped = lambda: world.told.append("stopped")
+    world._report_cut()
+    assert world.told == []
+    world.memory.is_cut = True
+    world._report_cut()
+    world._membership.goes = False  # the coordinator knows
+    world._report_cut()
+    assert world.told == ["stopped"]
 
 
 def test_a_program_outside_a_loop_is_an_error_of_a_new_worker() -> None:
